@@ -1,0 +1,168 @@
+"""What a trainer tells its callbacks: the hooks, and the context that every hook is given."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Self
+
+from .validation import check_instance
+
+LEGACY_HOOKS = ("begin", "epoch_begin", "step_begin", "step_end", "epoch_end", "end")
+TRAIN_HOOKS = tuple(f"on_train_{name}" for name in LEGACY_HOOKS)
+EVAL_HOOKS = tuple(f"on_eval_{name}" for name in LEGACY_HOOKS)
+
+
+class CallbackParameters(dict[str, Any]):
+    """A dictionary whose keys are attributes as well: ``parameters.mode`` is ``parameters["mode"]``.
+
+    Raises:
+        AttributeError: an attribute is read or deleted whose key is missing, so that ``hasattr`` and
+            ``getattr`` with a default work.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(self._missing(name)) from None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        self[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        try:
+            del self[name]
+        except KeyError:
+            raise AttributeError(self._missing(name)) from None
+
+    def _missing(self, name: str) -> str:
+        return f"cb_params has no {name!r} at this moment; it has {sorted(self)}."
+
+
+class RunContext:
+    """What the hooks of one run share: the run's parameters, and the request to stop it.
+
+    Args:
+        original_args: the run's parameters; every hook sees this same object.
+
+    Raises:
+        TypeError: ``original_args`` is no dictionary.
+    """
+
+    def __init__(self, original_args: dict[str, Any]) -> None:
+        self._original_args = check_instance("original_args", original_args, dict, "a dict")
+        self._stop_requested = False
+
+    def original_args(self) -> Any:
+        """Returns the run's parameters, live: what one callback changes, the others see."""
+        return self._original_args
+
+    def request_stop(self) -> None:
+        """Asks the trainer to stop after the present step or epoch; it cannot be taken back."""
+        self._stop_requested = True
+
+    def get_stop_requested(self) -> bool:
+        """Returns whether any callback asked to stop."""
+        return self._stop_requested
+
+
+class Callback:
+    """The base of all callbacks: override the hooks that matter, each takes the run's ``RunContext``.
+
+    The ``on_train_*`` hooks run in training, the ``on_eval_*`` hooks in evaluation. The six legacy hooks
+    (``begin``, ``epoch_begin``, ``step_begin``, ``step_end``, ``epoch_end``, ``end``) run in both
+    (``cb_params.mode`` tells which), unless the hook of that phase is overridden and does not call
+    ``super()``. A callback is a context manager: the trainer enters it once before the run and leaves it
+    once after it, whatever happens. A run ends either with the end hook or with ``on_exception``.
+    """
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> bool | None:
+        return None
+
+    def begin(self, run_context: RunContext) -> None:
+        """Runs once before the first epoch of a training or an evaluation (legacy)."""
+
+    def epoch_begin(self, run_context: RunContext) -> None:
+        """Runs before each epoch (legacy)."""
+
+    def step_begin(self, run_context: RunContext) -> None:
+        """Runs before each step, when its batch is there (legacy)."""
+
+    def step_end(self, run_context: RunContext) -> None:
+        """Runs after each step (legacy)."""
+
+    def epoch_end(self, run_context: RunContext) -> None:
+        """Runs after each epoch (legacy)."""
+
+    def end(self, run_context: RunContext) -> None:
+        """Runs once after the last epoch (legacy)."""
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Runs once before training."""
+        self.begin(run_context)
+
+    def on_train_epoch_begin(self, run_context: RunContext) -> None:
+        """Runs before each training epoch."""
+        self.epoch_begin(run_context)
+
+    def on_train_step_begin(self, run_context: RunContext) -> None:
+        """Runs before each training step, when its batch is there."""
+        self.step_begin(run_context)
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Runs after each training step; ``cb_params.net_outputs`` is its loss."""
+        self.step_end(run_context)
+
+    def on_train_epoch_end(self, run_context: RunContext) -> None:
+        """Runs after each training epoch, and after the evaluation of that epoch when there was one."""
+        self.epoch_end(run_context)
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        """Runs once after training, also when a callback asked to stop; not after an exception."""
+        self.end(run_context)
+
+    def on_eval_begin(self, run_context: RunContext) -> None:
+        """Runs once before each evaluation."""
+        self.begin(run_context)
+
+    def on_eval_epoch_begin(self, run_context: RunContext) -> None:
+        """Runs before the pass over the data of an evaluation."""
+        self.epoch_begin(run_context)
+
+    def on_eval_step_begin(self, run_context: RunContext) -> None:
+        """Runs before each step of an evaluation, when its batch is there."""
+        self.step_begin(run_context)
+
+    def on_eval_step_end(self, run_context: RunContext) -> None:
+        """Runs after each step of an evaluation, before the metrics take it in."""
+        self.step_end(run_context)
+
+    def on_eval_epoch_end(self, run_context: RunContext) -> None:
+        """Runs after the pass over the data of an evaluation; the metrics are not computed yet."""
+        self.epoch_end(run_context)
+
+    def on_eval_end(self, run_context: RunContext) -> None:
+        """Runs once after each evaluation; ``cb_params.metrics`` holds its results."""
+        self.end(run_context)
+
+    def on_exception(self, run_context: RunContext, error: BaseException) -> None:
+        """Runs instead of the end hook when the run fails or is interrupted, before callbacks are left."""
+
+
+class BuiltInCallback(Callback):
+    """The mark of the callbacks that this library provides: they may use legacy hooks in ``Model.fit``.
+
+    Attributes:
+        called_in_fit_evaluation: whether the ``on_eval_*`` hooks also run for the evaluations inside
+            ``Model.fit`` (those of ``Model.eval`` always run).
+    """
+
+    called_in_fit_evaluation = False

@@ -1,0 +1,243 @@
+"""Who calls the callbacks: one object that enters them, passes every hook on, and leaves them for sure."""
+
+from __future__ import annotations
+
+import traceback as traceback_module
+import warnings
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from .callback import LEGACY_HOOKS, BuiltInCallback, Callback, RunContext
+from .validation import check_bool, check_instance, wrong_type
+
+
+class CallbackManager(Callback):
+    """Several callbacks as one.
+
+    Hooks are passed on in the order of the list; the first error stops that and propagates. As a context
+    manager it enters all callbacks and leaves those that were entered in reverse order, also when a later
+    one fails to enter or another fails to leave; a true value that a callback's exit returns does not
+    swallow an error. The run's own error is the one that propagates; what callbacks raise while the run
+    is being wound up is added to it as a note. Entering again inside does nothing.
+
+    Args:
+        callbacks: one callback, a list or tuple of them, or None.
+        strict: whether legacy hooks in ``Model.fit`` are an error rather than a deprecation warning.
+
+    Raises:
+        TypeError: ``callbacks`` or one of its items is no callback.
+    """
+
+    def __init__(self, callbacks: Callback | Sequence[Callback] | None = None, *, strict: bool = False) -> None:
+        if callbacks is None:
+            callbacks = ()
+        elif isinstance(callbacks, Callback):
+            callbacks = (callbacks,)
+        elif not isinstance(callbacks, list | tuple):
+            raise wrong_type("callbacks", "a Callback, a list or tuple of them, or None", callbacks)
+        for index, callback in enumerate(callbacks):
+            check_instance(f"callbacks[{index}]", callback, Callback, "a Callback (an object, not its class)")
+        self._strict = check_bool("strict", strict)
+        self._given = tuple(callbacks)
+        self._active = list(callbacks)
+        self._entered: list[Callback] = []
+        self._depth = 0
+
+    @property
+    def callbacks(self) -> list[Callback]:
+        """The callbacks that hooks are passed to, in order."""
+        return list(self._active)
+
+    def for_fit_evaluation(self) -> CallbackManager:
+        """Returns a manager of those callbacks that hear of the evaluations inside ``Model.fit``.
+
+        It is not to be entered: its callbacks are entered and left by this one.
+        """
+        return CallbackManager(
+            [
+                callback
+                for callback in self._active
+                if not isinstance(callback, BuiltInCallback) or callback.called_in_fit_evaluation
+            ],
+            strict=self._strict,
+        )
+
+    def check_legacy_hooks(self, stacklevel: int = 3) -> None:
+        """Warns of callbacks that use legacy hooks, inherited ones included, which ``Model.fit`` discourages.
+
+        Args:
+            stacklevel: as in ``warnings.warn``, which frame the warning names; 3 is the caller's caller.
+
+        Raises:
+            ValueError: there are such callbacks and the manager is strict.
+        """
+        for callback in self._given:
+            hooks = legacy_hooks_of(callback)
+            if not hooks:
+                continue
+            renamed = ", ".join(f"{hook} to on_train_{hook} or on_eval_{hook}" for hook in hooks)
+            message = (
+                f"callbacks has a {type(callback).__name__} with the legacy hooks {list(hooks)}, which in fit run "
+                f"in training and in evaluation alike. Rename {renamed}."
+            )
+            if self._strict:
+                raise ValueError(message)
+            warnings.warn(message, DeprecationWarning, stacklevel=stacklevel)
+
+    def __enter__(self) -> Self:
+        self._depth += 1
+        if self._depth > 1:
+            return self
+        self._active = []
+        try:
+            for callback in self._given:
+                inside: object = callback.__enter__()
+                self._entered.append(callback)
+                if not isinstance(inside, Callback):
+                    warnings.warn(
+                        f"{type(callback).__name__}.__enter__ returned {type(inside).__name__} instead of a "
+                        "Callback; the callback itself is used. End it with `return self`.",
+                        UserWarning,
+                        stacklevel=2,
+                    )
+                    inside = callback
+                self._active.append(inside)
+        except BaseException as error:
+            self._leave(error)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._depth > 1:
+            self._depth -= 1
+            return
+        self._leave(exception)
+
+    def _leave(self, error: BaseException | None) -> None:
+        entered, self._entered = self._entered, []
+        self._active, self._depth = list(self._given), 0
+        run_failed = error is not None
+        for callback in reversed(entered):
+            try:
+                if error is None:
+                    callback.__exit__(None, None, None)
+                else:
+                    callback.__exit__(type(error), error, error.__traceback__)
+            except BaseException as raised:
+                if error is None:
+                    error = raised
+                elif raised is not error:
+                    _add_note(error, callback, "__exit__", raised)
+        if error is not None and not run_failed:
+            raise error
+
+    def _pass_on(self, hook: str, run_context: RunContext) -> None:
+        for callback in self._active:
+            getattr(callback, hook)(run_context)
+
+    def begin(self, run_context: RunContext) -> None:
+        """Passes ``begin`` on."""
+        self._pass_on("begin", run_context)
+
+    def epoch_begin(self, run_context: RunContext) -> None:
+        """Passes ``epoch_begin`` on."""
+        self._pass_on("epoch_begin", run_context)
+
+    def step_begin(self, run_context: RunContext) -> None:
+        """Passes ``step_begin`` on."""
+        self._pass_on("step_begin", run_context)
+
+    def step_end(self, run_context: RunContext) -> None:
+        """Passes ``step_end`` on."""
+        self._pass_on("step_end", run_context)
+
+    def epoch_end(self, run_context: RunContext) -> None:
+        """Passes ``epoch_end`` on."""
+        self._pass_on("epoch_end", run_context)
+
+    def end(self, run_context: RunContext) -> None:
+        """Passes ``end`` on."""
+        self._pass_on("end", run_context)
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Passes ``on_train_begin`` on."""
+        self._pass_on("on_train_begin", run_context)
+
+    def on_train_epoch_begin(self, run_context: RunContext) -> None:
+        """Passes ``on_train_epoch_begin`` on."""
+        self._pass_on("on_train_epoch_begin", run_context)
+
+    def on_train_step_begin(self, run_context: RunContext) -> None:
+        """Passes ``on_train_step_begin`` on."""
+        self._pass_on("on_train_step_begin", run_context)
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Passes ``on_train_step_end`` on."""
+        self._pass_on("on_train_step_end", run_context)
+
+    def on_train_epoch_end(self, run_context: RunContext) -> None:
+        """Passes ``on_train_epoch_end`` on."""
+        self._pass_on("on_train_epoch_end", run_context)
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        """Passes ``on_train_end`` on."""
+        self._pass_on("on_train_end", run_context)
+
+    def on_eval_begin(self, run_context: RunContext) -> None:
+        """Passes ``on_eval_begin`` on."""
+        self._pass_on("on_eval_begin", run_context)
+
+    def on_eval_epoch_begin(self, run_context: RunContext) -> None:
+        """Passes ``on_eval_epoch_begin`` on."""
+        self._pass_on("on_eval_epoch_begin", run_context)
+
+    def on_eval_step_begin(self, run_context: RunContext) -> None:
+        """Passes ``on_eval_step_begin`` on."""
+        self._pass_on("on_eval_step_begin", run_context)
+
+    def on_eval_step_end(self, run_context: RunContext) -> None:
+        """Passes ``on_eval_step_end`` on."""
+        self._pass_on("on_eval_step_end", run_context)
+
+    def on_eval_epoch_end(self, run_context: RunContext) -> None:
+        """Passes ``on_eval_epoch_end`` on."""
+        self._pass_on("on_eval_epoch_end", run_context)
+
+    def on_eval_end(self, run_context: RunContext) -> None:
+        """Passes ``on_eval_end`` on."""
+        self._pass_on("on_eval_end", run_context)
+
+    def on_exception(self, run_context: RunContext, error: BaseException) -> None:
+        """Tells every callback of the error; what one of them raises becomes a note of that error."""
+        for callback in self._active:
+            try:
+                callback.on_exception(run_context, error)
+            except Exception as raised:
+                if raised is not error:
+                    _add_note(error, callback, "on_exception", raised)
+
+
+def legacy_hooks_of(callback: Callback) -> tuple[str, ...]:
+    """Returns the legacy hooks that a callback's classes (or the object itself) override.
+
+    This library's own callbacks and their subclasses have none in this sense: they know the phase.
+    """
+    if isinstance(callback, BuiltInCallback | CallbackManager):
+        return ()
+    return tuple(
+        hook
+        for hook in LEGACY_HOOKS
+        if hook in vars(callback)
+        or next(owner for owner in type(callback).__mro__ if hook in vars(owner)) is not Callback
+    )
+
+
+def _add_note(error: BaseException, callback: Callback, where: str, raised: BaseException) -> None:
+    trace = "".join(traceback_module.format_exception(raised)).rstrip()
+    error.add_note(f"While winding up, {type(callback).__name__}.{where} raised as well:\n{trace}")

@@ -1,0 +1,234 @@
+"""Checkpoints as safetensors files: written whole or not at all, read in blocks.
+
+Reading is ours rather than the library's because planes stream over all checkpoints of a run: the library
+maps files, and mapped pages count as resident memory, while ``readinto`` needs one block at a time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any, Protocol, cast
+
+import numpy as np
+
+from .errors import CheckpointError
+from .network_state import Array, State, numpy_dtype
+
+_HEADER_LIMIT = 100 * 1024 * 1024
+_DTYPES = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
+    "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+    "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
+    "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool", "C64": "complex64",
+}  # fmt: skip
+
+
+class StateReader(Protocol):
+    """Something that holds one full set of weights: a checkpoint file, or arrays in memory."""
+
+    @property
+    def label(self) -> str:
+        """What to call it in an error's text."""
+
+    @property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Name to shape of every tensor it holds."""
+
+    @property
+    def dtypes(self) -> Mapping[str, str]:
+        """Name to NumPy's name of the element type."""
+
+    def read(self, name: str) -> Array:
+        """Returns one tensor, as a copy."""
+
+    def read_block(self, name: str, start: int, stop: int) -> Array:
+        """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
+
+    def sha256(self) -> str:
+        """Returns the SHA-256 by which this set of weights is recognised."""
+
+
+class MemoryState:
+    """Arrays in memory, read like a checkpoint file."""
+
+    def __init__(self, state: State, label: str = "the state") -> None:
+        self.label = label
+        self._state = {name: np.asarray(array) for name, array in state.items()}
+        self.shapes = {name: array.shape for name, array in self._state.items()}
+        self.dtypes = {name: array.dtype.name for name, array in self._state.items()}
+
+    def read(self, name: str) -> Array:
+        """Returns one tensor, as a copy."""
+        return self._state[name].copy()
+
+    def read_block(self, name: str, start: int, stop: int) -> Array:
+        """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
+        return self._state[name].reshape(-1)[start:stop]
+
+    def sha256(self) -> str:
+        """Returns the SHA-256 of names, types, shapes and values."""
+        from .network_state import state_sha256
+
+        return state_sha256(self._state)
+
+
+class CheckpointFile:
+    """A safetensors file, opened for reading tensor by tensor or block by block.
+
+    Args:
+        path: the file.
+
+    Raises:
+        CheckpointError: the file is missing, truncated or no safetensors file.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.label = str(self.path)
+        try:
+            self._file: IO[bytes] = self.path.open("rb", buffering=0)
+        except OSError as error:
+            raise CheckpointError(f"checkpoint {self.path} cannot be opened: {error.strerror}.") from error
+        try:
+            self.metadata, self._entries, self._start = _read_header(self._file, self.path)
+        except BaseException:
+            self._file.close()
+            raise
+        self.shapes = {name: shape for name, (_, shape, _, _) in self._entries.items()}
+        self.dtypes = {name: dtype for name, (dtype, _, _, _) in self._entries.items()}
+
+    def read(self, name: str) -> Array:
+        """Returns one tensor."""
+        shape = self.shapes[name]
+        return self.read_block(name, 0, int(np.prod(shape, dtype=np.int64))).reshape(shape)
+
+    def read_block(self, name: str, start: int, stop: int) -> Array:
+        """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
+        dtype_name, _, first, _ = self._entries[name]
+        dtype = numpy_dtype(dtype_name)
+        block = np.empty(stop - start, dtype)
+        view = memoryview(block.view(np.uint8))
+        self._file.seek(self._start + first + start * dtype.itemsize)
+        while view:
+            count = cast(Any, self._file).readinto(view)
+            if not count:
+                raise CheckpointError(f"checkpoint {self.path} is truncated inside {name!r}; copy it again.")
+            view = view[count:]
+        return cast(Array, block)
+
+    def sha256(self) -> str:
+        """Returns the SHA-256 of the file."""
+        return file_sha256(self.path)
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._file.close()
+
+    def __enter__(self) -> CheckpointFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def write_checkpoint(path: str | os.PathLike[str], state: State, metadata: Mapping[str, str] | None = None) -> str:
+    """Writes a state as a safetensors file, through a temporary sibling, so that the name never holds half a file.
+
+    Returns:
+        The file's SHA-256.
+
+    Raises:
+        OSError: the file cannot be written; nothing is left behind.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import save_file
+
+    path = Path(path)
+    temporary = temporary_sibling(path)
+    tensors = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in state.items()}
+    try:
+        try:
+            save_file(tensors, temporary, metadata=dict(metadata or {}))
+        except SafetensorError as error:
+            raise OSError(f"checkpoint {path} cannot be written: {error}") from error
+        digest = file_sha256(temporary)
+        replace_durably(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return digest
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a text file through a temporary sibling."""
+    path = Path(path)
+    temporary = temporary_sibling(path)
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        replace_durably(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def temporary_sibling(path: Path) -> Path:
+    """Returns an unused name beside a file; the process id in it tells later runs whether its writer still lives."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp")
+
+
+def replace_durably(temporary: Path, path: Path) -> None:
+    """Moves a finished temporary file into place, after its bytes are on the disk."""
+    with temporary.open("rb") as file:
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def file_sha256(path: str | os.PathLike[str]) -> str:
+    """Returns the SHA-256 of a file's bytes."""
+    with Path(path).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+_Entry = tuple[str, tuple[int, ...], int, int]
+
+
+def _read_header(file: IO[bytes], path: Path) -> tuple[dict[str, str], dict[str, _Entry], int]:
+    def broken(why: str) -> CheckpointError:
+        return CheckpointError(
+            f"checkpoint {path} is not a whole safetensors file ({why}); copy it again or train that part again."
+        )
+
+    size = os.fstat(file.fileno()).st_size
+    prefix = file.read(8)
+    if len(prefix) < 8:
+        raise broken(f"it has only {size} bytes")
+    length = int.from_bytes(prefix, "little")
+    if length > min(_HEADER_LIMIT, size - 8):
+        raise broken(f"its header claims {length} bytes, the file has {size}")
+    try:
+        header = json.loads(file.read(length))
+        metadata = {str(key): str(value) for key, value in header.pop("__metadata__", {}).items()}
+        entries = {name: _entry(name, value) for name, value in header.items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise broken(f"its header cannot be read: {error}") from error
+    end = max((stop for _, _, _, stop in entries.values()), default=0)
+    if 8 + length + end != size:
+        raise broken(f"its header describes {8 + length + end} bytes, the file has {size}")
+    return metadata, entries, 8 + length
+
+
+def _entry(name: str, value: Mapping[str, Any]) -> _Entry:
+    dtype = _DTYPES[value["dtype"]]
+    shape = tuple(value["shape"])
+    start, stop = value["data_offsets"]
+    if not all(type(number) is int and number >= 0 for number in (*shape, start, stop)):
+        raise ValueError(f"{name!r} has a shape or an offset that is no non-negative integer")
+    count = 1
+    for length in shape:
+        count *= length
+    if stop - start != count * numpy_dtype(dtype).itemsize:
+        raise ValueError(f"{name!r} has {stop - start} bytes for the shape {shape} of {dtype}")
+    return dtype, shape, start, stop

@@ -1,0 +1,310 @@
+"""Model: the smallest PyTorch training loop that fires every hook of the callbacks."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from .callback import Callback, CallbackParameters, RunContext
+from .callback_manager import CallbackManager
+from .model_batches import check_dataset, dataset_length, to_device
+from .model_forward import Forward, LossFunction
+from .model_loop import FitEvaluation, evaluate, run, train_epochs
+from .model_metrics import named_metrics
+from .model_update import ClipGradients, OptimizerUpdate
+from .torch_state import unwrap
+from .validation import check_bool, check_choice, check_instance, check_int, wrong_type, wrong_value
+
+Callbacks = Callback | Sequence[Callback] | None
+
+
+class Model:
+    """A network with what it takes to train and evaluate it.
+
+    A data set is a DataLoader or any re-iterable of ``(inputs, targets)`` batches; inputs may be a tensor, a
+    tuple (the network's arguments) or a dict (its named arguments).
+
+    Args:
+        network: the network; wrapped ones (DataParallel, compiled) are welcome.
+        loss_fn: called with outputs and targets, returns a scalar; None where the network returns its loss.
+        optimizer: needed by ``train`` and ``fit`` only.
+        metrics: a dict of names to torchmetrics objects or functions of outputs and targets that return one
+            number (averaged over samples), or a set or list of torchmetrics objects.
+        amp_level: mixed precision: "O0" (none), "O2" (float16 with scaled gradients on CUDA, bfloat16
+            elsewhere) or "auto" (O2 on CUDA, else O0).
+        gradient_accumulation_steps: how many batches make one optimizer step; the last group of an epoch may
+            be smaller. Hooks count batches.
+        device: where to move the network, the loss function and the batches; None leaves the network where it
+            is and brings the batches there.
+        clip_gradients: called with the list of parameters before each optimizer step, for instance
+            ``lambda parameters: torch.nn.utils.clip_grad_norm_(parameters, 1.0)``.
+
+    Attributes:
+        network: as given.
+        loss_fn: as given.
+        optimizer: as given.
+        metrics: the metrics by name.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        loss_fn: LossFunction | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        metrics: Mapping[str, Any] | Iterable[Any] | None = None,
+        *,
+        amp_level: str = "O0",
+        gradient_accumulation_steps: int = 1,
+        device: str | torch.device | None = None,
+        clip_gradients: ClipGradients | None = None,
+    ) -> None:
+        self.network = check_instance("network", network, nn.Module, "a torch.nn.Module")
+        for name, function in (("loss_fn", loss_fn), ("clip_gradients", clip_gradients)):
+            if function is not None and (not callable(function) or isinstance(function, type)):
+                raise wrong_type(name, "a function (an object, not its class) or None", function)
+        self.loss_fn = loss_fn
+        if optimizer is not None:
+            check_instance("optimizer", optimizer, torch.optim.Optimizer, "a torch.optim.Optimizer or None")
+        self.optimizer = optimizer
+        self.metrics = named_metrics(metrics)
+        self._amp_level = check_choice("amp_level", amp_level, ("O0", "O2", "auto"))
+        self._accumulation_steps = check_int("gradient_accumulation_steps", gradient_accumulation_steps, minimum=1)
+        self._clip_gradients = clip_gradients
+        self._scaler: torch.amp.GradScaler | None = None
+        if device is not None:
+            self._move_to(_checked_device(device))
+
+    def train(
+        self,
+        epoch: int,
+        train_dataset: Iterable[Any],
+        callbacks: Callbacks = None,
+        dataset_sink_mode: bool = False,
+        sink_size: int = -1,
+        initial_epoch: int = 0,
+        *,
+        progress: bool = False,
+    ) -> None:
+        """Trains up to epoch number ``epoch``.
+
+        A stop that a callback asks for takes effect after the present step (or, asked for before the first
+        step, after that); the epoch's end hooks and the end hook still run. When something raises, callbacks
+        hear ``on_exception`` and are left, then the error propagates.
+
+        Args:
+            epoch: the total number of epochs, those before ``initial_epoch`` included.
+            train_dataset: the batches of one epoch.
+            callbacks: a callback, a list or tuple of them, or a ``CallbackManager``.
+            dataset_sink_mode: accepted for MindSpore's sake; PyTorch has no sink, every step is a step.
+            sink_size: likewise; -1 or positive.
+            initial_epoch: epochs already done, after a resume; the step counter goes on from there.
+            progress: whether to show a progress bar.
+
+        Raises:
+            TypeError: an argument has the wrong type, or a batch is no pair.
+            ValueError: an argument has a wrong value, the optimizer is missing, the data set is empty, or the
+                loss is no scalar.
+        """
+        _check_sink(sink_size, dataset_sink_mode=dataset_sink_mode)
+        manager = _manager(callbacks)
+        self._train(epoch, train_dataset, initial_epoch, manager, None, progress)
+
+    def fit(
+        self,
+        epoch: int,
+        train_dataset: Iterable[Any],
+        valid_dataset: Iterable[Any] | None = None,
+        valid_frequency: int | Sequence[int] = 1,
+        callbacks: Callbacks = None,
+        dataset_sink_mode: bool = False,
+        valid_dataset_sink_mode: bool = False,
+        sink_size: int = -1,
+        initial_epoch: int = 0,
+        *,
+        progress: bool = False,
+    ) -> None:
+        """Trains as ``train`` does and evaluates in between, before the epoch's end hook.
+
+        From there until that hook is done, ``cb_params.metrics`` holds the metrics, and
+        ``cb_params.eval_results`` the metrics and "eval_loss": the mean of the batch losses weighted by their
+        numbers of samples. Training and evaluations share one run context: a stop asked for in an evaluation
+        stops training as well.
+
+        Args:
+            epoch: as in ``train``.
+            train_dataset: as in ``train``.
+            valid_dataset: the batches of an evaluation; None makes none.
+            valid_frequency: evaluate after every so many epochs, or after the epochs with these numbers
+                (the first is 1).
+            callbacks: as in ``train``.
+            dataset_sink_mode: as in ``train``.
+            valid_dataset_sink_mode: the same for evaluations.
+            sink_size: as in ``train``.
+            initial_epoch: as in ``train``.
+            progress: as in ``train``.
+
+        Raises:
+            TypeError: as ``train``; ``valid_frequency`` is neither int nor list.
+            ValueError: as ``train``; there is a ``valid_dataset`` and no metrics; a strict manager's callback
+                has legacy hooks.
+        """
+        _check_sink(sink_size, dataset_sink_mode=dataset_sink_mode, valid_dataset_sink_mode=valid_dataset_sink_mode)
+        due = _checked_frequency(valid_frequency)
+        manager = _manager(callbacks)
+        evaluation = None
+        if valid_dataset is not None:
+            self._check_metrics()
+            check_dataset("valid_dataset", valid_dataset)
+            evaluation = FitEvaluation(valid_dataset, self.metrics, due)
+        manager.check_legacy_hooks()
+        self._train(epoch, train_dataset, initial_epoch, manager, evaluation, progress)
+
+    def eval(
+        self, valid_dataset: Iterable[Any], callbacks: Callbacks = None, dataset_sink_mode: bool = False
+    ) -> dict[str, Any]:
+        """Returns the metrics over a data set, by name.
+
+        The network is in eval mode meanwhile; afterwards each of its modules is in the mode it was found in.
+
+        Raises:
+            TypeError: an argument has the wrong type, a batch is no pair, or a metric returns no number.
+            ValueError: the Model has no metrics, or the data set is empty.
+        """
+        _check_sink(dataset_sink_mode=dataset_sink_mode)
+        manager = _manager(callbacks)
+        self._check_metrics()
+        check_dataset("valid_dataset", valid_dataset)
+        params = CallbackParameters(mode="eval", network=unwrap(self.network))
+        run_context = RunContext(params)
+        with run(manager, run_context):
+            return evaluate(self._forward(), valid_dataset, self.metrics, manager, run_context)
+
+    def predict(self, *inputs: Any) -> Any:
+        """Returns the network's outputs for one batch of inputs, in eval mode and without gradients."""
+        forward = self._forward()
+        with forward.eval_mode(), torch.no_grad(), forward.autocast():
+            return self.network(*to_device(inputs, forward.device))
+
+    def _train(
+        self,
+        epoch: int,
+        train_dataset: Iterable[Any],
+        initial_epoch: int,
+        manager: CallbackManager,
+        evaluation: FitEvaluation | None,
+        progress: bool,
+    ) -> None:
+        epoch = check_int("epoch", epoch, minimum=1)
+        initial_epoch = check_int("initial_epoch", initial_epoch, minimum=0)
+        if initial_epoch >= epoch:
+            raise wrong_value("initial_epoch", f"less than epoch ({epoch}), the total number of epochs", initial_epoch)
+        check_bool("progress", progress)
+        forward = self._forward()
+        update = self._optimizer_update(forward)
+        check_dataset("train_dataset", train_dataset)
+        batch_num = dataset_length(train_dataset)
+        if batch_num is None and initial_epoch:
+            raise ValueError(
+                "train_dataset must have a length when initial_epoch is not 0, because the step counter goes on from "
+                "initial_epoch * len(train_dataset). Give it a __len__."
+            )
+        scaler = self._scaler if forward.reduced_type is torch.float16 else None
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        params = CallbackParameters(
+            mode="train",
+            network=unwrap(self.network),
+            train_network=self.network,
+            loss_fn=self.loss_fn,
+            optimizer=self.optimizer,
+            train_dataset=train_dataset,
+            train_dataset_element=None,
+            epoch_num=epoch,
+            cur_epoch_num=initial_epoch,
+            batch_num=batch_num,
+            cur_step_num=initial_epoch * (batch_num or 0),
+            initial_step=initial_epoch * (batch_num or 0),
+            parallel_mode="data_parallel" if distributed else "stand_alone",
+            device_number=torch.distributed.get_world_size() if distributed else 1,
+            dataset_sink_mode=False,
+            loss_scale_manager=scaler,
+            # The reference's spelling, for callbacks that were written against it.
+            loss_scale_mananger=scaler,
+            last_save_ckpt_step=None,
+            latest_ckpt_file=None,
+        )
+        run_context = RunContext(params)
+        with run(manager, run_context):
+            train_epochs(forward, update, evaluation, manager, run_context, progress)
+
+    def _forward(self) -> Forward:
+        return Forward(self.network, self.loss_fn, self._amp_level)
+
+    def _optimizer_update(self, forward: Forward) -> OptimizerUpdate:
+        if self.optimizer is None:
+            raise ValueError(
+                "optimizer must be given to train, but is None. Pass it to Model(network, loss_fn, optimizer)."
+            )
+        enabled = forward.reduced_type is torch.float16
+        if self._scaler is None or self._scaler.is_enabled() != enabled:
+            self._scaler = torch.amp.GradScaler(forward.device.type, enabled=enabled)
+        return OptimizerUpdate(
+            self.optimizer, self._scaler, self._accumulation_steps, self._clip_gradients, forward.loss_is_sum
+        )
+
+    def _check_metrics(self) -> None:
+        if not self.metrics:
+            raise ValueError(
+                "metrics must be given to evaluate on valid_dataset, but there are none. Pass "
+                "Model(..., metrics={'name': metric})."
+            )
+
+    def _move_to(self, device: torch.device) -> None:
+        self.network.to(device)
+        if isinstance(self.loss_fn, nn.Module):
+            self.loss_fn.to(device)
+
+
+def _manager(callbacks: Callbacks) -> CallbackManager:
+    return callbacks if isinstance(callbacks, CallbackManager) else CallbackManager(callbacks)
+
+
+def _check_sink(sink_size: int = -1, **modes: bool) -> None:
+    if check_int("sink_size", sink_size) != -1 and sink_size < 1:
+        raise wrong_value("sink_size", "-1 or an int of at least 1", sink_size)
+    for name, mode in modes.items():
+        if check_bool(name, mode):
+            warnings.warn(
+                f"{name}=True has no effect: PyTorch has no data sink, so every batch is a step of its own and "
+                "sink_size is ignored. Leave it False.",
+                UserWarning,
+                stacklevel=3,
+            )
+
+
+def _checked_frequency(valid_frequency: int | Sequence[int]) -> Callable[[int], bool]:
+    if isinstance(valid_frequency, list | tuple | range):
+        epochs = {
+            check_int(f"valid_frequency[{index}]", epoch, minimum=1) for index, epoch in enumerate(valid_frequency)
+        }
+        return epochs.__contains__
+    if isinstance(valid_frequency, bool) or not isinstance(valid_frequency, int | np.integer):
+        raise wrong_type("valid_frequency", "an int or a list of epoch numbers", valid_frequency)
+    every = check_int("valid_frequency", valid_frequency, minimum=1)
+    return lambda epoch: epoch % every == 0
+
+
+def _checked_device(device: str | torch.device) -> torch.device:
+    check_instance("device", device, (str, torch.device), "a device name (such as 'cuda:0'), a torch.device or None")
+    try:
+        return torch.device(device)
+    except RuntimeError as error:
+        raise wrong_value("device", "a device that PyTorch knows, such as 'cpu' or 'cuda:0'", device) from error

@@ -1,0 +1,107 @@
+"""The forward pass of a Model: network and loss function, in its precision and on its device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import nn
+
+from .model_batches import call_network, split_batch, to_device
+
+LossFunction = Callable[[Any, Any], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Forward:
+    """A network and its loss function, ready to be called.
+
+    Attributes:
+        network: the network.
+        loss_fn: called with outputs and targets; None where the network returns its loss.
+        amp_level: "O0", "O2" or "auto", as in ``Model``.
+    """
+
+    network: nn.Module
+    loss_fn: LossFunction | None
+    amp_level: str
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the network's first parameter or buffer, the CPU where it has none."""
+        tensors: Iterator[torch.Tensor] = chain(self.network.parameters(), self.network.buffers())
+        return next((tensor.device for tensor in tensors), torch.device("cpu"))
+
+    @property
+    def reduced_type(self) -> torch.dtype | None:
+        """The element type that mixed precision computes in, or None for full precision."""
+        if self.amp_level == "O0" or (self.amp_level == "auto" and self.device.type != "cuda"):
+            return None
+        return torch.float16 if self.device.type == "cuda" else torch.bfloat16
+
+    @property
+    def loss_is_sum(self) -> bool:
+        """Whether the loss adds over samples rather than averaging."""
+        return getattr(self.loss_fn, "reduction", "mean") == "sum"
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Returns the context in which the network computes."""
+        dtype = self.reduced_type
+        return nullcontext() if dtype is None else torch.autocast(self.device.type, dtype=dtype)
+
+    def place(self, name: str, batch: Any, index: int) -> tuple[Any, Any]:
+        """Returns inputs and targets of a batch, on the network's device.
+
+        Raises:
+            TypeError: the batch is neither tuple nor list.
+            ValueError: it has not two items.
+        """
+        inputs, targets = split_batch(name, batch, index)
+        return to_device(inputs, self.device), to_device(targets, self.device)
+
+    def __call__(self, inputs: Any, targets: Any) -> tuple[torch.Tensor | None, Any]:
+        """Returns the loss (None without a loss function), a scalar tensor, and the network's outputs."""
+        with self.autocast():
+            outputs = call_network(self.network, inputs)
+            if self.loss_fn is None:
+                return None, outputs
+            loss = self.loss_fn(outputs, targets)
+        return check_loss("loss_fn", loss), outputs
+
+    def training_loss(self, inputs: Any, targets: Any) -> torch.Tensor:
+        """Returns the loss, a scalar tensor: the network's own output where there is no loss function."""
+        loss, outputs = self(inputs, targets)
+        return check_loss("network (as there is no loss_fn)", outputs) if loss is None else loss
+
+    @contextmanager
+    def eval_mode(self) -> Iterator[None]:
+        """Puts the network in eval mode, and back into the mode it was found in."""
+        # Module by module: a frozen BatchNorm that was in eval mode during training stays there afterwards.
+        modes = [(module, module.training) for module in self.network.modules()]
+        self.network.eval()
+        try:
+            yield
+        finally:
+            for module, training in modes:
+                module.training = training
+
+
+def check_loss(name: str, loss: Any) -> torch.Tensor:
+    """Returns the loss as a tensor of shape ().
+
+    Raises:
+        TypeError: it is no tensor.
+        ValueError: it has not exactly one element.
+    """
+    if not isinstance(loss, torch.Tensor):
+        raise TypeError(f"{name} must return a scalar tensor, the loss, but returned {type(loss).__name__}.")
+    if loss.numel() != 1:
+        raise ValueError(
+            f"{name} must return a scalar tensor, the loss, but returned one of shape {tuple(loss.shape)}. "
+            "Use a loss with reduction='mean' (or 'sum')."
+        )
+    return loss.reshape(())

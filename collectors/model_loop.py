@@ -1,0 +1,188 @@
+"""The loops over epochs and batches: which hook runs when."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+
+from .callback import CallbackParameters, RunContext
+from .callback_manager import CallbackManager
+from .model_batches import announce_epoch, dataset_length, empty_dataset, sample_count
+from .model_forward import Forward
+from .model_metrics import MetricTotals, WeightedMean
+from .model_update import OptimizerUpdate
+
+
+@dataclass(frozen=True)
+class FitEvaluation:
+    """The evaluations inside a training.
+
+    Attributes:
+        dataset: the batches of one evaluation.
+        metrics: by name.
+        due: whether an epoch (1-based) ends with an evaluation.
+    """
+
+    dataset: Iterable[Any]
+    metrics: Mapping[str, Any]
+    due: Callable[[int], bool]
+
+
+@contextmanager
+def run(manager: CallbackManager, run_context: RunContext) -> Iterator[None]:
+    """Enters the callbacks, tells them of an error, and leaves them."""
+    with manager:
+        run_context.original_args().list_callback = manager.callbacks
+        try:
+            yield
+        except BaseException as error:
+            manager.on_exception(run_context, error)
+            raise
+
+
+def train_epochs(
+    forward: Forward,
+    update: OptimizerUpdate,
+    evaluation: FitEvaluation | None,
+    manager: CallbackManager,
+    run_context: RunContext,
+    progress: bool,
+) -> None:
+    """Trains the epochs after ``cb_params.cur_epoch_num`` up to ``cb_params.epoch_num``."""
+    params = run_context.original_args()
+    first = params.cur_epoch_num + 1
+    steps = None if params.batch_num is None else (params.epoch_num - params.cur_epoch_num) * params.batch_num
+    with _progress_bar(progress, steps) as advance:
+        forward.network.train()
+        manager.on_train_begin(run_context)
+        for number in range(first, params.epoch_num + 1):
+            params.cur_epoch_num = number
+            manager.on_train_epoch_begin(run_context)
+            _train_epoch(forward, update, manager, run_context, advance)
+            if evaluation is not None and evaluation.due(number):
+                _evaluate_in_fit(forward, evaluation, manager, run_context)
+            manager.on_train_epoch_end(run_context)
+            params.pop("metrics", None)
+            params.pop("eval_results", None)
+            if run_context.get_stop_requested():
+                break
+        manager.on_train_end(run_context)
+
+
+def evaluate(
+    forward: Forward,
+    dataset: Iterable[Any],
+    metrics: Mapping[str, Any],
+    manager: CallbackManager,
+    run_context: RunContext,
+    inside_fit: bool = False,
+) -> dict[str, Any]:
+    """Returns the metrics over a data set, by name; ``cb_params`` gets them just before the end hook."""
+    params = run_context.original_args()
+    params.update(
+        mode="eval",
+        eval_network=forward.network,
+        valid_dataset=dataset,
+        batch_num=dataset_length(dataset),
+        cur_step_num=0,
+        dataset_sink_mode=False,
+    )
+    # A stop that training asked for earlier shortens the epoch, not the evaluation that closes it.
+    stopped_before = run_context.get_stop_requested()
+    totals = MetricTotals(metrics, forward.device)
+    mean_loss = WeightedMean()
+    index = -1
+    with forward.eval_mode():
+        manager.on_eval_begin(run_context)
+        manager.on_eval_epoch_begin(run_context)
+        for index, batch in enumerate(dataset):
+            params.cur_step_num += 1
+            inputs, targets = forward.place("valid_dataset", batch, index)
+            params.eval_dataset_element = (inputs, targets)
+            manager.on_eval_step_begin(run_context)
+            with torch.no_grad():
+                loss, outputs = forward(inputs, targets)
+            params.net_outputs = outputs if loss is None else (loss, outputs, targets)
+            manager.on_eval_step_end(run_context)
+            samples = sample_count(inputs, targets)
+            with torch.no_grad():
+                totals.update(outputs, targets, samples)
+            if loss is not None:
+                mean_loss.add(float(loss) / (samples if forward.loss_is_sum else 1), samples)
+            if run_context.get_stop_requested() and not stopped_before:
+                break
+        if index < 0:
+            raise empty_dataset("valid_dataset")
+        manager.on_eval_epoch_end(run_context)
+        params.metrics = totals.compute()
+        if inside_fit:
+            loss_entry = {} if forward.loss_fn is None else {"eval_loss": mean_loss.value}
+            params.eval_results = {**params.metrics, **loss_entry}
+        manager.on_eval_end(run_context)
+    return cast(dict[str, Any], params.metrics)
+
+
+def _train_epoch(
+    forward: Forward,
+    update: OptimizerUpdate,
+    manager: CallbackManager,
+    run_context: RunContext,
+    advance: Callable[[CallbackParameters], None],
+) -> None:
+    params = run_context.original_args()
+    announce_epoch(params.train_dataset, params.cur_epoch_num - 1)
+    index = -1
+    for index, batch in enumerate(params.train_dataset):
+        params.cur_step_num += 1
+        inputs, targets = forward.place("train_dataset", batch, index)
+        params.train_dataset_element = (inputs, targets)
+        manager.on_train_step_begin(run_context)
+        loss = forward.training_loss(inputs, targets)
+        update.backward(loss, sample_count(inputs, targets))
+        if update.pending and index + 1 == params.batch_num:
+            update.step()
+        params.net_outputs = loss.detach()
+        manager.on_train_step_end(run_context)
+        advance(params)
+        if run_context.get_stop_requested():
+            break
+    else:
+        if params.batch_num is None:
+            params.batch_num = index + 1
+    if index < 0:
+        raise empty_dataset("train_dataset")
+    if update.pending:
+        update.step()
+
+
+def _evaluate_in_fit(
+    forward: Forward, evaluation: FitEvaluation, manager: CallbackManager, run_context: RunContext
+) -> None:
+    params = run_context.original_args()
+    keys = ("mode", "cur_step_num", "batch_num", "dataset_sink_mode", "net_outputs")
+    training = {key: params[key] for key in keys}
+    audience = manager.for_fit_evaluation()
+    try:
+        evaluate(forward, evaluation.dataset, evaluation.metrics, audience, run_context, inside_fit=True)
+    finally:
+        params.update(training)
+
+
+@contextmanager
+def _progress_bar(shown: bool, total: int | None) -> Iterator[Callable[[CallbackParameters], None]]:
+    if not shown:
+        yield lambda _: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(total=total, unit="step") as bar:
+
+        def advance(params: CallbackParameters) -> None:
+            bar.set_description(f"epoch {params.cur_epoch_num}/{params.epoch_num}", refresh=False)
+            bar.update()
+
+        yield advance

@@ -1,0 +1,135 @@
+"""Metrics of one evaluation: objects that accumulate, and functions averaged over samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from .validation import wrong_type
+
+
+class WeightedMean:
+    """The mean of batch values, each weighted by its number of samples; NaN and infinity stay."""
+
+    def __init__(self) -> None:
+        self._total = 0.0
+        self._weight = 0
+
+    def add(self, value: float, weight: int) -> None:
+        """Takes in the value of one batch."""
+        self._total += value * weight
+        self._weight += weight
+
+    @property
+    def value(self) -> float:
+        """The mean so far; NaN when nothing was taken in."""
+        return self._total / self._weight if self._weight else float("nan")
+
+
+def named_metrics(metrics: Any) -> dict[str, Any]:
+    """Returns the metrics by name; objects given in a set, list or tuple are named after their classes.
+
+    Raises:
+        TypeError: ``metrics`` is no such container, a name is no string, or a metric is neither an object
+            with ``update``, ``compute`` and ``reset`` (as in torchmetrics) nor, in a dict, a function.
+        ValueError: two metrics have the same name.
+    """
+    if metrics is None:
+        return {}
+    named: dict[str, Any] = {}
+    if isinstance(metrics, Mapping):
+        for name, metric in metrics.items():
+            if not isinstance(name, str):
+                raise wrong_type("a key of metrics", "a str", name)
+            if not accumulates(metric) and (not callable(metric) or isinstance(metric, type)):
+                expected = "a torchmetrics object or a function of (outputs, targets)"
+                raise wrong_type(f"metrics[{name!r}]", expected, metric)
+            named[name] = metric
+        return named
+    if not isinstance(metrics, list | tuple | set | frozenset):
+        raise wrong_type("metrics", "a dict of metrics, or a set or list of torchmetrics objects", metrics)
+    for metric in metrics:
+        if not accumulates(metric):
+            expected = "a torchmetrics object (functions need a name: metrics={'name': function})"
+            raise wrong_type("an item of metrics", expected, metric)
+        name = type(metric).__name__
+        if name in named:
+            raise ValueError(f"metrics has two items called {name!r}; give names: metrics={{'name': metric, ...}}.")
+        named[name] = metric
+    return dict(sorted(named.items())) if isinstance(metrics, set | frozenset) else named
+
+
+def accumulates(metric: Any) -> bool:
+    """Returns whether a metric keeps its own totals, as those of torchmetrics do."""
+    if isinstance(metric, type):
+        return False
+    return all(callable(getattr(metric, name, None)) for name in ("update", "compute", "reset"))
+
+
+class MetricTotals:
+    """The totals of one evaluation.
+
+    Args:
+        metrics: by name, as ``named_metrics`` returns them; those that accumulate are reset.
+        device: where outputs and targets are.
+    """
+
+    def __init__(self, metrics: Mapping[str, Any], device: torch.device) -> None:
+        self._metrics = dict(metrics)
+        self._means = {name: WeightedMean() for name, metric in metrics.items() if not accumulates(metric)}
+        for name, metric in metrics.items():
+            if name not in self._means:
+                metric.reset()
+                if isinstance(metric, torch.nn.Module):
+                    metric.to(device)
+
+    def update(self, outputs: Any, targets: Any, samples: int) -> None:
+        """Takes in one batch.
+
+        Raises:
+            TypeError: a metric function returned something else than one number.
+        """
+        for name, metric in self._metrics.items():
+            if name in self._means:
+                self._means[name].add(_number(name, metric(outputs, targets)), samples)
+            else:
+                metric.update(outputs, targets)
+
+    def compute(self) -> dict[str, Any]:
+        """Returns the results: floats; tensors on the CPU where a metric has several values.
+
+        A metric with named results, such as a collection, gives one entry for each: ``name/result``.
+        """
+        results: dict[str, Any] = {}
+        for name, metric in self._metrics.items():
+            if name in self._means:
+                results[name] = self._means[name].value
+                continue
+            result = metric.compute()
+            if isinstance(result, Mapping):
+                results.update({f"{name}/{key}": _plain(item) for key, item in result.items()})
+            else:
+                results[name] = _plain(result)
+        return results
+
+
+def _plain(result: Any) -> Any:
+    if isinstance(result, torch.Tensor):
+        return float(result) if result.numel() == 1 else result.detach().cpu()
+    return result
+
+
+def _number(name: str, value: Any) -> float:
+    if isinstance(value, torch.Tensor | np.ndarray | np.generic):
+        if value.shape.numel() == 1 if isinstance(value, torch.Tensor) else value.size == 1:
+            return float(value.item())
+    elif isinstance(value, int | float):
+        return float(value)
+    shape = f" of shape {tuple(value.shape)}" if hasattr(value, "shape") else ""
+    raise TypeError(
+        f"metrics[{name!r}] must return one number for a batch, but returned {type(value).__name__}{shape}. "
+        "Take its mean over the batch."
+    )

@@ -1,0 +1,77 @@
+"""Optimizer steps: accumulated, clipped and, for float16, scaled gradients around ``optimizer.step``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+ClipGradients = Callable[[list[torch.Tensor]], Any]
+
+
+class OptimizerUpdate:
+    """Turns the losses of batches into optimizer steps.
+
+    Gradients of several batches are added up as one batch of all their samples would give them: each
+    batch's mean loss counts by its number of samples, also when the last batch or the last group is small.
+
+    Args:
+        optimizer: moves the parameters.
+        scaler: scales losses for float16; a disabled one otherwise.
+        accumulation_steps: how many batches make one optimizer step.
+        clip_gradients: called with the list of parameters when their gradients are complete, or None.
+        loss_is_sum: whether the loss adds over samples rather than averaging.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        scaler: torch.amp.GradScaler,
+        accumulation_steps: int,
+        clip_gradients: ClipGradients | None,
+        loss_is_sum: bool,
+    ) -> None:
+        self._optimizer = optimizer
+        self._scaler = scaler
+        self._accumulation_steps = accumulation_steps
+        self._clip_gradients = clip_gradients
+        self._weighs = accumulation_steps > 1 and not loss_is_sum
+        self._batches = 0
+        self._samples = 0
+        self._nominal = 0
+
+    @property
+    def pending(self) -> bool:
+        """Whether there are gradients that no optimizer step has used."""
+        return self._batches > 0
+
+    def backward(self, loss: torch.Tensor, samples: int) -> None:
+        """Adds the gradients of one batch; makes an optimizer step when the group is complete."""
+        if self._batches == 0:
+            # At the group's start rather than after its step, so that hooks after a step see the gradients.
+            self._optimizer.zero_grad()
+            self._samples = 0
+            self._nominal = max(samples, 1) * self._accumulation_steps
+        self._batches += 1
+        self._samples += samples
+        if self._weighs:
+            # Near 1/k, the scale that float16 losses are scaled for; `step` corrects what is left.
+            loss = loss * (samples / self._nominal)
+        self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+        if self._batches == self._accumulation_steps:
+            self.step()
+
+    def step(self) -> None:
+        """Makes an optimizer step with the gradients so far."""
+        parameters = [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
+        if self._weighs and self._samples != self._nominal:
+            for parameter in parameters:
+                if parameter.grad is not None:
+                    parameter.grad.mul_(self._nominal / self._samples)
+        if self._clip_gradients is not None:
+            self._scaler.unscale_(self._optimizer)
+            self._clip_gradients(parameters)
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
+        self._batches = 0

@@ -1,0 +1,212 @@
+"""A network as named tensors: which there are, and their values as NumPy arrays.
+
+Every framework has one reader (``torch_state`` is PyTorch's). The rest of the project sees only what is
+defined here: a ``WeightSpace`` (names, shapes, dtypes, roles) and a ``State`` (name to array).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
+
+import ml_dtypes
+import numpy as np
+
+from .errors import CheckpointError
+
+Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
+State: TypeAlias = Mapping[str, Array]
+
+_WRAPPERS = re.compile(r"(?:^|(?<=\.))_orig_mod\.")
+
+
+def canonical_name(name: str) -> str:
+    """Returns a tensor's name without what wrappers add (``module.`` in front, ``_orig_mod.`` anywhere)."""
+    name = _WRAPPERS.sub("", name)
+    while name.startswith("module."):
+        name = _WRAPPERS.sub("", name.removeprefix("module."))
+    return name
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """One named tensor of a network.
+
+    Attributes:
+        name: canonical name.
+        shape: its shape.
+        dtype: NumPy's name of the element type ("bfloat16" and the like come from ml_dtypes).
+        role: "parameter" or "buffer".
+        trainable: whether an optimizer may move it; a plane spans the trainable tensors.
+        filter_axis: the axis whose entries are the layer's filters, or None for fewer than two axes.
+        aliases: further names of the same storage (tied weights); they follow by themselves.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    role: Literal["parameter", "buffer"]
+    trainable: bool = False
+    filter_axis: int | None = None
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class WeightSpace:
+    """The description of a network's state: what a plane may span and what a checkpoint must hold.
+
+    Attributes:
+        framework: "torch", ...
+        network: the network's class name.
+        tensors: parameters and buffers in the network's own order, each storage once.
+    """
+
+    framework: str
+    network: str
+    tensors: tuple[TensorInfo, ...]
+
+    @property
+    def parameters(self) -> tuple[TensorInfo, ...]:
+        """All parameters, frozen ones included."""
+        return tuple(tensor for tensor in self.tensors if tensor.role == "parameter")
+
+    @property
+    def trainable(self) -> tuple[TensorInfo, ...]:
+        """The parameters that a plane spans."""
+        return tuple(tensor for tensor in self.tensors if tensor.trainable)
+
+    @property
+    def buffers(self) -> tuple[TensorInfo, ...]:
+        """What the network remembers beside its parameters, such as running statistics."""
+        return tuple(tensor for tensor in self.tensors if tensor.role == "buffer")
+
+    @property
+    def dimension(self) -> int:
+        """Number of trainable elements."""
+        return sum(tensor.size for tensor in self.trainable)
+
+    def differences(self, other: WeightSpace) -> list[str]:
+        """Returns one line for each tensor in which the other network differs; none when they are equal."""
+        if self == other:
+            return []
+        ours = {tensor.name: tensor for tensor in self.tensors}
+        theirs = {tensor.name: tensor for tensor in other.tensors}
+        lines = [
+            f"{name}: {asdict(ours[name]) if name in ours else 'absent'} against "
+            f"{asdict(theirs[name]) if name in theirs else 'absent'}"
+            for name in dict.fromkeys((*ours, *theirs))
+            if ours.get(name) != theirs.get(name)
+        ]
+        if self.network != other.network:
+            lines.insert(0, f"class {self.network} against {other.network}")
+        return lines or ["the same tensors in another order"]
+
+    def check_state(self, where: str, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
+        """Checks that a state holds every tensor of this network with the right shape.
+
+        Args:
+            where: what holds the state, for the error's text (a path, "the origin", ...).
+            shapes: name to shape of what it holds; an alias's name stands for its tensor.
+
+        Returns:
+            For each of our tensor names, the name under which the state holds it.
+
+        Raises:
+            CheckpointError: tensors are missing or have another shape, or there are more than the
+                network knows; all are listed.
+        """
+        found: dict[str, str] = {}
+        problems: list[str] = []
+        known: set[str] = set()
+        for tensor in self.tensors:
+            names = (tensor.name, *tensor.aliases)
+            known.update(names)
+            held = next((name for name in names if name in shapes), None)
+            if held is None:
+                problems.append(f"  {tensor.name} {tensor.shape}: missing")
+            elif tuple(shapes[held]) != tensor.shape:
+                problems.append(f"  {tensor.name}: the network has {tensor.shape}, found {tuple(shapes[held])}")
+            else:
+                found[tensor.name] = held
+        problems += [f"  {name} {tuple(shapes[name])}: unknown" for name in shapes if name not in known]
+        if problems:
+            shown = problems[:40] + ([f"  ... and {len(problems) - 40} more"] if len(problems) > 40 else [])
+            raise CheckpointError(
+                f"{where} does not fit the network {self.network}:\n"
+                + "\n".join(shown)
+                + "\nUse the network that was trained, or the run directory of this network."
+            )
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain lists and dictionaries that ``json`` can write."""
+        return asdict(self)
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """Returns the NumPy element type of that name, ml_dtypes' ones ("bfloat16", "float8_e4m3fn") included."""
+    extra = getattr(ml_dtypes, name, None)
+    return np.dtype(extra) if extra is not None else np.dtype(name)
+
+
+def direction_dtype(dtype: str) -> np.dtype[Any]:
+    """Returns the element type in which points along a direction are computed: float64 for float64, else float32."""
+    return np.dtype(np.float64 if dtype in ("float64", "complex128") else np.float32)
+
+
+def state_sha256(state: State, names: Iterable[str] | None = None) -> str:
+    """Returns the SHA-256 of names, types, shapes and values, independent of the dictionary's order."""
+    digest = hashlib.sha256()
+    for name in sorted(state if names is None else names):
+        array = np.ascontiguousarray(state[name])
+        digest.update(f"{name}|{array.dtype.name}|{state[name].shape}|".encode())
+        digest.update(array.reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def describe_network(network: object) -> WeightSpace:
+    """Returns the description of a network of any supported framework.
+
+    Raises:
+        TypeError: the object is no network of a supported framework.
+    """
+    return _reader(network).describe(network)
+
+
+def read_network(network: object) -> dict[str, Array]:
+    """Returns copies of all parameters and buffers of a network, in host memory, each storage once."""
+    return _reader(network).read(network)
+
+
+def is_network(value: object) -> bool:
+    """Returns whether the object is a network of a supported framework."""
+    return _framework(value) is not None
+
+
+def _framework(value: object) -> str | None:
+    # A framework that the user's objects come from is imported already; nothing else needs to be.
+    import sys
+
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.nn.Module):
+        return "torch"
+    return None
+
+
+def _reader(network: object) -> Any:
+    framework = _framework(network)
+    if framework == "torch":
+        from . import torch_state
+
+        return torch_state
+    raise TypeError(
+        f"network must be a network of a supported framework (torch.nn.Module), but got {type(network).__name__}."
+    )

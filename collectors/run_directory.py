@@ -1,0 +1,97 @@
+"""A run directory, read: its settings and its checkpoints (contract 1)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from .checkpoint_file import CheckpointFile
+from .errors import CheckpointError, RunDirectoryError
+from .run_metadata import RunMetadata
+from .settings import LandscapeSettings
+from .validation import check_path
+
+CHECKPOINT_FOLDER = "ckpt_dir"
+METADATA_NAME = "train_metadata.json"
+
+
+class RunDirectory:
+    """What a training run left behind. Reading it never changes it.
+
+    Args:
+        path: the ``summary_dir`` of the run.
+
+    Raises:
+        RunDirectoryError: the directory is missing, holds no run, or its metadata is damaged.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = check_path("summary_dir", path)
+        if not self.path.is_dir():
+            kind = "is not a directory" if self.path.exists() else "does not exist"
+            raise RunDirectoryError(
+                f"summary_dir {self.path} {kind}; give the directory that a SummaryCollector wrote."
+            )
+        self.metadata = RunMetadata.load(self.path / CHECKPOINT_FOLDER / METADATA_NAME)
+
+    @property
+    def settings(self) -> LandscapeSettings:
+        """What was collected, and how it was meant to be drawn."""
+        return self.metadata.settings
+
+    def missing(self, interval: tuple[int, ...]) -> list[int]:
+        """Returns the numbers of an interval that have no checkpoint on disk."""
+        return [number for number in interval if not self._has(number)]
+
+    def present(self, interval: tuple[int, ...]) -> list[int]:
+        """Returns the numbers of an interval that have a checkpoint on disk."""
+        return [number for number in interval if self._has(number)]
+
+    def checkpoint(self, number: int) -> CheckpointFile:
+        """Opens one checkpoint.
+
+        Raises:
+            CheckpointError: it is not in the directory, truncated, of a format that cannot be read here, or
+                not the file that training wrote.
+        """
+        path = self.checkpoint_path(number)
+        if path.suffix != ".safetensors":
+            raise CheckpointError(
+                f"checkpoint {path} is a {path.suffix or 'file without a suffix'}, only .safetensors can be read here; "
+                "convert it with `landscape import-checkpoints`."
+            )
+        file = CheckpointFile(path)
+        expected = self.metadata.sha256.get(number)
+        if expected is not None and file.sha256() != expected:
+            file.close()
+            raise CheckpointError(
+                f"checkpoint {path} is not the file that training wrote (its SHA-256 differs from the metadata's); "
+                "restore it from a copy, or import the changed checkpoints with `landscape import-checkpoints`."
+            )
+        return file
+
+    def checkpoint_path(self, number: int) -> Path:
+        """Returns where a checkpoint lies, always inside ``ckpt_dir``.
+
+        Raises:
+            CheckpointError: the run has no such checkpoint, or its file is gone or links to somewhere else.
+        """
+        name = self.metadata.files.get(number)
+        unit = self.settings.unit
+        if name is None:
+            raise CheckpointError(
+                f"{self.path} has no checkpoint of {unit} {number}; it has {sorted(self.metadata.files)}."
+            )
+        folder = self.path / CHECKPOINT_FOLDER
+        path = folder / name
+        if not path.is_file():
+            raise CheckpointError(
+                f"checkpoint {path} of {unit} {number} is missing; restore it or leave the number out."
+            )
+        if path.resolve().parent != folder.resolve():
+            raise CheckpointError(f"checkpoint {path} links out of the run directory; copy the file itself there.")
+        return path
+
+    def _has(self, number: int) -> bool:
+        name = self.metadata.files.get(number)
+        return name is not None and (self.path / CHECKPOINT_FOLDER / name).is_file()

@@ -1,0 +1,135 @@
+"""``train_metadata.json``: what a run directory holds, as a validated object (contract 1)."""
+
+from __future__ import annotations
+
+import json
+import ntpath
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .errors import RunDirectoryError
+from .settings import UNITS, CreateLandscape, LandscapeSettings, check_intervals
+from .validation import check_choice, check_instance, check_int, check_keys
+
+FORMAT_VERSION = 1
+_REFERENCE_KEYS = (
+    "epoch_group", "model_params_file_map", "step_per_epoch", "unit", "num_samples", "landscape_size",
+    "create_landscape",
+)  # fmt: skip
+_OUR_KEYS = ("format_version", "framework", "network", "sha256")
+_SIZE_LIMIT = 64 * 1024 * 1024
+
+
+@dataclass
+class RunMetadata:
+    """The content of ``train_metadata.json``.
+
+    Attributes:
+        settings: what was collected, and how to draw it.
+        files: number to the checkpoint's file name inside ``ckpt_dir``.
+        sha256: number to the SHA-256 of the checkpoint's file; empty for directories of other programs.
+        step_per_epoch: steps per epoch, or None while that is not known.
+        framework: "torch", ...; "mindspore" where the reference's own collector wrote the directory.
+        network: {"name": class name, "parameters": number of elements, "trainable": names}; what is trainable
+            is only reported, the network itself decides in phase 2.
+    """
+
+    settings: LandscapeSettings
+    files: dict[int, str] = field(default_factory=dict)
+    sha256: dict[int, str] = field(default_factory=dict)
+    step_per_epoch: int | None = None
+    framework: str = "torch"
+    network: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """Returns the file's text."""
+        content = {
+            "format_version": FORMAT_VERSION,
+            **self.settings.to_metadata(),
+            "step_per_epoch": self.step_per_epoch,
+            "framework": self.framework,
+            "network": self.network,
+            "model_params_file_map": {str(number): self.files[number] for number in sorted(self.files)},
+            "sha256": {str(number): self.sha256[number] for number in sorted(self.sha256)},
+        }
+        return json.dumps(content, indent=1) + "\n"
+
+    @classmethod
+    def load(cls, path: Path) -> RunMetadata:
+        """Reads and checks the file.
+
+        Raises:
+            RunDirectoryError: the file is missing, truncated, of a newer version, or not what we or the
+                reference write.
+        """
+        try:
+            with path.open("rb") as file:
+                raw = file.read(_SIZE_LIMIT + 1)
+        except FileNotFoundError as error:
+            raise RunDirectoryError(
+                f"{path.parent.parent} holds no collected run: {path} does not exist. Train with a SummaryCollector "
+                "that writes there, or build a run directory with `landscape import-checkpoints`."
+            ) from error
+        except OSError as error:
+            raise RunDirectoryError(f"{path} cannot be read: {error.strerror}.") from error
+        if len(raw) > _SIZE_LIMIT:
+            raise RunDirectoryError(f"{path} is larger than {_SIZE_LIMIT} bytes and cannot be ours.")
+        try:
+            content = json.loads(raw.decode("utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise RunDirectoryError(
+                f"{path} is not valid JSON ({error}); it is truncated or damaged. Restore it from a copy, or build a "
+                "new run directory from the checkpoints beside it with `landscape import-checkpoints`."
+            ) from error
+        try:
+            return cls._parse(content)
+        except (TypeError, ValueError) as error:
+            raise RunDirectoryError(f"{path} is not usable: {error}") from error
+
+    @classmethod
+    def _parse(cls, content: object) -> RunMetadata:
+        given = check_keys("the metadata", content, (*_REFERENCE_KEYS, *_OUR_KEYS), required=_REFERENCE_KEYS)
+        version = check_int("format_version", given.get("format_version", 0), minimum=0)
+        if version > FORMAT_VERSION:
+            raise ValueError(
+                f"format_version is {version}, this program reads up to {FORMAT_VERSION}; upgrade summary-landscape."
+            )
+        groups = check_instance("epoch_group", given["epoch_group"], dict, "a dict of lists")
+        settings = LandscapeSettings(
+            intervals=check_intervals("epoch_group", list(groups.values())),
+            unit=check_choice("unit", given["unit"], UNITS),
+            landscape_size=check_int("landscape_size", given["landscape_size"], 3, 256),
+            num_samples=check_int("num_samples", given["num_samples"], minimum=1),
+            create_landscape=CreateLandscape.from_dict(given["create_landscape"]),
+        )
+        steps = given["step_per_epoch"]
+        return cls(
+            settings=settings,
+            files={
+                number: _file_name(number, item)
+                for number, item in _numbered("model_params_file_map", given["model_params_file_map"]).items()
+            },
+            sha256=_numbered("sha256", given.get("sha256", {})),
+            step_per_epoch=None if steps is None else check_int("step_per_epoch", steps, minimum=1),
+            framework=check_instance("framework", given.get("framework", "mindspore"), str, "a str"),
+            network=check_instance("network", given.get("network", {}), dict, "a dict"),
+        )
+
+
+def _numbered(name: str, value: object) -> dict[int, str]:
+    mapping = check_instance(name, value, dict, "a dict of numbers to strings")
+    result = {}
+    for key, item in mapping.items():
+        if not (key.isascii() and key.isdigit()):
+            raise ValueError(f"a key of {name} must be a non-negative number, but got {key[:80]!r}.")
+        result[int(key[:18])] = check_instance(f"{name}[{key[:18]!r}]", item, str, "a str")
+    return result
+
+
+def _file_name(number: int, path: str) -> str:
+    # Only the last part counts: directories may have moved, and nothing outside ckpt_dir is ever read.
+    name = ntpath.basename(path)
+    if name in ("", ".", "..") or "\0" in name:
+        raise ValueError(f"model_params_file_map[{str(number)!r}] must name a file, but got {path[:200]!r}.")
+    return name

@@ -1,0 +1,187 @@
+"""Writes a run directory while the network trains: checkpoints on a thread of its own, metadata behind them."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import re
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from .checkpoint_file import write_checkpoint, write_text
+from .errors import CheckpointWriteError, RunDirectoryError
+from .network_state import Array, WeightSpace
+from .run_directory import CHECKPOINT_FOLDER, METADATA_NAME
+from .run_metadata import RunMetadata
+from .settings import LandscapeSettings
+
+EXISTING = ("error", "resume", "overwrite")
+METADATA_INTERVAL_SECONDS = 1.0
+_QUEUE_LENGTH = 2
+_METADATA_CHANGED: tuple[int, dict[str, Array]] = (-1, {})
+
+
+class RunWriter:
+    """The writing side of a run directory (contract 1).
+
+    Args:
+        summary_dir: the run directory; it is created.
+        settings: what is collected.
+        space: the description of the network that trains.
+        existing: what to do with a run that is already there.
+        start: the number (of the settings' unit) from which training goes on; 0 for a new run.
+        step_per_epoch: where it is known.
+
+    Raises:
+        RunDirectoryError: a run is there and ``existing="error"``, or it is another run than the one that is
+            resumed.
+        OSError: the directory cannot be created or written.
+    """
+
+    def __init__(
+        self,
+        summary_dir: Path,
+        settings: LandscapeSettings,
+        space: WeightSpace,
+        *,
+        existing: str = "error",
+        start: int = 0,
+        step_per_epoch: int | None = None,
+    ) -> None:
+        self._folder = summary_dir / CHECKPOINT_FOLDER
+        self._metadata = RunMetadata(
+            settings=settings,
+            step_per_epoch=step_per_epoch,
+            framework=space.framework,
+            network={
+                "name": space.network,
+                "parameters": sum(tensor.size for tensor in space.parameters),
+                "trainable": [tensor.name for tensor in space.trainable],
+            },
+        )
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if (self._folder / METADATA_NAME).exists():
+            self._take_over(existing, start)
+        self._write_metadata()
+        self._queue: queue.Queue[tuple[int, dict[str, Array]] | None] = queue.Queue(_QUEUE_LENGTH)
+        self._failure: Exception | None = None
+        self._thread = threading.Thread(target=self._work, name="checkpoint-writer", daemon=True)
+        self._thread.start()
+
+    @property
+    def numbers(self) -> set[int]:
+        """The numbers whose checkpoints are on disk."""
+        return set(self._metadata.files)
+
+    def save(self, number: int, state: dict[str, Array]) -> None:
+        """Hands a state over; it is on disk a little later, at the latest when ``close`` returns.
+
+        Raises:
+            CheckpointWriteError: an earlier checkpoint could not be written.
+        """
+        self.check()
+        # A full queue holds the training thread back, so that memory never holds more than a few states.
+        self._queue.put((number, state))
+
+    def set_step_per_epoch(self, steps: int) -> None:
+        """Notes how many steps an epoch has, once that is known."""
+        if self._metadata.step_per_epoch is None:
+            self._metadata.step_per_epoch = steps
+            self._queue.put(_METADATA_CHANGED)
+
+    def check(self) -> None:
+        """Raises what the writing thread ran into, if anything."""
+        if self._failure is not None:
+            raise CheckpointWriteError(
+                f"a checkpoint could not be written to {self._folder}: {self._failure}. Training stops, because the "
+                "trajectory would have a hole; free some space or choose another summary_dir, then resume with "
+                'existing="resume".'
+            ) from self._failure
+
+    def close(self) -> None:
+        """Waits until everything is on disk.
+
+        Raises:
+            CheckpointWriteError: a checkpoint or the metadata could not be written.
+        """
+        if self._thread.is_alive():
+            self._queue.put(None)
+            self._thread.join()
+        self.check()
+
+    def _take_over(self, existing: str, start: int) -> None:
+        path = self._folder / METADATA_NAME
+        if existing == "error":
+            raise RunDirectoryError(
+                f"{self._folder.parent} already holds a run ({path} exists). Choose another summary_dir, continue that "
+                'run with existing="resume", or replace it with existing="overwrite".'
+            )
+        old = RunMetadata.load(path)
+        if existing == "overwrite":
+            # The metadata goes first: it must never name files that are gone.
+            path.unlink()
+            self._delete(old.files.values())
+            return
+        if old.settings != self._metadata.settings:
+            raise RunDirectoryError(
+                f"{self._folder.parent} cannot be resumed: it was collected with {old.settings}, now it is "
+                f"{self._metadata.settings}. Use equal settings or another summary_dir."
+            )
+        if old.network != self._metadata.network or old.framework != self._metadata.framework:
+            raise RunDirectoryError(
+                f"{self._folder.parent} cannot be resumed: it holds the network {old.network}, now it is "
+                f"{self._metadata.network}. Use the same network or another summary_dir."
+            )
+        kept = {number: name for number, name in old.files.items() if number <= start}
+        self._metadata.files = kept
+        self._metadata.sha256 = {number: digest for number, digest in old.sha256.items() if number in kept}
+        if self._metadata.step_per_epoch is None:
+            self._metadata.step_per_epoch = old.step_per_epoch
+        self._write_metadata()
+        self._delete(name for number, name in old.files.items() if number > start)
+
+    def _delete(self, names: Iterable[str]) -> None:
+        for name in names:
+            (self._folder / name).unlink(missing_ok=True)
+
+    def _write_metadata(self) -> None:
+        write_text(self._folder / METADATA_NAME, self._metadata.to_json())
+
+    def _work(self) -> None:
+        try:
+            self._write_until_closed()
+        except Exception as error:
+            self._failure = error
+            with contextlib.suppress(OSError):
+                self._write_metadata()
+            # The training thread may be waiting at the full queue; it sees the failure at its next call.
+            while self._queue.get() is not None:
+                pass
+
+    def _write_until_closed(self) -> None:
+        written_at, behind = time.monotonic(), False
+        while True:
+            due = written_at + METADATA_INTERVAL_SECONDS
+            try:
+                item = self._queue.get(timeout=max(0.0, due - time.monotonic()) if behind else None)
+            except queue.Empty:
+                item = _METADATA_CHANGED
+            if item is None:
+                self._write_metadata()
+                return
+            if item is not _METADATA_CHANGED:
+                self._write_checkpoint(*item)
+            behind = True
+            if time.monotonic() >= due:
+                self._write_metadata()
+                written_at, behind = time.monotonic(), False
+
+    def _write_checkpoint(self, number: int, state: dict[str, Array]) -> None:
+        name = re.sub(r"[^\w.-]", "_", f"{self._metadata.network['name']}_{number}_{self._metadata.settings.unit}")
+        path = self._folder / f"{name}.safetensors"
+        information = {"network": str(self._metadata.network["name"]), "number": str(number)}
+        digest = write_checkpoint(path, state, information)
+        self._metadata.files[number] = path.name
+        self._metadata.sha256[number] = digest

@@ -1,0 +1,134 @@
+"""PyTorch's reader: an ``nn.Module`` as named tensors."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from .network_state import Array, TensorInfo, WeightSpace, canonical_name, numpy_dtype
+
+_TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+
+
+def unwrap(network: nn.Module) -> nn.Module:
+    """Returns the user's own module inside ``DataParallel``, ``DistributedDataParallel`` and ``torch.compile``."""
+    while True:
+        if isinstance(network, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            network = network.module
+        elif isinstance(inner := getattr(network, "_orig_mod", None), nn.Module):
+            network = inner
+        else:
+            return network
+
+
+def named_tensors(network: nn.Module) -> list[tuple[TensorInfo, torch.Tensor]]:
+    """Returns every parameter and persistent buffer of a network, each storage once, in the network's order.
+
+    Raises:
+        TypeError: a tensor has no storage of its own that could be read (meta device, lazy, sharded).
+        ValueError: two tensors have the same canonical name.
+    """
+    module = unwrap(network)
+    filter_axes = {
+        f"{path}.{key}" if path else key: 1
+        for path, layer in module.named_modules()
+        if isinstance(layer, _TRANSPOSED)
+        for key, _ in layer.named_parameters(recurse=False)
+    }
+    entries = [("parameter", *item) for item in module.named_parameters(remove_duplicate=False)]
+    entries += [("buffer", *item) for item in _persistent_buffers(module)]
+    order: list[tuple[str, str, torch.Tensor, list[str]]] = []
+    by_storage: dict[tuple[Any, ...], list[str]] = {}
+    seen: set[str] = set()
+    for role, raw_name, tensor in entries:
+        name = canonical_name(raw_name)
+        if name in seen:
+            raise ValueError(
+                f"network has two tensors that are both called {name!r} once wrapper prefixes are removed; rename "
+                "one of them."
+            )
+        seen.add(name)
+        _check_readable(name, tensor)
+        key = _storage_key(tensor)
+        if key in by_storage:
+            by_storage[key].append(name)
+            continue
+        aliases: list[str] = []
+        by_storage[key] = aliases
+        order.append((role, raw_name, tensor, aliases))
+    result = []
+    for role, raw_name, tensor, aliases in order:
+        axis = filter_axes.get(raw_name, 0) if role == "parameter" and tensor.ndim >= 2 else None
+        info = TensorInfo(
+            name=canonical_name(raw_name),
+            shape=tuple(tensor.shape),
+            dtype=str(tensor.dtype).removeprefix("torch."),
+            role=cast(Any, role),
+            trainable=role == "parameter" and tensor.requires_grad,
+            filter_axis=axis,
+            aliases=tuple(aliases),
+        )
+        result.append((info, tensor))
+    return result
+
+
+def describe(network: nn.Module) -> WeightSpace:
+    """Returns the description of the network's parameters and buffers."""
+    tensors = tuple(info for info, _ in named_tensors(network))
+    return WeightSpace("torch", type(unwrap(network)).__name__, tensors)
+
+
+def read(network: nn.Module) -> dict[str, Array]:
+    """Returns copies of all parameters and buffers in host memory."""
+    return {info.name: to_array(tensor) for info, tensor in named_tensors(network)}
+
+
+def to_array(tensor: torch.Tensor) -> Array:
+    """Returns a copy of a tensor in host memory; bfloat16 and the float8 types stay what they are."""
+    copy = tensor.detach().to(device="cpu", copy=True, memory_format=torch.contiguous_format)
+    dtype = str(copy.dtype).removeprefix("torch.")
+    if dtype == "bfloat16" or dtype.startswith("float8"):
+        integers = copy.view(torch.int16 if copy.element_size() == 2 else torch.uint8)
+        return cast(Array, integers.numpy().view(numpy_dtype(dtype)))
+    return cast(Array, copy.resolve_conj().resolve_neg().numpy())
+
+
+def to_tensor(array: Array) -> torch.Tensor:
+    """Returns a tensor with the array's values and element type (host memory, a copy)."""
+    array = np.array(array, order="C", copy=True)
+    name = array.dtype.name
+    if name == "bfloat16" or name.startswith("float8"):
+        integers = torch.from_numpy(array.view(np.int16 if array.itemsize == 2 else np.uint8))
+        return integers.view(getattr(torch, name))
+    return torch.from_numpy(array)
+
+
+def _persistent_buffers(module: nn.Module) -> list[tuple[str, torch.Tensor]]:
+    buffers = []
+    for path, layer in module.named_modules(remove_duplicate=False):
+        transient = layer._non_persistent_buffers_set
+        for key, tensor in layer._buffers.items():
+            if tensor is not None and key not in transient:
+                buffers.append((f"{path}.{key}" if path else key, tensor))
+    return buffers
+
+
+def _storage_key(tensor: torch.Tensor) -> tuple[Any, ...]:
+    if tensor.numel() == 0:
+        return ("empty", id(tensor))
+    return (tensor.device, tensor.data_ptr(), tensor.numel() * tensor.element_size())
+
+
+def _check_readable(name: str, tensor: torch.Tensor) -> None:
+    if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+        raise TypeError(f"network's {name!r} has no shape yet (a lazy layer); run one batch through the network first.")
+    if tensor.is_meta:
+        raise TypeError(f"network's {name!r} is on the meta device and has no values; load the weights first.")
+    if tensor.layout is not torch.strided or hasattr(tensor, "full_tensor"):
+        raise TypeError(
+            f"network's {name!r} is sparse or sharded ({type(tensor).__name__}), which is not supported; gather the "
+            "full tensor first."
+        )

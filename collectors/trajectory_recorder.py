@@ -1,0 +1,129 @@
+"""Saves a network at the asked steps or epochs; every collector, whatever its trainer, is a shell around this."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from pathlib import Path
+
+from .network_state import describe_network, read_network
+from .run_writer import RunWriter
+from .settings import LandscapeSettings
+
+
+class TrajectoryRecorder:
+    """Counts steps and epochs, and saves a checkpoint whenever the count is in an interval.
+
+    Args:
+        summary_dir: the run directory.
+        settings: what to collect.
+        existing: what to do with a run that is already there: "error", "resume" or "overwrite".
+        network: the network that trains; only rank 0 of a distributed training saves it.
+        step_per_epoch: where it is known; otherwise it is learnt at the end of the first whole epoch.
+        start_epoch: epochs already done (after a resume).
+        start_step: steps already done (after a resume).
+
+    Raises:
+        RunDirectoryError: the directory already holds a run that may not be touched.
+        OSError: the directory cannot be written.
+    """
+
+    def __init__(
+        self,
+        summary_dir: Path,
+        settings: LandscapeSettings,
+        existing: str,
+        network: object,
+        *,
+        step_per_epoch: int | None = None,
+        start_epoch: int = 0,
+        start_step: int = 0,
+    ) -> None:
+        self._settings = settings
+        self._network = network
+        self._epoch, self._step = start_epoch, start_step
+        self._steps_in_epoch = 0
+        # After a resume in the middle of an epoch, the first epoch's end would teach a wrong number of steps.
+        self._learns_steps = step_per_epoch is None and start_step == 0
+        self._writer: RunWriter | None = None
+        if is_first_rank():
+            self._writer = RunWriter(
+                summary_dir,
+                settings,
+                describe_network(network),
+                existing=existing,
+                start=self._number,
+                step_per_epoch=step_per_epoch,
+            )
+            self._save_if_asked()
+
+    @property
+    def _number(self) -> int:
+        return self._step if self._settings.unit == "step" else self._epoch
+
+    def step(self) -> None:
+        """Notes that one optimizer step is done."""
+        self._step += 1
+        self._steps_in_epoch += 1
+        if self._writer is not None:
+            self._writer.check()
+            if self._settings.unit == "step":
+                self._save_if_asked()
+
+    def end_epoch(self) -> None:
+        """Notes that one epoch is done."""
+        self._epoch += 1
+        if self._writer is not None:
+            if self._learns_steps and self._steps_in_epoch:
+                self._writer.set_step_per_epoch(self._steps_in_epoch)
+                self._learns_steps = False
+            self._writer.check()
+            if self._settings.unit == "epoch":
+                self._save_if_asked()
+        self._steps_in_epoch = 0
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Waits until everything is on disk.
+
+        Args:
+            error: what ended the training, if it did not end well; a failed write is then added to it as a note
+                instead of hiding it.
+
+        Raises:
+            CheckpointWriteError: a checkpoint could not be written.
+        """
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        try:
+            writer.close()
+        except Exception as failure:
+            if error is None:
+                raise
+            if error is not failure:
+                error.add_note(f"The landscape collector failed as well: {failure}")
+            return
+        missing = sorted(self._settings.numbers - writer.numbers)
+        if missing and error is None:
+            warnings.warn(
+                f"training ended at {self._settings.unit} {self._number} without reaching {missing} of "
+                "collect_landscape's "
+                "intervals; landscapes are drawn from the checkpoints that exist, at least three for each interval.",
+                stacklevel=3,
+            )
+
+    def _save_if_asked(self) -> None:
+        number = self._number
+        if self._writer is not None and number in self._settings.numbers:
+            self._writer.save(number, read_network(self._network))
+
+
+def is_first_rank() -> bool:
+    """Returns whether this process is rank 0 of a distributed training, or the only one."""
+    torch = sys.modules.get("torch")
+    distributed = getattr(torch, "distributed", None)
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return bool(distributed.get_rank() == 0)
+    rank = os.environ.get("RANK", "0")
+    return not rank.isdigit() or int(rank) == 0

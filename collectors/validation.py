@@ -1,0 +1,139 @@
+"""Checks of arguments, shared by all three packages.
+
+Each check returns the value it was given (converted where that is harmless), so that a settings class
+can write ``self.size = check_int("size", size, minimum=3)``. A wrong type is a ``TypeError``, a wrong value
+a ``ValueError``; both name the argument, what was expected and what came.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+T = TypeVar("T")
+
+
+def wrong_type(name: str, expected: str, value: object) -> TypeError:
+    """Returns the error for an argument of the wrong type."""
+    return TypeError(f"{name} must be {expected}, but got {type(value).__name__}: {_short(value)}.")
+
+
+def wrong_value(name: str, expected: str, value: object) -> ValueError:
+    """Returns the error for an argument of the right type and a wrong value."""
+    return ValueError(f"{name} must be {expected}, but got {_short(value)}.")
+
+
+def check_instance(name: str, value: T, types: type | tuple[type, ...], expected: str) -> T:
+    """Returns the value when it is an instance of one of the types."""
+    if not isinstance(value, types):
+        raise wrong_type(name, expected, value)
+    return value
+
+
+def check_int(name: str, value: Any, minimum: int | None = None, maximum: int | None = None) -> int:
+    """Returns the value as an ``int``; a ``bool`` is not an integer here."""
+    expected = "an int" + _range_text(minimum, maximum)
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | np.integer):
+        raise wrong_type(name, expected, value)
+    if (minimum is not None and value < minimum) or (maximum is not None and value > maximum):
+        raise wrong_value(name, expected, value)
+    return int(value)
+
+
+def check_float(name: str, value: Any, minimum: float | None = None, maximum: float | None = None) -> float:
+    """Returns the value as a finite ``float``."""
+    expected = "a finite number" + _range_text(minimum, maximum)
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
+        raise wrong_type(name, expected, value)
+    outside = (minimum is not None and value < minimum) or (maximum is not None and value > maximum)
+    if outside or not math.isfinite(value):
+        raise wrong_value(name, expected, value)
+    return float(value)
+
+
+def check_bool(name: str, value: Any) -> bool:
+    """Returns the value when it is a ``bool``."""
+    if not isinstance(value, bool | np.bool_):
+        raise wrong_type(name, "a bool", value)
+    return bool(value)
+
+
+def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
+    """Returns the value when it is one of the strings."""
+    expected = "one of " + ", ".join(repr(choice) for choice in choices)
+    if not isinstance(value, str):
+        raise wrong_type(name, expected, value)
+    if value not in choices:
+        raise wrong_value(name, expected, value)
+    return value
+
+
+def check_path(name: str, value: Any) -> Path:
+    """Returns the value as an absolute path; nothing on disk is touched."""
+    if not isinstance(value, str | os.PathLike):
+        raise wrong_type(name, "a path (str or os.PathLike)", value)
+    text = os.fspath(value)
+    if not isinstance(text, str):
+        raise wrong_type(name, "a path (str or os.PathLike)", value)
+    if not text.strip():
+        raise wrong_value(name, "a path that is not blank", text)
+    return Path(text).expanduser().absolute()
+
+
+def check_keys(name: str, value: Any, allowed: Iterable[str], required: Iterable[str] = ()) -> dict[str, Any]:
+    """Returns a dictionary whose keys are known and complete.
+
+    Raises:
+        TypeError: the value is no mapping, or a key is no string.
+        ValueError: a key is unknown (the known ones are listed) or a required one is missing.
+    """
+    allowed = tuple(allowed)
+    if not isinstance(value, Mapping):
+        raise wrong_type(name, "a dict", value)
+    for key in value:
+        if not isinstance(key, str):
+            raise wrong_type(f"a key of {name}", "a str", key)
+    unknown = sorted(set(value) - set(allowed))
+    if unknown:
+        raise ValueError(
+            f"{name} has unknown keys {unknown}; the keys it may have are {sorted(allowed)}. "
+            "Remove or rename the unknown ones."
+        )
+    missing = sorted(set(required) - set(value))
+    if missing:
+        raise ValueError(f"{name} lacks the keys {missing}; it has {sorted(value)}. Add the missing ones.")
+    return dict(value)
+
+
+def check_device_ids(name: str, value: Any) -> tuple[int, ...] | None:
+    """Returns unique, non-negative device ids, or None for "all devices"."""
+    if value is None:
+        return None
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence | np.ndarray | range):
+        raise wrong_type(name, "a list of ints or None", value)
+    ids = tuple(check_int(f"{name}[{index}]", item, minimum=0) for index, item in enumerate(value))
+    if not ids:
+        raise wrong_value(name, "a list with at least one device id, or None for all devices", list(ids))
+    if len(set(ids)) != len(ids):
+        raise wrong_value(name, "a list in which no device id is repeated", list(ids))
+    return ids
+
+
+def _range_text(minimum: float | None, maximum: float | None) -> str:
+    if minimum is not None and maximum is not None:
+        return f" from {minimum} to {maximum}"
+    if minimum is not None:
+        return f" of at least {minimum}"
+    if maximum is not None:
+        return f" of at most {maximum}"
+    return ""
+
+
+def _short(value: object, limit: int = 120) -> str:
+    text = repr(value)
+    return text if len(text) <= limit else text[: limit - 3] + "..."

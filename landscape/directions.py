@@ -1,0 +1,170 @@
+"""Directions through weight space: drawn at random, scaled to the weights they leave from, and compared."""
+
+from __future__ import annotations
+
+import math
+import zlib
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from collectors.network_state import Array, TensorInfo, WeightSpace, direction_dtype
+from collectors.validation import check_bool, check_choice, check_int
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+    from collectors.checkpoint_file import StateReader
+
+Direction: TypeAlias = dict[str, Array]
+
+NORMALIZATIONS = ("filter", "layer", "weight", "none")
+_BLOCK = 2**20
+
+
+def random_direction(
+    space: WeightSpace,
+    origin: StateReader,
+    *,
+    seed: int,
+    index: int,
+    normalization: str = "filter",
+    perturb_one_dimensional: bool = False,
+) -> Direction:
+    """Draws a Gaussian direction and scales it to the weights at the origin.
+
+    A tensor's values depend on the seed, the index and the tensor's name alone, so that adding a layer leaves
+    the other layers' values as they were.
+
+    Args:
+        space: the network; the direction has one array of the tensor's shape for each trainable tensor.
+        origin: the weights to scale to, under the network's own names.
+        seed: non-negative.
+        index: which direction of this seed, from 0.
+        normalization: see ``normalize``.
+        perturb_one_dimensional: also moves tensors with fewer than two axes (biases, normalization layers).
+
+    Returns:
+        Name to array, float32 (float64 for float64 parameters).
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a value that is not allowed.
+
+    Source: Li, Xu, Taylor, Studer, Goldstein 2018.
+    """
+    seed = check_int("seed", seed, minimum=0)
+    index = check_int("index", index, minimum=0)
+    check_choice("normalization", normalization, NORMALIZATIONS)
+    check_bool("perturb_one_dimensional", perturb_one_dimensional)
+    direction: Direction = {}
+    for tensor in space.trainable:
+        dtype = direction_dtype(tensor.dtype).type
+        if len(tensor.shape) < 2 and not perturb_one_dimensional:
+            direction[tensor.name] = np.zeros(tensor.shape, dtype)
+            continue
+        generator = np.random.default_rng([seed, index, zlib.crc32(tensor.name.encode())])
+        values = np.asarray(generator.standard_normal(tensor.shape, dtype=dtype))
+        direction[tensor.name] = _normalize_tensor(values, tensor, origin, normalization)
+    return direction
+
+
+def normalize(
+    direction: Direction,
+    origin: StateReader,
+    space: WeightSpace,
+    normalization: str,
+    perturb_one_dimensional: bool = False,
+) -> Direction:
+    """Returns the direction scaled to the weights at the origin; what was given stays as it is.
+
+    "filter" gives each entry along the tensor's filter axis the norm of the weights' entry, "layer" each tensor
+    the norm of its weights, "weight" multiplies each element by the size of its weight, "none" changes no scale.
+    A tensor with fewer than two axes counts as one filter. Where the direction or the weights are zero, the
+    result is zero.
+
+    Args:
+        direction: name to array for each trainable tensor.
+        origin: the weights to scale to, under the network's own names.
+        space: the network.
+        normalization: "filter", "layer", "weight" or "none".
+        perturb_one_dimensional: False sets tensors with fewer than two axes to zero, whatever the normalization.
+
+    Returns:
+        Name to array, float32 (float64 for float64 parameters).
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: the normalization is unknown.
+
+    Source: Li, Xu, Taylor, Studer, Goldstein 2018.
+    """
+    check_choice("normalization", normalization, NORMALIZATIONS)
+    check_bool("perturb_one_dimensional", perturb_one_dimensional)
+    result: Direction = {}
+    for tensor in space.trainable:
+        dtype = direction_dtype(tensor.dtype)
+        if len(tensor.shape) < 2 and not perturb_one_dimensional:
+            result[tensor.name] = np.zeros(tensor.shape, dtype)
+            continue
+        values = np.array(direction[tensor.name], dtype=dtype, order="C", copy=True)
+        result[tensor.name] = _normalize_tensor(values, tensor, origin, normalization)
+    return result
+
+
+def inner_product(first: Direction, second: Direction, space: WeightSpace) -> float:
+    """Returns the inner product of two directions over all trainable tensors, summed in float64."""
+    return math.fsum(_dot(first[tensor.name], second[tensor.name]) for tensor in space.trainable)
+
+
+def norm(direction: Direction, space: WeightSpace) -> float:
+    """Returns the Euclidean norm of a direction over all trainable tensors."""
+    return math.sqrt(inner_product(direction, direction, space))
+
+
+def cosine(first: Direction, second: Direction, space: WeightSpace) -> float:
+    """Returns the cosine of the angle between two directions; NaN when one of them is zero."""
+    length = norm(first, space) * norm(second, space)
+    return inner_product(first, second, space) / length if length else math.nan
+
+
+def _normalize_tensor(values: Array, tensor: TensorInfo, origin: StateReader, normalization: str) -> Array:
+    if normalization == "none" or not values.size:
+        return values
+    weights = origin.read(tensor.name).astype(values.dtype, copy=False).reshape(tensor.shape)
+    if normalization == "weight":
+        values *= np.abs(weights)
+        return values
+    if normalization == "layer" or tensor.filter_axis is None:
+        filters: Array = values.reshape(1, -1)
+        weight_filters: Array = weights.reshape(1, -1)
+    else:
+        filters = np.moveaxis(values, tensor.filter_axis, 0)
+        weight_filters = np.moveaxis(weights, tensor.filter_axis, 0)
+    lengths = _filter_norms(filters)
+    ratios = np.divide(_filter_norms(weight_filters), lengths, out=np.zeros_like(lengths), where=lengths > 0)
+    ratios = ratios.reshape(-1, *[1] * (filters.ndim - 1))
+    np.multiply(filters, ratios, out=filters, casting="same_kind")
+    return values
+
+
+def _filter_norms(filters: Array) -> Float64[np.ndarray, " filters"]:
+    """Returns the norm of each entry along the first axis."""
+    size = filters[0].size
+    if size > _BLOCK:
+        return np.array([math.sqrt(_dot(entry, entry)) for entry in filters])
+    norms = np.empty(len(filters))
+    step = max(1, _BLOCK // size)
+    for start in range(0, len(filters), step):
+        block = filters[start : start + step].astype(np.float64)
+        norms[start : start + step] = np.linalg.norm(block.reshape(len(block), -1), axis=1)
+    return norms
+
+
+def _dot(first: Array, second: Array) -> float:
+    # In blocks: a float64 copy of a large layer would be twice the layer.
+    first, second = first.reshape(-1), second.reshape(-1)
+    return math.fsum(
+        float(first[start : start + _BLOCK].astype(np.float64) @ second[start : start + _BLOCK].astype(np.float64))
+        for start in range(0, len(first), _BLOCK)
+    )

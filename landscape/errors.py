@@ -1,0 +1,37 @@
+"""What can go wrong with a landscape and its file; every text says how to mend it."""
+
+from __future__ import annotations
+
+from collectors.errors import LandscapeError
+
+
+class LandscapeNotFoundError(LandscapeError, FileNotFoundError):
+    """There is no landscape file at the path."""
+
+
+class LandscapeLockedError(LandscapeError):
+    """Another writer holds the landscape file."""
+
+
+class LandscapeDamagedError(LandscapeError):
+    """The file is truncated, is no HDF5 file, or holds less than it claims."""
+
+
+class LandscapeFormatError(LandscapeError):
+    """The file belongs to another program, or to a newer version of this one."""
+
+
+class LandscapeIdentityError(LandscapeError):
+    """The file holds another experiment than the one that is to be measured."""
+
+
+class LandscapeWriteError(LandscapeError, OSError):
+    """The landscape could not be written; what was on the disk is still there."""
+
+
+class PlaneError(LandscapeError):
+    """No plane or line can be laid through what was given."""
+
+
+class DegenerateTrajectoryError(PlaneError):
+    """The checkpoints of a trajectory do not span the directions that were asked for."""

@@ -1,0 +1,310 @@
+"""What a landscape file holds, in memory: plain arrays which the survey fills and the file stores.
+
+Rows are y and columns are x: ``metrics["loss"][j, i]`` was measured at ``(x[i], y[j])``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collectors.network_state import Array
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64, Int64, UInt8
+
+PROJECTED_PREFIX = "projected_"
+PLANE_BUFFERS_SUFFIX = "_with_plane_buffers"
+MAXIMUM_AXIS_LENGTH = 16384
+_RESERVED_NAMES = frozenset(
+    ("x", "y", "status", "errors", "trajectory", "convergence", "directions", "number", "residual", "norm")
+)
+
+
+class PointStatus(IntEnum):
+    """What is known about one point of a landscape."""
+
+    PENDING = 0
+    MEASURED = 1
+    INTERPOLATED = 2
+    FAILED = 3
+
+
+@dataclass
+class TrajectoryData:
+    """The n checkpoints of a run, seen from the plane.
+
+    Attributes:
+        number: the checkpoints' numbers (epochs or steps), int64[n].
+        x: first coordinate of each checkpoint's foot on the plane, float64[n].
+        y: second coordinate, float64[n], or None for a line.
+        residual: distance from the checkpoint to its foot, float64[n].
+        norm: distance from the checkpoint to the origin, float64[n].
+        metrics: float64[n] by name; measured at the checkpoint itself with its own buffers.
+        projected: float64[n] by name; measured at its foot, with the plane's buffers.
+        with_plane_buffers: float64[n] by name; the checkpoint itself with the plane's buffers. Empty where the
+            network has no buffers.
+        status: ``PointStatus`` of ``metrics``, uint8[n].
+        projected_status: ``PointStatus`` of ``projected``, uint8[n].
+        with_plane_buffers_status: ``PointStatus`` of ``with_plane_buffers``, uint8[n], or None without buffers.
+    """
+
+    number: Int64[np.ndarray, " n"]
+    x: Float64[np.ndarray, " n"]
+    y: Float64[np.ndarray, " n"] | None
+    residual: Float64[np.ndarray, " n"]
+    norm: Float64[np.ndarray, " n"]
+    metrics: dict[str, Float64[np.ndarray, " n"]]
+    projected: dict[str, Float64[np.ndarray, " n"]]
+    with_plane_buffers: dict[str, Float64[np.ndarray, " n"]]
+    status: UInt8[np.ndarray, " n"]
+    projected_status: UInt8[np.ndarray, " n"]
+    with_plane_buffers_status: UInt8[np.ndarray, " n"] | None = None
+
+    @classmethod
+    def empty(
+        cls,
+        number: Iterable[int],
+        x: Float64[np.ndarray, " n"],
+        y: Float64[np.ndarray, " n"] | None,
+        residual: Float64[np.ndarray, " n"],
+        norm: Float64[np.ndarray, " n"],
+        metric_names: Iterable[str] = ("loss",),
+        *,
+        has_buffers: bool = False,
+    ) -> TrajectoryData:
+        """Returns a trajectory whose geometry is known and whose every measurement is pending."""
+        names = tuple(metric_names)
+        numbers = np.array(list(number), np.int64)
+        count = len(numbers)
+
+        def pending() -> dict[str, Array]:
+            return {name: np.full(count, np.nan) for name in names}
+
+        return cls(
+            number=numbers,
+            x=np.array(x, np.float64),
+            y=None if y is None else np.array(y, np.float64),
+            residual=np.array(residual, np.float64),
+            norm=np.array(norm, np.float64),
+            metrics=pending(),
+            projected=pending(),
+            with_plane_buffers=pending() if has_buffers else {},
+            status=np.zeros(count, np.uint8),
+            projected_status=np.zeros(count, np.uint8),
+            with_plane_buffers_status=np.zeros(count, np.uint8) if has_buffers else None,
+        )
+
+    @property
+    def complete(self) -> bool:
+        """Whether no measurement is pending."""
+        statuses = (self.status, self.projected_status, self.with_plane_buffers_status)
+        return not any((status == PointStatus.PENDING).any() for status in statuses if status is not None)
+
+
+@dataclass
+class ConvergenceData:
+    """The origin of the plane, measured by itself because no grid point need lie there."""
+
+    x: float = 0.0
+    y: float | None = 0.0
+    metrics: dict[str, float] = field(default_factory=lambda: {"loss": float("nan")})
+    status: PointStatus = PointStatus.PENDING
+
+
+@dataclass
+class DirectionsData:
+    """What is worth knowing about the d directions once their vectors are gone.
+
+    Attributes:
+        norms: their Euclidean lengths, float64[d].
+        explained_variance_ratio: float64[d], or None where the directions come from no decomposition.
+        cosine: between the two directions of a plane, or None for a line.
+    """
+
+    norms: Float64[np.ndarray, " d"]
+    explained_variance_ratio: Float64[np.ndarray, " d"] | None = None
+    cosine: float | None = None
+
+
+@dataclass
+class LandscapeData:
+    """A loss landscape: a grid of measured points, the path that crosses it, and where all of it comes from.
+
+    Attributes:
+        x: float64[nx], finite and increasing.
+        y: float64[ny], finite and increasing, or None for a line; a line's grid arrays have the shape (nx,).
+        metrics: float64[ny, nx] by name, "loss" always among them; NaN while pending or failed.
+        status: ``PointStatus`` of each grid point, uint8[ny, nx].
+        directions: lengths and explained variance of the directions.
+        convergence: the origin.
+        trajectory: the checkpoints' path, or None.
+        errors: traceback by place ("grid/3,5" is row 3, column 5; "trajectory/4/loss"; "convergence").
+        attributes: everything else worth keeping, as JSON values; tuples come back from a file as lists.
+    """
+
+    x: Float64[np.ndarray, " nx"]
+    y: Float64[np.ndarray, " ny"] | None
+    metrics: dict[str, Float64[np.ndarray, "*grid"]]
+    status: UInt8[np.ndarray, "*grid"]
+    directions: DirectionsData
+    convergence: ConvergenceData
+    trajectory: TrajectoryData | None = None
+    errors: dict[str, str] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def empty(
+        cls,
+        x: Float64[np.ndarray, " nx"],
+        y: Float64[np.ndarray, " ny"] | None,
+        directions: DirectionsData,
+        metric_names: Iterable[str] = ("loss",),
+        trajectory: TrajectoryData | None = None,
+        attributes: Mapping[str, Any] | None = None,
+    ) -> LandscapeData:
+        """Returns a landscape of which nothing is measured yet.
+
+        Raises:
+            ValueError: an axis, a metric's name or the trajectory cannot be stored.
+        """
+        names = tuple(metric_names)
+        x = np.array(x, np.float64)
+        y = None if y is None else np.array(y, np.float64)
+        shape = (len(x),) if y is None else (len(y), len(x))
+        data = cls(
+            x=x,
+            y=y,
+            metrics={name: np.full(shape, np.nan) for name in names},
+            status=np.zeros(shape, np.uint8),
+            directions=directions,
+            convergence=ConvergenceData(y=None if y is None else 0.0, metrics=dict.fromkeys(names, float("nan"))),
+            trajectory=trajectory,
+            attributes=dict(attributes or {}),
+        )
+        data.validate()
+        return data
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of every grid array: (ny, nx), or (nx,) for a line."""
+        return (len(self.x),) if self.y is None else (len(self.y), len(self.x))
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is pending: neither in the grid, nor on the trajectory, nor at the origin."""
+        return (
+            not (self.status == PointStatus.PENDING).any()
+            and self.convergence.status != PointStatus.PENDING
+            and (self.trajectory is None or self.trajectory.complete)
+        )
+
+    def counts(self) -> dict[PointStatus, int]:
+        """Returns how many grid points have each status."""
+        return {status: int((self.status == status).sum()) for status in PointStatus}
+
+    def validate(self) -> None:
+        """Checks that names, shapes, types and status values fit together.
+
+        Raises:
+            ValueError: they do not; the text names the array, what was expected and what came.
+        """
+        _check_axis("x", self.x)
+        if self.y is not None:
+            _check_axis("y", self.y)
+        _check_metrics("metrics", self.metrics, self.shape)
+        _check_status("status", self.status, self.shape)
+        _check_metric_names("convergence.metrics", self.convergence.metrics)
+        count = 1 if self.y is None else 2
+        _check_array("directions.norms", self.directions.norms, (count,), np.float64)
+        if self.directions.explained_variance_ratio is not None:
+            ratio = self.directions.explained_variance_ratio
+            _check_array("directions.explained_variance_ratio", ratio, (count,), np.float64)
+        if (self.y is None) != (self.convergence.y is None):
+            raise ValueError("convergence.y must be None for a line and a number for a plane.")
+        if self.trajectory is not None:
+            _check_trajectory(self.trajectory, line=self.y is None)
+
+
+def check_metric_name(name: str) -> str:
+    """Returns the name of a metric when a landscape file can store it.
+
+    Raises:
+        ValueError: it is empty, contains a slash or a NUL, or is a name which the file uses itself.
+    """
+    if not name or "/" in name or "\0" in name or not name.isprintable() or name.strip(".") == "":
+        raise ValueError(
+            f"the name of a metric must be printable text without '/', but got {name!r}. Rename the metric."
+        )
+    if name in _RESERVED_NAMES or name.startswith(PROJECTED_PREFIX) or PLANE_BUFFERS_SUFFIX in f"_{name}":
+        raise ValueError(
+            f"the name of a metric must not be one the landscape file uses itself, but got {name!r} (used: "
+            f"{sorted(_RESERVED_NAMES)}, {PROJECTED_PREFIX}..., ...{PLANE_BUFFERS_SUFFIX}). Rename the metric."
+        )
+    return name
+
+
+def _check_trajectory(trajectory: TrajectoryData, *, line: bool) -> None:
+    count = (len(trajectory.number),) if trajectory.number.ndim == 1 else (-1,)
+    _check_array("trajectory.number", trajectory.number, count, np.int64)
+    for name in ("x", "residual", "norm"):
+        _check_array(f"trajectory.{name}", getattr(trajectory, name), count, np.float64)
+    if (trajectory.y is None) != line:
+        raise ValueError("trajectory.y must be None for a line and an array for a plane.")
+    if trajectory.y is not None:
+        _check_array("trajectory.y", trajectory.y, count, np.float64)
+    _check_metrics("trajectory.metrics", trajectory.metrics, count)
+    _check_metrics("trajectory.projected", trajectory.projected, count)
+    _check_status("trajectory.status", trajectory.status, count)
+    _check_status("trajectory.projected_status", trajectory.projected_status, count)
+    if bool(trajectory.with_plane_buffers) != (trajectory.with_plane_buffers_status is not None):
+        raise ValueError("trajectory.with_plane_buffers and its status must be both there or both absent.")
+    if trajectory.with_plane_buffers_status is not None:
+        _check_metrics("trajectory.with_plane_buffers", trajectory.with_plane_buffers, count)
+        _check_status("trajectory.with_plane_buffers_status", trajectory.with_plane_buffers_status, count)
+
+
+def _check_axis(name: str, axis: Array) -> None:
+    length = len(axis) if axis.ndim == 1 else -1
+    if not 1 <= length <= MAXIMUM_AXIS_LENGTH:
+        raise ValueError(
+            f"{name} must be an array of 1 to {MAXIMUM_AXIS_LENGTH} coordinates, but got the shape {axis.shape}."
+        )
+    _check_array(name, axis, (length,), np.float64)
+    if not np.isfinite(axis).all() or not (axis[1:] > axis[:-1]).all():
+        raise ValueError(f"{name} must be finite and increasing, but got {_short(axis)}.")
+
+
+def _check_metrics(label: str, metrics: Mapping[str, Array], shape: tuple[int, ...]) -> None:
+    _check_metric_names(label, metrics)
+    for name, values in metrics.items():
+        _check_array(f"{label}[{name!r}]", values, shape, np.float64)
+
+
+def _check_metric_names(label: str, metrics: Mapping[str, Any]) -> None:
+    for name in metrics:
+        check_metric_name(name)
+    if "loss" not in metrics:
+        raise ValueError(f"{label} must have 'loss', but got {sorted(metrics)}.")
+
+
+def _check_status(label: str, status: Array, shape: tuple[int, ...]) -> None:
+    _check_array(label, status, shape, np.uint8)
+    if status.size and status.max() > max(PointStatus):
+        raise ValueError(f"{label} must hold the numbers 0 to {max(PointStatus)}, but got {status.max()}.")
+
+
+def _check_array(label: str, array: Array, shape: tuple[int, ...], dtype: type) -> None:
+    if array.shape != shape or array.dtype != np.dtype(dtype):
+        raise ValueError(
+            f"{label} must be {np.dtype(dtype).name} of the shape {shape}, "
+            f"but got {array.dtype.name} of the shape {array.shape}."
+        )
+
+
+def _short(axis: Array) -> str:
+    return np.array2string(axis, threshold=8, edgeitems=3)

@@ -1,0 +1,109 @@
+"""Who may write a landscape file, and what killed writers left beside it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from .errors import LandscapeLockedError, LandscapeWriteError
+
+
+@contextmanager
+def lock_landscape(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Holds the right to write a landscape file, by a lock that the system frees when its holder dies.
+
+    The lock is on ``.<name>.lock`` beside the file, because the file itself is replaced at every write.
+
+    Raises:
+        LandscapeLockedError: another writer, in this process or another, holds it; the text has its process id.
+        LandscapeWriteError: the lock file cannot be made, or its file system has no locks.
+    """
+    target = Path(path).resolve()
+    lock = target.with_name(f".{target.name}.lock")
+    descriptor = _acquire(lock, path)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        yield
+    finally:
+        # Removed while it is still held: whoever opened it meanwhile sees that the name is gone and tries again.
+        with suppress(OSError):
+            lock.unlink(missing_ok=True)
+        # A child that was forked meanwhile shares the lock; unlocking frees it there too, closing would not.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        os.close(descriptor)
+
+
+def clean_temporaries(path: str | os.PathLike[str]) -> list[Path]:
+    """Removes the temporary files that dead processes left beside a landscape file; call it with the lock held.
+
+    Returns:
+        What was removed.
+    """
+    target = Path(path).resolve()
+    pattern = re.compile(re.escape(f".{target.name}.") + r"(\d{1,10})\.[0-9a-f]{8}\.tmp")
+    removed = []
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for sibling in sorted(target.parent.iterdir()):
+            match = pattern.fullmatch(sibling.name)
+            if match and not _is_alive(int(match[1])):
+                with suppress(OSError):
+                    sibling.unlink()
+                    removed.append(sibling)
+    return removed
+
+
+def _acquire(lock: Path, path: str | os.PathLike[str]) -> int:
+    while True:
+        try:
+            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+        except OSError as error:
+            raise _impossible(lock, path, error) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_same_file(descriptor, lock):
+                return descriptor
+        except OSError as error:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace")
+            os.close(descriptor)
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise _impossible(lock, path, error) from error
+            who = f"process {holder}" if holder.isdigit() else "another process"
+            raise LandscapeLockedError(
+                f"landscape file {path} is being written by {who}. Wait for it, end it, "
+                "or pass name= to write another file."
+            ) from error
+        except BaseException:
+            os.close(descriptor)
+            raise
+        # The holder removed the name between our opening and our locking.
+        os.close(descriptor)
+
+
+def _impossible(lock: Path, path: str | os.PathLike[str], error: OSError) -> LandscapeWriteError:
+    return LandscapeWriteError(
+        f"landscape file {path} cannot be locked for writing ({lock}: {error.strerror}). The file on the disk is "
+        "untouched. Choose an output directory that is writable and on a file system with locks."
+    )
+
+
+def _is_same_file(descriptor: int, path: Path) -> bool:
+    with suppress(FileNotFoundError):
+        there, here = path.stat(), os.fstat(descriptor)
+        return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
+    return False
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True

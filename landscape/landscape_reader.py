@@ -1,0 +1,208 @@
+"""Reads an open landscape file, trusting nothing in it.
+
+A file may come from anywhere. Links out of the file, storage outside it and filters are refused before they are
+followed, and a shape is believed only where the file is large enough to hold it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Collection
+from typing import Any, cast
+
+import numpy as np
+
+from collectors.network_state import Array
+
+from .landscape_data import (
+    MAXIMUM_AXIS_LENGTH,
+    PLANE_BUFFERS_SUFFIX,
+    PROJECTED_PREFIX,
+    ConvergenceData,
+    DirectionsData,
+    LandscapeData,
+    PointStatus,
+    TrajectoryData,
+)
+
+_MAXIMUM_MEMBERS = 10_000
+_FIXED = ("x", "y", "status")
+_FIXED_TRAJECTORY = ("number", "x", "y", "residual", "norm", "status", "projected_status")
+
+
+def read_root(file: Any, size: int, own_attributes: Collection[str]) -> LandscapeData:
+    """Returns what an open HDF5 file of our format holds.
+
+    Args:
+        file: the file.
+        size: its bytes on the disk; all that is read may not claim more.
+        own_attributes: names of attributes that describe the file rather than the landscape.
+
+    Raises:
+        Exception: of any kind, where the contents are not as they should be.
+    """
+    reader = _Reader(size)
+    arrays, groups = reader.members(file)
+    trajectory = None
+    if "trajectory" in groups:
+        trajectory = _trajectory(reader.members(groups["trajectory"])[0])
+    convergence, _ = reader.members(groups["convergence"])
+    directions, _ = reader.members(groups["directions"])
+    ratio = directions.get("explained_variance_ratio")
+    data = LandscapeData(
+        x=arrays["x"],
+        y=arrays.get("y"),
+        metrics={name: values for name, values in arrays.items() if name not in _FIXED},
+        status=arrays["status"],
+        directions=DirectionsData(
+            norms=directions["norms"],
+            explained_variance_ratio=ratio,
+            cosine=float(directions["cosine"]) if "cosine" in directions else None,
+        ),
+        convergence=ConvergenceData(
+            x=float(convergence["x"]),
+            y=float(convergence["y"]) if "y" in convergence else None,
+            metrics={name: float(value) for name, value in convergence.items() if name not in _FIXED},
+            status=PointStatus(int(convergence["status"])),
+        ),
+        trajectory=trajectory,
+        errors=reader.errors(groups["errors"]),
+        attributes=reader.attributes(file, own_attributes),
+    )
+    data.validate()
+    return data
+
+
+def _trajectory(columns: dict[str, Array]) -> TrajectoryData:
+    metrics, projected, with_plane_buffers = {}, {}, {}
+    for name, values in columns.items():
+        if name in _FIXED_TRAJECTORY or name == "with_plane_buffers_status":
+            continue
+        if name.startswith(PROJECTED_PREFIX):
+            projected[name.removeprefix(PROJECTED_PREFIX)] = values
+        elif name.endswith(PLANE_BUFFERS_SUFFIX):
+            with_plane_buffers[name.removesuffix(PLANE_BUFFERS_SUFFIX)] = values
+        else:
+            metrics[name] = values
+    return TrajectoryData(
+        number=columns["number"],
+        x=columns["x"],
+        y=columns.get("y"),
+        residual=columns["residual"],
+        norm=columns["norm"],
+        metrics=metrics,
+        projected=projected,
+        with_plane_buffers=with_plane_buffers,
+        status=columns["status"],
+        projected_status=columns["projected_status"],
+        with_plane_buffers_status=columns.get("with_plane_buffers_status"),
+    )
+
+
+class _Reader:
+    """Reads members of groups until they have claimed as many bytes as the file has.
+
+    Without the bound, a small file whose members all name the same bytes would fill the memory.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._remaining = size
+
+    def members(self, group: Any) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Returns a group's arrays, read, and its groups, unread."""
+        import h5py
+
+        arrays, groups = {}, {}
+        for name in _names(group):
+            member = group[name]
+            if isinstance(member, h5py.Group):
+                groups[name] = member
+            elif isinstance(member, h5py.Dataset):
+                arrays[name] = self._array(member, name)
+        return arrays, groups
+
+    def errors(self, group: Any) -> dict[str, str]:
+        """Returns the tracebacks by place."""
+        import h5py
+
+        if not {"place", "traceback", "traceback_index"} <= set(_names(group)):
+            raise ValueError("errors lacks a data set")
+        places = self._array(group["place"], "errors/place", kinds="S")
+        indices = self._array(group["traceback_index"], "errors/traceback_index")
+        stored = group["traceback"]
+        if h5py.check_string_dtype(stored.dtype) is None or stored.ndim != 1:
+            raise ValueError("errors/traceback holds no text")
+        self._check_storage(stored, "errors/traceback")
+        tracebacks = []
+        for index in range(len(stored)):
+            text = stored[index]
+            self._charge(len(text), "errors/traceback")
+            tracebacks.append(text.decode("utf-8"))
+        if places.shape != indices.shape or (indices < 0).any():
+            raise ValueError(f"errors has {places.shape} places and {indices.shape} indices")
+        return {place.decode("utf-8"): tracebacks[index] for place, index in zip(places, indices, strict=True)}
+
+    def attributes(self, file: Any, own_attributes: Collection[str]) -> dict[str, Any]:
+        """Returns the file's attributes, JSON decoded; what other programs may have added in other types is left."""
+        as_json = set(json.loads(file.attrs["json_attributes"]))
+        attributes = {}
+        for name in file.attrs:
+            if name in own_attributes:
+                continue
+            value = self._scalar(file, name)
+            if name in as_json:
+                attributes[name] = json.loads(value)
+            elif value is not None:
+                attributes[name] = value
+        return attributes
+
+    def _scalar(self, file: Any, name: str) -> Any:
+        import h5py
+
+        attribute = file.attrs.get_id(name)
+        text = h5py.check_string_dtype(attribute.dtype) is not None
+        if attribute.shape != () or not (text or attribute.dtype.kind in "fiub"):
+            return None
+        value = file.attrs[name]
+        self._charge(len(value) if text else attribute.dtype.itemsize, name)
+        return value if text else cast(Any, value).item()
+
+    def _array(self, dataset: Any, name: str, kinds: str = "fiu") -> Array:
+        self._check_storage(dataset, name)
+        if dataset.dtype.kind not in kinds:
+            raise ValueError(f"{name!r} has the type {dataset.dtype}")
+        return np.array(dataset[()])
+
+    def _check_storage(self, dataset: Any, name: str) -> None:
+        import h5py
+
+        shape = dataset.shape
+        if shape is None or len(shape) > 2 or max(shape, default=0) > MAXIMUM_AXIS_LENGTH**2:
+            raise ValueError(f"{name!r} has the shape {shape}")
+        properties = dataset.id.get_create_plist()
+        inside = properties.get_layout() in (h5py.h5d.CONTIGUOUS, h5py.h5d.COMPACT)
+        if not inside or properties.get_external_count():
+            raise ValueError(f"{name!r} is stored in chunks, by reference or in another file")
+        claimed = math.prod(shape) * dataset.dtype.itemsize
+        if dataset.id.get_storage_size() < claimed:
+            raise ValueError(f"{name!r} claims {claimed} bytes, more than are there")
+        self._charge(claimed, name)
+
+    def _charge(self, count: int, name: str) -> None:
+        self._remaining -= count
+        if self._remaining < 0:
+            raise ValueError(f"{name!r} claims more bytes than the file has")
+
+
+def _names(group: Any) -> list[str]:
+    import h5py
+
+    if len(group) > _MAXIMUM_MEMBERS:
+        raise ValueError(f"a group claims {len(group)} members")
+    names = list(group)
+    for name in names:
+        # A soft or an external link may lead to any file that this user can read.
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            raise ValueError(f"{name!r} is a link to another place")
+    return names

@@ -1,0 +1,176 @@
+"""Principal directions of a trajectory through weight space, streamed from its checkpoints."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+
+from collectors.network_state import direction_dtype, numpy_dtype
+from collectors.validation import check_choice, check_int
+
+from .differences import BLOCK_BYTES, difference_blocks
+from .directions import Direction
+from .errors import DegenerateTrajectoryError
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+    from collectors.checkpoint_file import StateReader
+    from collectors.network_state import WeightSpace
+
+CENTERINGS = ("none", "mean")
+
+# Below this share of the largest singular value, float64 sums of squares no longer tell a direction from zero.
+_RANK_TOLERANCE = 1e-6
+_SCALE_BLOCK = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class PrincipalDirections:
+    """The leading principal directions of a trajectory.
+
+    Attributes:
+        directions: unit vectors, orthogonal to each other, the most important first.
+        explained_variance_ratio: shape (components,); each direction's share of the sum of squares.
+        singular_values: shape (components,); of the matrix of differences.
+    """
+
+    directions: tuple[Direction, ...]
+    explained_variance_ratio: Float64[np.ndarray, " components"]
+    singular_values: Float64[np.ndarray, " components"]
+
+
+def principal_directions(
+    checkpoints: Sequence[StateReader],
+    space: WeightSpace,
+    *,
+    centering: str = "none",
+    components: int = 2,
+    block_bytes: int = BLOCK_BYTES,
+) -> PrincipalDirections:
+    """Computes the leading principal directions of checkpoints over all trainable elements.
+
+    With "none" the rows are the differences to the last checkpoint as they are, so that the directions span the
+    plane through the last checkpoint that keeps most of the path. With "mean" they equal
+    ``sklearn.decomposition.PCA`` of all checkpoints, the last one included. In each direction the element of
+    largest absolute value is positive, as scikit-learn's ``svd_flip`` has it.
+
+    Args:
+        checkpoints: in the order of training, read under the network's own names.
+        space: the network.
+        centering: "none" or "mean".
+        components: how many directions, at least 1.
+        block_bytes: size of the float64 block held at a time, over all checkpoints.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a value that is not allowed.
+        DegenerateTrajectoryError: the checkpoints do not span that many directions.
+        CheckpointError: a checkpoint holds a value that is not finite.
+
+    Source: Li, Xu, Taylor, Studer, Goldstein 2018, section 7.2 (which is "mean"); the Gram matrix as in Sirovich 1987.
+    """
+    centering = check_choice("centering", centering, CENTERINGS)
+    components = check_int("components", components, minimum=1)
+    count = len(checkpoints)
+    if count < components + 1:
+        raise DegenerateTrajectoryError(
+            f"{components} principal directions need at least {components + 1} checkpoints, but there are {count}. "
+            "Save checkpoints more often or choose a longer interval; for two checkpoints use a line between them, "
+            "for one a random plane."
+        )
+    gram, total, rounding = _gram_matrix(checkpoints, space, centering, block_bytes)
+    eigenvalues, eigenvectors = np.linalg.eigh(gram)
+    leading = np.sqrt(np.clip(eigenvalues[::-1][:components], 0.0, None))
+    _check_rank(leading, count, centering)
+    if leading[-1] <= rounding * math.sqrt(count):
+        warnings.warn(
+            f"principal direction {components} of this trajectory is as short as the rounding of the stored weights "
+            f"(singular value {leading[-1]:.3g}), so it may show rounding rather than training; choose a longer "
+            "interval or a line.",
+            UserWarning,
+            stacklevel=2,
+        )
+    coefficients = (eigenvectors[:, ::-1][:, :components] / leading).T
+    directions, lengths = _rebuild(checkpoints, space, centering, coefficients, block_bytes)
+    singular_values = leading * lengths
+    return PrincipalDirections(directions, singular_values**2 / total, singular_values)
+
+
+def _gram_matrix(
+    checkpoints: Sequence[StateReader], space: WeightSpace, centering: str, block_bytes: int
+) -> tuple[Float64[np.ndarray, "checkpoints checkpoints"], float, float]:
+    """Returns the Gram matrix, its trace, and the norm that rounding alone gives a checkpoint."""
+    last = checkpoints[-1]
+    gram = np.zeros((len(checkpoints), len(checkpoints)))
+    squared_rounding = 0.0
+    for block in difference_blocks(checkpoints, last, space, block_bytes):
+        rows = _centered(block.differences, centering)
+        gram += rows @ rows.T
+        unit = float(ml_dtypes.finfo(numpy_dtype(last.dtypes[block.name])).eps) / 2
+        squared_rounding += unit**2 * float(block.origin @ block.origin)
+    return gram, float(np.trace(gram)), math.sqrt(squared_rounding)
+
+
+def _check_rank(leading: Float64[np.ndarray, " components"], count: int, centering: str) -> None:
+    if leading[0] == 0:
+        raise DegenerateTrajectoryError(
+            f"all {count} checkpoints hold the same trainable weights, so they have no principal direction. Check "
+            "that training moved them (learning rate, requires_grad), choose another interval, or use a random plane."
+        )
+    found = int(np.sum(leading > _RANK_TOLERANCE * leading[0]))
+    if found < len(leading):
+        what = "differences to the last" if centering == "none" else "differences to their mean"
+        raise DegenerateTrajectoryError(
+            f"the {count} checkpoints have only {found} independent {what}, but {len(leading)} are needed: they lie "
+            "on a line or repeat each other. Choose a longer interval, save more often, use a line between two "
+            "checkpoints, or a random plane."
+        )
+
+
+def _rebuild(
+    checkpoints: Sequence[StateReader],
+    space: WeightSpace,
+    centering: str,
+    coefficients: Float64[np.ndarray, "components checkpoints"],
+    block_bytes: int,
+) -> tuple[tuple[Direction, ...], Float64[np.ndarray, " components"]]:
+    """Returns the combinations of the rows with unit norm and scikit-learn's sign, and the norms they had."""
+    directions: tuple[Direction, ...] = tuple(
+        {tensor.name: np.empty(tensor.shape, direction_dtype(tensor.dtype)) for tensor in space.trainable}
+        for _ in coefficients
+    )
+    squares = np.zeros(len(coefficients))
+    largest = np.zeros(len(coefficients))
+    for block in difference_blocks(checkpoints, checkpoints[-1], space, block_bytes):
+        rows = coefficients @ _centered(block.differences, centering)
+        for index, (direction, row) in enumerate(zip(directions, rows, strict=True)):
+            direction[block.name].reshape(-1)[block.start : block.stop] = row
+            squares[index] += row @ row
+            candidate = row[np.argmax(np.abs(row))]
+            if abs(candidate) > abs(largest[index]):
+                largest[index] = candidate
+    lengths = np.sqrt(squares)
+    for direction, factor in zip(directions, np.sign(largest) / lengths, strict=True):
+        _scale(direction, float(factor))
+    return directions, lengths
+
+
+def _centered(rows: Float64[np.ndarray, "rows elements"], centering: str) -> Float64[np.ndarray, "rows elements"]:
+    if centering == "mean":
+        rows -= rows.mean(axis=0)
+    return rows
+
+
+def _scale(direction: Direction, factor: float) -> None:
+    # In float64: a factor rounded to float32 would move the norm of the whole direction away from 1.
+    for values in direction.values():
+        flat = values.reshape(-1)
+        for start in range(0, len(flat), _SCALE_BLOCK):
+            flat[start : start + _SCALE_BLOCK] = flat[start : start + _SCALE_BLOCK].astype(np.float64) * factor

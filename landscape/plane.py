@@ -1,0 +1,197 @@
+"""A plane or a line through weight space: an origin, one or two directions, and what was projected onto it."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collectors.checkpoint_file import StateReader
+from collectors.network_state import Array, WeightSpace, direction_dtype
+from collectors.validation import check_choice, check_float, check_int, wrong_value
+
+from .directions import Direction, cosine, norm
+from .trajectory import Trajectory, check_independent, project
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+__all__ = ["DECOMPOSITIONS", "Plane", "Trajectory", "project"]
+
+DECOMPOSITIONS = ("pca", "random", "points", "custom")
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """The points ``origin + x * directions[0] + y * directions[1]``, or a line when there is one direction.
+
+    Attributes:
+        space: the network.
+        origin: every parameter by name, frozen ones included, in its own element type.
+        buffers: every buffer by name.
+        directions: one or two; name to array for each trainable parameter, float32 (float64 for float64 parameters).
+        decomposition: "pca", "random", "points" or "custom".
+        normalization: how the directions were scaled: "filter", "layer", "weight" or "none".
+        identity: what origin and directions were made from, in values that ``json`` can write.
+        explained_variance_ratio: shape (dimension,); for "pca".
+        trajectory: the projected checkpoints, or None.
+        checkpoints: those of the trajectory, in its order.
+
+    Raises:
+        ValueError: a tensor is missing, unknown, or has the wrong shape or element type.
+        PlaneError: a direction is zero, or the two are parallel.
+    """
+
+    space: WeightSpace
+    origin: Mapping[str, Array]
+    buffers: Mapping[str, Array]
+    directions: tuple[Direction, ...]
+    decomposition: str
+    normalization: str
+    identity: dict[str, Any]
+    explained_variance_ratio: Float64[np.ndarray, " dimension"] | None = None
+    trajectory: Trajectory | None = None
+    checkpoints: tuple[StateReader, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        check_choice("decomposition", self.decomposition, DECOMPOSITIONS)
+        if len(self.directions) not in (1, 2):
+            raise wrong_value("directions", "a tuple of one direction (a line) or two (a plane)", len(self.directions))
+        own = {tensor.name: (tensor.shape, tensor.dtype) for tensor in self.space.tensors}
+        spanned = {tensor.name: (tensor.shape, direction_dtype(tensor.dtype).name) for tensor in self.space.trainable}
+        _check_arrays("origin", self.origin, {tensor.name: own[tensor.name] for tensor in self.space.parameters})
+        _check_arrays("buffers", self.buffers, {tensor.name: own[tensor.name] for tensor in self.space.buffers})
+        for index, direction in enumerate(self.directions):
+            _check_arrays(f"directions[{index}]", direction, spanned)
+        check_independent(self.norms, self.cosine)
+
+    @property
+    def dimension(self) -> int:
+        """1 for a line, 2 for a plane."""
+        return len(self.directions)
+
+    @cached_property
+    def norms(self) -> Float64[np.ndarray, " dimension"]:
+        """The directions' Euclidean norms."""
+        return np.array([norm(direction, self.space) for direction in self.directions])
+
+    @cached_property
+    def cosine(self) -> float | None:
+        """The cosine between the two directions, or None for a line."""
+        return cosine(self.directions[0], self.directions[1], self.space) if self.dimension == 2 else None
+
+    def axes(
+        self, size: int | tuple[int, int], margin: float = 0.2
+    ) -> tuple[Float64[np.ndarray, " nx"], Float64[np.ndarray, " ny"] | None]:
+        """Returns the coordinates to measure at.
+
+        They span the trajectory's range and ``margin`` times that range on each side, or [-1, 1] (exactly
+        symmetric, with 0 in the middle of an odd size) for random and custom directions. Where the trajectory
+        has no range along an axis, that axis gets the length in weight space of the other one, or a tenth of
+        the origin's norm each side if neither has a range, and a warning.
+
+        Args:
+            size: points along each axis, or (points along x, points along y); at least 3.
+            margin: a share of the trajectory's range.
+
+        Returns:
+            x with shape (nx,) and y with shape (ny,), strictly increasing; y is None for a line.
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            ValueError: an argument has a value that is not allowed.
+        """
+        sizes = self._sizes(size)
+        margin = check_float("margin", margin, minimum=0.0)
+        path = self.trajectory
+        if path is None or self.decomposition in ("random", "custom"):
+            axes = [_symmetric_axis(count) for count in sizes]
+        else:
+            coordinates = [path.x] if path.y is None else [path.x, path.y]
+            axes = self._trajectory_axes(coordinates, sizes, margin)
+        return axes[0], axes[1] if self.dimension == 2 else None
+
+    def point(self, coordinates: Sequence[float]) -> dict[str, Array]:
+        """Returns the network's state at a point of the plane: all parameters, and the origin's buffers.
+
+        Args:
+            coordinates: (x, y), or (x,) on a line.
+
+        Raises:
+            TypeError: a coordinate is no number.
+            ValueError: there is not one coordinate for each direction.
+        """
+        if len(coordinates) != self.dimension:
+            raise wrong_value("coordinates", f"{self.dimension} numbers, one for each direction", list(coordinates))
+        values = [check_float(f"coordinates[{index}]", value) for index, value in enumerate(coordinates)]
+        state = {name: np.array(array) for name, array in (*self.origin.items(), *self.buffers.items())}
+        for tensor in self.space.trainable:
+            dtype = direction_dtype(tensor.dtype)
+            point = state[tensor.name].astype(dtype)
+            for value, direction in zip(values, self.directions, strict=True):
+                point += dtype.type(value) * direction[tensor.name]
+            state[tensor.name] = point.astype(state[tensor.name].dtype)
+        return state
+
+    def _sizes(self, size: int | tuple[int, int]) -> list[int]:
+        if isinstance(size, tuple | list):
+            if len(size) != self.dimension:
+                raise wrong_value("size", f"an int, or {self.dimension} ints, one for each direction", size)
+            return [check_int(f"size[{index}]", count, minimum=3) for index, count in enumerate(size)]
+        return [check_int("size", size, minimum=3)] * self.dimension
+
+    def _trajectory_axes(
+        self, coordinates: Sequence[Float64[np.ndarray, " n"]], sizes: Sequence[int], margin: float
+    ) -> list[Float64[np.ndarray, " size"]]:
+        axes = [_axis(values, count, margin) for values, count in zip(coordinates, sizes, strict=True)]
+        lengths = [
+            (axis[-1] - axis[0]) * length for axis, length in zip(axes, self.norms, strict=True) if axis is not None
+        ]
+        result = []
+        for index, (axis, values, count) in enumerate(zip(axes, coordinates, sizes, strict=True)):
+            if axis is not None:
+                result.append(axis)
+                continue
+            width = max(lengths, default=self._default_length()) / self.norms[index]
+            result.append(np.linspace(values[0] - width / 2, values[0] + width / 2, count))
+            warnings.warn(
+                f"the trajectory has no range along {'xy'[index]}; that axis was given the width {width:.4g}.",
+                UserWarning,
+                stacklevel=3,
+            )
+        return result
+
+    def _default_length(self) -> float:
+        squares = [float(np.sum(np.square(self.origin[t.name].astype(np.float64)))) for t in self.space.trainable]
+        return 0.2 * math.sqrt(math.fsum(squares)) or 2.0
+
+
+def _axis(values: Float64[np.ndarray, " n"], count: int, margin: float) -> Float64[np.ndarray, " size"] | None:
+    low, high = float(values.min()), float(values.max())
+    width = high - low
+    axis = np.linspace(low - margin * width, high + margin * width, count)
+    return axis if np.all(np.diff(axis) > 0) else None
+
+
+def _symmetric_axis(count: int) -> Float64[np.ndarray, " size"]:
+    axis = np.linspace(-1.0, 1.0, count)
+    return (axis - axis[::-1]) / 2
+
+
+def _check_arrays(name: str, arrays: Mapping[str, Array], expected: Mapping[str, tuple[tuple[int, ...], str]]) -> None:
+    found = {key: (tuple(array.shape), array.dtype.name) for key, array in arrays.items()}
+    wrong = [
+        f"{key} (expected {expected.get(key, 'nothing')}, got {found.get(key, 'nothing')})"
+        for key in dict.fromkeys((*expected, *found))
+        if expected.get(key) != found.get(key)
+    ]
+    if wrong:
+        raise ValueError(
+            f"{name} does not fit the network's tensors: {'; '.join(wrong[:20])}. Build planes with random_plane, "
+            "pca_plane, plane_through or custom_plane, which convert what they are given."
+        )

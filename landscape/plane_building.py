@@ -1,0 +1,191 @@
+"""Planes built from readers of weights whose network is known; the user's functions in ``planes`` end up here."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from collectors.checkpoint_file import StateReader
+from collectors.network_state import Array, WeightSpace, direction_dtype
+from collectors.validation import check_int
+
+from .differences import difference_blocks, not_finite
+from .directions import Direction, random_direction
+from .errors import PlaneError
+from .pca import principal_directions
+from .plane import Plane
+from .states import AlignedState, align, check_spannable
+from .trajectory import Trajectory, check_numbers, project, trajectory_at
+
+_LARGE_COSINE = 0.1
+
+
+def plane_of_trajectory(
+    readers: Sequence[StateReader], numbers: Sequence[int], space: WeightSpace, *, centering: str = "none"
+) -> Plane:
+    """Lays a plane through the last of a run's checkpoints, in their two principal directions.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a value that is not allowed.
+        CheckpointError: a checkpoint does not fit the network or is not finite.
+        DegenerateTrajectoryError: the checkpoints do not span a plane.
+        PlaneError: the network has nothing to move.
+    """
+    check_spannable(space)
+    numbers = check_numbers(numbers, len(readers))
+    states = tuple(align(reader, space) for reader in readers)
+    principal = principal_directions(states, space, centering=centering)
+    origin = states[-1]
+    parameters, buffers = origin_state(origin, space)
+    return Plane(
+        space=space,
+        origin=parameters,
+        buffers=buffers,
+        directions=principal.directions,
+        decomposition="pca",
+        normalization="none",
+        identity={
+            "decomposition": "pca",
+            "checkpoints": [state.sha256() for state in states],
+            "centering": centering,
+        },
+        explained_variance_ratio=principal.explained_variance_ratio,
+        trajectory=project(states, numbers, origin, principal.directions, space),
+        checkpoints=states,
+    )
+
+
+def random_plane_of(
+    reader: StateReader,
+    space: WeightSpace,
+    *,
+    seed: int,
+    normalization: str,
+    perturb_one_dimensional: bool = False,
+    number: int | None = None,
+    dimension: int = 2,
+) -> Plane:
+    """Lays a plane, or a line, in random directions through one checkpoint.
+
+    Args:
+        reader: the weights.
+        space: the network.
+        seed: non-negative.
+        normalization: "filter", "layer", "weight" or "none".
+        perturb_one_dimensional: also moves biases and the parameters of normalization layers.
+        number: the checkpoint's number; with it the checkpoint becomes the plane's trajectory, of one point.
+        dimension: 2, or 1 for a line.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a value that is not allowed.
+        CheckpointError: the weights do not fit the network or are not finite.
+        PlaneError: the network has nothing to move.
+    """
+    check_spannable(space)
+    dimension = check_int("dimension", dimension, minimum=1, maximum=2)
+    state = align(reader, space)
+    parameters, buffers = origin_state(state, space)
+    directions = tuple(
+        random_direction(
+            space,
+            state,
+            seed=seed,
+            index=index,
+            normalization=normalization,
+            perturb_one_dimensional=perturb_one_dimensional,
+        )
+        for index in range(dimension)
+    )
+    if not any(values.any() for values in directions[0].values()):
+        raise PlaneError(
+            f"the random direction is zero: no trainable tensor of the network {space.network} that may move has two "
+            "axes and values other than zero. Pass perturb_one_dimensional=True to move biases and normalization "
+            'layers too, or normalization="none" to move weights that are zero.'
+        )
+    plane = Plane(
+        space=space,
+        origin=parameters,
+        buffers=buffers,
+        directions=directions,
+        decomposition="random",
+        normalization=normalization,
+        identity={
+            "decomposition": "random",
+            "origin": state.sha256(),
+            "seed": int(seed),
+            "normalization": normalization,
+            "perturb_one_dimensional": bool(perturb_one_dimensional),
+            "dimension": dimension,
+        },
+        trajectory=None if number is None else _single_point(number, dimension),
+        checkpoints=() if number is None else (state,),
+    )
+    if plane.cosine is not None and abs(plane.cosine) > _LARGE_COSINE:
+        warnings.warn(
+            f"the two random directions have a cosine of {plane.cosine:.3f}, so the plane's picture is sheared; few "
+            "weights carry most of their length. Another seed or normalization gives another angle.",
+            UserWarning,
+            stacklevel=2,
+        )
+    return plane
+
+
+def plane_of_points(readers: Sequence[StateReader], space: WeightSpace) -> Plane:
+    """Lays a plane through three sets of weights, or a line through two; the first is the origin.
+
+    Raises:
+        CheckpointError: weights do not fit the network or are not finite.
+        PlaneError: the points lie on a line or repeat each other, or the network has nothing to move.
+    """
+    check_spannable(space)
+    states = tuple(align(reader, space) for reader in readers)
+    origin, others = states[0], states[1:]
+    directions: tuple[Direction, ...] = tuple(
+        {tensor.name: np.empty(tensor.shape, direction_dtype(tensor.dtype)) for tensor in space.trainable}
+        for _ in others
+    )
+    for block in difference_blocks(others, origin, space):
+        for direction, row in zip(directions, block.differences, strict=True):
+            direction[block.name].reshape(-1)[block.start : block.stop] = row
+    parameters, buffers = origin_state(origin, space)
+    return Plane(
+        space=space,
+        origin=parameters,
+        buffers=buffers,
+        directions=directions,
+        decomposition="points",
+        normalization="none",
+        identity={"decomposition": "points", "points": [state.sha256() for state in states]},
+        # By definition rather than by least squares, so that the corners are exactly (1, 0) and (0, 1).
+        trajectory=trajectory_at(
+            states,
+            range(len(states)),
+            np.eye(len(states), len(others), k=-1),
+            origin,
+            directions,
+            space,
+        ),
+        checkpoints=states,
+    )
+
+
+def origin_state(state: AlignedState, space: WeightSpace) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Returns copies of all parameters and of all buffers; the trainable ones are checked to be finite."""
+    parameters = {tensor.name: state.read(tensor.name) for tensor in space.parameters}
+    for tensor in space.trainable:
+        if not np.isfinite(parameters[tensor.name]).all():
+            raise not_finite(state.label, tensor.name)
+    return parameters, {tensor.name: state.read(tensor.name) for tensor in space.buffers}
+
+
+def _single_point(number: int, dimension: int) -> Trajectory:
+    def zero() -> np.ndarray[Any, np.dtype[np.float64]]:
+        return np.zeros(1)
+
+    numbers = np.array(check_numbers([number], 1), dtype=np.int64)
+    return Trajectory(numbers, zero(), zero() if dimension == 2 else None, zero(), zero())

@@ -1,0 +1,215 @@
+"""Planes and lines for whoever holds weights, with or without a collected run.
+
+A set of weights may be given as a network, a mapping from name to tensor or array (a state dict), a
+``StateReader``, or a path to a ``.safetensors`` or ``.pt`` file. Unless one of them is a network, ``network=``
+says which tensors are trainable: the network, or its ``WeightSpace``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from collectors.network_state import WeightSpace, canonical_name, direction_dtype, state_sha256
+from collectors.validation import check_choice, wrong_type, wrong_value
+
+from .directions import NORMALIZATIONS, Direction, normalize
+from .plane import Plane
+from .plane_building import origin_state, plane_of_points, plane_of_trajectory, random_plane_of
+from .states import Weights, align, as_array, as_reader, network_space
+
+__all__ = [
+    "custom_plane",
+    "line_between",
+    "pca_plane",
+    "plane_of_trajectory",
+    "plane_through",
+    "random_line",
+    "random_plane",
+    "random_plane_of",
+]
+
+
+def random_plane(
+    origin: Weights,
+    *,
+    network: object = None,
+    seed: int = 0,
+    normalization: str = "filter",
+    perturb_one_dimensional: bool = False,
+) -> Plane:
+    """Lays a plane in two random directions through a set of weights.
+
+    Args:
+        origin: the weights.
+        network: the network, or its ``WeightSpace``; needed unless ``origin`` is a network.
+        seed: non-negative; the same seed gives the same bits.
+        normalization: "filter", "layer", "weight" or "none".
+        perturb_one_dimensional: also moves biases and the parameters of normalization layers.
+
+    Raises:
+        TypeError: an argument has the wrong type, or nothing describes the network.
+        ValueError: an argument has a value that is not allowed.
+        CheckpointError: the weights do not fit the network or are not finite.
+        PlaneError: the network has nothing to move.
+
+    Source: Li, Xu, Taylor, Studer, Goldstein 2018.
+    """
+    return _random(origin, network, 2, seed, normalization, perturb_one_dimensional)
+
+
+def random_line(
+    origin: Weights,
+    *,
+    network: object = None,
+    seed: int = 0,
+    normalization: str = "filter",
+    perturb_one_dimensional: bool = False,
+) -> Plane:
+    """Lays a line in a random direction through a set of weights; see ``random_plane``."""
+    return _random(origin, network, 1, seed, normalization, perturb_one_dimensional)
+
+
+def pca_plane(
+    checkpoints: Sequence[Weights],
+    *,
+    network: object = None,
+    numbers: Sequence[int] | None = None,
+    centering: str = "none",
+) -> Plane:
+    """Lays a plane through the last checkpoint, in the two principal directions of all of them.
+
+    Args:
+        checkpoints: at least 3, in the order of training.
+        network: the network, or its ``WeightSpace``; needed unless a checkpoint is a network.
+        numbers: one for each checkpoint; 0, 1, 2, ... by default.
+        centering: "none" or "mean", see ``principal_directions``.
+
+    Raises:
+        TypeError: an argument has the wrong type, or nothing describes the network.
+        ValueError: an argument has a value that is not allowed.
+        CheckpointError: a checkpoint does not fit the network or is not finite.
+        DegenerateTrajectoryError: the checkpoints do not span a plane.
+    """
+    checkpoints = _check_sequence("checkpoints", checkpoints)
+    space = network_space(network, *checkpoints)
+    readers = [as_reader(f"checkpoints[{index}]", item) for index, item in enumerate(checkpoints)]
+    numbers = range(len(readers)) if numbers is None else numbers
+    return plane_of_trajectory(readers, numbers, space, centering=centering)
+
+
+def plane_through(a: Weights, b: Weights, c: Weights, *, network: object = None) -> Plane:
+    """Lays the plane through three sets of weights, which come to lie at (0, 0), (1, 0) and (0, 1).
+
+    Args:
+        a: the origin.
+        b: weights.
+        c: weights.
+        network: the network, or its ``WeightSpace``; needed unless one of the three is a network.
+
+    Raises:
+        TypeError: an argument has the wrong type, or nothing describes the network.
+        CheckpointError: weights do not fit the network or are not finite.
+        PlaneError: the three lie on a line or repeat each other.
+
+    Source: Garipov, Izmailov, Podoprikhin, Vetrov, Wilson 2018 (the plane, here without orthogonalisation).
+    """
+    return _through({"a": a, "b": b, "c": c}, network)
+
+
+def line_between(a: Weights, b: Weights, *, network: object = None) -> Plane:
+    """Lays the line through two sets of weights, which come to lie at 0 and 1; see ``plane_through``.
+
+    Source: Goodfellow, Vinyals, Saxe 2015.
+    """
+    return _through({"a": a, "b": b}, network)
+
+
+def custom_plane(
+    origin: Weights,
+    directions: Sequence[Mapping[str, Any]],
+    *,
+    network: object = None,
+    normalization: str = "none",
+) -> Plane:
+    """Lays a plane, or a line, in directions of your own, such as eigenvectors of the Hessian.
+
+    Args:
+        origin: the weights.
+        directions: one or two; name to tensor or array for every trainable parameter.
+        network: the network, or its ``WeightSpace``; needed unless ``origin`` is a network.
+        normalization: "filter", "layer", "weight" or "none"; biases are scaled like a filter, never set to zero.
+
+    Raises:
+        TypeError: an argument has the wrong type, or nothing describes the network.
+        ValueError: the normalization is unknown, or a direction does not fit the trainable parameters.
+        CheckpointError: the weights do not fit the network or are not finite.
+        PlaneError: a direction is zero, or the two are parallel.
+    """
+    check_choice("normalization", normalization, NORMALIZATIONS)
+    if isinstance(directions, Mapping):
+        raise wrong_type("directions", "a list of one or two directions", directions)
+    directions = _check_sequence("directions", directions)
+    if len(directions) not in (1, 2):
+        raise wrong_value("directions", "a list of one direction (a line) or two (a plane)", len(directions))
+    space = network_space(network, origin)
+    reader = align(as_reader("origin", origin), space)
+    parameters, buffers = origin_state(reader, space)
+    own = [_custom_direction(f"directions[{index}]", item, space) for index, item in enumerate(directions)]
+    identity = {
+        "decomposition": "custom",
+        "origin": reader.sha256(),
+        "directions": [state_sha256(direction) for direction in own],
+        "normalization": normalization,
+    }
+    scaled = tuple(normalize(direction, reader, space, normalization, True) for direction in own)
+    return Plane(space, parameters, buffers, scaled, "custom", normalization, identity)
+
+
+def _random(
+    origin: Weights, network: object, dimension: int, seed: int, normalization: str, perturb_one_dimensional: bool
+) -> Plane:
+    space = network_space(network, origin)
+    return random_plane_of(
+        as_reader("origin", origin),
+        space,
+        seed=seed,
+        normalization=normalization,
+        perturb_one_dimensional=perturb_one_dimensional,
+        dimension=dimension,
+    )
+
+
+def _through(weights: Mapping[str, Weights], network: object) -> Plane:
+    space = network_space(network, *weights.values())
+    return plane_of_points([as_reader(label, item) for label, item in weights.items()], space)
+
+
+def _custom_direction(label: str, direction: Mapping[str, Any], space: WeightSpace) -> Direction:
+    if not isinstance(direction, Mapping):
+        raise wrong_type(label, "a mapping from name to tensor or array", direction)
+    names = {alias: tensor for tensor in space.trainable for alias in (tensor.name, *tensor.aliases)}
+    result: Direction = {}
+    problems = []
+    for name, value in direction.items():
+        array = as_array(f"{label}[{name!r}]", value)
+        tensor = names.get(canonical_name(name))
+        if tensor is None:
+            problems.append(f"{name} is no trainable parameter")
+        elif array.shape != tensor.shape:
+            problems.append(f"{name} has the shape {array.shape}, the parameter {tensor.shape}")
+        else:
+            result[tensor.name] = array.astype(direction_dtype(tensor.dtype))
+    problems += [f"{tensor.name} is missing" for tensor in space.trainable if tensor.name not in result]
+    if problems:
+        raise ValueError(
+            f"{label} does not fit the trainable parameters of {space.network}: {'; '.join(problems[:20])}. Give one "
+            "array of the parameter's shape for each of them (zeros where it shall not move)."
+        )
+    return result
+
+
+def _check_sequence(name: str, value: Any) -> list[Any]:
+    if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
+        raise wrong_type(name, "a list", value)
+    return list(value)

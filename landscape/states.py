@@ -1,0 +1,201 @@
+"""Full sets of weights in whatever form a user holds them, read under the network's own names and types."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+
+from collectors.checkpoint_file import CheckpointFile, MemoryState, StateReader
+from collectors.errors import CheckpointError
+from collectors.network_state import (
+    Array,
+    WeightSpace,
+    canonical_name,
+    describe_network,
+    is_network,
+    numpy_dtype,
+    read_network,
+)
+from collectors.validation import check_path, wrong_type
+
+from .errors import PlaneError
+
+# A network, a mapping from name to tensor or array, a StateReader, or a path.
+Weights: TypeAlias = Any
+
+_EXPECTED = "a network, a mapping from name to tensor (a state dict), a StateReader, or a path to a checkpoint"
+
+
+class AlignedState:
+    """A state read as the network would hold it: under the network's names, in its element types.
+
+    Args:
+        reader: holds the state, under canonical names, aliases or names with wrapper prefixes.
+        space: the network.
+
+    Raises:
+        CheckpointError: the state does not fit the network.
+    """
+
+    def __init__(self, reader: StateReader, space: WeightSpace) -> None:
+        self.label = reader.label
+        self.space = space
+        self._reader = reader
+        held: dict[str, str] = {}
+        for name in reader.shapes:
+            if held.setdefault(canonical_name(name), name) != name:
+                raise CheckpointError(
+                    f"{reader.label} holds both {held[canonical_name(name)]!r} and {name!r}, which are one name "
+                    "without wrapper prefixes; remove one of them."
+                )
+        found = space.check_state(reader.label, {short: tuple(reader.shapes[name]) for short, name in held.items()})
+        self._names = {name: held[short] for name, short in found.items()}
+        self.shapes = {tensor.name: tensor.shape for tensor in space.tensors}
+        self.dtypes = {tensor.name: tensor.dtype for tensor in space.tensors}
+        for name, own in self._names.items():
+            if tuple(reader.shapes[own]) != self.shapes[name]:
+                raise CheckpointError(
+                    f"{reader.label} holds {name!r} only as {own!r} with the shape {tuple(reader.shapes[own])}, but "
+                    f"the network has {self.shapes[name]}; save it under {name!r}."
+                )
+
+    def read(self, name: str) -> Array:
+        """Returns one tensor, as a copy."""
+        return self._cast(name, self._reader.read(self._names[name]))
+
+    def read_block(self, name: str, start: int, stop: int) -> Array:
+        """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
+        return self._cast(name, self._reader.read_block(self._names[name], start, stop))
+
+    def sha256(self) -> str:
+        """Returns the SHA-256 of what was read from."""
+        return self._reader.sha256()
+
+    def _cast(self, name: str, array: Array) -> Array:
+        return array.astype(numpy_dtype(self.dtypes[name]), copy=False)
+
+
+class ClosedCheckpoint:
+    """A safetensors file that is open only while it is read: a plane may keep thousands, a process may not.
+
+    Args:
+        path: the file.
+
+    Raises:
+        CheckpointError: the file is missing, truncated or no safetensors file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with CheckpointFile(path) as file:
+            self.label, self.shapes, self.dtypes = file.label, file.shapes, file.dtypes
+
+    def read(self, name: str) -> Array:
+        """Returns one tensor."""
+        with CheckpointFile(self.path) as file:
+            return file.read(name)
+
+    def read_block(self, name: str, start: int, stop: int) -> Array:
+        """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
+        with CheckpointFile(self.path) as file:
+            return file.read_block(name, start, stop)
+
+    def sha256(self) -> str:
+        """Returns the SHA-256 of the file."""
+        with CheckpointFile(self.path) as file:
+            return file.sha256()
+
+
+def align(reader: StateReader, space: WeightSpace) -> AlignedState:
+    """Returns the reader under the network's names; one that is aligned already stays as it is."""
+    if isinstance(reader, AlignedState) and reader.space == space:
+        return reader
+    return AlignedState(reader, space)
+
+
+def as_reader(label: str, weights: Weights) -> StateReader:
+    """Returns something that reads the weights; what lies in memory is copied.
+
+    Raises:
+        TypeError: the weights have a form that is not known, or a value is no tensor.
+        CheckpointError: a file is missing, damaged or holds no weights.
+    """
+    if is_network(weights):
+        return MemoryState(read_network(weights), label)
+    if isinstance(weights, Mapping):
+        return MemoryState({str(name): as_array(f"{label}[{name!r}]", item) for name, item in weights.items()}, label)
+    if isinstance(weights, str | os.PathLike):
+        path = check_path(label, weights)
+        if path.suffix == ".safetensors":
+            return ClosedCheckpoint(path)
+        from collectors.state_dict_file import read_state_dict
+
+        return MemoryState(read_state_dict(path), str(path))
+    if hasattr(weights, "read_block"):
+        return cast(StateReader, weights)
+    raise wrong_type(label, _EXPECTED, weights)
+
+
+def as_array(label: str, value: object) -> Array:
+    """Returns a copy of a tensor or an array in host memory.
+
+    Raises:
+        TypeError: the value is neither.
+    """
+    import sys
+
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        from collectors.torch_state import to_array
+
+        return to_array(value)
+    if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
+        return np.array(value)
+    nested = ". If the weights lie under one of its keys, give that entry alone" if isinstance(value, Mapping) else ""
+    raise wrong_type(label, f"a tensor or a NumPy array{nested}", value)
+
+
+def network_space(network: object, *weights: Weights) -> WeightSpace:
+    """Returns the description of the network: from ``network``, or from the first state that is one.
+
+    Raises:
+        TypeError: nothing describes the network.
+        PlaneError: no plane can be laid through the weights of this network.
+    """
+    if isinstance(network, WeightSpace):
+        space = network
+    elif network is not None:
+        space = describe_network(network)
+    else:
+        described = next((item for item in weights if is_network(item)), None)
+        if described is None:
+            raise TypeError(
+                "network is missing: files and state dicts do not say which tensors are trainable or tied; pass "
+                "network=<the torch.nn.Module> (or its WeightSpace, from collectors.network_state.describe_network)."
+            )
+        space = describe_network(described)
+    check_spannable(space)
+    return space
+
+
+def check_spannable(space: WeightSpace) -> None:
+    """Checks that a network has weights through which directions can run.
+
+    Raises:
+        PlaneError: nothing is trainable, or a trainable tensor is complex.
+    """
+    if not space.dimension:
+        raise PlaneError(
+            f"the network {space.network} has no trainable parameter, so no plane can run through its weights; set "
+            "requires_grad=True on the parameters that the plane should span."
+        )
+    complex_names = [tensor.name for tensor in space.trainable if tensor.dtype.startswith("complex")]
+    if complex_names:
+        raise PlaneError(
+            f"the network {space.network} has complex trainable parameters {complex_names[:10]}, which are not "
+            "supported; set requires_grad=False on them to keep them as they are."
+        )

@@ -1,0 +1,152 @@
+"""A run's path as a plane sees it: coordinates, and how far off the plane each checkpoint lies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collectors.validation import check_int, wrong_value
+
+from .differences import BLOCK_BYTES, difference_blocks
+from .directions import Direction
+from .errors import PlaneError
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64, Int64
+
+    from collectors.checkpoint_file import StateReader
+    from collectors.network_state import WeightSpace
+
+# One minus the squared cosine below which two directions count as one (an angle of a millionth).
+_PARALLEL = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    """Checkpoints projected onto a plane or a line.
+
+    Attributes:
+        number: shape (n,); the checkpoints' numbers, in order.
+        x: shape (n,); coordinates along the first direction.
+        y: shape (n,); coordinates along the second direction, or None on a line.
+        residual: shape (n,); distance from the checkpoint to its foot on the plane, over all trainable elements.
+        norm: shape (n,); distance from the checkpoint to the origin.
+    """
+
+    number: Int64[np.ndarray, " n"]
+    x: Float64[np.ndarray, " n"]
+    y: Float64[np.ndarray, " n"] | None
+    residual: Float64[np.ndarray, " n"]
+    norm: Float64[np.ndarray, " n"]
+
+
+def project(
+    checkpoints: Sequence[StateReader],
+    numbers: Sequence[int],
+    origin: StateReader,
+    directions: Sequence[Direction],
+    space: WeightSpace,
+    *,
+    block_bytes: int = BLOCK_BYTES,
+) -> Trajectory:
+    """Projects checkpoints by least squares on all directions together; the origin comes to lie on exactly (0, 0).
+
+    Args:
+        checkpoints: read under the network's own names.
+        numbers: one for each checkpoint.
+        origin: where the coordinates are zero.
+        directions: one or two, of any length and angle.
+        space: the network.
+        block_bytes: size of the float64 differences held at a time, over all checkpoints.
+
+    Raises:
+        ValueError: there is not one number for each checkpoint.
+        PlaneError: a direction is zero, or the two are parallel.
+        CheckpointError: a checkpoint holds a value that is not finite.
+    """
+    dimension = len(directions)
+    products = np.zeros((len(checkpoints), dimension))
+    gram = np.zeros((dimension, dimension))
+    for block in difference_blocks(checkpoints, origin, space, block_bytes):
+        rows = _rows(directions, block.name, block.start, block.stop)
+        products += block.differences @ rows.T
+        gram += rows @ rows.T
+    norms = np.sqrt(np.diag(gram))
+    cosine = float(gram[0, 1] / (norms[0] * norms[1])) if dimension == 2 and norms.all() else None
+    check_independent(norms, cosine)
+    # Scaled to unit directions first: lengths that differ by many orders of magnitude must cost no digits.
+    scaled = np.linalg.solve(gram / np.outer(norms, norms), (products / norms).T).T
+    coordinates = scaled / norms + 0.0
+    return trajectory_at(checkpoints, numbers, coordinates, origin, directions, space, block_bytes=block_bytes)
+
+
+def trajectory_at(
+    checkpoints: Sequence[StateReader],
+    numbers: Sequence[int],
+    coordinates: Float64[np.ndarray, "n dimension"],
+    origin: StateReader,
+    directions: Sequence[Direction],
+    space: WeightSpace,
+    *,
+    block_bytes: int = BLOCK_BYTES,
+) -> Trajectory:
+    """Measures how far checkpoints lie from given points of a plane.
+
+    The differences themselves are summed, not norms subtracted from each other, so that a checkpoint close to
+    the plane keeps its digits.
+
+    Raises:
+        ValueError: there is not one number for each checkpoint.
+        CheckpointError: a checkpoint holds a value that is not finite.
+    """
+    numbers = check_numbers(numbers, len(checkpoints))
+    norm = np.zeros(len(checkpoints))
+    residual = np.zeros(len(checkpoints))
+    for block in difference_blocks(checkpoints, origin, space, block_bytes):
+        norm += np.einsum("ij,ij->i", block.differences, block.differences)
+        rest = block.differences
+        rest -= coordinates @ _rows(directions, block.name, block.start, block.stop)
+        residual += np.einsum("ij,ij->i", rest, rest)
+    return Trajectory(
+        number=np.array(numbers, dtype=np.int64),
+        x=coordinates[:, 0].copy(),
+        y=coordinates[:, 1].copy() if len(directions) == 2 else None,
+        residual=np.sqrt(residual),
+        norm=np.sqrt(norm),
+    )
+
+
+def check_numbers(numbers: Sequence[int], count: int) -> list[int]:
+    """Returns the numbers when there is one for each checkpoint."""
+    numbers = [check_int(f"numbers[{index}]", number) for index, number in enumerate(numbers)]
+    if len(numbers) != count:
+        raise wrong_value("numbers", f"a list with one number for each of the {count} checkpoints", numbers)
+    return numbers
+
+
+def check_independent(norms: Sequence[float] | Float64[np.ndarray, " dimension"], cosine: float | None) -> None:
+    """Checks that directions span a line or a plane.
+
+    Raises:
+        PlaneError: a direction is zero or not finite, or the two are parallel.
+    """
+    for index, norm in enumerate(norms):
+        if not 0 < norm < np.inf:
+            raise PlaneError(
+                f"direction {index} has the norm {norm}, but a direction must be finite and not zero: what it was made "
+                "from holds the same weights twice, only zeros, or values that are not finite."
+            )
+    if cosine is not None and not 1 - cosine**2 > _PARALLEL:
+        raise PlaneError(
+            f"the two directions are parallel (cosine {cosine:.9f}), so they span a line and no plane; "
+            "give two that differ, or use a line."
+        )
+
+
+def _rows(
+    directions: Sequence[Direction], name: str, start: int, stop: int
+) -> Float64[np.ndarray, "dimension elements"]:
+    return np.stack([direction[name].reshape(-1)[start:stop].astype(np.float64) for direction in directions])

@@ -1,0 +1,440 @@
+from __future__ import annotations
+
+import copy
+import pickle
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+from collectors.callback import (
+    EVAL_HOOKS,
+    LEGACY_HOOKS,
+    TRAIN_HOOKS,
+    BuiltInCallback,
+    Callback,
+    CallbackParameters,
+    RunContext,
+)
+from collectors.callback_manager import CallbackManager, legacy_hooks_of
+
+
+class Diary(Callback):
+    """Writes down when it is entered, called and left; raises where it is told to."""
+
+    def __init__(self, name, diary, raises=(), exit_returns=None):
+        self.name, self.diary, self.raises, self.exit_returns = name, diary, raises, exit_returns
+
+    def note(self, what):
+        self.diary.append(f"{self.name}.{what}")
+        if what in self.raises:
+            raise RuntimeError(f"{self.name}.{what} failed")
+
+    def __enter__(self):
+        self.note("enter")
+        return self
+
+    def __exit__(self, exception_type, exception, traceback):
+        self.note("exit" if exception is None else f"exit:{exception}")
+        if "exit" in self.raises:
+            raise RuntimeError(f"{self.name}.exit failed")
+        return self.exit_returns
+
+    def on_train_begin(self, run_context):
+        self.note("on_train_begin")
+
+    def on_exception(self, run_context, error):
+        self.note("on_exception")
+
+
+class OldStyle(Callback):
+    def __init__(self):
+        self.calls = []
+
+    def begin(self, run_context):
+        self.calls.append("begin")
+
+    def epoch_begin(self, run_context):
+        self.calls.append("epoch_begin")
+
+    def step_begin(self, run_context):
+        self.calls.append("step_begin")
+
+    def step_end(self, run_context):
+        self.calls.append("step_end")
+
+    def epoch_end(self, run_context):
+        self.calls.append("epoch_end")
+
+    def end(self, run_context):
+        self.calls.append("end")
+
+
+@pytest.fixture
+def run_context():
+    return RunContext(CallbackParameters(mode="train"))
+
+
+# CallbackParameters
+
+
+def test_keys_are_attributes():
+    params = CallbackParameters(mode="train")
+    params.cur_step_num = 3
+    assert params["cur_step_num"] == 3
+    assert params.mode == "train"
+    del params.mode
+    assert dict(params) == {"cur_step_num": 3}
+
+
+def test_a_missing_key_is_an_attribute_error():
+    params = CallbackParameters(mode="train")
+    assert not hasattr(params, "metrics")
+    assert getattr(params, "metrics", 7) == 7
+    with pytest.raises(AttributeError, match=r"cb_params has no 'metrics' at this moment; it has \['mode'\]"):
+        params.metrics
+    with pytest.raises(AttributeError, match="cb_params has no 'metrics'"):
+        del params.metrics
+    with pytest.raises(KeyError):
+        params["metrics"]
+
+
+def test_parameters_survive_copy_and_pickle():
+    params = CallbackParameters(mode="train", values=[1, 2])
+    for other in (copy.copy(params), copy.deepcopy(params), pickle.loads(pickle.dumps(params))):
+        assert isinstance(other, CallbackParameters)
+        assert other == params
+        assert other.values == [1, 2] or callable(other.values)
+
+
+# RunContext
+
+
+def test_the_context_gives_the_live_object():
+    original = {"mode": "train"}
+    run_context = RunContext(original)
+    assert run_context.original_args() is original
+
+
+@pytest.mark.parametrize("wrong", [None, [("mode", "train")], "train", 3])
+def test_the_context_needs_a_dict(wrong):
+    with pytest.raises(TypeError, match="original_args must be a dict, but got"):
+        RunContext(wrong)
+
+
+def test_a_stop_is_sticky(run_context):
+    assert run_context.get_stop_requested() is False
+    run_context.request_stop()
+    run_context.request_stop()
+    assert run_context.get_stop_requested() is True
+
+
+# Callback
+
+
+def test_a_callback_enters_as_itself_and_swallows_nothing():
+    callback = Callback()
+    with callback as inside:
+        assert inside is callback
+    with pytest.raises(ValueError, match="kept"):
+        with Callback():
+            raise ValueError("kept")
+
+
+def test_there_are_twelve_hooks_and_six_legacy_ones(run_context):
+    assert len(TRAIN_HOOKS) == len(EVAL_HOOKS) == len(LEGACY_HOOKS) == 6
+    for hook in (*TRAIN_HOOKS, *EVAL_HOOKS, *LEGACY_HOOKS):
+        assert getattr(Callback(), hook)(run_context) is None
+    assert Callback().on_exception(run_context, ValueError()) is None
+
+
+@pytest.mark.parametrize("hooks", [TRAIN_HOOKS, EVAL_HOOKS])
+def test_legacy_hooks_run_in_both_phases(hooks, run_context):
+    callback = OldStyle()
+    for hook in hooks:
+        getattr(callback, hook)(run_context)
+    assert callback.calls == list(LEGACY_HOOKS)
+
+
+def test_the_new_hook_wins_for_its_phase_alone(run_context):
+    class Both(OldStyle):
+        def on_train_step_end(self, run_context):
+            self.calls.append("on_train_step_end")
+
+        def on_eval_step_end(self, run_context):
+            self.calls.append("on_eval_step_end")
+            super().on_eval_step_end(run_context)
+
+    callback = Both()
+    callback.on_train_step_end(run_context)
+    callback.on_eval_step_end(run_context)
+    callback.on_train_end(run_context)
+    assert callback.calls == ["on_train_step_end", "on_eval_step_end", "step_end", "end"]
+
+
+# CallbackManager
+
+
+@pytest.mark.parametrize("wrong", [3, "callback", {"a": Callback()}, Callback, iter([])])
+def test_the_manager_takes_callbacks_only(wrong):
+    with pytest.raises(TypeError, match="callbacks must be a Callback, a list or tuple of them, or None, but got"):
+        CallbackManager(wrong)
+
+
+@pytest.mark.parametrize("wrong", [Callback, None, 3])
+def test_an_item_that_is_no_callback_is_named(wrong):
+    with pytest.raises(TypeError, match=r"callbacks\[1\] must be a Callback \(an object, not its class\), but got"):
+        CallbackManager([Callback(), wrong])
+
+
+def test_strict_is_a_bool():
+    with pytest.raises(TypeError, match="strict must be a bool"):
+        CallbackManager(strict=1)
+
+
+def test_one_a_list_a_tuple_or_none():
+    first, second = Callback(), Callback()
+    assert CallbackManager().callbacks == CallbackManager(None).callbacks == []
+    assert CallbackManager(first).callbacks == [first]
+    assert CallbackManager([first, second]).callbacks == CallbackManager((first, second)).callbacks == [first, second]
+
+
+@pytest.mark.parametrize("hook", [*TRAIN_HOOKS, *EVAL_HOOKS, *LEGACY_HOOKS])
+def test_every_hook_is_passed_on_in_order(hook, run_context):
+    calls = []
+
+    class Listener(Callback):
+        def __init__(self, name):
+            def listen(context, name=name):
+                calls.append((name, context))
+
+            setattr(self, hook, listen)
+
+    getattr(CallbackManager([Listener("a"), Listener("b")]), hook)(run_context)
+    assert calls == [("a", run_context), ("b", run_context)]
+
+
+def test_entered_in_order_and_left_in_reverse():
+    diary = []
+    with CallbackManager([Diary(name, diary) for name in "abc"]):
+        diary.append("body")
+    assert diary == ["a.enter", "b.enter", "c.enter", "body", "c.exit", "b.exit", "a.exit"]
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_a_failing_enter_leaves_those_that_entered(position):
+    diary = []
+    names = "abc"
+    failing = names[position]
+    manager = CallbackManager([Diary(name, diary, ["enter"] if name == failing else ()) for name in names])
+    with pytest.raises(RuntimeError, match=f"^{failing}.enter failed$"):
+        with manager:
+            raise AssertionError("the body must not run")
+    before = names[:position]
+    exits = [f"{name}.exit:{failing}.enter failed" for name in reversed(before)]
+    assert diary == [f"{name}.enter" for name in before + failing] + exits
+
+
+def test_a_true_exit_value_swallows_nothing():
+    diary = []
+    with pytest.raises(ValueError, match="kept"):
+        with CallbackManager([Diary("a", diary), Diary("b", diary, exit_returns=True)]):
+            raise ValueError("kept")
+    assert diary == ["a.enter", "b.enter", "b.exit:kept", "a.exit:kept"]
+
+
+def test_all_exits_run_and_the_first_error_propagates():
+    diary = []
+    manager = CallbackManager([Diary(name, diary, ["exit"]) for name in "abc"])
+    with pytest.raises(RuntimeError, match="^c.exit failed$") as caught:
+        with manager:
+            pass
+    assert [entry[0] for entry in diary[3:]] == ["c", "b", "a"]
+    notes = "\n".join(caught.value.__notes__)
+    assert "Diary.__exit__ raised as well" in notes
+    assert "RuntimeError: b.exit failed" in notes
+    assert "RuntimeError: a.exit failed" in notes
+
+
+def test_the_runs_own_error_survives_failing_exits():
+    with pytest.raises(KeyError, match="body") as caught:
+        with CallbackManager([Diary("a", [], ["exit"]), Diary("b", [])]):
+            raise KeyError("body")
+    assert len(caught.value.__notes__) == 1
+    assert "a.exit failed" in caught.value.__notes__[0]
+
+
+def test_an_exit_that_raises_the_runs_error_again_adds_no_note():
+    class Again(Callback):
+        def __exit__(self, exception_type, exception, traceback):
+            raise exception
+
+    with pytest.raises(ValueError, match="kept") as caught:
+        with CallbackManager(Again()):
+            raise ValueError("kept")
+    assert not hasattr(caught.value, "__notes__")
+
+
+def test_entering_again_inside_does_nothing():
+    diary = []
+    manager = CallbackManager([Diary("a", diary)])
+    with manager:
+        with manager:
+            diary.append("body")
+        diary.append("still inside")
+    assert diary == ["a.enter", "body", "still inside", "a.exit"]
+
+
+def test_a_manager_can_be_used_again():
+    diary = []
+    manager = CallbackManager([Diary("a", diary)])
+    for _ in range(2):
+        with manager:
+            pass
+    assert diary == ["a.enter", "a.exit"] * 2
+
+
+def test_enter_may_replace_the_callback(run_context):
+    diary = []
+    replacement = Diary("replacement", diary)
+
+    class Replaced(Diary):
+        def __enter__(self):
+            super().__enter__()
+            return replacement
+
+    original = Replaced("original", diary)
+    manager = CallbackManager([original])
+    with manager:
+        assert manager.callbacks == [replacement]
+        manager.on_train_begin(run_context)
+    assert manager.callbacks == [original]
+    assert diary == ["original.enter", "replacement.on_train_begin", "original.exit"]
+
+
+class Forgetful(Diary):
+    def __enter__(self):
+        super().__enter__()
+
+
+def test_enter_that_returns_no_callback_warns_and_keeps_it(run_context):
+    diary = []
+    manager = CallbackManager([Forgetful("a", diary)])
+    with pytest.warns(UserWarning, match=r"Forgetful.__enter__ returned NoneType instead of a Callback"):
+        manager.__enter__()
+    manager.on_train_begin(run_context)
+    manager.__exit__(None, None, None)
+    assert diary == ["a.enter", "a.on_train_begin", "a.exit"]
+
+
+def test_that_warning_as_an_error_still_leaves_the_callback():
+    diary = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserWarning, match="Forgetful"), CallbackManager([Forgetful("a", diary)]):
+            pass
+    assert [entry.split(":")[0] for entry in diary] == ["a.enter", "a.exit"]
+
+
+def test_an_error_stops_the_hook_for_later_callbacks(run_context):
+    diary = []
+    manager = CallbackManager([Diary("a", diary), Diary("b", diary, ["on_train_begin"]), Diary("c", diary)])
+    with pytest.raises(RuntimeError, match="b.on_train_begin failed"):
+        manager.on_train_begin(run_context)
+    assert diary == ["a.on_train_begin", "b.on_train_begin"]
+
+
+def test_on_exception_reaches_all_and_keeps_the_error(run_context):
+    diary = []
+    manager = CallbackManager([Diary("a", diary, ["on_exception"]), Diary("b", diary)])
+    error = ValueError("the run's")
+    manager.on_exception(run_context, error)
+    assert diary == ["a.on_exception", "b.on_exception"]
+    assert len(error.__notes__) == 1
+    assert "a.on_exception failed" in error.__notes__[0]
+
+
+# Legacy hooks in fit
+
+
+class Inherits(OldStyle):
+    pass
+
+
+class History(Callback):
+    def epoch_end(self, run_context):
+        pass
+
+
+class Mixin:
+    def step_end(self, run_context):
+        pass
+
+
+class Mixed(Mixin, Callback):
+    pass
+
+
+class Modern(Callback):
+    def on_train_end(self, run_context):
+        pass
+
+
+class Ours(BuiltInCallback):
+    def step_end(self, run_context):
+        pass
+
+
+def on_the_object():
+    callback = Callback()
+    callback.end = lambda run_context: None
+    return callback
+
+
+@pytest.mark.parametrize(
+    ("callback", "hooks"),
+    [
+        (Callback(), ()),
+        (Modern(), ()),
+        (OldStyle(), LEGACY_HOOKS),
+        (Inherits(), LEGACY_HOOKS),
+        (History(), ("epoch_end",)),
+        (Mixed(), ("step_end",)),
+        (on_the_object(), ("end",)),
+        (Ours(), ()),
+        (CallbackManager(OldStyle()), ()),
+    ],
+)
+def test_legacy_hooks_are_found_wherever_they_are_defined(callback, hooks):
+    assert legacy_hooks_of(callback) == hooks
+
+
+def test_legacy_hooks_warn_and_strict_raises():
+    text = (
+        r"a History with the legacy hooks \['epoch_end'\].*Rename epoch_end to on_train_epoch_end or on_eval_epoch_end"
+    )
+    with pytest.warns(DeprecationWarning, match=text):
+        CallbackManager([Modern(), History()]).check_legacy_hooks()
+    with pytest.raises(ValueError, match=text):
+        CallbackManager([Modern(), History()], strict=True).check_legacy_hooks()
+
+
+def test_modern_callbacks_do_not_warn():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        CallbackManager([Modern(), Ours(), Callback()]).check_legacy_hooks()
+        CallbackManager([Modern(), Ours()], strict=True).check_legacy_hooks()
+
+
+def test_fit_evaluations_leave_out_built_in_callbacks():
+    class Wanted(BuiltInCallback):
+        called_in_fit_evaluation = True
+
+    custom, ours, wanted = Callback(), Ours(), Wanted()
+    assert CallbackManager([ours, custom, wanted]).for_fit_evaluation().callbacks == [custom, wanted]
+
+
+def test_importing_callbacks_imports_no_framework():
+    code = "import sys, collectors.callback, collectors.callback_manager; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

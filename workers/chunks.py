@@ -1,0 +1,96 @@
+"""Cuts tasks into chunks that take about a second, and brings lost ones back."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from .pool import PointTask, StateTask, Task
+
+CHUNK_SECONDS = 1.0
+KILLS_BEFORE_SPLIT = 3
+
+
+@dataclass
+class Chunk:
+    """Points that travel together, or one set of weights.
+
+    Attributes:
+        tasks: what to measure.
+        kills: how many workers died of it.
+    """
+
+    tasks: list[PointTask] | list[StateTask]
+    kills: int = 0
+
+    @property
+    def is_state(self) -> bool:
+        """Whether it is one set of weights rather than points."""
+        return isinstance(self.tasks[0], StateTask)
+
+
+class ChunkQueue:
+    """The tasks that are not given out yet.
+
+    Args:
+        tasks: read only as far as they are needed.
+        workers: among how many they are shared; the last chunks are small, so that all finish together.
+    """
+
+    def __init__(self, tasks: Iterable[Task], workers: int) -> None:
+        self._tasks: Iterator[Task] = iter(tasks)
+        self._ahead: deque[Task] = deque()
+        self._returned: deque[Chunk] = deque()
+        self._workers = workers
+
+    def next(self, points_per_second: float | None) -> Chunk | None:
+        """Returns the next chunk for a worker of that measured speed, or None when there is none."""
+        size = 1 if points_per_second is None else max(1, int(points_per_second * CHUNK_SECONDS))
+        self._look_ahead(2 * self._workers * size)
+        if self._ahead:
+            if isinstance(first := self._ahead[0], StateTask):
+                self._ahead.popleft()
+                return Chunk([first])
+            share = max(1, len(self._ahead) // (2 * self._workers))
+            points: list[PointTask] = []
+            while self._ahead and len(points) < min(size, share) and isinstance(self._ahead[0], PointTask):
+                points.append(self._ahead.popleft())  # type: ignore[arg-type]
+            return Chunk(points)
+        # Chunks that killed a worker come last, so that they hold up nothing else.
+        return self._returned.popleft() if self._returned else None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left to give out."""
+        self._look_ahead(1)
+        return not (self._ahead or self._returned)
+
+    def bring_back(self, chunk: Chunk, *, killed: bool) -> Chunk | None:
+        """Takes back a chunk whose worker died.
+
+        Args:
+            chunk: what that worker had.
+            killed: whether it was being measured, rather than waiting, when the worker died.
+
+        Returns:
+            The chunk, if it has killed too often and cannot be split any further; otherwise None.
+        """
+        chunk.kills += killed
+        if chunk.kills < KILLS_BEFORE_SPLIT:
+            self._returned.append(chunk)
+            return None
+        if len(chunk.tasks) == 1:
+            return chunk
+        middle = len(chunk.tasks) // 2
+        for part in (chunk.tasks[:middle], chunk.tasks[middle:]):
+            # A half is under suspicion already: one more death splits it again.
+            self._returned.append(Chunk(part, kills=KILLS_BEFORE_SPLIT - 1))
+        return None
+
+    def _look_ahead(self, count: int) -> None:
+        while len(self._ahead) < count:
+            task = next(self._tasks, None)
+            if task is None:
+                return
+            self._ahead.append(task)

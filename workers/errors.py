@@ -1,0 +1,23 @@
+"""What can go wrong while losses are measured."""
+
+from collectors.errors import LandscapeError
+
+
+class CallbackFunctionError(LandscapeError):
+    """callback_fn raised, cannot be sent to the workers, or returned something unusable."""
+
+
+class SamplesError(LandscapeError):
+    """The data set cannot be measured: it is empty, unlabelled, or gives other samples each time."""
+
+
+class FrozenNetworkError(LandscapeError):
+    """The network has no trainable parameter, so there is no weight space to draw a plane through."""
+
+
+class NondeterministicLossError(LandscapeError):
+    """The same weights gave two losses; a surface of such values would be noise."""
+
+
+class PoolError(LandscapeError):
+    """No worker could be started, or none is left."""

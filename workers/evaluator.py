@@ -1,0 +1,183 @@
+"""The contract between a network and everything that moves it through weight space (contract 2)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collectors.network_state import State, WeightSpace, is_network
+from collectors.validation import check_choice, check_int
+
+from .errors import CallbackFunctionError
+from .measurement_plan import MeasurementPlan
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+BUFFER_POLICIES = ("fixed", "recalibrate")
+SAMPLE_CHOICES = ("first", "random")
+
+
+@dataclass(frozen=True)
+class MeasurementOptions:
+    """What is measured, apart from the network itself.
+
+    Attributes:
+        num_samples: how many samples a value is averaged over; None means all of the data set.
+        samples: "first" (in data-set order) or "random" (a seeded subset).
+        seed: of that subset.
+        buffers: "fixed" (the origin's) or "recalibrate" (normalization statistics are computed anew at each point).
+        recalibration_batch_size: samples per batch while statistics are computed anew.
+    """
+
+    num_samples: int | None = None
+    samples: str = "first"
+    seed: int = 0
+    buffers: str = "fixed"
+    recalibration_batch_size: int = 256
+
+    def __post_init__(self) -> None:
+        if self.num_samples is not None:
+            check_int("num_samples", self.num_samples, minimum=1)
+        check_choice("samples", self.samples, SAMPLE_CHOICES)
+        check_int("seed", self.seed, minimum=0)
+        check_choice("buffers", self.buffers, BUFFER_POLICIES)
+        check_int("recalibration_batch_size", self.recalibration_batch_size, minimum=2)
+
+
+@dataclass(frozen=True)
+class EvaluatorDescription:
+    """What an evaluator says of itself; all workers of a pool must say the same.
+
+    Attributes:
+        space: the network's description.
+        metrics: names of what ``measure`` returns, "loss" first.
+        num_samples: how many samples are really used.
+        samples_sha256: of those samples.
+        options: what is measured.
+        partition_dependent: whether the loss or a metric does not split into samples, so that the loader's own
+            batches are part of its meaning.
+        plan: how it is computed.
+        device: where, such as "cpu" or "cuda".
+        notes: what the user should know, in sentences.
+    """
+
+    space: WeightSpace
+    metrics: tuple[str, ...]
+    num_samples: int
+    samples_sha256: str
+    options: MeasurementOptions
+    partition_dependent: bool
+    plan: MeasurementPlan
+    device: str
+    notes: tuple[str, ...] = ()
+
+
+class Evaluator(ABC):
+    """Measures one network. Subclasses hold what is particular to a framework.
+
+    ``load`` is costly and called once per plane, ``measure`` is cheap and called often.
+    """
+
+    @property
+    @abstractmethod
+    def description(self) -> EvaluatorDescription:
+        """What this evaluator measures, and how."""
+
+    @abstractmethod
+    def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
+        """Puts a plane on the device.
+
+        Args:
+            origin: every parameter at the plane's origin, by name.
+            directions: for each axis, every trainable parameter's displacement, by name.
+            buffers: every buffer at the origin, by name.
+        """
+
+    @abstractmethod
+    def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, points]]:
+        """Measures points of the loaded plane.
+
+        Args:
+            points: coordinates, shape (points, axes), in units of the directions.
+
+        Returns:
+            For every name in ``description.metrics`` one value per point, shape (points,).
+        """
+
+    @abstractmethod
+    def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
+        """Measures one full set of weights, off the plane; the loaded plane stays in place.
+
+        Args:
+            parameters: every parameter, by name.
+            buffers: every buffer, by name; None treats them as on the plane.
+
+        Returns:
+            One value for every name in ``description.metrics``.
+        """
+
+    def close(self) -> None:  # noqa: B027
+        """Leaves the user's network as it was found, bit for bit; there may be nothing to do."""
+
+
+def build_evaluator(
+    callback_fn: Callable[[], Any],
+    options: MeasurementOptions,
+    *,
+    threads: int = 1,
+    device: str | None = None,
+    plan: MeasurementPlan | None = None,
+    restore_network: bool = True,
+) -> Evaluator:
+    """Calls ``callback_fn`` once and returns an evaluator of what it returned.
+
+    Args:
+        callback_fn: takes no argument; returns (model, network, dataset, metrics), or an Evaluator.
+        options: what is measured.
+        threads: CPU threads that this worker may use.
+        device: the framework's name of the device; None means the CPU.
+        plan: how to compute; None tunes one on the real network and data.
+        restore_network: whether ``close`` puts the network back; a worker of its own saves that memory.
+
+    Raises:
+        CallbackFunctionError: callback_fn raised, or returned something else.
+        TypeError: a part of what it returned has the wrong type.
+        LandscapeError: the network or the data cannot be measured; the subclass says why.
+    """
+    try:
+        result = callback_fn()
+    except Exception as error:
+        raise CallbackFunctionError(f"callback_fn raised {type(error).__name__}: {error}") from error
+    if isinstance(result, Evaluator):
+        return result
+    if not isinstance(result, tuple | list) or len(result) != 4:
+        shown = f"a {type(result).__name__}" + (f" of {len(result)}" if isinstance(result, tuple | list) else "")
+        raise CallbackFunctionError(
+            f"callback_fn must return (model, network, dataset, metrics) or an Evaluator, but returned {shown}. For "
+            "PyTorch: "
+            "a Model or a loss function, an nn.Module, a DataLoader, and a dict of metrics (may be empty)."
+        )
+    model, network, dataset, metrics = result
+    if not is_network(network):
+        raise CallbackFunctionError(
+            "callback_fn must return (model, network, dataset, metrics) with a network of a supported framework "
+            f"(torch.nn.Module) in second place, but there is {type(network).__name__}."
+        )
+    from .torch_evaluator import TorchEvaluator
+
+    return TorchEvaluator(
+        model,
+        network,
+        dataset,
+        metrics,
+        options=options,
+        threads=threads,
+        device=device or "cpu",
+        plan=plan,
+        restore_network=restore_network,
+    )

@@ -1,0 +1,221 @@
+"""A user's loss as sums over samples (PyTorch), so that batch size never changes a result."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from .errors import CallbackFunctionError, SamplesError
+from .torch_samples import Batch
+
+
+class LossTotal(ABC):
+    """Adds up a loss over batches."""
+
+    splits_into_samples: bool
+    """Whether ``result`` has a standard error."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Starts a new sum."""
+
+    @abstractmethod
+    def add(self, outputs: Any, batch: Batch) -> None:
+        """Adds one batch."""
+
+    @abstractmethod
+    def result(self) -> dict[str, float]:
+        """Returns "loss" and, where samples have losses of their own, "loss_stderr"."""
+
+
+class BatchLossTotal(LossTotal):
+    """The mean over batches of whatever the loss returns for a batch, weighted by samples."""
+
+    splits_into_samples = False
+
+    def __init__(self, loss: Callable[..., Any]) -> None:
+        self._loss = loss
+        self.reset()
+
+    def reset(self) -> None:
+        """Starts a new sum."""
+        self._values: list[torch.Tensor] = []
+        self._sizes: list[int] = []
+
+    def add(self, outputs: Any, batch: Batch) -> None:
+        """Adds one batch."""
+        self._values.append(scalar("the loss", self._loss(outputs, batch.targets)))
+        self._sizes.append(batch.size)
+
+    def result(self) -> dict[str, float]:
+        """Returns the result over all batches."""
+        return {"loss": weighted_mean(self._values, self._sizes)}
+
+
+class SampleLossTotal(LossTotal):
+    """A loss with a reduction, as float64 sums of a numerator and a denominator for each sample.
+
+    Args:
+        elementwise: the loss without its reduction.
+        reduction: "mean", "sum" or "batchmean".
+        class_weights: weights by which the mean's denominator counts class targets.
+        ignore_index: the class target that counts nothing.
+    """
+
+    def __init__(
+        self,
+        elementwise: Callable[[Any, Any], torch.Tensor],
+        reduction: str,
+        class_weights: torch.Tensor | None,
+        ignore_index: int | None,
+    ) -> None:
+        self._elementwise = elementwise
+        self._reduction = reduction
+        self._class_weights = class_weights
+        self._ignore_index = ignore_index
+        self.splits_into_samples = True
+        self.reset()
+
+    def reset(self) -> None:
+        """Starts a new sum."""
+        self._numerators: list[torch.Tensor] = []
+        self._denominators: list[torch.Tensor] = []
+
+    def add(self, outputs: Any, batch: Batch) -> None:
+        """Adds one batch."""
+        elements = self._elementwise(outputs, batch.targets)
+        counts = self._counts(elements, batch.targets)
+        if elements.ndim == 0 or len(elements) != batch.size:
+            # Outputs that were flattened over samples no longer tell which element belongs to which sample.
+            self.splits_into_samples = False
+            elements, counts = elements.reshape(1, -1), counts.reshape(1, -1)
+        numerators = elements.to(_wide(elements)).flatten(1).sum(1) if elements.ndim > 1 else elements
+        denominators = counts.to(torch.float64).flatten(1).sum(1) if counts.ndim > 1 else counts
+        if self._reduction == "batchmean":
+            denominators = torch.ones_like(denominators) * (batch.size / len(denominators))
+        self._numerators.append(numerators.double())
+        self._denominators.append(denominators.double())
+
+    def result(self) -> dict[str, float]:
+        """Returns the result over all batches."""
+        numerators = torch.cat(self._numerators).cpu().numpy()
+        denominators = torch.cat(self._denominators).cpu().numpy()
+        count = len(numerators)
+        if self._reduction == "sum":
+            total = {"loss": float(numerators.sum())}
+            deviations, scale = numerators - numerators.mean(), float(np.sqrt(count))
+        else:
+            weight = float(denominators.sum())
+            if weight == 0:
+                raise SamplesError(
+                    "dataset must hold at least one target that counts, but every target is ignored (ignore_index) "
+                    "or has "
+                    "class weight zero; check the padding, or use other samples."
+                )
+            total = {"loss": float(numerators.sum()) / weight}
+            deviations, scale = numerators - total["loss"] * denominators, float(np.sqrt(count)) / weight
+        if self.splits_into_samples:
+            spread = float(np.sqrt(np.square(deviations).sum() / (count - 1))) if count > 1 else float("nan")
+            total["loss_stderr"] = spread * scale
+        return total
+
+    def _counts(self, elements: torch.Tensor, targets: Any) -> torch.Tensor:
+        classes = isinstance(targets, torch.Tensor) and not targets.is_floating_point()
+        if not classes or self._ignore_index is None or targets.shape != elements.shape:
+            return torch.ones_like(elements, dtype=torch.float64)
+        counted = targets != self._ignore_index
+        if self._class_weights is None:
+            return counted.double()
+        weights = self._class_weights.to(targets.device)
+        return torch.where(counted, weights[torch.where(counted, targets, 0)].double(), 0.0)
+
+
+def find_loss(model: object) -> Callable[..., Any]:
+    """Returns the loss function of what callback_fn returned in first place.
+
+    Raises:
+        CallbackFunctionError: it has none.
+    """
+    loss = getattr(model, "loss_fn", model)
+    if loss is None or inspect.isclass(loss) or not callable(loss):
+        shown = f"the class {loss.__name__} (make an object of it)" if inspect.isclass(loss) else type(loss).__name__
+        raise CallbackFunctionError(
+            "callback_fn must return, in first place, a Model with a loss_fn or a loss function of (outputs, "
+            "targets), but "
+            f"there is {shown}."
+        )
+    return loss
+
+
+def split_into_samples(loss: Callable[..., Any], device: torch.device) -> SampleLossTotal | None:
+    """Returns the loss without its reduction, or None when it has no reduction that we know.
+
+    The caller checks the result against the loss itself: a user's class may give ``reduction`` another meaning.
+    """
+    if isinstance(loss, nn.Module):
+        reduction = getattr(loss, "reduction", None)
+        if reduction not in ("mean", "sum", "batchmean", "none"):
+            return None
+        elementwise = copy.deepcopy(loss).to(device).eval()
+        elementwise.reduction = "none"  # type: ignore[assignment]
+        by_class = isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
+        weights = loss.weight if by_class else None
+        ignored = loss.ignore_index if by_class else None
+        return SampleLossTotal(elementwise, _mean_of_none(str(reduction)), weights, ignored)  # type: ignore[arg-type]
+    function = loss.func if isinstance(loss, functools.partial) else loss
+    keywords = dict(loss.keywords) if isinstance(loss, functools.partial) and not loss.args else {}
+    if getattr(functional, getattr(function, "__name__", ""), None) is not function:
+        return None
+    if isinstance(loss, functools.partial) and loss.args:
+        return None
+    parameters = inspect.signature(function).parameters
+    reduction = keywords.get("reduction", parameters["reduction"].default if "reduction" in parameters else None)
+    if reduction not in ("mean", "sum", "batchmean", "none"):
+        return None
+    by_class = function in (functional.cross_entropy, functional.nll_loss)
+    ignored = keywords.get("ignore_index", -100) if by_class else None
+    elementwise_function = functools.partial(function, **{**keywords, "reduction": "none"})
+    weights = keywords.get("weight") if by_class else None
+    return SampleLossTotal(elementwise_function, _mean_of_none(reduction), weights, ignored)
+
+
+def scalar(name: str, value: Any) -> torch.Tensor:
+    """Returns a loss or metric as a float64 tensor with one element, still on its device.
+
+    Raises:
+        CallbackFunctionError: it is no single number.
+    """
+    if isinstance(value, torch.Tensor):
+        if value.numel() == 1:
+            return value.detach().reshape(()).double()
+        shown = f"a tensor of shape {tuple(value.shape)}"
+    elif isinstance(value, int | float | np.number | np.ndarray) and np.size(value) == 1:
+        return torch.tensor(float(value), dtype=torch.float64)
+    else:
+        shown = f"a {type(value).__name__}"
+    raise CallbackFunctionError(
+        f"{name} must be a single number for a batch, but is {shown}; reduce it (for example mean())."
+    )
+
+
+def weighted_mean(values: list[torch.Tensor], sizes: list[int]) -> float:
+    """Returns the mean of values over samples, in float64."""
+    numbers = np.array([float(value) for value in values])
+    return float(np.dot(numbers, np.array(sizes, np.float64)) / sum(sizes))
+
+
+def _mean_of_none(reduction: str) -> str:
+    return "mean" if reduction == "none" else reduction
+
+
+def _wide(tensor: torch.Tensor) -> torch.dtype:
+    return torch.float64 if tensor.is_floating_point() else tensor.dtype
