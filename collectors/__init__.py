@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .callback import Callback as Callback
-    from .callback import CallbackManager as CallbackManager
+    from .callback_manager import CallbackManager as CallbackManager
     from .callback import RunContext as RunContext
     from .checkpoint_import import import_checkpoints as import_checkpoints
     from .errors import CheckpointError as CheckpointError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Importing a name here must not import a framework that another name needs.
 _HOMES = {
     "Callback": "callback",
-    "CallbackManager": "callback",
+    "CallbackManager": "callback_manager",
     "RunContext": "callback",
     "CheckpointError": "errors",
     "CheckpointWriteError": "errors",

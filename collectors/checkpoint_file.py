@@ -7,12 +7,13 @@ maps files, and mapped pages count as resident memory, while ``readinto`` needs 
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, Protocol
 
 import numpy as np
 
@@ -90,15 +91,9 @@ class CheckpointFile:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
         self.label = str(self.path)
-        try:
-            self._file: IO[bytes] = self.path.open("rb", buffering=0)
-        except OSError as error:
-            raise CheckpointError(f"checkpoint {self.path} cannot be opened: {error.strerror}.") from error
-        try:
-            self.metadata, self._entries, self._start = _read_header(self._file, self.path)
-        except BaseException:
-            self._file.close()
-            raise
+        self._digest: str | None = None
+        with self._open() as file:
+            self.metadata, self._entries, self._start = _read_header(file, self.path)
         self.shapes = {name: shape for name, (_, shape, _, _) in self._entries.items()}
         self.dtypes = {name: dtype for name, (dtype, _, _, _) in self._entries.items()}
 
@@ -112,28 +107,28 @@ class CheckpointFile:
         dtype_name, _, first, _ = self._entries[name]
         dtype = numpy_dtype(dtype_name)
         block = np.empty(stop - start, dtype)
-        view = memoryview(block.view(np.uint8))
-        self._file.seek(self._start + first + start * dtype.itemsize)
-        while view:
-            count = cast(Any, self._file).readinto(view)
-            if not count:
-                raise CheckpointError(f"checkpoint {self.path} is truncated inside {name!r}; copy it again.")
-            view = view[count:]
-        return cast(Array, block)
+        view = memoryview(block.view(np.uint8).data)
+        # Opened anew for each block: a long run has more checkpoints than a process may hold open files.
+        with self._open() as file:
+            file.seek(self._start + first + start * dtype.itemsize)
+            while view:
+                count = file.readinto(view)
+                if not count:
+                    raise CheckpointError(f"checkpoint {self.path} is truncated inside {name!r}; copy it again.")
+                view = view[count:]
+        return block
 
     def sha256(self) -> str:
-        """Returns the SHA-256 of the file."""
-        return file_sha256(self.path)
+        """Returns the SHA-256 of the file, computed once."""
+        if self._digest is None:
+            self._digest = file_sha256(self.path)
+        return self._digest
 
-    def close(self) -> None:
-        """Closes the file."""
-        self._file.close()
-
-    def __enter__(self) -> CheckpointFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def _open(self) -> io.FileIO:
+        try:
+            return io.FileIO(self.path)
+        except OSError as error:
+            raise CheckpointError(f"checkpoint {self.path} cannot be opened: {error.strerror}.") from error
 
 
 def write_checkpoint(path: str | os.PathLike[str], state: State, metadata: Mapping[str, str] | None = None) -> str:

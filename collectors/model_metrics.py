@@ -118,7 +118,7 @@ class MetricTotals:
 
 def _plain(result: Any) -> Any:
     if isinstance(result, torch.Tensor):
-        return float(result) if result.numel() == 1 else result.detach().cpu()
+        return float(result.item()) if result.numel() == 1 else result.detach().cpu()
     return result
 
 

@@ -178,12 +178,14 @@ def describe_network(network: object) -> WeightSpace:
     Raises:
         TypeError: the object is no network of a supported framework.
     """
-    return _reader(network).describe(network)
+    space: WeightSpace = _reader(network).describe(network)
+    return space
 
 
 def read_network(network: object) -> dict[str, Array]:
     """Returns copies of all parameters and buffers of a network, in host memory, each storage once."""
-    return _reader(network).read(network)
+    state: dict[str, Array] = _reader(network).read(network)
+    return state
 
 
 def is_network(value: object) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .checkpoint_file import CheckpointFile
 from .errors import CheckpointError, RunDirectoryError
+from .network_state import WeightSpace
 from .run_metadata import RunMetadata
 from .settings import LandscapeSettings
 from .validation import check_path
@@ -47,12 +48,16 @@ class RunDirectory:
         """Returns the numbers of an interval that have a checkpoint on disk."""
         return [number for number in interval if self._has(number)]
 
-    def checkpoint(self, number: int) -> CheckpointFile:
+    def checkpoint(self, number: int, space: WeightSpace | None = None) -> CheckpointFile:
         """Opens one checkpoint.
 
+        Args:
+            number: its step or epoch.
+            space: the network that it must fit, where that is known.
+
         Raises:
-            CheckpointError: it is not in the directory, truncated, of a format that cannot be read here, or
-                not the file that training wrote.
+            CheckpointError: it is not in the directory, truncated, of a format that cannot be read here, of another
+                network (names and shapes are listed), or not the file that training wrote.
         """
         path = self.checkpoint_path(number)
         if path.suffix != ".safetensors":
@@ -61,9 +66,10 @@ class RunDirectory:
                 "convert it with `landscape import-checkpoints`."
             )
         file = CheckpointFile(path)
+        if space is not None:
+            space.check_state(file.label, file.shapes)
         expected = self.metadata.sha256.get(number)
         if expected is not None and file.sha256() != expected:
-            file.close()
             raise CheckpointError(
                 f"checkpoint {path} is not the file that training wrote (its SHA-256 differs from the metadata's); "
                 "restore it from a copy, or import the changed checkpoints with `landscape import-checkpoints`."

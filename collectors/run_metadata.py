@@ -10,7 +10,7 @@ from typing import Any
 
 from .errors import RunDirectoryError
 from .settings import UNITS, CreateLandscape, LandscapeSettings, check_intervals
-from .validation import check_choice, check_instance, check_int, check_keys
+from .validation import check_choice, check_instance, check_int, check_keys, wrong_type
 
 FORMAT_VERSION = 1
 _REFERENCE_KEYS = (
@@ -118,9 +118,10 @@ class RunMetadata:
 
 
 def _numbered(name: str, value: object) -> dict[int, str]:
-    mapping = check_instance(name, value, dict, "a dict of numbers to strings")
+    if not isinstance(value, dict):
+        raise wrong_type(name, "a dict of numbers to strings", value)
     result = {}
-    for key, item in mapping.items():
+    for key, item in value.items():
         if not (key.isascii() and key.isdigit()):
             raise ValueError(f"a key of {name} must be a non-negative number, but got {key[:80]!r}.")
         result[int(key[:18])] = check_instance(f"{name}[{key[:18]!r}]", item, str, "a str")

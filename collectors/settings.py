@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -129,7 +129,7 @@ def check_intervals(name: str, value: object) -> tuple[tuple[int, ...], ...]:
 
 
 def _validated(given: Mapping[str, Any], name: str) -> dict[str, Any]:
-    checks = {
+    checks: dict[str, Callable[[Any, str], Any]] = {
         "intervals": lambda value, label: check_intervals(label, value),
         "unit": lambda value, label: check_choice(label, value, UNITS),
         "landscape_size": lambda value, label: check_int(label, value, SMALLEST_LANDSCAPE, LARGEST_LANDSCAPE),

@@ -22,8 +22,8 @@ def read_state_dict(path: str | os.PathLike[str]) -> dict[str, Array]:
     """
     path = Path(path)
     if path.suffix == ".safetensors":
-        with CheckpointFile(path) as file:
-            return _canonical(path, {name: file.read(name) for name in file.shapes})
+        file = CheckpointFile(path)
+        return _canonical(path, {name: file.read(name) for name in file.shapes})
     return _read_torch_file(path)
 
 

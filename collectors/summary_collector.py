@@ -8,7 +8,7 @@ from os import PathLike
 from types import TracebackType
 from typing import Any
 
-from .callback import Callback, RunContext
+from .callback import BuiltInCallback, RunContext
 from .run_writer import EXISTING
 from .settings import LandscapeSettings
 from .trajectory_recorder import TrajectoryRecorder
@@ -33,7 +33,7 @@ _SWITCHES = (
 _SPECIFIED = (*_SWITCHES, "histogram_regular", "collect_landscape")
 
 
-class SummaryCollector(Callback):
+class SummaryCollector(BuiltInCallback):
     """Saves checkpoints at chosen steps or epochs into a run directory, from which landscapes are drawn later.
 
     Use it as a callback of ``collectors.Model``, or in any PyTorch loop through ``watch``.
@@ -141,9 +141,13 @@ class SummaryCollector(Callback):
         """Opens the run directory and saves the state before the first step where that is asked for."""
         parameters = run_context.original_args()
         self._check_alone(parameters.get("list_callback"))
-        start_step = int(parameters.get("cur_step_num", 0))
-        steps = int(parameters["batch_num"])
-        self._begin(parameters["network"], steps, start_step // steps if steps else 0, start_step)
+        # A data set without a length has no batch_num until its first epoch has ended.
+        self._begin(
+            parameters["network"],
+            parameters.get("batch_num"),
+            int(parameters.get("cur_epoch_num", 0)),
+            int(parameters.get("cur_step_num", 0)),
+        )
 
     def on_train_step_end(self, run_context: RunContext) -> None:
         """Saves a checkpoint where the step's number asks for it."""

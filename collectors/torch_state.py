@@ -38,7 +38,8 @@ def named_tensors(network: nn.Module) -> list[tuple[TensorInfo, torch.Tensor]]:
         if isinstance(layer, _TRANSPOSED)
         for key, _ in layer.named_parameters(recurse=False)
     }
-    entries = [("parameter", *item) for item in module.named_parameters(remove_duplicate=False)]
+    entries: list[tuple[str, str, torch.Tensor]] = []
+    entries += [("parameter", *item) for item in module.named_parameters(remove_duplicate=False)]
     entries += [("buffer", *item) for item in _persistent_buffers(module)]
     order: list[tuple[str, str, torch.Tensor, list[str]]] = []
     by_storage: dict[tuple[Any, ...], list[str]] = {}
@@ -123,7 +124,7 @@ def _storage_key(tensor: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _check_readable(name: str, tensor: torch.Tensor) -> None:
-    if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+    if nn.parameter.is_lazy(tensor):
         raise TypeError(f"network's {name!r} has no shape yet (a lazy layer); run one batch through the network first.")
     if tensor.is_meta:
         raise TypeError(f"network's {name!r} is on the meta device and has no values; load the weights first.")

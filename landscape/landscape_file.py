@@ -111,7 +111,7 @@ def landscape_bytes(data: LandscapeData) -> bytes:
 
     data.validate()
     # The oldest layout, because only there h5py < 3.16 cannot store times in groups.
-    with h5py.File("landscape", "w", driver="core", backing_store=False, libver=("earliest", "v108")) as file:
+    with h5py.File("landscape", "w", driver="core", backing_store=False, libver=("v108", "v108")) as file:
         _write_attributes(file, data)
         _write_grid(file, data)
         _write_errors(file, data.errors)

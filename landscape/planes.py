@@ -193,6 +193,8 @@ def _custom_direction(label: str, direction: Mapping[str, Any], space: WeightSpa
     problems = []
     for name, value in direction.items():
         array = as_array(f"{label}[{name!r}]", value)
+        if array.dtype.kind == "c":
+            raise wrong_type(f"{label}[{name!r}]", "real (directions cannot be complex)", array)
         tensor = names.get(canonical_name(name))
         if tensor is None:
             problems.append(f"{name} is no trainable parameter")

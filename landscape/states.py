@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -56,12 +55,6 @@ class AlignedState:
         self._names = {name: held[short] for name, short in found.items()}
         self.shapes = {tensor.name: tensor.shape for tensor in space.tensors}
         self.dtypes = {tensor.name: tensor.dtype for tensor in space.tensors}
-        for name, own in self._names.items():
-            if tuple(reader.shapes[own]) != self.shapes[name]:
-                raise CheckpointError(
-                    f"{reader.label} holds {name!r} only as {own!r} with the shape {tuple(reader.shapes[own])}, but "
-                    f"the network has {self.shapes[name]}; save it under {name!r}."
-                )
 
     def read(self, name: str) -> Array:
         """Returns one tensor, as a copy."""
@@ -77,37 +70,6 @@ class AlignedState:
 
     def _cast(self, name: str, array: Array) -> Array:
         return array.astype(numpy_dtype(self.dtypes[name]), copy=False)
-
-
-class ClosedCheckpoint:
-    """A safetensors file that is open only while it is read: a plane may keep thousands, a process may not.
-
-    Args:
-        path: the file.
-
-    Raises:
-        CheckpointError: the file is missing, truncated or no safetensors file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with CheckpointFile(path) as file:
-            self.label, self.shapes, self.dtypes = file.label, file.shapes, file.dtypes
-
-    def read(self, name: str) -> Array:
-        """Returns one tensor."""
-        with CheckpointFile(self.path) as file:
-            return file.read(name)
-
-    def read_block(self, name: str, start: int, stop: int) -> Array:
-        """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
-        with CheckpointFile(self.path) as file:
-            return file.read_block(name, start, stop)
-
-    def sha256(self) -> str:
-        """Returns the SHA-256 of the file."""
-        with CheckpointFile(self.path) as file:
-            return file.sha256()
 
 
 def align(reader: StateReader, space: WeightSpace) -> AlignedState:
@@ -131,7 +93,7 @@ def as_reader(label: str, weights: Weights) -> StateReader:
     if isinstance(weights, str | os.PathLike):
         path = check_path(label, weights)
         if path.suffix == ".safetensors":
-            return ClosedCheckpoint(path)
+            return CheckpointFile(path)
         from collectors.state_dict_file import read_state_dict
 
         return MemoryState(read_state_dict(path), str(path))

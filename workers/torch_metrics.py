@@ -12,7 +12,7 @@ from .errors import CallbackFunctionError
 from .torch_loss import scalar, weighted_mean
 from .torch_samples import Batch
 
-_RESERVED = ("loss", "loss_stderr", "x", "y", "status", "errors", "trajectory", "convergence", "directions")
+_RESERVED = ("loss", "loss_stderr")
 
 
 class MetricTotal(Protocol):

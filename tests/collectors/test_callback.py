@@ -101,11 +101,11 @@ def test_a_missing_key_is_an_attribute_error():
 
 
 def test_parameters_survive_copy_and_pickle():
-    params = CallbackParameters(mode="train", values=[1, 2])
+    params = CallbackParameters(mode="train", losses=[1, 2])
     for other in (copy.copy(params), copy.deepcopy(params), pickle.loads(pickle.dumps(params))):
         assert isinstance(other, CallbackParameters)
         assert other == params
-        assert other.values == [1, 2] or callable(other.values)
+        assert other.losses == [1, 2]
 
 
 # RunContext
@@ -228,7 +228,7 @@ def test_a_failing_enter_leaves_those_that_entered(position):
     names = "abc"
     failing = names[position]
     manager = CallbackManager([Diary(name, diary, ["enter"] if name == failing else ()) for name in names])
-    with pytest.raises(RuntimeError, match=f"^{failing}.enter failed$"):
+    with pytest.raises(RuntimeError, match=rf"^{failing}\.enter failed$"):
         with manager:
             raise AssertionError("the body must not run")
     before = names[:position]
@@ -247,7 +247,7 @@ def test_a_true_exit_value_swallows_nothing():
 def test_all_exits_run_and_the_first_error_propagates():
     diary = []
     manager = CallbackManager([Diary(name, diary, ["exit"]) for name in "abc"])
-    with pytest.raises(RuntimeError, match="^c.exit failed$") as caught:
+    with pytest.raises(RuntimeError, match=r"^c\.exit failed") as caught:
         with manager:
             pass
     assert [entry[0] for entry in diary[3:]] == ["c", "b", "a"]
@@ -340,7 +340,7 @@ def test_that_warning_as_an_error_still_leaves_the_callback():
 def test_an_error_stops_the_hook_for_later_callbacks(run_context):
     diary = []
     manager = CallbackManager([Diary("a", diary), Diary("b", diary, ["on_train_begin"]), Diary("c", diary)])
-    with pytest.raises(RuntimeError, match="b.on_train_begin failed"):
+    with pytest.raises(RuntimeError, match=r"b\.on_train_begin failed"):
         manager.on_train_begin(run_context)
     assert diary == ["a.on_train_begin", "b.on_train_begin"]
 

@@ -44,11 +44,11 @@ FILTER_AXES = {"convolution.weight": 0, "upward.weight": 1, "linear.weight": 0}
 def test_holds_exactly_the_trainable_parameters_with_tied_ones_once(network):
     space, origin = prepare(network)
     direction = random_direction(space, origin, seed=0, index=0)
-    assert list(direction) == [
-        name for name, parameter in network.named_parameters() if parameter.requires_grad
-    ]
+    assert list(direction) == [name for name, parameter in network.named_parameters() if parameter.requires_grad]
     assert "tied.weight" not in direction
-    assert all(direction[name].shape == parameter.shape for name, parameter in network.named_parameters() if name in direction)
+    assert all(
+        direction[name].shape == parameter.shape for name, parameter in network.named_parameters() if name in direction
+    )
     assert all(values.dtype == np.float32 for values in direction.values())
 
 
@@ -90,9 +90,7 @@ def test_normalize_equals_the_formula_in_float64(network, normalization, block, 
 def test_one_dimensional_tensors_stay_unless_asked(network, normalization):
     space, origin = prepare(network)
     still = random_direction(space, origin, seed=0, index=0, normalization=normalization)
-    moved = random_direction(
-        space, origin, seed=0, index=0, normalization=normalization, perturb_one_dimensional=True
-    )
+    moved = random_direction(space, origin, seed=0, index=0, normalization=normalization, perturb_one_dimensional=True)
     small = set(still) - set(MATRICES)
     assert {"linear.bias", "normalization.weight", "scalar"} <= small
     for name in small:

@@ -1,0 +1,136 @@
+"""The whole way on real data: train with a collector attached, measure two landscapes, draw them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .summary_landscape import SummaryLandscape
+from .summary_text import landscape_table
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from .surface import Landscape
+
+EPOCHS = 20
+SEED = 0
+SAMPLES = 1024
+HELD_OUT = 360
+
+
+class _Data:
+    """scikit-learn's handwritten digits at their native 8 x 8, split into training and held-out samples."""
+
+    def __init__(self) -> None:
+        import numpy as np
+        import torch
+        from sklearn.datasets import load_digits
+
+        digits = load_digits()
+        order = np.random.default_rng(SEED).permutation(len(digits.target))
+        images = torch.from_numpy(digits.images[order]).float().unsqueeze(1) / 16
+        targets = torch.from_numpy(digits.target[order]).long()
+        self.training = (images[HELD_OUT:], targets[HELD_OUT:])
+        self.held_out = (images[:HELD_OUT], targets[:HELD_OUT])
+
+
+def digits_network() -> nn.Module:
+    """Returns a small convolutional network for 8 x 8 digits."""
+    from torch import nn
+
+    return nn.Sequential(
+        nn.Conv2d(1, 8, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Conv2d(8, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(64, 10),
+    )
+
+
+def accuracy(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Returns the share of samples whose largest output is the target."""
+    return (outputs.argmax(1) == targets).float().mean()
+
+
+def callback_fn() -> tuple[Any, nn.Module, Any, dict[str, Any]]:
+    """Returns what the landscape is measured with: loss, network, training samples, metrics."""
+    from torch import nn
+
+    return nn.CrossEntropyLoss(), digits_network(), _Data().training, {"accuracy": accuracy}
+
+
+def train(run_directory: Path) -> float:
+    """Trains the network with a SummaryCollector attached.
+
+    Returns:
+        The accuracy on held-out samples, 0 to 1.
+    """
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader, TensorDataset
+
+    from collectors import Model, SummaryCollector
+
+    torch.manual_seed(SEED)
+    data = _Data()
+    loader = DataLoader(
+        TensorDataset(*data.training), batch_size=64, shuffle=True, generator=torch.Generator().manual_seed(SEED)
+    )
+    network = digits_network()
+    model = Model(
+        network, nn.CrossEntropyLoss(), torch.optim.Adam(network.parameters(), lr=3e-3), {"accuracy": accuracy}
+    )
+    collector = SummaryCollector(
+        run_directory,
+        collect_landscape={"unit": "epoch", "intervals": [range(EPOCHS + 1)], "num_samples": SAMPLES},
+        existing="overwrite",
+    )
+    model.train(EPOCHS, loader, callbacks=[collector])
+    return float(model.eval(DataLoader(TensorDataset(*data.held_out), batch_size=HELD_OUT))["accuracy"])
+
+
+def run_demo(output: Path) -> list[Landscape]:
+    """Trains, measures and draws; says what it does and ends with a table.
+
+    Args:
+        output: a directory for the run, the landscape files and the pictures.
+
+    Returns:
+        The training and the result landscape.
+    """
+    from .figures import save_figure
+
+    start = time.perf_counter()
+    print(f"1. Training a small convolutional network on handwritten digits for {EPOCHS} epochs ...", flush=True)
+    held_out = train(output)
+    print(f"   accuracy on {HELD_OUT} held-out digits: {100 * held_out:.1f} %  ({_seconds(start)})")
+    print("2. Measuring two landscapes on two workers (Ray actors, one for each half of the cores) ...", flush=True)
+    landscapes = SummaryLandscape(output).gen_landscapes_with_multi_process(
+        callback_fn, device_ids=[0, 1], overwrite=True
+    )
+    print("3. Drawing ...", flush=True)
+    files = []
+    for landscape in landscapes:
+        assert landscape.path is not None
+        files.append(landscape.path)
+        for kind, draw in (("contour", landscape.plot_contour), ("surface", landscape.plot_surface)):
+            picture = landscape.path.with_name(f"{landscape.path.stem}_{kind}.png")
+            save_figure(draw(), picture)
+            files.append(picture)
+    print(f"\n{landscape_table(landscapes)}\n")
+    for file in files:
+        print(f"  {file}")
+    print(f"\nDone in {_seconds(start)}.")
+    sys.stdout.flush()
+    return landscapes
+
+
+def _seconds(start: float) -> str:
+    return f"{time.perf_counter() - start:.1f} s"

@@ -1,0 +1,156 @@
+"""``evaluate``: measures any plane or line, for people who never ran a collector."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collectors.errors import LandscapeError
+from collectors.validation import check_bool, check_instance, check_int, check_path, wrong_type
+from workers.evaluator import MeasurementOptions
+from workers.measurement_plan import MeasurementPlan
+from workers.open_pool import open_pool
+
+from .landscape_file import read_landscape
+from .plane import Plane
+from .surface import Landscape
+from .survey import survey
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+    from numpy.typing import ArrayLike
+
+
+def evaluate(
+    plane: Plane,
+    callback_fn: Callable[[], Any],
+    *,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    size: int | tuple[int, int] = 40,
+    device_ids: list[int] | None = None,
+    output: str | os.PathLike[str] | None = None,
+    num_samples: int | None = None,
+    samples: str = "first",
+    seed: int = 0,
+    buffers: str = "fixed",
+    recalibration_batch_size: int = 256,
+    overwrite: bool = False,
+    progress: bool = True,
+    address: str | None = None,
+    plan: MeasurementPlan | None = None,
+) -> Landscape:
+    """Measures a plane or a line.
+
+    Args:
+        plane: from ``random_plane``, ``pca_plane``, ``plane_through``, ``line_between``, ...
+        callback_fn: takes no argument, returns (model, network, dataset, metrics) or an Evaluator.
+        x: coordinates along the first direction, shape (nx,), increasing; None takes the plane's own axes.
+        y: coordinates along the second direction, shape (ny,), increasing; a line has none.
+        size: points along each axis where the plane's own axes are taken.
+        device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
+        output: the landscape file; None keeps the landscape in memory only. A file of the same identity is continued.
+        num_samples: samples that a value is averaged over; None means all of the data set.
+        samples: "first" (in data-set order) or "random" (a seeded subset).
+        seed: of that subset.
+        buffers: "fixed" (the origin's) or "recalibrate" (normalization statistics anew at each point).
+        recalibration_batch_size: samples per batch while statistics are computed anew.
+        overwrite: whether a file of another identity is replaced.
+        progress: whether a progress bar is shown.
+        address: of a Ray cluster to join.
+        plan: how to compute; None tunes one, or takes the file's when it is continued.
+
+    Returns:
+        The landscape; its ``path`` is ``output``.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value.
+        LandscapeError: something else went wrong; the subclass and the text say what and how to mend it.
+    """
+    check_instance("plane", plane, Plane, "a Plane (from random_plane, pca_plane, plane_through, line_between)")
+    if plane.dimension == 1 and y is not None:
+        raise ValueError("y must be None for a line, which has one direction; use a plane, or leave y out.")
+    own_x, own_y = plane.axes(size) if x is None or (y is None and plane.dimension == 2) else (None, None)
+    x_axis = own_x if x is None else check_axis("x", x)
+    y_axis = own_y if y is None else check_axis("y", y)
+    assert x_axis is not None
+    options = MeasurementOptions(num_samples, samples, check_int("seed", seed, 0), buffers, recalibration_batch_size)
+    path = None if output is None else check_path("output", output)
+    if path is not None:
+        check_parent(path)
+    check_bool("overwrite", overwrite)
+    check_bool("progress", progress)
+    plan = plan or stored_plan([path] if path is not None and not overwrite else [])
+    with open_pool(callback_fn, options, device_ids=device_ids, address=address, plan=plan) as pool:
+        check_same_network(pool.description.space.differences(plane.space), plane)
+        data, report = survey(
+            pool,
+            plane,
+            x_axis,
+            y_axis,
+            path=path,
+            attributes={"seed": seed, "samples": samples},
+            overwrite=overwrite,
+            progress=progress,
+        )
+    return Landscape(data, path, report)
+
+
+def check_axis(name: str, values: object) -> Float64[np.ndarray, " n"]:
+    """Returns the coordinates of an axis as float64.
+
+    Raises:
+        TypeError: they are no numbers.
+        ValueError: they are not one-dimensional, not finite, or not increasing.
+    """
+    try:
+        axis = np.array(values, np.float64)
+    except (TypeError, ValueError) as error:
+        raise wrong_type(name, "an array of numbers", values) from error
+    if axis.ndim != 1 or not len(axis) or not np.isfinite(axis).all() or not (np.diff(axis) > 0).all():
+        raise ValueError(
+            f"{name} must be a one-dimensional array of finite, increasing coordinates, but got shape {axis.shape} "
+            f"with values {np.array2string(axis.reshape(-1)[:6], threshold=6)}."
+        )
+    return axis
+
+
+def check_parent(path: Path) -> None:
+    """Checks that a file's folder is there.
+
+    Raises:
+        ValueError: it is not.
+    """
+    if not path.parent.is_dir():
+        raise ValueError(f"output must lie in a directory that exists, but {path.parent} does not; create it first.")
+    if path.is_dir():
+        raise ValueError(f"output must be the path of a file, but {path} is a directory; add a file name.")
+
+
+def check_same_network(differences: list[str], plane: Plane) -> None:
+    """Checks that a plane was made for the network that callback_fn returns.
+
+    Raises:
+        LandscapeError: it was made for another one.
+    """
+    if differences:
+        raise LandscapeError(
+            f"the plane was made for another network ({plane.space.network}) than callback_fn returns:\n  "
+            + "\n  ".join(differences[:20])
+            + "\nUse the same network for both."
+        )
+
+
+def stored_plan(paths: list[Path]) -> MeasurementPlan | None:
+    """Returns the plan of the first landscape file among the paths, so that going on gives the same bits."""
+    for path in paths:
+        if path.exists():
+            stored = read_landscape(path).attributes.get("measurement_plan")
+            if stored is not None:
+                return MeasurementPlan.from_json(stored)
+    return None

@@ -1,0 +1,43 @@
+"""Notices when a user's own file hides one of our packages, whose names are common words."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+_HOME = Path(__file__).resolve().parent.parent
+_NEIGHBOURS = ("collectors", "workers")
+
+
+def check_neighbours() -> None:
+    """Checks that ``collectors`` and ``workers`` are the packages that were installed beside this one.
+
+    Raises:
+        ImportError: a user's file of that name comes first; the text says which.
+    """
+    for name in _NEIGHBOURS:
+        spec = importlib.util.find_spec(name)
+        origin = None if spec is None else spec.origin
+        if origin is None:
+            raise ImportError(f"the package {name!r} of summary-landscape is missing; install summary-landscape again.")
+        if Path(origin).resolve() != _HOME / name / "__init__.py":
+            raise ImportError(
+                f"{origin} hides the package {name!r} of summary-landscape, because its folder comes first on "
+                "Python's search "
+                "path. Rename that file, or run from another folder."
+            )
+
+
+def check_folder(folder: Path) -> None:
+    """Checks that a folder which is about to be searched for modules hides none of our packages.
+
+    Raises:
+        ImportError: it does; the text says which file.
+    """
+    for name in (*_NEIGHBOURS, "landscape"):
+        for path in (folder / f"{name}.py", folder / name / "__init__.py"):
+            if path.exists() and path.resolve() != _HOME / name / "__init__.py":
+                raise ImportError(
+                    f"{path} hides the package {name!r} of summary-landscape; rename that file, or run from another "
+                    "folder."
+                )

@@ -1,0 +1,228 @@
+"""SummaryLandscape: from a collected run to its landscapes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collectors.errors import RunDirectoryError
+from collectors.network_state import WeightSpace
+from collectors.run_directory import CHECKPOINT_FOLDER, RunDirectory
+from collectors.settings import LandscapeSettings
+from collectors.validation import check_bool, check_choice, check_device_ids, check_int, check_path, wrong_value
+from workers.evaluator import MeasurementOptions
+from workers.measurement_plan import MeasurementPlan
+from workers.open_pool import open_pool
+
+from .directions import NORMALIZATIONS
+from .evaluation import stored_plan
+from .plane import Plane
+from .plane_building import plane_of_trajectory, random_plane_of
+from .surface import Landscape
+from .survey import survey
+
+_CENTERINGS = ("none", "mean")
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One landscape to draw: the plane through an interval, or random directions around one checkpoint."""
+
+    kind: str
+    numbers: tuple[int, ...]
+    path: Path
+
+
+class SummaryLandscape:
+    """Turns a run directory into loss landscapes.
+
+    Args:
+        summary_dir: the directory that a SummaryCollector wrote, or that ``landscape import-checkpoints`` built.
+            Drawing landscapes never changes what training wrote there.
+
+    Raises:
+        TypeError: summary_dir is no path.
+        ValueError: summary_dir is blank.
+        RunDirectoryError: the directory does not exist.
+    """
+
+    def __init__(self, summary_dir: str | os.PathLike[str]) -> None:
+        self._path = check_path("summary_dir", summary_dir)
+        if not self._path.is_dir():
+            raise RunDirectoryError(
+                f"summary_dir {self._path} is not a directory; give the directory that a SummaryCollector wrote."
+            )
+
+    def gen_landscapes_with_multi_process(
+        self,
+        callback_fn: Callable[[], Any],
+        collect_landscape: Mapping[str, Any] | None = None,
+        device_ids: list[int] | None = None,
+        output: str | os.PathLike[str] | None = None,
+        *,
+        seed: int = 0,
+        normalization: str = "filter",
+        buffers: str = "fixed",
+        recalibration_batch_size: int = 256,
+        centering: str = "none",
+        samples: str = "first",
+        name: str | None = None,
+        overwrite: bool = False,
+        progress: bool = True,
+        address: str | None = None,
+        plan: MeasurementPlan | None = None,
+    ) -> list[Landscape]:
+        """Measures the landscapes of the run, one after another, each on all devices.
+
+        For every interval a plane is laid through its checkpoints' principal directions ("train"); around the last
+        checkpoint of the last interval a plane of random directions is measured ("result"). A landscape that an earlier
+        call left unfinished is continued.
+
+        Args:
+            callback_fn: takes no argument, returns (model, network, dataset, metrics); for PyTorch a Model or a loss
+                function, an nn.Module, a DataLoader, Dataset or pair of tensors, and a dict of metrics. Every worker
+                calls it once. It may be a lambda, a closure or a notebook's function.
+            collect_landscape: settings that replace the collected ones for this call only: ``landscape_size``,
+                ``num_samples``, ``intervals``, ``create_landscape``.
+            device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
+            output: the directory for the landscape files; None means summary_dir.
+            seed: of the random directions and of ``samples="random"``.
+            normalization: of the random directions: "filter", "layer", "weight" or "none".
+            buffers: "fixed" (the origin's) or "recalibrate" (normalization statistics anew at each point).
+            recalibration_batch_size: samples per batch while statistics are computed anew.
+            centering: of the principal directions: "none" (anchored at the last checkpoint) or "mean".
+            samples: "first" (in data-set order) or "random" (a seeded subset).
+            name: with what file names begin, instead of "landscape".
+            overwrite: whether files of another identity are replaced.
+            progress: whether a progress bar is shown.
+            address: of a Ray cluster to join.
+            plan: how to compute; None tunes one, or takes the one of a file that is continued.
+
+        Returns:
+            The landscapes, each with its ``path``.
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            ValueError: an argument has a wrong value.
+            RunDirectoryError: the directory holds no usable run.
+            CheckpointError: a checkpoint is missing, damaged, or of another network.
+            LandscapeError: something else went wrong; the subclass and the text say what and how to mend it.
+        """
+        run = RunDirectory(self._path)
+        settings = run.settings.override(collect_landscape)
+        if settings.unit != run.settings.unit:
+            raise wrong_value("collect_landscape['unit']", f"{run.settings.unit!r}, as collected", settings.unit)
+        options = MeasurementOptions(
+            settings.num_samples, samples, check_int("seed", seed, 0), buffers, recalibration_batch_size
+        )
+        check_choice("normalization", normalization, NORMALIZATIONS)
+        check_choice("centering", centering, _CENTERINGS)
+        check_device_ids("device_ids", device_ids)
+        check_bool("overwrite", overwrite)
+        check_bool("progress", progress)
+        folder = self._path if output is None else _output_folder(output)
+        jobs = _jobs(run, settings, folder, "landscape" if name is None else _check_stem(name))
+        plan = plan or stored_plan([] if overwrite else [job.path for job in jobs])
+        landscapes = []
+        with open_pool(callback_fn, options, device_ids=device_ids, address=address, plan=plan) as pool:
+            space = pool.description.space
+            # All planes are laid before the first point is measured, so that a damaged checkpoint shows at once.
+            planes = [_plane(run, job, space, seed, normalization, centering) for job in jobs]
+            for job, plane in zip(jobs, planes, strict=True):
+                x, y = plane.axes(settings.landscape_size)
+                data, report = survey(
+                    pool,
+                    plane,
+                    np.asarray(x),
+                    y,
+                    path=job.path,
+                    attributes={
+                        "unit": settings.unit,
+                        "intervals": [list(job.numbers)],
+                        "step_per_epoch": run.metadata.step_per_epoch,
+                        "seed": seed,
+                        "samples": samples,
+                        "centering": centering if job.kind == "pca" else None,
+                    },
+                    overwrite=overwrite,
+                    progress=progress,
+                )
+                landscapes.append(Landscape(data, job.path, report))
+        return landscapes
+
+    def clean_ckpt(self) -> None:
+        """Removes the run's checkpoints and their metadata; landscape files stay."""
+        shutil.rmtree(self._path / CHECKPOINT_FOLDER, ignore_errors=True)
+
+
+def _jobs(run: RunDirectory, settings: LandscapeSettings, folder: Path, stem: str) -> list[_Job]:
+    """Returns what to draw from the checkpoints that exist; names what is missing.
+
+    Raises:
+        RunDirectoryError: nothing can be drawn.
+    """
+    unit = settings.unit
+    usable = []
+    for interval in settings.intervals:
+        present, missing = run.present(interval), run.missing(interval)
+        if missing and len(present) >= 3:
+            warnings.warn(
+                f"{run.path} has no checkpoints of {unit}s {missing}; the landscape is drawn without them.",
+                stacklevel=3,
+            )
+        if len(present) >= 3:
+            usable.append(tuple(present))
+        else:
+            warnings.warn(
+                f"{run.path} has only {len(present)} of the checkpoints of {unit}s {list(interval)} (missing: "
+                f"{missing}); "
+                "a plane needs three, so this interval is left out.",
+                stacklevel=3,
+            )
+    if not usable:
+        raise RunDirectoryError(
+            f"{run.path} has fewer than three checkpoints in every interval; it has those of {unit}s "
+            f"{sorted(run.metadata.files)}. Train longer, or pass collect_landscape={{'intervals': [[...]]}} with "
+            "numbers "
+            "that exist."
+        )
+    jobs = []
+    if settings.create_landscape.train:
+        ends = [(interval[0], interval[-1]) for interval in usable]
+        for index, interval in enumerate(usable):
+            label = f"{interval[0]}-{interval[-1]}" + (f"_{index}" if ends.count(ends[index]) > 1 else "")
+            jobs.append(_Job("pca", interval, folder / f"{stem}_{label}_pca.h5"))
+    if settings.create_landscape.result:
+        last = usable[-1][-1]
+        jobs.append(_Job("random", (last,), folder / f"{stem}_{last}_random.h5"))
+    return jobs
+
+
+def _plane(run: RunDirectory, job: _Job, space: WeightSpace, seed: int, normalization: str, centering: str) -> Plane:
+    readers = [run.checkpoint(number, space) for number in job.numbers]
+    if job.kind == "pca":
+        return plane_of_trajectory(readers, job.numbers, space, centering=centering)
+    return random_plane_of(readers[0], space, seed=seed, normalization=normalization)
+
+
+def _output_folder(output: str | os.PathLike[str]) -> Path:
+    folder = check_path("output", output)
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"output must be a directory, but {folder} is a file.")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _check_stem(name: object) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"name must be a str, but got {type(name).__name__}.")
+    if not name.strip() or "/" in name or "\0" in name or name.startswith("."):
+        raise wrong_value("name", "the beginning of a file name, without '/' and no leading '.'", name)
+    return name

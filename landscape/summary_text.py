@@ -1,0 +1,91 @@
+"""A landscape in words, and several of them in a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .landscape_data import PointStatus
+
+if TYPE_CHECKING:
+    from .surface import Landscape
+
+
+def summary_text(landscape: Landscape) -> str:
+    """Returns what a landscape file holds, one fact to a line."""
+    attributes = landscape.attributes
+    shape = f"{len(landscape.x)}" + ("" if landscape.y is None else f" x {len(landscape.y)}")
+    counts = {status.name.lower(): int((landscape.status == status).sum()) for status in PointStatus}
+    lines = [
+        ("file", str(landscape.path)),
+        ("network", str(attributes.get("network"))),
+        ("landscape", f"{attributes.get('decomposition')}, {shape} points"),
+        ("points", ", ".join(f"{count} {name}" for name, count in counts.items() if count)),
+        ("complete", "yes" if landscape.complete else "no; the call that made it goes on from here"),
+        ("intervals", f"{attributes.get('unit', '-')}s {_intervals(attributes.get('intervals'))}"),
+        ("samples", f"{attributes.get('num_samples')} ({attributes.get('samples', 'first')})"),
+        ("buffers", str(attributes.get("buffers"))),
+        *((name, _range(values)) for name, values in landscape.metrics.items()),
+        ("explained variance", explained_variance_text(landscape)),
+        ("largest distance of the path from the plane", distance_text(landscape)),
+        ("made", f"{attributes.get('created')} with {attributes.get('versions')}"),
+        *(("note", str(note)) for note in attributes.get("notes", ())),
+        *(("failed", place) for place in list(landscape.errors)[:10]),
+    ]
+    width = max(len(name) for name, _ in lines)
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
+
+
+def landscape_table(landscapes: Sequence[Landscape]) -> str:
+    """Returns a table of landscapes that were just measured: what they show, and what they cost."""
+    rows = [
+        ("landscape", "loss range", "explained variance", "largest distance from plane", "points/s", "seconds"),
+        *(
+            (
+                str(landscape.attributes.get("decomposition")),
+                _range(landscape.loss),
+                explained_variance_text(landscape),
+                distance_text(landscape),
+                f"{landscape.report.points_per_second:.0f}" if landscape.report else "-",
+                f"{landscape.report.seconds:.1f}" if landscape.report else "-",
+            )
+            for landscape in landscapes
+        ),
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def explained_variance_text(landscape: Landscape) -> str:
+    """Returns the share of the path's variance along each direction."""
+    ratio = landscape.explained_variance_ratio
+    if ratio is None:
+        return "-"
+    return " + ".join(f"{100 * value:.1f} %" for value in ratio) + f" = {100 * float(np.sum(ratio)):.1f} %"
+
+
+def distance_text(landscape: Landscape) -> str:
+    """Returns how far the path leaves the plane, absolutely and against its own length."""
+    path = landscape.trajectory
+    if path is None:
+        return "-"
+    largest = float(np.max(path.residual))
+    length = float(np.max(path.norm))
+    return f"{largest:.3g}" + (f" ({100 * largest / length:.0f} % of the path's extent)" if length else "")
+
+
+def _range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        return "no finite value"
+    rest = values.size - finite.size
+    return f"{finite.min():.4g} to {finite.max():.4g}" + (f", {rest} not finite" if rest else "")
+
+
+def _intervals(intervals: object) -> str:
+    if not isinstance(intervals, list) or not intervals:
+        return "-"
+    return ", ".join(str(item[0]) if len(item) == 1 else f"{item[0]} to {item[-1]} ({len(item)})" for item in intervals)

@@ -1,0 +1,28 @@
+"""A plane's vectors, kept beside its landscape for whoever wants to go on from them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from collectors.checkpoint_file import write_checkpoint
+
+from .plane import Plane
+
+
+def directions_path(landscape_path: str | os.PathLike[str]) -> Path:
+    """Returns where the vectors of a landscape lie: ``<stem>_directions.safetensors``."""
+    path = Path(landscape_path)
+    return path.with_name(f"{path.stem}_directions.safetensors")
+
+
+def write_directions(landscape_path: str | os.PathLike[str], plane: Plane) -> Path:
+    """Writes the directions as ``direction_<axis>/<parameter>``; the origin is the checkpoint that the file names."""
+    path = directions_path(landscape_path)
+    tensors = {
+        f"direction_{axis}/{name}": array
+        for axis, direction in enumerate(plane.directions)
+        for name, array in direction.items()
+    }
+    write_checkpoint(path, tensors, {"decomposition": plane.decomposition, "normalization": plane.normalization})
+    return path

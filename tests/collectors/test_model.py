@@ -1,0 +1,1057 @@
+from __future__ import annotations
+
+import copy
+import warnings
+from collections import namedtuple
+
+import numpy as np
+import pytest
+import torch
+import torchmetrics
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, TensorDataset
+
+from collectors.callback import EVAL_HOOKS, LEGACY_HOOKS, TRAIN_HOOKS, BuiltInCallback, Callback
+from collectors.callback_manager import CallbackManager
+from collectors.model import Model
+from collectors.model_batches import sample_count
+
+HOOKS = (*TRAIN_HOOKS, *EVAL_HOOKS)
+STEP = ["on_train_step_begin", "on_train_step_end"]
+EVALUATION = ["on_eval_begin", "on_eval_epoch_begin", "on_eval_step_begin", "on_eval_step_end"]
+EVALUATION += ["on_eval_epoch_end", "on_eval_end"]
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Networks this small lose most of their time to waiting for a second thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def batches(sizes=(4, 4), seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return [
+        (
+            torch.randn(size, 3, generator=generator, dtype=torch.float64),
+            torch.randint(0, 2, (size,), generator=generator),
+        )
+        for size in sizes
+    ]
+
+
+def network(seed=0):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2)).double()
+
+
+def accuracy(outputs, targets):
+    return (outputs.argmax(1) == targets).double().mean()
+
+
+def build(learning_rate=0.1, metrics="accuracy", loss_fn="mean", net=None, **settings):
+    net = network() if net is None else net
+    return Model(
+        net,
+        nn.CrossEntropyLoss(reduction=loss_fn) if isinstance(loss_fn, str) else loss_fn,
+        torch.optim.SGD(net.parameters(), lr=learning_rate, momentum=0.9),
+        {"accuracy": accuracy} if metrics == "accuracy" else metrics,
+        **settings,
+    )
+
+
+def plain_training(net, data, epochs, learning_rate=0.1):
+    """The oracle: an ordinary PyTorch loop."""
+    optimizer = torch.optim.SGD(net.parameters(), lr=learning_rate, momentum=0.9)
+    for _ in range(epochs):
+        for inputs, targets in data:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(net(inputs), targets).backward()
+            optimizer.step()
+    return net
+
+
+def assert_equal_weights(first, second, **tolerances):
+    for a, b in zip(first.state_dict().values(), second.state_dict().values(), strict=True):
+        torch.testing.assert_close(a, b, **(tolerances or {"rtol": 0, "atol": 0}))
+
+
+class Recorder(Callback):
+    """Writes down every hook; does in a given hook what it is told to."""
+
+    def __init__(self, diary=None, name=None, at=None, action=None):
+        self.diary = [] if diary is None else diary
+        self.name, self.at, self.action = name, at, action
+        self.contexts, self.errors = [], []
+
+    def write(self, what):
+        self.diary.append(what if self.name is None else f"{self.name}.{what}")
+
+    def __enter__(self):
+        self.write("enter")
+        return self
+
+    def __exit__(self, *exception):
+        self.write("exit")
+
+    def on_exception(self, run_context, error):
+        self.write("on_exception")
+        self.errors.append(error)
+
+
+def _recording(hook):
+    def run(self, run_context):
+        self.write(hook)
+        self.contexts.append(run_context)
+        if self.at == hook:
+            self.action(run_context)
+
+    return run
+
+
+for _hook in HOOKS:
+    setattr(Recorder, _hook, _recording(_hook))
+
+
+def request_stop(run_context):
+    run_context.request_stop()
+
+
+def fail(run_context):
+    raise ArithmeticError("the hook failed")
+
+
+# The order of hooks
+
+
+def test_order_in_train():
+    recorder = Recorder()
+    build().train(2, batches(), recorder)
+    epoch = ["on_train_epoch_begin", *STEP, *STEP, "on_train_epoch_end"]
+    assert recorder.diary == ["enter", "on_train_begin", *epoch, *epoch, "on_train_end", "exit"]
+    assert len(set(map(id, recorder.contexts))) == 1
+
+
+def test_order_in_eval():
+    recorder = Recorder()
+    build().eval(batches(), recorder)
+    steps = EVALUATION[2:4] * 2
+    assert recorder.diary == ["enter", *EVALUATION[:2], *steps, *EVALUATION[4:], "exit"]
+
+
+def test_order_in_fit():
+    recorder = Recorder()
+    build().fit(3, batches(), batches((4,)), valid_frequency=2, callbacks=recorder)
+    without = ["on_train_epoch_begin", *STEP, *STEP, "on_train_epoch_end"]
+    within = [*without[:-1], *EVALUATION, "on_train_epoch_end"]
+    expected = ["enter", "on_train_begin", *without, *within, *without, "on_train_end", "exit"]
+    assert recorder.diary == expected
+    assert len(set(map(id, recorder.contexts))) == 1
+
+
+@pytest.mark.parametrize(
+    ("frequency", "evaluated"), [(1, [3, 4, 5]), (2, [4]), ([1, 3, 5], [3, 5]), (range(4, 9), [4, 5]), ((), [])]
+)
+def test_epochs_that_are_evaluated(frequency, evaluated):
+    seen = []
+
+    class Epochs(Callback):
+        def on_eval_begin(self, run_context):
+            seen.append(run_context.original_args().cur_epoch_num)
+
+    build().fit(5, batches(), batches(), frequency, Epochs(), initial_epoch=2)
+    assert seen == evaluated
+
+
+def test_fit_without_validation_is_train():
+    recorder = Recorder()
+    model = build()
+    model.fit(2, batches(), callbacks=[recorder])
+    assert not set(recorder.diary) & set(EVAL_HOOKS)
+    assert_equal_weights(model.network, plain_training(network(), batches(), 2))
+
+
+# Stopping
+
+
+@pytest.mark.parametrize("hook", [hook for hook in HOOKS if hook != "on_train_end"])
+def test_a_stop_from_any_hook_stops_fit(hook):
+    recorder = Recorder(at=hook, action=request_stop)
+    build().fit(3, batches(), batches(), callbacks=recorder)
+    diary = recorder.diary
+    assert diary[-3:] == ["on_train_epoch_end", "on_train_end", "exit"]
+    assert diary.count("on_train_epoch_begin") == 1
+    # What asks before or in the first step shortens the epoch to it; the evaluation is whole unless asked inside.
+    short = ("on_train_begin", "on_train_epoch_begin", "on_train_step_begin", "on_train_step_end")
+    assert diary.count("on_train_step_end") == (1 if hook in short else 2)
+    short = ("on_eval_begin", "on_eval_epoch_begin", "on_eval_step_begin", "on_eval_step_end")
+    assert diary.count("on_eval_step_end") == (1 if hook in short else 2)
+    assert diary.count("on_eval_end") == 1
+
+
+def test_a_stop_at_the_end_changes_nothing_and_is_forgotten_by_the_next_run():
+    recorder, stopping, model = Recorder(), Recorder(at="on_train_end", action=request_stop), build()
+    for callback in (recorder, stopping, stopping):
+        model.fit(2, batches(), batches(), callbacks=callback)
+    assert stopping.diary == recorder.diary * 2
+
+
+@pytest.mark.parametrize("hook", EVAL_HOOKS)
+def test_a_stop_from_any_hook_stops_eval(hook):
+    recorder = Recorder(at=hook, action=request_stop)
+    result = build().eval(batches((4, 4, 4)), recorder)
+    short = ("on_eval_begin", "on_eval_epoch_begin", "on_eval_step_begin", "on_eval_step_end")
+    assert recorder.diary.count("on_eval_step_end") == (1 if hook in short else 3)
+    assert recorder.diary[-3:] == ["on_eval_epoch_end", "on_eval_end", "exit"]
+    assert set(result) == {"accuracy"}
+
+
+# Errors in hooks
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+@pytest.mark.parametrize("hook", HOOKS)
+def test_an_error_in_any_hook_of_any_callback(hook, position):
+    diary = []
+    names = "abc"
+    recorders = [Recorder(diary, name, hook if name == names[position] else None, fail) for name in names]
+    with pytest.raises(ArithmeticError, match=r"^the hook failed$") as caught:
+        build().fit(2, batches(), batches(), callbacks=recorders)
+    assert diary[:3] == ["a.enter", "b.enter", "c.enter"]
+    told = [f"{name}.on_exception" for name in names]
+    assert diary[-6:] == [*told, "c.exit", "b.exit", "a.exit"]
+    assert diary[-7 - position : -6] == [f"{name}.{hook}" for name in names[: position + 1]]
+    assert all(recorder.errors == [caught.value] for recorder in recorders)
+    assert diary.count("a.exit") == 1
+
+
+def test_an_interrupt_is_told_as_well():
+    def interrupt(run_context):
+        raise KeyboardInterrupt
+
+    recorder = Recorder(at="on_train_step_end", action=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        build().train(1, batches(), recorder)
+    assert recorder.diary[-2:] == ["on_exception", "exit"]
+
+
+def test_an_error_in_an_evaluation_leaves_training_as_it_was():
+    model = build(net=nn.Sequential(nn.Linear(3, 2), nn.Dropout(0.5)).double())
+    recorder = Recorder(at="on_eval_step_end", action=fail)
+    with pytest.raises(ArithmeticError):
+        model.fit(2, batches((4, 4, 4)), batches(), callbacks=recorder)
+    params = recorder.contexts[0].original_args()
+    assert (params.mode, params.cur_step_num, params.batch_num) == ("train", 3, 3)
+    assert all(module.training for module in model.network.modules())
+
+
+def test_a_failing_enter_runs_nothing():
+    diary = []
+
+    class Broken(Recorder):
+        def __enter__(self):
+            raise OSError("no disk")
+
+    with pytest.raises(OSError, match="no disk"):
+        build().train(1, batches(), [Recorder(diary, "a"), Broken(diary, "b"), Recorder(diary, "c")])
+    assert diary == ["a.enter", "a.exit"]
+
+
+def test_a_true_exit_value_does_not_hide_an_error():
+    class Swallows(Recorder):
+        def __exit__(self, *exception):
+            return True
+
+    with pytest.raises(ArithmeticError):
+        build().train(1, batches(), Swallows(at="on_train_end", action=fail))
+
+
+# Legacy hooks, built-in callbacks
+
+
+class OldStyle(Callback):
+    def __init__(self):
+        self.calls = []
+
+
+def _legacy(hook):
+    def run(self, run_context):
+        self.calls.append((run_context.original_args().mode, hook))
+
+    return run
+
+
+for _hook in LEGACY_HOOKS:
+    setattr(OldStyle, _hook, _legacy(_hook))
+
+
+class InheritsOldStyle(OldStyle):
+    pass
+
+
+def test_legacy_hooks_run_in_train_and_eval_without_a_warning():
+    callback = OldStyle()
+    model = build()
+    model.train(1, batches((4,)), callback)
+    model.eval(batches((4,)), callback)
+    assert callback.calls == [(mode, hook) for mode in ("train", "eval") for hook in LEGACY_HOOKS]
+
+
+def test_legacy_hooks_in_fit_warn_and_run_in_both_phases():
+    callback = InheritsOldStyle()
+    with pytest.warns(DeprecationWarning, match="InheritsOldStyle with the legacy hooks") as caught:
+        build().fit(1, batches((4,)), batches((4,)), callbacks=callback)
+    assert caught[0].filename == __file__
+    train = [("train", hook) for hook in LEGACY_HOOKS]
+    evaluation = [("eval", hook) for hook in LEGACY_HOOKS]
+    assert callback.calls == [*train[:4], *evaluation, *train[4:]]
+
+
+def test_a_strict_manager_refuses_legacy_hooks_in_fit():
+    manager = CallbackManager([InheritsOldStyle()], strict=True)
+    model = build()
+    with pytest.raises(ValueError, match="InheritsOldStyle with the legacy hooks"):
+        model.fit(1, batches(), callbacks=manager)
+    model.train(1, batches(), callbacks=manager)
+    assert manager.callbacks[0].calls
+
+
+def test_built_in_callbacks_choose_whether_they_hear_fit_evaluations():
+    class Quiet(BuiltInCallback, Recorder):
+        pass
+
+    class Curious(Quiet):
+        called_in_fit_evaluation = True
+
+    quiet, curious = Quiet(), Curious()
+    model = build()
+    model.fit(1, batches(), batches(), callbacks=[quiet, curious])
+    assert not set(quiet.diary) & set(EVAL_HOOKS)
+    assert "on_eval_end" in curious.diary
+    model.eval(batches(), quiet)
+    assert "on_eval_end" in quiet.diary
+
+
+# cb_params
+
+
+class Snapshots(Callback):
+    """Keeps a shallow copy of cb_params from every hook."""
+
+    def __init__(self):
+        self.taken = {hook: [] for hook in HOOKS}
+
+
+def _snapshot(hook):
+    def run(self, run_context):
+        self.taken[hook].append(copy.copy(run_context.original_args()))
+
+    return run
+
+
+for _hook in HOOKS:
+    setattr(Snapshots, _hook, _snapshot(_hook))
+
+EVAL_KEYS = {"mode", "network", "eval_network", "valid_dataset", "batch_num", "cur_step_num", "list_callback"}
+EVAL_KEYS |= {"dataset_sink_mode"}
+TRAIN_KEYS = {"mode", "network", "train_network", "loss_fn", "optimizer", "train_dataset", "train_dataset_element"}
+TRAIN_KEYS |= {"epoch_num", "cur_epoch_num", "batch_num", "cur_step_num", "initial_step", "parallel_mode"}
+TRAIN_KEYS |= {"device_number", "list_callback", "dataset_sink_mode", "last_save_ckpt_step", "latest_ckpt_file"}
+TRAIN_KEYS |= {"loss_scale_manager", "loss_scale_mananger"}
+
+
+def test_parameters_in_train():
+    snapshots = Snapshots()
+    model = build()
+    data = batches((4, 4, 2))
+    model.train(5, data, snapshots, initial_epoch=3)
+    (begin,) = snapshots.taken["on_train_begin"]
+    assert set(begin) == TRAIN_KEYS
+    assert begin.network is begin.train_network is model.network
+    assert begin.loss_fn is model.loss_fn
+    assert begin.optimizer is model.optimizer
+    assert begin.train_dataset is data
+    assert begin.train_dataset_element is None
+    assert begin.list_callback == [snapshots]
+    assert begin.mode == "train"
+    assert (begin.epoch_num, begin.cur_epoch_num, begin.batch_num) == (5, 3, 3)
+    assert begin.cur_step_num == begin.initial_step == 9
+    assert (begin.parallel_mode, begin.device_number) == ("stand_alone", 1)
+    assert begin.dataset_sink_mode is False
+    assert begin.loss_scale_manager is begin.loss_scale_mananger is None
+    steps = snapshots.taken["on_train_step_end"]
+    assert [step.cur_step_num for step in steps] == [10, 11, 12, 13, 14, 15]
+    assert [step.cur_epoch_num for step in steps] == [4, 4, 4, 5, 5, 5]
+    assert all(set(step) == TRAIN_KEYS | {"net_outputs"} for step in steps)
+    for index, step in enumerate(steps):
+        assert step.train_dataset_element[0] is data[index % 3][0]
+        assert step.net_outputs.shape == ()
+        assert not step.net_outputs.requires_grad
+    expected = nn.functional.cross_entropy(network()(data[0][0]), data[0][1])
+    assert torch.equal(steps[0].net_outputs, expected)
+    assert [step.cur_step_num for step in snapshots.taken["on_train_step_begin"]] == [10, 11, 12, 13, 14, 15]
+
+
+def test_parameters_in_eval():
+    snapshots = Snapshots()
+    model = build()
+    data = batches((4, 4, 2))
+    result = model.eval(data, snapshots)
+    (begin,) = snapshots.taken["on_eval_begin"]
+    assert set(begin) == EVAL_KEYS
+    assert (begin.mode, begin.batch_num, begin.cur_step_num) == ("eval", 3, 0)
+    assert begin.valid_dataset is data
+    assert begin.network is begin.eval_network is model.network
+    steps = snapshots.taken["on_eval_step_end"]
+    assert [step.cur_step_num for step in steps] == [1, 2, 3]
+    loss, outputs, targets = steps[1].net_outputs
+    assert torch.equal(outputs, model.network(data[1][0]))
+    assert targets is data[1][1]
+    assert torch.equal(loss, nn.functional.cross_entropy(outputs, targets))
+    assert not outputs.requires_grad
+    assert "metrics" not in snapshots.taken["on_eval_epoch_end"][0]
+    (end,) = snapshots.taken["on_eval_end"]
+    assert set(end) == EVAL_KEYS | {"eval_dataset_element", "net_outputs", "metrics"}
+    assert end.metrics == result
+
+
+def test_outputs_alone_without_a_loss_function():
+    snapshots = Snapshots()
+    model = build(loss_fn=None)
+    data = batches()
+    model.eval(data, snapshots)
+    assert torch.equal(snapshots.taken["on_eval_step_end"][0].net_outputs, model.network(data[0][0]))
+
+
+def test_parameters_in_fit():
+    snapshots = Snapshots()
+    build().fit(2, batches((4, 4, 4)), batches((4, 4)), callbacks=snapshots, valid_frequency=[1])
+    (end,) = snapshots.taken["on_eval_end"]
+    assert set(end) > TRAIN_KEYS | EVAL_KEYS
+    assert set(end.metrics) == {"accuracy"}
+    assert end.eval_results["accuracy"] == end.metrics["accuracy"]
+    assert (end.mode, end.cur_step_num, end.batch_num) == ("eval", 2, 2)
+    assert (end.epoch_num, end.cur_epoch_num) == (2, 1)
+    assert all("metrics" not in taken for taken in snapshots.taken["on_eval_epoch_end"])
+    first, second = snapshots.taken["on_train_epoch_end"]
+    assert (first.mode, first.cur_step_num, first.batch_num) == ("train", 3, 3)
+    assert first.metrics == end.metrics
+    assert set(first.eval_results) == {"accuracy", "eval_loss"}
+    assert first.net_outputs.shape == ()
+    assert "eval_network" in second
+    assert "metrics" not in second
+    assert "eval_results" not in second
+    assert "metrics" not in snapshots.taken["on_train_epoch_begin"][1]
+    assert "metrics" not in snapshots.taken["on_train_end"][0]
+
+
+def test_the_raw_network_of_a_wrapped_one():
+    raw = network()
+    wrapped = nn.DataParallel(raw)
+    snapshots = Snapshots()
+    model = build(net=wrapped)
+    model.train(1, batches(), snapshots)
+    assert snapshots.taken["on_train_begin"][0].network is raw
+    assert snapshots.taken["on_train_begin"][0].train_network is wrapped
+    assert model.network is wrapped
+
+
+# Training
+
+
+@pytest.mark.parametrize("kind", ["list", "loader"])
+def test_training_equals_a_plain_loop_bit_for_bit(kind):
+    data = batches((4, 4, 2))
+    if kind == "loader":
+        data = DataLoader(TensorDataset(*(torch.cat(part) for part in zip(*data, strict=True))), batch_size=4)
+    model = build()
+    model.train(3, data)
+    assert_equal_weights(model.network, plain_training(network(), data, 3))
+
+
+def test_resuming_equals_going_on():
+    whole, parts = build(), build()
+    whole.train(4, batches())
+    parts.train(2, batches())
+    parts.train(4, batches(), initial_epoch=2)
+    assert_equal_weights(whole.network, parts.network)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize(
+    ("sizes", "groups"), [((4, 4, 4, 4), (8, 8)), ((4, 4, 4, 2), (8, 6)), ((4, 4, 4), (8, 4)), ((4, 2, 1), (6, 1))]
+)
+def test_accumulated_gradients_equal_the_big_batch(sizes, groups, reduction):
+    data = batches(sizes)
+    inputs, targets = (torch.cat(part) for part in zip(*data, strict=True))
+    big = list(zip(inputs.split(list(groups)), targets.split(list(groups)), strict=True))
+    accumulated = build(gradient_accumulation_steps=2, loss_fn=reduction)
+    reference = build(loss_fn=reduction)
+    accumulated.train(3, data)
+    reference.train(3, big)
+    assert_equal_weights(accumulated.network, reference.network, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("sized", [True, False])
+def test_the_last_small_group_is_used(sized):
+    data = batches((4, 4, 4)) if sized else Unsized(batches((4, 4, 4)))
+    accumulated, reference = build(gradient_accumulation_steps=2), build()
+    inputs, targets = (torch.cat(part) for part in zip(*batches((4, 4, 4)), strict=True))
+    accumulated.train(1, data)
+    reference.train(1, list(zip(inputs.split([8, 4]), targets.split([8, 4]), strict=True)))
+    assert_equal_weights(accumulated.network, reference.network, rtol=1e-12, atol=1e-14)
+
+
+def test_hooks_see_the_weights_after_the_last_group():
+    class Weights(Callback):
+        def on_train_step_end(self, run_context):
+            self.last = copy.deepcopy(run_context.original_args().network.state_dict())
+
+    weights, model = Weights(), build(gradient_accumulation_steps=2)
+    model.train(1, batches((4, 4, 4)), weights)
+    for name, tensor in model.network.state_dict().items():
+        assert torch.equal(weights.last[name], tensor)
+
+
+def test_clipping_sees_complete_gradients_and_changes_the_step():
+    norms = []
+
+    def clip(parameters):
+        assert isinstance(parameters, list)
+        norms.append(float(nn.utils.clip_grad_norm_(parameters, 1e-3)))
+
+    model = build(clip_gradients=clip, gradient_accumulation_steps=2)
+    model.train(1, batches((4, 4, 4, 4)))
+    net = network()
+    inputs, targets = (torch.cat(part) for part in zip(*batches((4, 4)), strict=True))
+    nn.functional.cross_entropy(net(inputs), targets).backward()
+    expected = torch.linalg.vector_norm(torch.cat([parameter.grad.reshape(-1) for parameter in net.parameters()]))
+    assert len(norms) == 2
+    assert norms[0] == pytest.approx(float(expected), rel=1e-12)
+    moved = sum(
+        float((a - b).detach().square().sum())
+        for a, b in zip(model.network.parameters(), network().parameters(), strict=True)
+    )
+    assert moved**0.5 < 0.1 * (1e-3 + 1.9e-3) * (1 + 1e-9)
+
+
+def test_leftover_gradients_do_not_count():
+    model = build()
+    for parameter in model.network.parameters():
+        parameter.grad = torch.full_like(parameter, 1e6)
+    model.train(1, batches())
+    assert_equal_weights(model.network, plain_training(network(), batches(), 1))
+
+
+def test_a_network_that_returns_its_loss():
+    class Loss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = network()
+
+        def forward(self, inputs, labels):
+            return nn.functional.cross_entropy(self.inner(inputs), labels)
+
+    model = build(net=Loss(), loss_fn=None)
+    model.train(2, [({"inputs": inputs, "labels": labels}, None) for inputs, labels in batches()])
+    assert_equal_weights(model.network.inner, plain_training(network(), batches(), 2))
+
+
+class TwoInputs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = network()
+
+    def forward(self, left, right):
+        return self.inner(left + right)
+
+
+@pytest.mark.parametrize("kind", ["tuple", "list", "dict", "named tuple"])
+def test_several_inputs(kind):
+    pair = namedtuple("pair", "left right")
+    make = {
+        "tuple": lambda half: (half, half),
+        "list": lambda half: [half, half],
+        "dict": lambda half: {"right": half, "left": half},
+        "named tuple": lambda half: pair(half, half),
+    }[kind]
+    data = [(make(inputs / 2), targets) for inputs, targets in batches()]
+    model = build(net=TwoInputs())
+    model.train(2, data)
+    assert_equal_weights(model.network.inner, plain_training(network(), batches(), 2))
+
+
+class Unsized:
+    """Re-iterable, of unknown length."""
+
+    def __init__(self, items):
+        self.items = items
+
+    def __iter__(self):
+        return iter(self.items)
+
+
+def test_a_data_set_without_length():
+    snapshots, model = Snapshots(), build()
+    model.fit(2, Unsized(batches((4, 4, 4))), Unsized(batches()), callbacks=snapshots)
+    assert [taken.batch_num for taken in snapshots.taken["on_train_step_end"]] == [None] * 3 + [3] * 3
+    assert [taken.cur_step_num for taken in snapshots.taken["on_train_step_end"]] == [1, 2, 3, 4, 5, 6]
+    assert_equal_weights(model.network, plain_training(network(), batches((4, 4, 4)), 2))
+
+
+def test_an_iterable_data_set_in_a_loader():
+    class Stream(IterableDataset):
+        def __iter__(self):
+            yield from zip(*(torch.cat(part) for part in zip(*batches(), strict=True)), strict=True)
+
+    model = build()
+    model.train(2, DataLoader(Stream(), batch_size=4))
+    assert_equal_weights(model.network, plain_training(network(), batches(), 2))
+
+
+def test_a_distributed_sampler_hears_the_epoch():
+    inputs, targets = (torch.cat(part) for part in zip(*batches(), strict=True))
+    data = TensorDataset(inputs, targets)
+    sampler = DistributedSampler(data, num_replicas=1, rank=0, shuffle=True)
+    orders = []
+
+    class Order(Callback):
+        def on_train_step_end(self, run_context):
+            orders.append(run_context.original_args().train_dataset_element[0])
+
+    build().train(3, DataLoader(data, batch_size=8, sampler=sampler), Order(), initial_epoch=1)
+    assert sampler.epoch == 2
+    assert not torch.equal(orders[0], orders[1])
+
+
+def test_training_puts_the_network_in_train_mode_before_callbacks_begin():
+    class Freeze(Callback):
+        def on_train_begin(self, run_context):
+            assert run_context.original_args().network.training
+            run_context.original_args().network[1].eval()
+
+    net = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 2)).double()
+    net.eval()
+    build(net=net).fit(2, batches(), batches(), callbacks=Freeze())
+    assert [module.training for module in net] == [True, False, True]
+    assert torch.equal(net[1].running_mean, torch.zeros(5, dtype=torch.float64))
+
+
+def test_nan_stays_nan():
+    model = build(learning_rate=float("inf"))
+    recorder = Snapshots()
+    model.fit(1, batches(), batches(), callbacks=recorder)
+    assert recorder.taken["on_train_epoch_end"][0].net_outputs.isnan()
+    assert np.isnan(recorder.taken["on_train_epoch_end"][0].eval_results["eval_loss"])
+
+
+def test_digits_are_learnt():
+    digits = load_digits()
+    inputs = torch.tensor(digits.data / 16, dtype=torch.float32)
+    targets = torch.tensor(digits.target)
+    # The data are sorted by writer; without mixing, validation would be about writers never seen.
+    order = torch.from_numpy(np.random.default_rng(0).permutation(len(inputs)))
+    inputs, targets = inputs[order], targets[order]
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
+    generator = torch.Generator().manual_seed(0)
+    train = DataLoader(TensorDataset(inputs[:1400], targets[:1400]), 64, shuffle=True, generator=generator)
+    valid = DataLoader(TensorDataset(inputs[1400:], targets[1400:]), 128)
+    losses = []
+
+    class Losses(Callback):
+        def on_train_epoch_end(self, run_context):
+            losses.append(run_context.original_args().eval_results["eval_loss"])
+
+    metric = torchmetrics.Accuracy(task="multiclass", num_classes=10)
+    model = Model(net, nn.CrossEntropyLoss(), torch.optim.Adam(net.parameters(), lr=3e-3), {"accuracy": metric})
+    model.fit(15, train, valid, callbacks=Losses())
+    assert model.eval(valid)["accuracy"] > 0.9
+    assert losses[-1] < 0.3 * losses[0]
+
+
+# Evaluation and metrics
+
+
+@pytest.mark.parametrize("batch_sizes", [(10,), (4, 4, 2), (7, 3), (1,) * 10])
+def test_results_do_not_depend_on_the_batch_size(batch_sizes):
+    inputs, targets = (torch.cat(part) for part in zip(*batches((10,)), strict=True))
+    data = list(zip(inputs.split(list(batch_sizes)), targets.split(list(batch_sizes)), strict=True))
+    metrics = {
+        "function": accuracy,
+        "number": lambda outputs, targets: float((outputs.argmax(1) == targets).double().mean()),
+        "array": lambda outputs, targets: np.mean(outputs.argmax(1).numpy() == targets.numpy()),
+        "object": torchmetrics.Accuracy(task="multiclass", num_classes=2),
+    }
+    outputs = network()(inputs)
+    expected = float(accuracy(outputs, targets))
+    assert 0 < expected < 1
+    for reduction in ("mean", "sum"):
+        seen = Snapshots()
+        model = build(0.0, metrics, reduction)
+        result = model.eval(data)
+        assert list(result) == list(metrics)
+        for value in result.values():
+            assert isinstance(value, float)
+            assert value == pytest.approx(expected, rel=1e-6)
+        model.fit(1, batches(), data, callbacks=seen)
+        (end,) = seen.taken["on_eval_end"]
+        expected_loss = nn.functional.cross_entropy(outputs, targets).item()
+        assert end.eval_results["eval_loss"] == pytest.approx(expected_loss, rel=1e-12)
+
+
+def test_an_evaluation_starts_afresh():
+    model = build(metrics=[torchmetrics.Accuracy(task="multiclass", num_classes=2)])
+    assert list(model.metrics) == ["MulticlassAccuracy"]
+    first = model.eval(batches((4,)))
+    model.eval(batches((9, 9), seed=1))
+    assert model.eval(batches((4,))) == first
+
+
+def test_metrics_in_a_set_and_a_collection():
+    arguments = {"task": "multiclass", "num_classes": 2}
+    accuracy_metric, matrix = torchmetrics.Accuracy(**arguments), torchmetrics.ConfusionMatrix(**arguments)
+    model = build(metrics={accuracy_metric, matrix})
+    assert list(model.metrics) == ["MulticlassAccuracy", "MulticlassConfusionMatrix"]
+    result = model.eval(batches())
+    assert int(result["MulticlassConfusionMatrix"].sum()) == 8
+    collection = torchmetrics.MetricCollection({"accuracy": torchmetrics.Accuracy(**arguments)})
+    assert build(metrics={"all": collection}).eval(batches()) == {"all/accuracy": result["MulticlassAccuracy"]}
+
+
+def test_eval_loss_only_with_a_loss_function():
+    class Loss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = network()
+
+        def forward(self, inputs):
+            return self.inner(inputs).square().mean()
+
+    snapshots = Snapshots()
+    model = build(net=Loss(), loss_fn=None, metrics={"loss": lambda outputs, targets: outputs})
+    model.fit(1, batches(), batches(), callbacks=snapshots)
+    assert set(snapshots.taken["on_eval_end"][0].eval_results) == {"loss"}
+
+
+def test_evaluation_changes_nothing():
+    net = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Dropout(0.5), nn.Linear(5, 2)).double()
+    net[1].eval()
+    before = copy.deepcopy(net.state_dict())
+    modes = [module.training for module in net.modules()]
+    model = build(net=net)
+    assert model.eval(batches()) == model.eval(batches())
+    model.predict(batches()[0][0])
+    assert [module.training for module in net.modules()] == modes
+    for name, tensor in net.state_dict().items():
+        assert torch.equal(tensor, before[name])
+    assert all(parameter.grad is None for parameter in net.parameters())
+
+
+def test_the_mode_is_restored_after_an_error():
+    model = build(metrics={"broken": lambda outputs, targets: 1 / 0})
+    with pytest.raises(ZeroDivisionError):
+        model.eval(batches())
+    assert model.network.training
+
+
+def test_gradients_can_be_taken_in_evaluation_hooks():
+    class Sharpness(Callback):
+        def on_eval_step_end(self, run_context):
+            params = run_context.original_args()
+            inputs, _ = params.eval_dataset_element
+            params.network(inputs).sum().backward()
+
+    model = build()
+    model.eval(batches(), Sharpness())
+    assert all(parameter.grad is not None for parameter in model.network.parameters())
+
+
+def test_predict():
+    net = nn.Sequential(network(), nn.Dropout(0.9))
+    inputs = batches()[0][0]
+    predicted = build(net=net).predict(inputs)
+    assert torch.equal(predicted, network()(inputs))
+    assert not predicted.requires_grad
+    two = TwoInputs()
+    assert torch.equal(build(net=two).predict(inputs, inputs), two(inputs, inputs))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "targets", "count"),
+    [
+        (torch.ones(3, 2), torch.ones(3), 3),
+        ({"scale": torch.tensor(2.0), "images": (torch.ones(5, 1),)}, None, 5),
+        (torch.tensor(1.0), [torch.ones(4)], 4),
+        ("text", torch.tensor(1.0), 1),
+    ],
+)
+def test_samples_are_counted_along_the_first_axis(inputs, targets, count):
+    assert sample_count(inputs, targets) == count
+
+
+# Precision, device, progress, sinks
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"), [("O0", torch.float32), ("O2", torch.bfloat16), ("auto", torch.float32)]
+)
+def test_mixed_precision_on_the_cpu(level, expected):
+    seen = []
+
+    def loss_fn(outputs, targets):
+        seen.append(outputs.dtype)
+        return nn.functional.cross_entropy(outputs, targets)
+
+    model = build(net=network().float(), loss_fn=loss_fn, amp_level=level)
+    data = [(inputs.float(), targets) for inputs, targets in batches()]
+    model.fit(1, data, data)
+    assert set(seen) == {expected}
+    assert model.predict(data[0][0]).dtype == expected
+    assert all(parameter.dtype == torch.float32 for parameter in model.network.parameters())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("level", ["O0", "O2", "auto"])
+def test_training_on_cuda(level):
+    snapshots = Snapshots()
+    model = build(
+        net=network().float(),
+        amp_level=level,
+        device="cuda",
+        gradient_accumulation_steps=2,
+        clip_gradients=lambda parameters: nn.utils.clip_grad_norm_(parameters, 1.0),
+        metrics=[torchmetrics.Accuracy(task="multiclass", num_classes=2)],
+    )
+    data = [(inputs.float(), targets) for inputs, targets in batches((4, 4, 2))]
+    model.fit(20, data, data, callbacks=snapshots)
+    losses = [taken.eval_results["eval_loss"] for taken in snapshots.taken["on_train_epoch_end"]]
+    assert losses[-1] < losses[0]
+    assert (snapshots.taken["on_train_begin"][0].loss_scale_manager is None) == (level == "O0")
+    assert snapshots.taken["on_train_step_end"][0].train_dataset_element[0].is_cuda
+
+
+def test_batches_follow_the_network_to_its_device():
+    class Inputs(Callback):
+        def on_train_step_begin(self, run_context):
+            self.element = run_context.original_args().train_dataset_element
+            raise InterruptedError
+
+    seen = Inputs()
+    loss = nn.CrossEntropyLoss(weight=torch.ones(2, dtype=torch.float64))
+    model = build(loss_fn=loss, device="meta")
+    assert next(model.network.parameters()).device.type == "meta"
+    assert loss.weight.device.type == "meta"
+    inputs, targets = batches()[0]
+    with pytest.raises(InterruptedError):
+        model.train(1, [(({"a": [inputs], "b": (inputs, "text")},), targets)], seen)
+    (moved,), moved_targets = seen.element
+    assert moved["a"][0].device.type == moved["b"][0].device.type == moved_targets.device.type == "meta"
+    assert moved["b"][1] == "text"
+
+
+def test_the_progress_bar_shows_epochs_and_steps(capsys):
+    build().train(3, batches(), progress=True)
+    shown = capsys.readouterr().err
+    assert "epoch 3/3" in shown
+    assert "6/6" in shown
+    build().train(3, batches())
+    build().fit(2, Unsized(batches()), progress=True)
+    assert "4step" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("mode", ["dataset_sink_mode", "valid_dataset_sink_mode"])
+def test_sinks_warn_and_change_nothing(mode):
+    model, recorder = build(), Snapshots()
+    with pytest.warns(UserWarning, match=f"^{mode}=True has no effect") as caught:
+        model.fit(2, batches(), batches(), callbacks=recorder, sink_size=1, **{mode: True})
+    assert caught[0].filename == __file__
+    assert recorder.taken["on_train_begin"][0].dataset_sink_mode is False
+    assert len(recorder.taken["on_train_step_end"]) == 4
+    with pytest.warns(UserWarning, match="dataset_sink_mode=True has no effect"):
+        model.train(1, batches(), dataset_sink_mode=True)
+    with pytest.warns(UserWarning, match="dataset_sink_mode=True has no effect"):
+        model.eval(batches(), dataset_sink_mode=True)
+
+
+# Errors
+
+
+@pytest.mark.parametrize("wrong", [None, nn.Linear, "network", lambda inputs: inputs])
+def test_the_network_is_a_module(wrong):
+    with pytest.raises(TypeError, match=r"network must be a torch\.nn\.Module, but got"):
+        Model(wrong)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"loss_fn": 3}, TypeError, r"loss_fn must be a function \(an object, not its class\) or None, but got int"),
+        ({"loss_fn": nn.CrossEntropyLoss}, TypeError, "loss_fn must be a function .* but got type"),
+        (
+            {"optimizer": torch.optim.SGD},
+            TypeError,
+            r"optimizer must be a torch\.optim\.Optimizer or None, but got type",
+        ),
+        ({"metrics": "acc"}, TypeError, "metrics must be a dict of metrics, or a set or list of torchmetrics objects"),
+        ({"metrics": {3: accuracy}}, TypeError, "a key of metrics must be a str"),
+        ({"metrics": {"a": "acc"}}, TypeError, r"metrics\['a'\] must be a torchmetrics object or a function"),
+        ({"metrics": {"a": torchmetrics.Accuracy}}, TypeError, r"metrics\['a'\] must be .* but got ABCMeta|type"),
+        ({"metrics": [accuracy]}, TypeError, "an item of metrics must be a torchmetrics object .functions need a name"),
+        (
+            {"metrics": [torchmetrics.MeanMetric(), torchmetrics.MeanMetric()]},
+            ValueError,
+            "metrics has two items called 'MeanMetric'; give names",
+        ),
+        ({"amp_level": "O1"}, ValueError, "amp_level must be one of 'O0', 'O2', 'auto', but got 'O1'"),
+        ({"amp_level": 2}, TypeError, "amp_level must be one of"),
+        ({"gradient_accumulation_steps": 0}, ValueError, "gradient_accumulation_steps must be an int of at least 1"),
+        ({"gradient_accumulation_steps": 1.0}, TypeError, "gradient_accumulation_steps must be an int of at least 1"),
+        ({"device": 0}, TypeError, "device must be a device name"),
+        ({"device": "gpu"}, ValueError, "device must be a device that PyTorch knows"),
+        ({"clip_gradients": 1.0}, TypeError, "clip_gradients must be a function"),
+    ],
+)
+def test_constructor_errors(arguments, error, match):
+    with pytest.raises(error, match=match):
+        Model(network(), **arguments)
+
+
+@pytest.mark.parametrize("method", ["train", "fit"])
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"epoch": 0}, ValueError, "epoch must be an int of at least 1, but got 0"),
+        ({"epoch": True}, TypeError, "epoch must be an int of at least 1, but got bool"),
+        ({"epoch": 2.0}, TypeError, "epoch must be an int"),
+        ({"initial_epoch": -1}, ValueError, "initial_epoch must be an int of at least 0"),
+        ({"initial_epoch": None}, TypeError, "initial_epoch must be an int"),
+        ({"initial_epoch": 2}, ValueError, r"initial_epoch must be less than epoch \(2\)"),
+        ({"sink_size": 0}, ValueError, "sink_size must be -1 or an int of at least 1, but got 0"),
+        ({"sink_size": -2}, ValueError, "sink_size must be -1 or"),
+        ({"sink_size": "1"}, TypeError, "sink_size must be an int"),
+        ({"dataset_sink_mode": 1}, TypeError, "dataset_sink_mode must be a bool"),
+        ({"progress": None}, TypeError, "progress must be a bool"),
+        ({"callbacks": [3]}, TypeError, r"callbacks\[0\] must be a Callback"),
+        ({"callbacks": "x"}, TypeError, "callbacks must be a Callback, a list or tuple of them, or None"),
+        ({"train_dataset": []}, ValueError, "train_dataset must yield at least one batch, but got none"),
+        ({"train_dataset": Unsized([])}, ValueError, "train_dataset must yield at least one batch"),
+        ({"train_dataset": 3}, TypeError, "train_dataset must be a DataLoader or another iterable"),
+        (
+            {"train_dataset": iter(batches())},
+            TypeError,
+            "train_dataset must be iterable again and again, but got list_it",
+        ),
+        (
+            {"train_dataset": [torch.ones(2)]},
+            TypeError,
+            r"train_dataset must yield .* pairs, but its batch 0 is a Tensor",
+        ),
+        (
+            {"train_dataset": [*batches(), (torch.ones(4, 3),) * 3]},
+            ValueError,
+            "train_dataset must yield .* but its batch 2 is a tuple of 3. Several inputs go into one tuple or dict",
+        ),
+        (
+            {"train_dataset": Unsized(batches()), "initial_epoch": 1},
+            ValueError,
+            "train_dataset must have a length when initial_epoch is not 0",
+        ),
+    ],
+)
+def test_training_errors(method, arguments, error, match):
+    with pytest.raises(error, match=match):
+        getattr(build(), method)(**{"epoch": 2, "train_dataset": batches(), **arguments})
+
+
+def test_training_needs_an_optimizer():
+    model = Model(network(), nn.CrossEntropyLoss(), metrics={"accuracy": accuracy})
+    for method in (model.train, model.fit):
+        with pytest.raises(ValueError, match="optimizer must be given to train, but is None"):
+            method(1, batches())
+    assert set(model.eval(batches())) == {"accuracy"}
+
+
+@pytest.mark.parametrize(
+    ("frequency", "error", "match"),
+    [
+        ("1", TypeError, "valid_frequency must be an int or a list of epoch numbers, but got str"),
+        (1.0, TypeError, "valid_frequency must be an int or a list"),
+        (True, TypeError, "valid_frequency must be an int or a list"),
+        (None, TypeError, "valid_frequency must be an int or a list"),
+        (0, ValueError, "valid_frequency must be an int of at least 1"),
+        ([1, 0], ValueError, r"valid_frequency\[1\] must be an int of at least 1"),
+        ([1, "2"], TypeError, r"valid_frequency\[1\] must be an int"),
+    ],
+)
+def test_frequency_errors(frequency, error, match):
+    with pytest.raises(error, match=match):
+        build().fit(1, batches(), batches(), frequency)
+
+
+def test_validation_needs_metrics_and_batches():
+    model = build(metrics=None)
+    with pytest.raises(ValueError, match="metrics must be given to evaluate on valid_dataset"):
+        model.fit(1, batches(), batches())
+    with pytest.raises(ValueError, match="metrics must be given to evaluate on valid_dataset"):
+        model.eval(batches())
+    model.fit(1, batches())
+    for empty in ([], Unsized([])):
+        with pytest.raises(ValueError, match="valid_dataset must yield at least one batch"):
+            build().eval(empty)
+        with pytest.raises(ValueError, match="valid_dataset must yield at least one batch"):
+            build().fit(1, batches(), empty)
+    with pytest.raises(TypeError, match="valid_dataset must be a DataLoader or another iterable"):
+        build().eval(None)
+    with pytest.raises(TypeError, match="its batch 0 is a dict"):
+        build().eval([{"inputs": 1, "targets": 2}])
+    with pytest.raises(TypeError, match="valid_dataset_sink_mode must be a bool"):
+        build().fit(1, batches(), batches(), valid_dataset_sink_mode=1)
+
+
+def test_a_loader_that_drops_its_only_batch():
+    loader = DataLoader(TensorDataset(torch.ones(3, 3), torch.ones(3)), batch_size=4, drop_last=True)
+    with pytest.raises(ValueError, match=r"train_dataset must yield at least one batch.*drop_last=True"):
+        build().train(1, loader)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(lambda outputs: outputs[:, 0], r"Tensor of shape \(4,\)"), (lambda outputs: None, "NoneType"), (str, "str")],
+)
+def test_a_metric_function_returns_one_number(value, shown):
+    model = build(metrics={"mine": lambda outputs, targets: value(outputs)})
+    with pytest.raises(TypeError, match=rf"metrics\['mine'\] must return one number for a batch, but returned {shown}"):
+        model.eval(batches())
+
+
+def test_the_loss_is_a_scalar_tensor():
+    for method in ("train", "fit"):
+        with pytest.raises(ValueError, match=r"loss_fn must return a scalar tensor.*shape \(4,\).*reduction='mean'"):
+            getattr(build(loss_fn="none"), method)(1, batches())
+        with pytest.raises(TypeError, match="loss_fn must return a scalar tensor, the loss, but returned float"):
+            getattr(build(loss_fn=lambda outputs, targets: 1.0), method)(1, batches())
+        with pytest.raises(ValueError, match=r"network \(as there is no loss_fn\) must return a scalar tensor"):
+            getattr(build(loss_fn=None), method)(1, batches())
+
+
+def test_a_map_style_data_set_of_batches():
+    class Batches(Dataset):
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            if index >= 2:
+                raise IndexError
+            return batches()[index]
+
+    model = build()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.train(2, Batches())
+    assert_equal_weights(model.network, plain_training(network(), batches(), 2))

@@ -1,0 +1,10 @@
+"""What all tests share: executed shape annotations."""
+
+import sys
+from pathlib import Path
+
+from jaxtyping import install_import_hook
+
+sys.path.insert(0, str(Path(__file__).parent / "support"))
+
+install_import_hook(["collectors", "workers", "landscape"], "shape_checks.only_shapes")

@@ -1,0 +1,337 @@
+"""``evaluate`` against closed forms and direct computations."""
+
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+from examples import ALL, bowl, bowl_loss
+
+from collectors.network_state import describe_network, read_network
+from landscape import Landscape, MeasurementPlan, custom_plane, evaluate, line_between, plane_through, random_plane
+from landscape.errors import (
+    LandscapeDamagedError,
+    LandscapeFormatError,
+    LandscapeIdentityError,
+    LandscapeLockedError,
+    LandscapeNotFoundError,
+)
+from landscape.landscape_data import PointStatus
+from landscape.landscape_lock import lock_landscape
+
+FIRST, SECOND = [1.0, 0.5, 0.0, 0.0], [0.0, 0.0, -2.0, 1.0]
+X, Y = np.linspace(-1, 1, 5), np.linspace(-0.5, 2, 3)
+PLAN = MeasurementPlan(batch_size=32)
+
+
+def bowl_plane():
+    return custom_plane(bowl()[1], [{"weight": np.array(FIRST)}, {"weight": np.array(SECOND)}])
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_a_bowl_has_its_closed_form_values_at_the_right_indices():
+    result = evaluate(bowl_plane(), bowl, x=X, y=Y, progress=False, device_ids=[0])
+    assert result.loss.shape == (3, 5)
+    expected = [[bowl_loss(x, y, FIRST, SECOND) for x in X] for y in Y]
+    np.testing.assert_allclose(result.loss, expected, rtol=1e-6)
+    assert result.convergence.metrics["loss"] == pytest.approx(bowl_loss(0, 0, FIRST, SECOND), rel=1e-12)
+    assert (result.status == PointStatus.MEASURED).all()
+
+
+def test_a_line_has_no_y():
+    _, first, _, _ = bowl()
+    second = bowl()[1]
+    with torch.no_grad():
+        second.weight += torch.tensor(FIRST, dtype=torch.float64)
+    result = evaluate(line_between(first, second), bowl, x=X, progress=False, device_ids=[0])
+    np.testing.assert_allclose(result.loss, [bowl_loss(x, 0, FIRST, SECOND) for x in X], rtol=1e-6)
+    assert result.y is None
+    assert result.trajectory.metrics["loss"].tolist() == pytest.approx(
+        [bowl_loss(0, 0, FIRST, SECOND), bowl_loss(1, 0, FIRST, SECOND)]
+    )
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_kind_of_network_goes_the_whole_path_and_stays_as_found(name, tmp_path):
+    loss, network, dataset, metrics = ALL[name]()
+    before = read_network(network)
+    modes = [layer.training for layer in network.modules()]
+    pointers = [tensor.data_ptr() for tensor in network.parameters()]
+    plane = random_plane(network, seed=3)
+    path = tmp_path / "landscape.h5"
+    result = evaluate(
+        plane,
+        lambda: (loss, network, dataset, metrics),
+        x=np.linspace(-0.5, 0.5, 3),
+        y=np.linspace(-0.2, 0.4, 4),
+        output=path,
+        progress=False,
+        device_ids=[0],
+    )
+    after = read_network(network)
+    assert all(before[key].tobytes() == after[key].tobytes() for key in before)
+    assert [layer.training for layer in network.modules()] == modes
+    assert [tensor.data_ptr() for tensor in network.parameters()] == pointers
+    for row, column in ((0, 0), (3, 1), (2, 2)):
+        point = plane.point((result.x[column], result.y[row]))
+        assert result.loss[row, column] == pytest.approx(direct_loss(name, point), rel=direct_tolerance(name))
+    stored = Landscape.load(path)
+    assert stored.complete
+    np.testing.assert_array_equal(stored.loss, result.loss)
+
+
+def direct_tolerance(name):
+    return 2e-2 if name == "bfloat16" else 1e-5
+
+
+def direct_loss(name, state):
+    """Evaluates a fresh network at a state, all samples in one batch, without any of our machinery."""
+    from collectors.torch_state import to_tensor
+    from torch.utils.data import DataLoader
+
+    loss, network, dataset, _ = ALL[name]()
+    tensors = {key: to_tensor(value) for key, value in state.items()}
+    for info in describe_network(network).tensors:
+        for alias in info.aliases:
+            tensors[alias] = tensors[info.name]
+    network.load_state_dict(tensors)
+    network.eval()
+    inputs, targets = dataset.dataset.tensors if isinstance(dataset, DataLoader) else dataset
+    with torch.no_grad():
+        return float(loss(network(inputs), targets))
+
+
+def test_the_origin_measures_the_networks_own_loss():
+    loss, network, (inputs, targets), _ = ALL["dropout"]()
+    result = evaluate(random_plane(network), ALL["dropout"], x=X, y=Y, progress=False, device_ids=[0])
+    network.eval()
+    with torch.no_grad():
+        assert result.convergence.metrics["loss"] == pytest.approx(float(loss(network(inputs), targets)), rel=1e-6)
+    assert (result.convergence.x, result.convergence.y) == (0.0, 0.0)
+
+
+def test_three_networks_lie_at_their_corners():
+    networks = []
+    for seed in range(3):
+        torch.manual_seed(seed)
+        networks.append(torch.nn.Linear(5, 3))
+    inputs = torch.randn(20, 5)
+    targets = torch.randn(20, 3)
+    plane = plane_through(*networks)
+    axis = np.array([0.0, 1.0])
+    result = evaluate(
+        plane,
+        lambda: (torch.nn.MSELoss(), torch.nn.Linear(5, 3), (inputs, targets), {}),
+        x=axis,
+        y=axis,
+        progress=False,
+        device_ids=[0],
+    )
+    with torch.no_grad():
+        expected = [float(torch.nn.functional.mse_loss(network(inputs), targets)) for network in networks]
+    np.testing.assert_allclose([result.loss[0, 0], result.loss[0, 1], result.loss[1, 0]], expected, rtol=1e-5)
+    np.testing.assert_allclose(result.trajectory.metrics["loss"], expected, rtol=1e-5)
+
+
+def test_nan_and_inf_stay_what_they_are():
+    def broken():
+        loss, network, dataset, metrics = bowl()
+        return (lambda outputs, targets: torch.log(outputs[:, 0] - 0.5).mean()), network, dataset, metrics
+
+    result = evaluate(bowl_plane(), broken, x=X, y=Y, progress=False, device_ids=[0])
+    # log of a negative number, of zero, of a positive one
+    assert np.isnan(result.loss[:, :2]).all()
+    assert np.isneginf(result.loss[:, 2]).all()
+    assert np.isfinite(result.loss[:, 3:]).all()
+    assert (result.status == PointStatus.MEASURED).all()
+
+
+def test_nan_everywhere_is_kept_and_said():
+    def broken():
+        loss, network, (inputs, targets), metrics = bowl()
+        return loss, network, (inputs, targets * float("nan")), metrics
+
+    with pytest.warns(UserWarning, match="NaN or infinite at every point; it is stored as it is"):
+        result = evaluate(bowl_plane(), broken, x=X, y=Y, progress=False, device_ids=[0])
+    assert np.isnan(result.loss).all()
+    assert result.complete
+
+
+class TestContinuing:
+    def stopped(self, path, after):
+        """Measures until a point interrupts, as Ctrl-C does; returns how many points came before."""
+        calls = []
+
+        def interrupting():
+            loss, network, dataset, metrics = bowl()
+
+            def counted(outputs, targets):
+                calls.append(0)
+                if len(calls) == after:
+                    raise KeyboardInterrupt
+                return loss(outputs, targets)
+
+            return counted, network, dataset, metrics
+
+        with pytest.raises(KeyboardInterrupt):
+            evaluate(bowl_plane(), interrupting, x=X, y=Y, output=path, progress=False, device_ids=[0], plan=PLAN)
+
+    def test_an_interrupted_run_goes_on_and_leaves_the_same_file(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+        whole, parts = tmp_path / "whole.h5", tmp_path / "parts.h5"
+        evaluate(bowl_plane(), bowl, x=X, y=Y, output=whole, progress=False, device_ids=[0], plan=PLAN)
+        self.stopped(parts, after=15)
+        unfinished = Landscape.load(parts)
+        done = int((unfinished.status == PointStatus.MEASURED).sum())
+        assert 0 < done < 15
+        assert not unfinished.complete
+        result = evaluate(bowl_plane(), bowl, x=X, y=Y, output=parts, progress=False, device_ids=[0])
+        assert digest(parts) == digest(whole)
+        assert result.report.measured == 15 - done + 1
+
+    def test_a_finished_landscape_is_not_measured_again(self, tmp_path):
+        path = tmp_path / "landscape.h5"
+        evaluate(bowl_plane(), bowl, x=X, y=Y, output=path, progress=False, device_ids=[0])
+        again = evaluate(bowl_plane(), bowl, x=X, y=Y, output=path, progress=False, device_ids=[0])
+        assert again.report.measured == 1  # the origin, to see that it still is what it was
+
+    def test_another_identity_is_refused_and_named(self, tmp_path):
+        path = tmp_path / "landscape.h5"
+        evaluate(bowl_plane(), bowl, x=X, y=Y, output=path, progress=False, device_ids=[0])
+        before = digest(path)
+        other = custom_plane(bowl()[1], [{"weight": np.array(FIRST)}, {"weight": np.array(FIRST[::-1])}])
+        with pytest.raises(LandscapeIdentityError, match=r"plane\.directions.*overwrite=True"):
+            try:
+                evaluate(other, bowl, x=X, y=Y, output=path, progress=False, device_ids=[0])
+            except LandscapeIdentityError as error:
+                raise LandscapeIdentityError(str(error).replace("\n", " ")) from None
+        assert digest(path) == before
+        evaluate(other, bowl, x=X, y=Y, output=path, progress=False, device_ids=[0], overwrite=True)
+        assert digest(path) != before
+
+    def test_the_origin_must_reproduce_the_files_value(self, tmp_path):
+        from workers import NondeterministicLossError
+
+        path = tmp_path / "landscape.h5"
+        evaluate(bowl_plane(), bowl, x=X, y=Y, output=path, progress=False, device_ids=[0])
+
+        def another_loss():
+            loss, *rest = bowl()
+            return (lambda outputs, targets: 2 * loss(outputs, targets)), *rest
+
+        with pytest.raises(NondeterministicLossError, match="after the file's own value"):
+            evaluate(bowl_plane(), another_loss, x=X, y=Y, output=path, progress=False, device_ids=[0])
+
+    def test_failed_points_are_tried_again(self, tmp_path):
+        path = tmp_path / "landscape.h5"
+
+        def sometimes():
+            loss, network, dataset, metrics = bowl()
+
+            def raises(outputs, targets):
+                if outputs[0, 0] > 1.2:
+                    raise RuntimeError("this region is broken")
+                return loss(outputs, targets)
+
+            return raises, network, dataset, metrics
+
+        with pytest.warns(UserWarning, match=r"3 of 15 points failed"):
+            result = evaluate(bowl_plane(), sometimes, x=X, y=Y, output=path, progress=False, device_ids=[0])
+        assert (result.status[:, 4] == PointStatus.FAILED).all()
+        assert np.isnan(result.loss[:, 4]).all()
+        assert "this region is broken" in result.errors["grid/0,4"]
+        again = evaluate(bowl_plane(), bowl, x=X, y=Y, output=path, progress=False, device_ids=[0])
+        assert not again.errors
+        assert np.isfinite(again.loss).all()
+
+
+class TestOutput:
+    def run(self, path, **more):
+        return evaluate(bowl_plane(), bowl, x=X, y=Y, output=path, progress=False, device_ids=[0], **more)
+
+    def test_a_locked_file(self, tmp_path):
+        with (
+            lock_landscape(tmp_path / "landscape.h5"),
+            pytest.raises(LandscapeLockedError, match=r"landscape\.h5"),
+        ):
+            self.run(tmp_path / "landscape.h5")
+
+    def test_a_truncated_file_stays(self, tmp_path):
+        path = tmp_path / "landscape.h5"
+        self.run(path)
+        path.write_bytes(path.read_bytes()[:-500])
+        before = digest(path)
+        with pytest.raises(LandscapeDamagedError, match=r"landscape\.h5"):
+            self.run(path)
+        assert digest(path) == before
+
+    def test_a_file_of_another_program_stays(self, tmp_path):
+        import h5py
+
+        path = tmp_path / "landscape.h5"
+        with h5py.File(path, "w") as file:
+            file["data"] = [1, 2, 3]
+        with pytest.raises(LandscapeFormatError):
+            self.run(path)
+        with h5py.File(path) as file:
+            assert file["data"][:].tolist() == [1, 2, 3]
+
+    def test_an_absent_file(self, tmp_path):
+        with pytest.raises(LandscapeNotFoundError, match=r"nothing\.h5"):
+            Landscape.load(tmp_path / "nothing.h5")
+
+    def test_a_missing_folder(self, tmp_path):
+        with pytest.raises(ValueError, match="output must lie in a directory that exists"):
+            self.run(tmp_path / "missing" / "landscape.h5")
+
+    def test_a_folder_instead_of_a_file(self, tmp_path):
+        with pytest.raises(ValueError, match="output must be the path of a file"):
+            self.run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"x": [0, 0, 1]}, ValueError, "x must be a one-dimensional array of finite, increasing"),
+        ({"x": [[0, 1]]}, ValueError, "x must be a one-dimensional"),
+        ({"y": [0, np.nan]}, ValueError, "y must be a one-dimensional"),
+        ({"x": "abc"}, TypeError, "x must be an array of numbers"),
+        ({"device_ids": []}, ValueError, "device_ids must be a list with at least one"),
+        ({"device_ids": [0, 0]}, ValueError, "no device id is repeated"),
+        ({"device_ids": [-1]}, ValueError, r"device_ids\[0\] must be an int of at least 0"),
+        ({"device_ids": [True]}, TypeError, r"device_ids\[0\] must be an int"),
+        ({"device_ids": "0"}, TypeError, "device_ids must be a list of ints"),
+        ({"num_samples": 0}, ValueError, "num_samples must be an int of at least 1"),
+        ({"num_samples": -4}, ValueError, "num_samples"),
+        ({"samples": "last"}, ValueError, "samples must be one of 'first', 'random'"),
+        ({"buffers": "moving"}, ValueError, "buffers must be one of"),
+        ({"seed": -1}, ValueError, "seed must be"),
+        ({"overwrite": 1}, TypeError, "overwrite must be a bool"),
+        ({"address": 7}, TypeError, "address must be"),
+    ],
+)
+def test_bad_arguments(arguments, error, text):
+    with pytest.raises(error, match=text):
+        evaluate(bowl_plane(), bowl, **{"x": list(X), "y": list(Y), "progress": False, **arguments})
+
+
+def test_bad_plane_and_callback():
+    with pytest.raises(TypeError, match="plane must be a Plane"):
+        evaluate("plane", bowl)
+    with pytest.raises(TypeError, match="callback_fn must be a function"):
+        evaluate(bowl_plane(), 5)
+    first, second = bowl()[1], bowl()[1]
+    with torch.no_grad():
+        second.weight += 1
+    with pytest.raises(ValueError, match="y must be None for a line"):
+        evaluate(line_between(first, second), bowl, x=X, y=Y)
+
+
+def test_a_plane_of_another_network():
+    from landscape import LandscapeError
+
+    with pytest.raises(LandscapeError, match="the plane was made for another network"):
+        evaluate(random_plane(torch.nn.Linear(300, 20)), bowl, progress=False, device_ids=[0])

@@ -1,0 +1,287 @@
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from collectors.checkpoint_file import MemoryState
+from collectors.errors import CheckpointError
+from collectors.network_state import describe_network, read_network
+from landscape.directions import Direction
+from landscape.errors import PlaneError
+from landscape.plane import Plane, Trajectory, project
+from landscape.planes import line_between, pca_plane, plane_through, random_line, random_plane
+
+
+def network(dtype=torch.float64, seed: int = 0) -> nn.Sequential:
+    torch.manual_seed(seed)
+    layers = nn.Sequential(nn.Conv2d(3, 12, 3), nn.BatchNorm2d(12), nn.Flatten(), nn.Linear(48, 40), nn.Linear(40, 4))
+    layers[4].weight.requires_grad_(False)
+    return layers.to(dtype)
+
+
+def states(count: int, dtype=torch.float64):
+    return [MemoryState(read_network(network(dtype, seed)), f"state {seed}") for seed in range(count)]
+
+
+def flat(space, arrays):
+    return np.concatenate([arrays(tensor.name).reshape(-1).astype(float) for tensor in space.trainable])
+
+
+def draw(space, seed: int, scale: float = 1.0) -> Direction:
+    generator = np.random.default_rng(seed)
+    return {tensor.name: scale * generator.standard_normal(tensor.shape) for tensor in space.trainable}
+
+
+# --- projection ---
+
+
+@pytest.mark.parametrize("scales", [(1.0, 1.0), (1e-6, 1e5)])
+@pytest.mark.parametrize("block_bytes", [8, 1000, 2**26])
+def test_projection_equals_least_squares_on_whole_vectors(scales, block_bytes):
+    space = describe_network(network())
+    readers = states(5)
+    # Far from orthogonal, so that dot products with each direction alone would be wrong.
+    first, second = draw(space, 0), draw(space, 1)
+    second = {name: scales[1] * (values + 0.8 * first[name]) for name, values in second.items()}
+    first = {name: scales[0] * values for name, values in first.items()}
+    path = project(readers, [3, 5, 8, 9, 12], readers[1], (first, second), space, block_bytes=block_bytes)
+    basis = np.stack([flat(space, d.__getitem__) for d in (first, second)], axis=1)
+    rows = np.stack([flat(space, reader.read) for reader in readers])
+    differences = rows - rows[1]
+    expected = np.linalg.lstsq(basis, differences.T, rcond=None)[0].T
+    np.testing.assert_allclose(np.stack([path.x, path.y], axis=1), expected, rtol=1e-10, atol=1e-18)
+    np.testing.assert_allclose(path.residual, np.linalg.norm(differences - expected @ basis.T, axis=1), rtol=1e-11)
+    np.testing.assert_allclose(path.norm, np.linalg.norm(differences, axis=1), rtol=1e-13)
+    np.testing.assert_array_equal(path.number, [3, 5, 8, 9, 12])
+    assert path.number.dtype == np.int64
+
+
+def test_pythagoras_holds_and_the_origin_is_exactly_zero():
+    space = describe_network(network())
+    readers = states(4)
+    directions = (draw(space, 0), draw(space, 1))
+    path = project(readers, range(4), readers[2], directions, space)
+    feet = np.outer(path.x, flat(space, directions[0].__getitem__))
+    feet += np.outer(path.y, flat(space, directions[1].__getitem__))
+    np.testing.assert_allclose(path.norm**2, path.residual**2 + np.sum(feet**2, axis=1), rtol=1e-12)
+    assert [str(values[2]) for values in (path.x, path.y, path.residual, path.norm)] == ["0.0"] * 4
+
+
+def test_projection_on_a_line():
+    space = describe_network(network())
+    readers = states(3)
+    direction = draw(space, 0)
+    path = project(readers, range(3), readers[0], (direction,), space)
+    vector = flat(space, direction.__getitem__)
+    differences = np.stack([flat(space, reader.read) for reader in readers]) - flat(space, readers[0].read)
+    # The mistake to avoid: dividing by the norm instead of its square.
+    np.testing.assert_allclose(path.x, differences @ vector / (vector @ vector), rtol=1e-11)
+    assert path.y is None
+
+
+def test_a_residual_far_smaller_than_the_norm_keeps_its_digits():
+    space = describe_network(network())
+    origin = states(1)[0]
+    directions = (draw(space, 0), draw(space, 1))
+    aside = draw(space, 2, 1e-9)
+    arrays = {name: origin.read(name) for name in origin.shapes}
+    for name, values in aside.items():
+        arrays[name] = arrays[name] + 2.0 * directions[0][name] - 3.0 * directions[1][name] + values
+    path = project([MemoryState(arrays)], [0], origin, directions, space)
+    basis = np.stack([flat(space, d.__getitem__) for d in directions], axis=1)
+    vector = flat(space, aside.__getitem__)
+    expected = np.linalg.norm(vector - basis @ np.linalg.lstsq(basis, vector, rcond=None)[0])
+    assert path.residual[0] == pytest.approx(expected, rel=1e-4)
+
+
+def test_parallel_and_zero_directions_are_refused():
+    space = describe_network(network())
+    readers = states(2)
+    direction = draw(space, 0)
+    twice = {name: -2 * values for name, values in direction.items()}
+    zero = {name: 0 * values for name, values in direction.items()}
+    with pytest.raises(PlaneError, match=r"the two directions are parallel \(cosine -1.0"):
+        project(readers, [0, 1], readers[0], (direction, twice), space)
+    with pytest.raises(PlaneError, match=r"direction 1 has the norm 0.0"):
+        project(readers, [0, 1], readers[0], (direction, zero), space)
+
+
+def test_projection_names_wrong_numbers_and_bad_weights():
+    space = describe_network(network())
+    readers = states(2)
+    with pytest.raises(ValueError, match="numbers must be a list with one number for each of the 2 checkpoints"):
+        project(readers, [0], readers[0], (draw(space, 0),), space)
+    with pytest.raises(TypeError, match=r"numbers\[1\] must be an int"):
+        project(readers, [0, "1"], readers[0], (draw(space, 0),), space)
+    arrays = {name: readers[1].read(name) for name in readers[1].shapes}
+    arrays["3.bias"][0] = np.nan
+    with pytest.raises(CheckpointError, match=r"broken holds NaN or infinite values in '3.bias'"):
+        project([MemoryState(arrays, "broken")], [0], readers[0], (draw(space, 0),), space)
+
+
+# --- axes ---
+
+
+def test_random_axes_are_symmetric_with_an_exact_zero():
+    plane = random_plane(network())
+    for size in range(3, 60):
+        x, y = plane.axes((size, size + 1))
+        assert (x.shape, y.shape) == ((size,), (size + 1,))
+        np.testing.assert_array_equal(x, -x[::-1])
+        np.testing.assert_allclose(x, np.linspace(-1, 1, size), atol=1e-15)
+        assert (x[0], x[-1]) == (-1, 1)
+        assert size % 2 == 0 or x[size // 2] == 0
+        assert np.all(np.diff(x) > 0)
+
+
+def test_trajectory_axes_have_the_range_and_a_margin_each_side():
+    plane = pca_plane(states(6), network=network())
+    path = plane.trajectory
+    x, y = plane.axes(11)
+    for axis, values in ((x, path.x), (y, path.y)):
+        width = values.max() - values.min()
+        assert axis[0] == pytest.approx(values.min() - 0.2 * width)
+        assert axis[-1] == pytest.approx(values.max() + 0.2 * width)
+        np.testing.assert_allclose(np.diff(axis), 1.4 * width / 10)
+        assert axis.dtype == np.float64
+    tight, _ = plane.axes(5, margin=0.0)
+    assert (tight[0], tight[-1]) == (path.x.min(), path.x.max())
+
+
+def test_axes_of_lines_and_of_planes_through_points():
+    x, y = line_between(network(seed=0), network(seed=1)).axes(15)
+    assert y is None
+    np.testing.assert_allclose(x, np.linspace(-0.2, 1.2, 15), atol=1e-15)
+    assert random_line(network()).axes(5)[1] is None
+    x, y = plane_through(*(network(seed=seed) for seed in range(3))).axes(8, margin=0.5)
+    np.testing.assert_allclose(np.stack([x, y]), [np.linspace(-0.5, 1.5, 8)] * 2, atol=1e-15)
+
+
+def flattened(plane: Plane, **changes) -> Plane:
+    return dataclasses.replace(plane, trajectory=dataclasses.replace(plane.trajectory, **changes))
+
+
+def test_an_axis_without_range_gets_the_other_ones_length_and_a_warning():
+    plane = plane_through(*(network(seed=seed) for seed in range(3)))
+    flat_plane = flattened(plane, y=np.full(3, 0.25))
+    with pytest.warns(UserWarning, match="no range along y; that axis was given the width"):
+        x, y = flat_plane.axes(7)
+    assert np.all(np.diff(y) > 0)
+    assert (y[0] + y[-1]) / 2 == pytest.approx(0.25)
+    assert (y[-1] - y[0]) * plane.norms[1] == pytest.approx((x[-1] - x[0]) * plane.norms[0])
+
+
+def test_two_axes_without_range_get_a_share_of_the_origins_norm():
+    plane = flattened(plane_through(*(network(seed=seed) for seed in range(3))), x=np.zeros(3), y=np.zeros(3))
+    with pytest.warns(UserWarning, match="no range along") as caught:
+        axes = plane.axes(5)
+    assert len(caught) == 2
+    size = np.linalg.norm(flat(plane.space, plane.origin.__getitem__))
+    for axis, length in zip(axes, plane.norms, strict=True):
+        assert axis[-1] * length == pytest.approx(0.1 * size)
+        assert np.all(np.diff(axis) > 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"size": 2}, ValueError, "size must be an int of at least 3"),
+        ({"size": 4.0}, TypeError, "size must be an int"),
+        ({"size": (4, 4, 4)}, ValueError, "size must be an int, or 2 ints"),
+        ({"size": (4, 1)}, ValueError, r"size\[1\] must be an int of at least 3"),
+        ({"size": 4, "margin": -0.1}, ValueError, "margin must be a finite number of at least 0"),
+    ],
+)
+def test_axes_name_wrong_arguments(arguments, error, text):
+    with pytest.raises(error, match=text):
+        random_plane(network()).axes(**arguments)
+
+
+# --- points and contents ---
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_a_point_is_origin_plus_directions_in_the_parameters_type(dtype):
+    plane = random_plane(network(dtype))
+    state = plane.point((0.3, -0.7))
+    assert set(state) == {tensor.name for tensor in plane.space.tensors}
+    for tensor in plane.space.trainable:
+        exact = plane.origin[tensor.name].astype(float)
+        exact = exact + 0.3 * plane.directions[0][tensor.name] - 0.7 * plane.directions[1][tensor.name]
+        assert state[tensor.name].dtype == plane.origin[tensor.name].dtype
+        rtol = {torch.float64: 1e-14, torch.float32: 1e-5, torch.bfloat16: 2**-8}[dtype]
+        np.testing.assert_allclose(state[tensor.name].astype(float), exact, rtol=rtol, atol=rtol * 0.1)
+    np.testing.assert_array_equal(state["4.weight"], plane.origin["4.weight"])
+    np.testing.assert_array_equal(state["1.running_mean"], plane.buffers["1.running_mean"])
+    for name, values in plane.point((0, 0)).items():
+        np.testing.assert_array_equal(values, {**plane.origin, **plane.buffers}[name])
+
+
+def test_a_point_owns_its_arrays():
+    plane = random_plane(network())
+    before = plane.origin["3.weight"].copy()
+    state = plane.point((0.0, 0.0))
+    for values in state.values():
+        values += 1
+    np.testing.assert_array_equal(plane.origin["3.weight"], before)
+    assert plane.buffers["1.num_batches_tracked"] == 0
+
+
+def test_a_point_names_wrong_coordinates():
+    plane = random_plane(network())
+    with pytest.raises(ValueError, match="coordinates must be 2 numbers, one for each direction"):
+        plane.point((1.0,))
+    with pytest.raises(ValueError, match=r"coordinates\[1\] must be a finite number"):
+        plane.point((1.0, np.nan))
+
+
+def test_the_origin_has_every_parameter_and_directions_only_the_trainable_ones():
+    module = network(torch.bfloat16)
+    # A few normalization weights carry most of this small direction, so its cosine would be large at filter scale.
+    plane = random_plane(module, normalization="none", perturb_one_dimensional=True)
+    assert set(plane.origin) == {name for name, _ in module.named_parameters()}
+    assert set(plane.buffers) == {name for name, _ in module.named_buffers()}
+    for direction in plane.directions:
+        assert set(direction) == {name for name, p in module.named_parameters() if p.requires_grad}
+    assert plane.origin["0.weight"].dtype.name == "bfloat16"
+    assert plane.directions[0]["0.weight"].dtype == np.float32
+
+
+def test_dimension_norms_and_cosine():
+    plane, line = random_plane(network()), random_line(network())
+    assert (plane.dimension, line.dimension) == (2, 1)
+    vectors = [flat(plane.space, d.__getitem__) for d in plane.directions]
+    np.testing.assert_allclose(plane.norms, [np.linalg.norm(v) for v in vectors], rtol=1e-13)
+    assert plane.cosine == pytest.approx(vectors[0] @ vectors[1] / np.prod(plane.norms), rel=1e-10)
+    assert line.cosine is None
+    assert line.norms[0] == pytest.approx(plane.norms[0])
+
+
+def test_a_plane_refuses_what_does_not_fit():
+    plane = random_plane(network())
+    first, second = plane.directions
+    with pytest.raises(ValueError, match="directions must be a tuple of one direction"):
+        dataclasses.replace(plane, directions=(first, second, first))
+    with pytest.raises(ValueError, match=r"origin does not fit.*4.weight \(expected .* got nothing\)"):
+        dataclasses.replace(plane, origin={n: a for n, a in plane.origin.items() if n != "4.weight"})
+    with pytest.raises(ValueError, match="buffers does not fit the network's tensors: more"):
+        dataclasses.replace(plane, buffers={**plane.buffers, "more": np.zeros(1)})
+    with pytest.raises(ValueError, match=r"directions\[1\] does not fit.*0.weight .*float32"):
+        dataclasses.replace(plane, directions=(first, {**second, "0.weight": second["0.weight"].astype("float32")}))
+    with pytest.raises(ValueError, match="decomposition must be one of 'pca', 'random'"):
+        dataclasses.replace(plane, decomposition="svd")
+    with pytest.raises(PlaneError, match="the two directions are parallel"):
+        dataclasses.replace(plane, directions=(first, first))
+    broken = {**second, "0.weight": np.full_like(second["0.weight"], np.nan)}
+    with pytest.raises(PlaneError, match="direction 1 has the norm nan"):
+        dataclasses.replace(plane, directions=(first, broken))
+
+
+def test_trajectories_are_plain_data():
+    path = Trajectory(*(np.zeros(1) for _ in range(5)))
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        path.x = np.ones(1)

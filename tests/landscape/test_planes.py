@@ -1,0 +1,513 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from collectors.checkpoint_file import CheckpointFile, MemoryState, write_checkpoint
+from collectors.errors import CheckpointError, LandscapeError
+from collectors.network_state import describe_network, read_network
+from landscape.directions import random_direction
+from landscape.errors import DegenerateTrajectoryError, PlaneError
+from landscape.pca import principal_directions
+from landscape.planes import (
+    custom_plane,
+    line_between,
+    pca_plane,
+    plane_of_trajectory,
+    plane_through,
+    random_line,
+    random_plane,
+    random_plane_of,
+)
+from landscape.states import AlignedState
+
+
+class Network(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.convolution = nn.Conv2d(2, 20, 3)
+        self.normalization = nn.BatchNorm2d(20)
+        self.head = nn.Linear(60, 30)
+        self.tied = nn.Linear(60, 30, bias=False)
+        self.tied.weight = self.head.weight
+        self.frozen = nn.Linear(3, 3)
+        self.frozen.requires_grad_(False)
+
+
+def build(seed: int = 0, dtype=torch.float32) -> Network:
+    torch.manual_seed(seed)
+    return Network().to(dtype)
+
+
+def same(one, two) -> None:
+    for first, second in zip(one.directions, two.directions, strict=True):
+        assert first.keys() == second.keys()
+        for name in first:
+            np.testing.assert_array_equal(first[name], second[name])
+    for first, second in ((one.origin, two.origin), (one.buffers, two.buffers)):
+        assert first.keys() == second.keys()
+        for name in first:
+            np.testing.assert_array_equal(first[name], second[name])
+
+
+def distance(plane, state_one, state_two) -> float:
+    return np.sqrt(
+        sum(np.sum((state_one[t.name].astype(float) - state_two[t.name]) ** 2) for t in plane.space.trainable)
+    )
+
+
+# --- every form a set of weights may have ---
+
+
+def forms(tmp_path):
+    module = build()
+    state_dict = module.state_dict()
+    arrays = read_network(module)
+    write_checkpoint(tmp_path / "own.safetensors", arrays)
+    write_checkpoint(tmp_path / "wrapped.safetensors", {f"module.{name}": array for name, array in arrays.items()})
+    torch.save(state_dict, tmp_path / "weights.pt")
+    torch.save({"epoch": 3, "model_state_dict": state_dict}, tmp_path / "nested.pt")
+    return {
+        "network": module,
+        "wrapped network": nn.DataParallel(module),
+        "state dict": state_dict,
+        "wrapped state dict": {f"module.{name}": tensor for name, tensor in state_dict.items()},
+        "arrays": arrays,
+        "reader": MemoryState(arrays),
+        "path": tmp_path / "own.safetensors",
+        "string": str(tmp_path / "own.safetensors"),
+        "wrapped file": tmp_path / "wrapped.safetensors",
+        "pt": tmp_path / "weights.pt",
+        "nested pt": tmp_path / "nested.pt",
+        "alias only": {n: t for n, t in state_dict.items() if n != "head.weight"},
+    }
+
+
+def test_every_form_of_weights_gives_the_same_plane(tmp_path):
+    expected = random_plane(build(), seed=4)
+    for weights in forms(tmp_path).values():
+        same(random_plane(weights, network=build(1), seed=4), expected)
+    file = CheckpointFile(tmp_path / "own.safetensors")
+    same(random_plane(file, network=describe_network(build(1)), seed=4), expected)
+
+
+def test_every_form_gives_the_same_trajectory(tmp_path):
+    others = [build(1), build(2)]
+    expected = pca_plane([*others, build()])
+    for weights in forms(tmp_path).values():
+        plane = pca_plane([*others, weights])
+        same(plane, expected)
+        np.testing.assert_array_equal(plane.trajectory.x, expected.trajectory.x)
+
+
+def test_a_plane_does_not_change_with_the_network_it_was_made_from():
+    module = build()
+    plane = pca_plane([build(1).state_dict(), build(2).state_dict(), module.state_dict()], network=module)
+    before = plane.origin["head.weight"].copy()
+    with torch.no_grad():
+        module.head.weight.zero_()
+    np.testing.assert_array_equal(plane.origin["head.weight"], before)
+    np.testing.assert_array_equal(plane.checkpoints[-1].read("head.weight"), before)
+
+
+def test_files_are_not_kept_open(tmp_path):
+    for seed in range(4):
+        write_checkpoint(tmp_path / f"{seed}.safetensors", read_network(build(seed)))
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    plane = pca_plane([tmp_path / f"{seed}.safetensors" for seed in range(4)], network=build())
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    np.testing.assert_array_equal(plane.checkpoints[1].read("head.bias"), build(1).head.bias.detach().numpy())
+
+
+def test_weights_of_another_type_are_cast_to_the_networks():
+    fine = read_network(build(dtype=torch.float64))
+    plane = random_plane(fine, network=build(dtype=torch.bfloat16))
+    assert plane.origin["head.weight"].dtype == ml_dtypes.bfloat16
+    np.testing.assert_array_equal(plane.origin["head.weight"], fine["head.weight"].astype(ml_dtypes.bfloat16))
+    assert plane.directions[0]["head.weight"].dtype == np.float32
+
+
+def test_the_network_must_be_described():
+    state = build().state_dict()
+    for call in (
+        lambda: random_plane(state),
+        lambda: random_line(state),
+        lambda: pca_plane([state] * 3),
+        lambda: plane_through(state, state, state),
+        lambda: line_between(state, state),
+        lambda: custom_plane(state, [{}]),
+    ):
+        with pytest.raises(TypeError, match=r"network is missing.*pass network=<the torch.nn.Module>"):
+            call()
+    with pytest.raises(TypeError, match="network must be a network of a supported framework"):
+        random_plane(state, network="Network")
+
+
+def test_weights_of_an_unknown_form_are_refused(tmp_path):
+    module = build()
+    with pytest.raises(TypeError, match=r"origin must be a network, a mapping .* but got int"):
+        random_plane(3, network=module)
+    with pytest.raises(TypeError, match=r"origin\['epoch'\] must be a tensor or a NumPy array, but got int"):
+        random_plane({**module.state_dict(), "epoch": 3}, network=module)
+    with pytest.raises(TypeError, match=r"origin\['model'\] must be .*give that entry alone, but got"):
+        random_plane({"model": dict(module.state_dict())}, network=module)
+    with pytest.raises(CheckpointError, match=r"absent.safetensors cannot be opened"):
+        random_plane(tmp_path / "absent.safetensors", network=module)
+    with pytest.raises(CheckpointError, match=r"absent.pt does not exist"):
+        random_plane(tmp_path / "absent.pt", network=module)
+    with pytest.raises(TypeError, match="checkpoints must be a list"):
+        pca_plane("run", network=module)
+
+
+def test_weights_of_another_network_are_refused_with_the_differences():
+    module = build()
+    arrays = read_network(module)
+    wrong = {**arrays, "head.bias": np.zeros(3), "more": np.zeros(2)}
+    del wrong["convolution.bias"]
+    with pytest.raises(CheckpointError) as caught:
+        plane_through(module, arrays, wrong)
+    text = str(caught.value)
+    assert text.startswith("c does not fit the network Network")
+    for line in (
+        "convolution.bias (20,): missing",
+        "head.bias: the network has (30,), found (3,)",
+        "more (2,): unknown",
+    ):
+        assert line in text
+
+
+def test_one_name_twice_is_refused():
+    module = build()
+    state = {**module.state_dict(), "module.head.bias": module.head.bias}
+    with pytest.raises(CheckpointError, match=r"holds both 'head.bias' and 'module.head.bias'"):
+        random_plane(state, network=module)
+
+
+def test_an_alias_of_another_shape_is_refused():
+    arrays = read_network(build())
+    arrays["tied.weight"] = arrays.pop("head.weight").T
+    with pytest.raises(CheckpointError, match=r"head.weight: the network has \(30, 60\), found \(60, 30\)"):
+        AlignedState(MemoryState(arrays), describe_network(build()))
+
+
+def test_networks_that_cannot_move_are_refused():
+    frozen = build()
+    frozen.requires_grad_(False)
+    for call in (random_plane, random_line, lambda n: pca_plane([n, n, n]), lambda n: line_between(n, n)):
+        with pytest.raises(LandscapeError, match=r"network Network has no trainable parameter.*requires_grad=True"):
+            call(frozen)
+    biases = build()
+    for parameter in biases.parameters():
+        parameter.requires_grad_(parameter.ndim == 1)
+    with pytest.raises(PlaneError, match=r"random direction is zero.*perturb_one_dimensional=True"):
+        random_plane(biases)
+    rotation = nn.Module()
+    rotation.phase = nn.Parameter(torch.ones(2, 2, dtype=torch.complex64))
+    with pytest.raises(PlaneError, match=r"complex trainable parameters \['phase'\]"):
+        random_plane(rotation)
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+def test_weights_that_are_not_finite_are_named(position):
+    modules = [build(seed) for seed in range(3)]
+    with torch.no_grad():
+        modules[position].head.weight[0, 0] = torch.nan
+    name = f"checkpoints\\[{position}\\]"
+    with pytest.raises(CheckpointError, match=name + " holds NaN or infinite values in 'head.weight'"):
+        pca_plane(modules)
+    with pytest.raises(CheckpointError, match=f"^{'abc'[position]} holds NaN"):
+        plane_through(*modules)
+    with pytest.raises(CheckpointError, match="origin holds NaN"):
+        random_plane(modules[position])
+
+
+def test_buffers_and_frozen_parameters_may_be_anything():
+    module = build()
+    with torch.no_grad():
+        module.frozen.weight[0, 0] = torch.nan
+        module.normalization.running_var[0] = torch.inf
+    plane = random_plane(module)
+    assert np.isnan(plane.origin["frozen.weight"][0, 0])
+    assert plane.buffers["normalization.running_var"][0] == np.inf
+
+
+# --- random ---
+
+
+@pytest.mark.parametrize("normalization", ["filter", "layer", "weight", "none"])
+def test_random_planes_hold_the_random_directions(normalization):
+    module = build()
+    plane = random_plane(module, seed=7, normalization=normalization, perturb_one_dimensional=True)
+    space, state = describe_network(module), MemoryState(read_network(module))
+    for index, direction in enumerate(plane.directions):
+        expected = random_direction(
+            space, state, seed=7, index=index, normalization=normalization, perturb_one_dimensional=True
+        )
+        for name, values in expected.items():
+            np.testing.assert_array_equal(direction[name], values)
+    line = random_line(module, seed=7, normalization=normalization, perturb_one_dimensional=True)
+    np.testing.assert_array_equal(line.directions[0]["head.weight"], plane.directions[0]["head.weight"])
+    assert (plane.decomposition, plane.normalization, plane.trajectory) == ("random", normalization, None)
+
+
+def test_random_directions_are_nearly_orthogonal_and_the_cosine_is_kept():
+    plane = random_plane(build())
+    assert 0 < abs(plane.cosine) < 0.1
+
+
+def test_a_large_cosine_warns():
+    torch.manual_seed(0)
+    tiny = nn.Linear(2, 1)
+    for seed in range(3):
+        with pytest.warns(UserWarning, match=r"the two random directions have a cosine of -?[01]\.[1-9]"):
+            plane = random_plane(tiny, seed=seed)
+        assert abs(plane.cosine) > 0.1
+
+
+def test_random_planes_of_a_checkpoint_have_it_as_their_path():
+    module = build()
+    reader = MemoryState(read_network(module), "step 12")
+    plane = random_plane_of(reader, describe_network(module), seed=0, normalization="filter", number=12)
+    path = plane.trajectory
+    assert [values.tolist() for values in (path.number, path.x, path.y, path.residual, path.norm)] == [
+        [12], [0.0], [0.0], [0.0], [0.0],
+    ]  # fmt: skip
+    assert len(plane.checkpoints) == 1
+    np.testing.assert_array_equal(plane.axes(5)[0], [-1, -0.5, 0, 0.5, 1])
+    line = random_plane_of(reader, describe_network(module), seed=0, normalization="none", number=1, dimension=1)
+    assert line.trajectory.y is None
+    with pytest.raises(ValueError, match="dimension must be an int from 1 to 2"):
+        random_plane_of(reader, describe_network(module), seed=0, normalization="none", dimension=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"seed": -1}, ValueError, "seed must be an int of at least 0"),
+        ({"normalization": "unit"}, ValueError, "normalization must be one of 'filter', 'layer', 'weight', 'none'"),
+        ({"perturb_one_dimensional": "yes"}, TypeError, "perturb_one_dimensional must be a bool"),
+    ],
+)
+def test_random_planes_name_wrong_arguments(arguments, error, text):
+    for function in (random_plane, random_line):
+        with pytest.raises(error, match=text):
+            function(build(), **arguments)
+
+
+# --- principal directions ---
+
+
+@pytest.mark.parametrize("centering", ["none", "mean"])
+def test_pca_planes_pass_through_the_last_checkpoint(centering):
+    modules = [build(seed, torch.float64) for seed in range(6)]
+    plane = pca_plane(modules, centering=centering, numbers=[2, 4, 6, 8, 10, 11])
+    states = [MemoryState(read_network(module)) for module in modules]
+    principal = principal_directions(states, plane.space, centering=centering)
+    for ours, theirs in zip(plane.directions, principal.directions, strict=True):
+        for name in theirs:
+            np.testing.assert_array_equal(ours[name], theirs[name])
+    np.testing.assert_array_equal(plane.explained_variance_ratio, principal.explained_variance_ratio)
+    np.testing.assert_array_equal(plane.trajectory.number, [2, 4, 6, 8, 10, 11])
+    assert (plane.trajectory.x[-1], plane.trajectory.y[-1], plane.trajectory.residual[-1]) == (0.0, 0.0, 0.0)
+    for name, values in plane.origin.items():
+        np.testing.assert_array_equal(values, modules[-1].state_dict()[name].numpy())
+    for index, checkpoint in enumerate(plane.checkpoints):
+        foot = plane.point((plane.trajectory.x[index], plane.trajectory.y[index]))
+        own = {tensor.name: checkpoint.read(tensor.name) for tensor in plane.space.trainable}
+        assert distance(plane, foot, own) == pytest.approx(plane.trajectory.residual[index], rel=1e-10, abs=1e-14)
+
+
+def test_the_uncentred_plane_keeps_more_of_the_path_than_the_centred_one():
+    modules = [build(seed, torch.float64) for seed in range(6)]
+    lost = {c: np.sum(pca_plane(modules, centering=c).trajectory.residual ** 2) for c in ("none", "mean")}
+    assert lost["none"] < lost["mean"]
+    plane = pca_plane(modules)
+    path = plane.trajectory
+    kept = 1 - np.sum(path.residual**2) / np.sum(path.norm**2)
+    assert kept == pytest.approx(plane.explained_variance_ratio.sum(), rel=1e-10)
+
+
+def test_permuting_earlier_checkpoints_leaves_the_plane():
+    modules = [build(seed, torch.float64) for seed in range(5)]
+    one = pca_plane(modules)
+    order = [2, 0, 3, 1, 4]
+    two = pca_plane([modules[i] for i in order])
+    np.testing.assert_allclose(two.trajectory.residual, one.trajectory.residual[order], atol=1e-10)
+    for values, expected in ((two.trajectory.x, one.trajectory.x), (two.trajectory.y, one.trajectory.y)):
+        np.testing.assert_allclose(np.abs(values), np.abs(expected[order]), atol=1e-10)
+    assert one.trajectory.number.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_pca_planes_name_what_is_wrong():
+    modules = [build(seed) for seed in range(3)]
+    with pytest.raises(DegenerateTrajectoryError, match="need at least 3 checkpoints, but there are 2"):
+        pca_plane(modules[:2])
+    with pytest.raises(DegenerateTrajectoryError, match="all 3 checkpoints hold the same trainable weights"):
+        pca_plane([modules[0]] * 3)
+    with pytest.raises(ValueError, match="numbers must be a list with one number for each of the 3 checkpoints"):
+        pca_plane(modules, numbers=[1, 2])
+    with pytest.raises(ValueError, match="centering must be one of"):
+        pca_plane(modules, centering="last")
+
+
+def test_runs_and_users_get_the_same_plane():
+    modules = [build(seed) for seed in range(4)]
+    readers = [MemoryState(read_network(module)) for module in modules]
+    plane = plane_of_trajectory(readers, range(4), describe_network(modules[0]))
+    same(plane, pca_plane(modules))
+    frozen = build()
+    frozen.requires_grad_(False)
+    with pytest.raises(PlaneError, match="no trainable parameter"):
+        plane_of_trajectory(readers, range(4), describe_network(frozen))
+
+
+# --- through points ---
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_three_points_are_the_corners(dtype):
+    modules = [build(seed, dtype) for seed in range(3)]
+    plane = plane_through(*modules)
+    path = plane.trajectory
+    assert (path.number.tolist(), path.x.tolist(), path.y.tolist()) == ([0, 1, 2], [0, 1, 0], [0, 0, 1])
+    for corner, module in zip(((0, 0), (1, 0), (0, 1)), modules, strict=True):
+        state, own = plane.point(corner), read_network(module)
+        for tensor in plane.space.trainable:
+            difference = state[tensor.name].astype(float) - own[tensor.name].astype(float)
+            assert np.abs(difference).max() <= 1e-7 * (1e-8 if dtype == torch.float64 else 1)
+    assert np.all(path.residual <= 1e-7 * path.norm.max())
+    assert plane.decomposition == "points"
+
+
+def test_two_points_are_the_ends_of_a_line():
+    one, two = build(0, torch.float64), build(1, torch.float64)
+    line = line_between(one, two)
+    assert (line.dimension, line.trajectory.y) == (1, None)
+    assert line.trajectory.x.tolist() == [0, 1]
+    middle = line.point((0.5,))
+    expected = (one.head.weight + two.head.weight).detach().numpy() / 2
+    np.testing.assert_allclose(middle["head.weight"], expected, atol=1e-15)
+    np.testing.assert_array_equal(line.buffers["normalization.running_mean"], np.zeros(20))
+
+
+def test_points_that_span_nothing_are_refused():
+    one, two = build(0, torch.float64), build(1, torch.float64)
+    with pytest.raises(PlaneError, match=r"direction 0 has the norm 0.0.*same weights twice"):
+        line_between(one, one)
+    with pytest.raises(PlaneError, match="the two directions are parallel"):
+        plane_through(one, two, two)
+    middle = {
+        name: (a + b) / 2 for (name, a), b in zip(one.state_dict().items(), two.state_dict().values(), strict=True)
+    }
+    with pytest.raises(PlaneError, match="the two directions are parallel"):
+        plane_through(one, two, middle)
+
+
+# --- custom ---
+
+
+def own_directions(module, count: int = 2, seed: int = 0):
+    generator = np.random.default_rng(seed)
+    return [
+        {n: generator.standard_normal(p.shape) for n, p in module.named_parameters() if p.requires_grad}
+        for _ in range(count)
+    ]
+
+
+def test_custom_directions_are_kept_as_they_are():
+    module = build(dtype=torch.float64)
+    given = own_directions(module)
+    plane = custom_plane(module, given)
+    for ours, theirs in zip(plane.directions, given, strict=True):
+        for name in theirs:
+            np.testing.assert_array_equal(ours[name], theirs[name])
+            assert ours[name] is not theirs[name]
+    assert (plane.decomposition, plane.normalization) == ("custom", "none")
+    line = custom_plane(module, given[:1])
+    assert line.dimension == 1
+    np.testing.assert_array_equal(line.axes(3)[0], [-1, 0, 1])
+
+
+def test_custom_directions_may_be_tensors_under_wrapped_and_tied_names():
+    module = build()
+    given = own_directions(module, 1)[0]
+    renamed = {f"module.{name}": torch.from_numpy(values) for name, values in given.items()}
+    renamed["tied.weight"] = renamed.pop("module.head.weight")
+    one, two = custom_plane(module, [given]), custom_plane(module, [renamed])
+    same(one, two)
+    assert one.identity == two.identity
+
+
+def test_custom_directions_can_be_normalized_biases_included():
+    module = build()
+    plane = custom_plane(module, own_directions(module), normalization="filter")
+    norms = np.linalg.norm(plane.directions[0]["head.weight"].astype(float), axis=1)
+    np.testing.assert_allclose(norms, module.head.weight.detach().norm(dim=1).numpy(), rtol=1e-5)
+    assert plane.directions[0]["head.bias"].any()
+
+
+def test_custom_directions_that_do_not_fit_are_refused():
+    module = build()
+    first, second = own_directions(module)
+    wrong = {**second, "head.bias": np.zeros(3), "frozen.weight": np.zeros((3, 3))}
+    del wrong["convolution.weight"]
+    with pytest.raises(ValueError, match=r"directions\[1\] does not fit the trainable parameters") as caught:
+        custom_plane(module, [first, wrong])
+    for text in (
+        "head.bias has the shape (3,), the parameter (30,)",
+        "frozen.weight is no trainable parameter",
+        "convolution.weight is missing",
+    ):
+        assert text in str(caught.value)
+    with pytest.raises(TypeError, match="directions must be a list of one or two directions"):
+        custom_plane(module, first)
+    with pytest.raises(TypeError, match=r"directions\[0\] must be a mapping"):
+        custom_plane(module, [np.zeros(3)])
+    with pytest.raises(ValueError, match="directions must be a list of one direction"):
+        custom_plane(module, [])
+    with pytest.raises(PlaneError, match="parallel"):
+        custom_plane(module, [first, first])
+    with pytest.raises(PlaneError, match="direction 0 has the norm nan"):
+        custom_plane(module, [{name: values * np.nan for name, values in first.items()}])
+    with pytest.raises(TypeError, match="complex"):
+        custom_plane(module, [{name: values * 1j for name, values in first.items()}])
+    with pytest.raises(ValueError, match="normalization must be one of"):
+        custom_plane(module, [first], normalization="unit")
+
+
+# --- identity ---
+
+
+def test_the_identity_says_what_a_plane_was_made_from():
+    modules = [build(seed) for seed in range(4)]
+    given = own_directions(modules[0])
+    planes = [
+        random_plane(modules[0]),
+        random_plane(modules[0], seed=1),
+        random_plane(modules[1]),
+        random_plane(modules[0], normalization="layer"),
+        random_plane(modules[0], perturb_one_dimensional=True),
+        random_line(modules[0]),
+        pca_plane(modules),
+        pca_plane(modules, centering="mean"),
+        pca_plane(modules[1:]),
+        plane_through(*modules[:3]),
+        plane_through(*modules[1:]),
+        line_between(*modules[:2]),
+        custom_plane(modules[0], given),
+        custom_plane(modules[0], given[::-1]),
+        custom_plane(modules[1], given),
+        custom_plane(modules[0], given, normalization="layer"),
+    ]
+    texts = [json.dumps(plane.identity, sort_keys=True) for plane in planes]
+    assert len(set(texts)) == len(texts)
+    assert all(plane.identity["decomposition"] == plane.decomposition for plane in planes)
+    again = [build(seed) for seed in range(4)]
+    assert pca_plane(again).identity == planes[6].identity
+    assert random_plane(again[0]).identity == planes[0].identity

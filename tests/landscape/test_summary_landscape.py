@@ -1,0 +1,361 @@
+"""SummaryLandscape: from a collected run to its landscape files."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from examples import batch_norm, dropout, train_run
+
+from collectors import CheckpointError, RunDirectoryError
+from collectors.checkpoint_file import CheckpointFile, write_checkpoint
+from landscape import Landscape, LandscapeError, MeasurementPlan, SummaryLandscape
+from landscape.errors import DegenerateTrajectoryError, LandscapeIdentityError, LandscapeWriteError
+from landscape.landscape_data import PointStatus
+
+PLAN = MeasurementPlan(batch_size=32)
+SUPPORT = Path(__file__).parent.parent / "support"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    train_run(folder, batch_norm)
+    return folder
+
+
+@pytest.fixture
+def run(trained, tmp_path):
+    """A copy of a trained run, which a test may damage."""
+    import shutil
+
+    shutil.copytree(trained / "ckpt_dir", tmp_path / "run" / "ckpt_dir")
+    return tmp_path / "run"
+
+
+def generate(folder, callback=batch_norm, settings=None, device_ids=(0,), **more):
+    return SummaryLandscape(folder).gen_landscapes_with_multi_process(
+        callback, settings, list(device_ids), progress=False, **more
+    )
+
+
+def digest(path):
+    return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+
+
+def snapshot(folder):
+    return {path.name: digest(path) for path in (folder / "ckpt_dir").iterdir()}
+
+
+def direct_loss(parameters, buffers):
+    """The loss of BatchNorm's network on the first 64 samples, by plain PyTorch."""
+    from examples import images
+
+    loss, network, _, _ = batch_norm()
+    network.load_state_dict({name: torch.from_numpy(array) for name, array in (parameters | buffers).items()})
+    network.eval()
+    inputs, targets = images()
+    with torch.no_grad():
+        return float(loss(network(inputs[:64]), targets[:64]))
+
+
+def test_both_landscapes_with_their_trajectory(run):
+    before = snapshot(run)
+    train, result = generate(run)
+    assert train.path == run / "landscape_0-4_pca.h5"
+    assert result.path == run / "landscape_4_random.h5"
+    assert train.loss.shape == result.loss.shape == (5, 5)
+    assert train.complete
+    assert result.complete
+    assert train.attributes["unit"] == "epoch"
+    assert train.attributes["intervals"] == [[0, 1, 2, 3, 4]]
+    assert train.attributes["step_per_epoch"] == 3
+    assert train.attributes["num_samples"] == 64
+    assert set(train.metrics) == {"loss", "loss_stderr", "accuracy"}
+    assert train.explained_variance_ratio.shape == (2,)
+    assert snapshot(run) == before
+    stored = Landscape.load(train.path)
+    np.testing.assert_array_equal(stored.loss, train.loss)
+
+
+def test_a_checkpoints_own_loss_its_foot_and_its_residual(run):
+    (train, _) = generate(run)
+    path = train.trajectory
+    files = {number: CheckpointFile(run / f"ckpt_dir/BatchNormNetwork_{number}_epoch.safetensors") for number in range(5)}
+    states = {number: {name: file.read(name) for name in file.shapes} for number, file in files.items()}
+    buffers = {name for name in states[0] if name.startswith("norm.running") or name.endswith("num_batches_tracked")}
+    last_buffers = {name: states[4][name] for name in buffers}
+    trainable = sorted(set(states[0]) - buffers)
+    flat = {
+        number: np.concatenate([state[name].ravel().astype(float) for name in trainable])
+        for number, state in states.items()
+    }
+    differences = np.stack([flat[number] - flat[4] for number in range(5)])
+    _, sigma, rows = np.linalg.svd(differences, full_matrices=False)
+    for number in range(5):
+        parameters = {name: states[number][name] for name in trainable}
+        own = {name: states[number][name] for name in buffers}
+        assert path.metrics["loss"][number] == pytest.approx(direct_loss(parameters, own), rel=1e-5)
+        expected = direct_loss(parameters, last_buffers)
+        assert path.with_plane_buffers["loss"][number] == pytest.approx(expected, rel=1e-5)
+        inside = rows[:2].T @ (rows[:2] @ differences[number])
+        assert path.residual[number] == pytest.approx(np.linalg.norm(differences[number] - inside), rel=1e-4, abs=1e-7)
+        foot, offset = flat[4] + inside, 0
+        projected = {}
+        for name in trainable:
+            size = states[4][name].size
+            projected[name] = foot[offset : offset + size].reshape(states[4][name].shape).astype(np.float32)
+            offset += size
+        assert path.projected["loss"][number] == pytest.approx(direct_loss(projected, last_buffers), rel=1e-4)
+    np.testing.assert_allclose(train.explained_variance_ratio, sigma[:2] ** 2 / np.sum(sigma**2), rtol=1e-6)
+    # the network's own buffers matter: the two losses of an early checkpoint differ
+    assert abs(path.metrics["loss"][1] - path.with_plane_buffers["loss"][1]) > 1e-4
+
+
+def test_in_process_and_ray_write_the_same_files_bit_for_bit(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    digests = []
+    for index, devices in enumerate(([0], [0, 1, 2])):
+        folder = tmp_path / str(index)
+        landscapes = generate(run, device_ids=devices, output=folder, plan=PLAN)
+        digests.append([digest(landscape.path) for landscape in landscapes])
+    assert digests[0] == digests[1]
+
+
+def test_another_batch_size_changes_no_more_than_the_last_digits(run, tmp_path):
+    first = generate(run, output=tmp_path / "a", plan=MeasurementPlan(batch_size=7))
+    second = generate(run, output=tmp_path / "b", plan=MeasurementPlan(batch_size=64, threads=2))
+    for one, other in zip(first, second, strict=True):
+        np.testing.assert_allclose(one.loss, other.loss, rtol=1e-5, atol=1e-7)
+
+
+def test_settings_of_this_call_replace_the_collected_ones(run):
+    before = snapshot(run)
+    (only,) = generate(
+        run,
+        settings={"landscape_size": 4, "num_samples": 20, "intervals": [[1, 2, 4]], "create_landscape": {"result": False}},
+        name="mine",
+    )
+    assert only.path.name == "mine_1-4_pca.h5"
+    assert only.loss.shape == (4, 4)
+    assert only.attributes["num_samples"] == 20
+    assert snapshot(run) == before
+
+
+def test_intervals_that_share_both_ends_have_files_of_their_own(run):
+    landscapes = generate(
+        run, settings={"landscape_size": 3, "intervals": [[0, 1, 4], [0, 2, 4]], "create_landscape": {"result": False}}
+    )
+    assert [landscape.path.name for landscape in landscapes] == ["landscape_0-4_0_pca.h5", "landscape_0-4_1_pca.h5"]
+
+
+def test_a_lambda_a_closure_and_the_options(run):
+    network = batch_norm()
+    landscapes = generate(
+        run,
+        lambda: network,
+        seed=5,
+        normalization="layer",
+        buffers="recalibrate",
+        centering="mean",
+        samples="random",
+    )
+    assert landscapes[1].attributes["seed"] == 5
+    assert landscapes[1].attributes["normalization"] == "layer"
+    assert landscapes[0].attributes["buffers"] == "recalibrate"
+    assert landscapes[0].attributes["centering"] == "mean"
+
+
+def test_another_seed_is_another_identity(run):
+    generate(run)
+    with pytest.raises(LandscapeIdentityError, match="seed"):
+        generate(run, seed=1)
+    generate(run, seed=1, overwrite=True)
+
+
+def test_clean_ckpt_removes_checkpoints_only(run):
+    landscapes = generate(run)
+    SummaryLandscape(run).clean_ckpt()
+    assert not (run / "ckpt_dir").exists()
+    assert all(landscape.path.exists() for landscape in landscapes)
+
+
+DRIVER = """
+import sys, time
+sys.path.insert(0, {support!r})
+from examples import batch_norm
+from landscape import MeasurementPlan, SummaryLandscape
+
+def slow():
+    loss, network, dataset, metrics = batch_norm()
+    def slowly(outputs, targets):
+        time.sleep(0.02)
+        return loss(outputs, targets)
+    return slowly, network, dataset, {{}}
+
+if __name__ == "__main__":
+    SummaryLandscape({folder!r}).gen_landscapes_with_multi_process(
+        slow, {{"landscape_size": 20, "num_samples": 32}}, [0, 1], progress=False, plan=MeasurementPlan(batch_size=32))
+"""
+
+
+def test_a_killed_driver_is_continued_and_no_stored_point_is_measured_again(run, tmp_path):
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER.format(support=str(SUPPORT), folder=str(run)))
+    path = run / "landscape_0-4_pca.h5"
+    process = subprocess.Popen([sys.executable, str(script)], start_new_session=True)
+    try:
+        deadline = time.monotonic() + 120
+        done = 0
+        while done < 20 and time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.2)
+            done = int((Landscape.load(path).status == PointStatus.MEASURED).sum()) if path.exists() else 0
+    finally:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    stored = Landscape.load(path)
+    done = int((stored.status == PointStatus.MEASURED).sum())
+    assert 20 <= done < 400
+
+    def slow():
+        loss, network, dataset, _ = batch_norm()
+        return (lambda outputs, targets: loss(outputs, targets)), network, dataset, {}
+
+    settings = {"landscape_size": 20, "num_samples": 32}
+    train, _ = generate(run, slow, settings)
+    assert train.report.measured <= 400 - done + 15 + 1
+    np.testing.assert_array_equal(train.loss.reshape(-1)[stored.status.reshape(-1) == 1], stored.loss[stored.status == 1])
+    whole, _ = generate(run, slow, settings, output=tmp_path / "whole", plan=PLAN)
+    np.testing.assert_array_equal(train.loss, whole.loss)
+    wait_for_the_orphans()
+
+
+def wait_for_the_orphans():
+    """Ray's processes notice by themselves that their driver is gone; the next run removes what they leave."""
+    from workers.ray_session import remove_dead_sessions
+
+    deadline = time.monotonic() + 90
+    while time.monotonic() < deadline:
+        remove_dead_sessions()
+        if not list(Path("/tmp").glob("landscape-ray-*")):
+            return
+        time.sleep(1)
+    raise AssertionError("a killed driver's Ray left its folder behind")
+
+
+class TestRunDirectory:
+    def test_a_missing_directory(self, tmp_path):
+        with pytest.raises(RunDirectoryError, match="is not a directory"):
+            SummaryLandscape(tmp_path / "nothing")
+
+    def test_a_foreign_directory(self, tmp_path):
+        with pytest.raises(RunDirectoryError, match="holds no collected run"):
+            generate(tmp_path)
+
+    def test_missing_checkpoints_are_named_and_left_out(self, run):
+        (run / "ckpt_dir/BatchNormNetwork_1_epoch.safetensors").unlink()
+        with pytest.warns(UserWarning, match=r"no checkpoints of epochs \[1\]"):
+            train, _ = generate(run)
+        assert train.trajectory.number.tolist() == [0, 2, 3, 4]
+
+    def test_too_few_checkpoints(self, run):
+        for number in (0, 1, 2):
+            (run / f"ckpt_dir/BatchNormNetwork_{number}_epoch.safetensors").unlink()
+        with (
+            pytest.warns(UserWarning, match=r"missing: \[0, 1, 2\]"),
+            pytest.raises(RunDirectoryError, match="fewer than three checkpoints in every interval"),
+        ):
+            generate(run)
+
+    def test_a_checkpoint_of_another_network(self, run):
+        with pytest.raises(CheckpointError, match=r"does not fit the network DropoutNetwork(.|\n)*1\.weight(.|\n)*missing"):
+            generate(run, dropout)
+
+    def test_a_changed_checkpoint(self, run):
+        path = run / "ckpt_dir/BatchNormNetwork_2_epoch.safetensors"
+        file = CheckpointFile(path)
+        state = {name: file.read(name) for name in file.shapes}
+        write_checkpoint(path, {name: array * 2 for name, array in state.items()})
+        with pytest.raises(CheckpointError, match="not the file that training wrote"):
+            generate(run)
+        assert not list(run.glob("*.h5"))
+
+    def test_equal_checkpoints(self, run):
+        metadata_path = run / "ckpt_dir/train_metadata.json"
+        metadata = json.loads(metadata_path.read_text())
+        for number in range(5):
+            metadata["model_params_file_map"][str(number)] = metadata["model_params_file_map"]["0"]
+            metadata["sha256"][str(number)] = metadata["sha256"]["0"]
+        metadata_path.write_text(json.dumps(metadata))
+        with pytest.raises(DegenerateTrajectoryError):
+            generate(run)
+
+    def test_another_unit(self, run):
+        with pytest.raises(ValueError, match=r"collect_landscape\['unit'\] must be 'epoch', as collected"):
+            generate(run, settings={"unit": "step"})
+
+    @pytest.mark.parametrize(
+        ("settings", "text"),
+        [
+            ({"landscape_size": 2}, "landscape_size"),
+            ({"landscape_size": 257}, "landscape_size"),
+            ({"num_samples": 0}, "num_samples"),
+            ({"intervals": [[1, 2]]}, "at least three numbers"),
+            ({"intervals": [[3, 1, 2]]}, "must be sorted"),
+            ({"size": 3}, "unknown keys"),
+            ({"create_landscape": {"train": False, "result": False}}, "at least one landscape"),
+        ],
+    )
+    def test_bad_settings_change_nothing(self, run, settings, text):
+        before = snapshot(run)
+        with pytest.raises(ValueError, match=text):
+            generate(run, settings=settings)
+        assert snapshot(run) == before
+        assert not list(run.glob("*.h5"))
+
+    def test_too_many_samples_use_all(self, run):
+        with pytest.warns(UserWarning, match="num_samples is 5000, but the data set has 96; all of them are used"):
+            train, _ = generate(run, settings={"num_samples": 5000})
+        assert train.attributes["num_samples"] == 96
+
+    def test_output_is_a_file(self, run, tmp_path):
+        (tmp_path / "file").write_text("x")
+        with pytest.raises(NotADirectoryError, match="output must be a directory"):
+            generate(run, output=tmp_path / "file")
+
+    def test_output_that_cannot_be_written(self, run):
+        with pytest.raises(LandscapeError, match="/proc"):
+            generate(run, output="/proc/self")
+
+    @pytest.mark.parametrize("name", ["", "a/b", ".hidden"])
+    def test_bad_name(self, run, name):
+        with pytest.raises(ValueError, match="name must be the beginning of a file name"):
+            generate(run, name=name)
+
+    def test_the_callback_raises(self, run):
+        from workers import CallbackFunctionError
+
+        def callback():
+            raise OSError("the data set is not mounted")
+
+        with pytest.raises(CallbackFunctionError, match="callback_fn raised OSError: the data set is not mounted"):
+            generate(run, callback)
+
+    def test_a_full_disk(self, run, tmp_path):
+        small = tmp_path / "small"
+        small.mkdir()
+        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(small)], capture_output=True).returncode:
+            pytest.skip("a small file system cannot be mounted here")
+        try:
+            with pytest.raises(LandscapeWriteError, match="cannot be written"):
+                generate(run, output=small)
+            assert not list(small.glob("*.tmp"))
+        finally:
+            subprocess.run(["umount", str(small)], check=True)
