@@ -6,10 +6,13 @@ maps files, and mapped pages count as resident memory, while ``readinto`` needs 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
+import math
 import os
+import re
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,12 +24,21 @@ from .errors import CheckpointError
 from .network_state import Array, State, numpy_dtype
 
 _HEADER_LIMIT = 100 * 1024 * 1024
+# What NumPy can shape; a file that asks for more is damaged or hostile.
+_MOST_AXES, _LARGEST = 32, 2**48
+_TEMPORARY = re.compile(
+    r"\.(?:[\w.-]+_[0-9]+_(?:step|epoch)\.safetensors|train_metadata\.json)\.([0-9]{1,10})\.[0-9a-f]{8}\.tmp"
+)
 _DTYPES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
+    "F8_E4M3FNUZ": "float8_e4m3fnuz", "F8_E5M2FNUZ": "float8_e5m2fnuz", "F8_E8M0": "float8_e8m0fnu",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
     "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool", "C64": "complex64",
 }  # fmt: skip
+
+
+STORABLE_DTYPES = frozenset(_DTYPES.values())
 
 
 class StateReader(Protocol):
@@ -169,6 +181,25 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def remove_stale_temporaries(folder: Path) -> None:
+    """Removes what writers that were killed left behind in a checkpoint folder; foreign files stay."""
+    for path in folder.iterdir():
+        match = _TEMPORARY.fullmatch(path.name)
+        if match and not _is_alive(int(match[1])):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
 def temporary_sibling(path: Path) -> Path:
     """Returns an unused name beside a file; the process id in it tells later runs whether its writer still lives."""
     return path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp")
@@ -219,11 +250,14 @@ def _entry(name: str, value: Mapping[str, Any]) -> _Entry:
     dtype = _DTYPES[value["dtype"]]
     shape = tuple(value["shape"])
     start, stop = value["data_offsets"]
-    if not all(type(number) is int and number >= 0 for number in (*shape, start, stop)):
+    if len(shape) > _MOST_AXES:
+        raise ValueError(f"{name!r} has {len(shape)} axes, more than {_MOST_AXES}")
+    if not all(type(number) is int and 0 <= number < _LARGEST for number in (*shape, start, stop)):
         raise ValueError(f"{name!r} has a shape or an offset that is no non-negative integer")
-    count = 1
-    for length in shape:
-        count *= length
+    # NumPy refuses overlong axes also where another axis is empty.
+    if math.prod(length or 1 for length in shape) >= _LARGEST:
+        raise ValueError(f"{name!r} has the shape {shape}, which is too large")
+    count = math.prod(shape)
     if stop - start != count * numpy_dtype(dtype).itemsize:
         raise ValueError(f"{name!r} has {stop - start} bytes for the shape {shape} of {dtype}")
     return dtype, shape, start, stop

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from .errors import CheckpointError
 from .network_state import TensorInfo, WeightSpace
-from .run_directory import RunDirectory
+from .run_directory import CHECKPOINT_FOLDER, RunDirectory
 from .run_writer import EXISTING, RunWriter
-from .settings import LandscapeSettings, check_intervals
+from .settings import LandscapeSettings, check_interval
 from .state_dict_file import read_state_dict
-from .validation import check_choice, check_int, check_path, wrong_type
+from .validation import check_choice, check_instance, check_path, wrong_type
 
 
 def import_checkpoints(
@@ -45,24 +46,31 @@ def import_checkpoints(
 
     Raises:
         TypeError: an argument has the wrong type.
-        ValueError: fewer than three files, or numbers that do not fit them.
+        ValueError: fewer than three files, numbers that do not fit them, or a file inside the run directory.
         CheckpointError: a file cannot be read, or holds another network than the first one.
+        CheckpointWriteError: a checkpoint could not be written; what was written is removed again.
         RunDirectoryError: the directory already holds a run.
     """
     target = check_path("run_directory", run_directory)
-    if isinstance(paths, str | os.PathLike) or not isinstance(paths, Sequence):
-        raise wrong_type("paths", "a list of paths", paths)
-    files = [check_path(f"paths[{index}]", item) for index, item in enumerate(paths)]
-    if numbers is None:
-        numbers = range(1, len(files) + 1)
-    chosen = [check_int(f"numbers[{index}]", item, minimum=0) for index, item in enumerate(numbers)]
-    if len(chosen) != len(files):
-        raise ValueError(f"numbers must have one entry for each of the {len(files)} files, but got {chosen}.")
-    interval = check_intervals("numbers", [chosen])
-    check_choice("existing", existing, tuple(choice for choice in EXISTING if choice != "resume"))
-    settings = LandscapeSettings(interval).override(
-        {"unit": unit, "landscape_size": landscape_size, "num_samples": num_samples}, "import_checkpoints"
+    files = _check_paths(paths)
+    settings = LandscapeSettings.from_dict(
+        {
+            "intervals": [_check_numbers(numbers, len(files))],
+            "unit": unit,
+            "landscape_size": landscape_size,
+            "num_samples": num_samples,
+        },
+        "import_checkpoints",
     )
+    check_instance("network_name", network_name, str, "a str")
+    check_choice("existing", existing, tuple(choice for choice in EXISTING if choice != "resume"))
+    folder = target / CHECKPOINT_FOLDER
+    for file in files:
+        if folder.resolve() in (file.resolve().parent, file.parent.resolve()):
+            raise ValueError(
+                f"paths must lie outside the run directory that is built, but {file} is inside it and could be "
+                "replaced; import into another directory."
+            )
     first = read_state_dict(files[0])
     shapes = {name: array.shape for name, array in first.items()}
     # All files are checked before the first is written, so that a bad one leaves nothing behind.
@@ -73,13 +81,41 @@ def import_checkpoints(
         network_name,
         tuple(TensorInfo(name, array.shape, array.dtype.name, "parameter") for name, array in first.items()),
     )
+    created = [path for path in (folder, *folder.parents) if not path.exists()]
     writer = RunWriter(target, settings, space, existing=existing)
     try:
-        for number, file in zip(chosen, files, strict=True):
-            writer.save(number, read_state_dict(file))
-    finally:
-        writer.close()
+        try:
+            for number, file in zip(settings.intervals[0], files, strict=True):
+                writer.save(number, read_state_dict(file))
+        finally:
+            writer.close()
+    except BaseException:
+        writer.discard()
+        with contextlib.suppress(OSError):
+            for path in created:
+                path.rmdir()
+        raise
     return RunDirectory(target)
+
+
+def _check_paths(paths: object) -> list[Path]:
+    if isinstance(paths, str | bytes | os.PathLike) or not isinstance(paths, Sequence):
+        raise wrong_type("paths", "a list of paths", paths)
+    files = [check_path(f"paths[{index}]", item) for index, item in enumerate(paths)]
+    if len(files) < 3:
+        raise ValueError(
+            f"paths must hold at least three files (a plane needs three checkpoints), but got {len(files)}."
+        )
+    return files
+
+
+def _check_numbers(numbers: object, count: int) -> Sequence[int]:
+    if numbers is None:
+        return range(1, count + 1)
+    chosen = check_interval("numbers", numbers)
+    if len(chosen) != count:
+        raise ValueError(f"numbers must have one entry for each of the {count} files, but got {list(chosen)}.")
+    return chosen
 
 
 def _check_equal(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -12,15 +13,19 @@ from torch import nn
 
 from .callback import Callback, CallbackParameters, RunContext
 from .callback_manager import CallbackManager
+from .checkpoint_loading import Checkpoint
 from .model_batches import check_dataset, dataset_length, to_device
 from .model_forward import Forward, LossFunction
 from .model_loop import FitEvaluation, evaluate, run, train_epochs
 from .model_metrics import named_metrics
 from .model_update import ClipGradients, OptimizerUpdate
+from .resumption import Resumption
 from .torch_state import unwrap
+from .training_context import TrainingContext
 from .validation import check_bool, check_choice, check_instance, check_int, wrong_type, wrong_value
 
 Callbacks = Callback | Sequence[Callback] | None
+ResumeFrom = Checkpoint | str | os.PathLike[str] | None
 
 
 class Model:
@@ -93,6 +98,7 @@ class Model:
         initial_epoch: int = 0,
         *,
         progress: bool = False,
+        resume_from: ResumeFrom = None,
     ) -> None:
         """Trains up to epoch number ``epoch``.
 
@@ -108,15 +114,21 @@ class Model:
             sink_size: likewise; -1 or positive.
             initial_epoch: epochs already done, after a resume; the step counter goes on from there.
             progress: whether to show a progress bar.
+            resume_from: a checkpoint of ``ModelCheckpoint`` (its path, or what ``load_checkpoint`` returned) to go
+                on from. Network, optimizer, gradient scaler, loss function, callbacks and random generators are
+                set to what they were, and the batches of a begun epoch that were done are skipped (drawn again
+                and dropped): on the same machine the run ends as if it had never stopped, bit for bit, where its
+                computations repeat bit for bit. Build model, data set and callbacks as they were built then.
 
         Raises:
             TypeError: an argument has the wrong type, or a batch is no pair.
             ValueError: an argument has a wrong value, the optimizer is missing, the data set is empty, or the
                 loss is no scalar.
+            CheckpointError: ``resume_from`` cannot be read, holds no training state, or is another model's.
         """
         _check_sink(sink_size, dataset_sink_mode=dataset_sink_mode)
         manager = _manager(callbacks)
-        self._train(epoch, train_dataset, initial_epoch, manager, None, progress)
+        self._train(epoch, train_dataset, initial_epoch, manager, None, progress, resume_from)
 
     def fit(
         self,
@@ -131,6 +143,7 @@ class Model:
         initial_epoch: int = 0,
         *,
         progress: bool = False,
+        resume_from: ResumeFrom = None,
     ) -> None:
         """Trains as ``train`` does and evaluates in between, before the epoch's end hook.
 
@@ -151,11 +164,13 @@ class Model:
             sink_size: as in ``train``.
             initial_epoch: as in ``train``.
             progress: as in ``train``.
+            resume_from: as in ``train``.
 
         Raises:
             TypeError: as ``train``; ``valid_frequency`` is neither int nor list.
             ValueError: as ``train``; there is a ``valid_dataset`` and no metrics; a strict manager's callback
                 has legacy hooks.
+            CheckpointError: as ``train``.
         """
         _check_sink(sink_size, dataset_sink_mode=dataset_sink_mode, valid_dataset_sink_mode=valid_dataset_sink_mode)
         due = _checked_frequency(valid_frequency)
@@ -166,7 +181,7 @@ class Model:
             check_dataset("valid_dataset", valid_dataset)
             evaluation = FitEvaluation(valid_dataset, self.metrics, due)
         manager.check_legacy_hooks()
-        self._train(epoch, train_dataset, initial_epoch, manager, evaluation, progress)
+        self._train(epoch, train_dataset, initial_epoch, manager, evaluation, progress, resume_from)
 
     def eval(
         self, valid_dataset: Iterable[Any], callbacks: Callbacks = None, dataset_sink_mode: bool = False
@@ -202,6 +217,7 @@ class Model:
         manager: CallbackManager,
         evaluation: FitEvaluation | None,
         progress: bool,
+        resume_from: ResumeFrom,
     ) -> None:
         epoch = check_int("epoch", epoch, minimum=1)
         initial_epoch = check_int("initial_epoch", initial_epoch, minimum=0)
@@ -212,11 +228,21 @@ class Model:
         update = self._optimizer_update(forward)
         check_dataset("train_dataset", train_dataset)
         batch_num = dataset_length(train_dataset)
+        resumption = None
+        if resume_from is not None:
+            if initial_epoch:
+                raise wrong_value("initial_epoch", "0 when there is a resume_from, which knows it", initial_epoch)
+            resumption = Resumption.from_checkpoint(resume_from)
+            resumption.check(epoch, batch_num)
         if batch_num is None and initial_epoch:
             raise ValueError(
                 "train_dataset must have a length when initial_epoch is not 0, because the step counter goes on from "
                 "initial_epoch * len(train_dataset). Give it a __len__."
             )
+        initial_step = initial_epoch * (batch_num or 0)
+        if resumption is not None:
+            initial_epoch, initial_step = resumption.state.epochs_done, resumption.state.step
+            batch_num = resumption.state.batch_num if batch_num is None else batch_num
         scaler = self._scaler if forward.reduced_type is torch.float16 else None
         distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
         params = CallbackParameters(
@@ -230,8 +256,8 @@ class Model:
             epoch_num=epoch,
             cur_epoch_num=initial_epoch,
             batch_num=batch_num,
-            cur_step_num=initial_epoch * (batch_num or 0),
-            initial_step=initial_epoch * (batch_num or 0),
+            cur_step_num=initial_step,
+            initial_step=initial_step,
             parallel_mode="data_parallel" if distributed else "stand_alone",
             device_number=torch.distributed.get_world_size() if distributed else 1,
             dataset_sink_mode=False,
@@ -241,7 +267,9 @@ class Model:
             last_save_ckpt_step=None,
             latest_ckpt_file=None,
         )
-        run_context = RunContext(params)
+        run_context = TrainingContext(params, update, resumption)
+        # A second copy of the weights, which the context lets go of when they are loaded.
+        del resumption
         with run(manager, run_context):
             train_epochs(forward, update, evaluation, manager, run_context, progress)
 

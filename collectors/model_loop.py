@@ -15,6 +15,7 @@ from .model_batches import announce_epoch, dataset_length, empty_dataset, sample
 from .model_forward import Forward
 from .model_metrics import MetricTotals, WeightedMean
 from .model_update import OptimizerUpdate
+from .training_context import TrainingContext
 
 
 @dataclass(frozen=True)
@@ -49,16 +50,21 @@ def train_epochs(
     update: OptimizerUpdate,
     evaluation: FitEvaluation | None,
     manager: CallbackManager,
-    run_context: RunContext,
+    run_context: TrainingContext,
     progress: bool,
 ) -> None:
-    """Trains the epochs after ``cb_params.cur_epoch_num`` up to ``cb_params.epoch_num``."""
+    """Trains the epochs after ``cb_params.cur_epoch_num`` up to ``cb_params.epoch_num``.
+
+    The first of them may be one that the run context goes on with in the middle.
+    """
     params = run_context.original_args()
     first = params.cur_epoch_num + 1
     steps = None if params.batch_num is None else (params.epoch_num - params.cur_epoch_num) * params.batch_num
-    with _progress_bar(progress, steps) as advance:
+    with _progress_bar(progress, None if steps is None else steps - run_context.epoch_steps) as advance:
         forward.network.train()
+        run_context.before_begin()
         manager.on_train_begin(run_context)
+        run_context.after_begin()
         for number in range(first, params.epoch_num + 1):
             params.cur_epoch_num = number
             manager.on_train_epoch_begin(run_context)
@@ -66,11 +72,13 @@ def train_epochs(
             if evaluation is not None and evaluation.due(number):
                 _evaluate_in_fit(forward, evaluation, manager, run_context)
             manager.on_train_epoch_end(run_context)
+            run_context.end_epoch()
             params.pop("metrics", None)
             params.pop("eval_results", None)
             if run_context.get_stop_requested():
                 break
         manager.on_train_end(run_context)
+        run_context.run_deferred()
 
 
 def evaluate(
@@ -130,30 +138,32 @@ def _train_epoch(
     forward: Forward,
     update: OptimizerUpdate,
     manager: CallbackManager,
-    run_context: RunContext,
+    run_context: TrainingContext,
     advance: Callable[[CallbackParameters], None],
 ) -> None:
     params = run_context.original_args()
     announce_epoch(params.train_dataset, params.cur_epoch_num - 1)
-    index = -1
-    for index, batch in enumerate(params.train_dataset):
+    for batch in run_context.batches():
         params.cur_step_num += 1
-        inputs, targets = forward.place("train_dataset", batch, index)
+        inputs, targets = forward.place("train_dataset", batch, run_context.epoch_steps)
         params.train_dataset_element = (inputs, targets)
         manager.on_train_step_begin(run_context)
         loss = forward.training_loss(inputs, targets)
         update.backward(loss, sample_count(inputs, targets))
-        if update.pending and index + 1 == params.batch_num:
+        if update.pending and run_context.epoch_steps + 1 == params.batch_num:
             update.step()
         params.net_outputs = loss.detach()
+        run_context.end_step()
         manager.on_train_step_end(run_context)
+        run_context.run_deferred()
         advance(params)
         if run_context.get_stop_requested():
             break
     else:
+        run_context.exhausted = True
         if params.batch_num is None:
-            params.batch_num = index + 1
-    if index < 0:
+            params.batch_num = run_context.epoch_steps
+    if run_context.epoch_steps == 0:
         raise empty_dataset("train_dataset")
     if update.pending:
         update.step()

@@ -62,9 +62,36 @@ class OptimizerUpdate:
         if self._batches == self._accumulation_steps:
             self.step()
 
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the gradients that no optimizer step has used, and of how much they are; empty without any."""
+        if not self.pending:
+            return {}
+        return {
+            "batches": self._batches,
+            "samples": self._samples,
+            "nominal": self._nominal,
+            "gradients": [parameter.grad for parameter in self._parameters()],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on with what ``state_dict`` returned.
+
+        Raises:
+            ValueError: the gradients are of other parameters.
+        """
+        self._batches = state.get("batches", 0)
+        self._samples = state.get("samples", 0)
+        self._nominal = state.get("nominal", 0)
+        if not state:
+            return
+        for parameter, gradient in zip(self._parameters(), state["gradients"], strict=True):
+            if gradient is not None and gradient.shape != parameter.shape:
+                raise ValueError(f"a gradient of shape {tuple(gradient.shape)} for {tuple(parameter.shape)}")
+            parameter.grad = None if gradient is None else torch.empty_like(parameter).detach().copy_(gradient)
+
     def step(self) -> None:
         """Makes an optimizer step with the gradients so far."""
-        parameters = [parameter for group in self._optimizer.param_groups for parameter in group["params"]]
+        parameters = self._parameters()
         if self._weighs and self._samples != self._nominal:
             for parameter in parameters:
                 if parameter.grad is not None:
@@ -75,3 +102,6 @@ class OptimizerUpdate:
         self._scaler.step(self._optimizer)
         self._scaler.update()
         self._batches = 0
+
+    def _parameters(self) -> list[torch.Tensor]:
+        return [parameter for group in self._optimizer.param_groups for parameter in group["params"]]

@@ -33,7 +33,10 @@ class RunDirectory:
             raise RunDirectoryError(
                 f"summary_dir {self.path} {kind}; give the directory that a SummaryCollector wrote."
             )
-        self.metadata = RunMetadata.load(self.path / CHECKPOINT_FOLDER / METADATA_NAME)
+        metadata = self.path / CHECKPOINT_FOLDER / METADATA_NAME
+        if metadata.is_file() and not _lies_in(metadata.parent, metadata):
+            raise RunDirectoryError(f"{metadata} links out of the run directory; copy the file itself there.")
+        self.metadata = RunMetadata.load(metadata)
 
     @property
     def settings(self) -> LandscapeSettings:
@@ -86,18 +89,26 @@ class RunDirectory:
         unit = self.settings.unit
         if name is None:
             raise CheckpointError(
-                f"{self.path} has no checkpoint of {unit} {number}; it has {sorted(self.metadata.files)}."
+                f"{self.path} has no checkpoint of {unit} {number}; it has {sorted(self.metadata.files)}. Choose one "
+                "of these, or train until that number is reached."
             )
         folder = self.path / CHECKPOINT_FOLDER
         path = folder / name
-        if not path.is_file():
+        if not self._has(number):
             raise CheckpointError(
                 f"checkpoint {path} of {unit} {number} is missing; restore it or leave the number out."
             )
-        if path.resolve().parent != folder.resolve():
+        if not _lies_in(folder, path):
             raise CheckpointError(f"checkpoint {path} links out of the run directory; copy the file itself there.")
         return path
 
     def _has(self, number: int) -> bool:
         name = self.metadata.files.get(number)
-        return name is not None and (self.path / CHECKPOINT_FOLDER / name).is_file()
+        try:
+            return name is not None and (self.path / CHECKPOINT_FOLDER / name).is_file()
+        except OSError:
+            return False
+
+
+def _lies_in(folder: Path, path: Path) -> bool:
+    return path.resolve().parent == folder.resolve()

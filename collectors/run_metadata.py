@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import ntpath
+import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from .errors import RunDirectoryError
 from .settings import UNITS, CreateLandscape, LandscapeSettings, check_intervals
@@ -19,6 +21,9 @@ _REFERENCE_KEYS = (
 )  # fmt: skip
 _OUR_KEYS = ("format_version", "framework", "network", "sha256")
 _SIZE_LIMIT = 64 * 1024 * 1024
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -64,8 +69,12 @@ class RunMetadata:
                 reference write.
         """
         try:
+            if path.exists() and not path.is_file():
+                raise RunDirectoryError(f"{path} is not a regular file; restore it from a copy.")
             with path.open("rb") as file:
-                raw = file.read(_SIZE_LIMIT + 1)
+                # A read with a limit allocates all of it.
+                size = os.fstat(file.fileno()).st_size
+                raw = file.read(size) if size <= _SIZE_LIMIT else None
         except FileNotFoundError as error:
             raise RunDirectoryError(
                 f"{path.parent.parent} holds no collected run: {path} does not exist. Train with a SummaryCollector "
@@ -73,7 +82,7 @@ class RunMetadata:
             ) from error
         except OSError as error:
             raise RunDirectoryError(f"{path} cannot be read: {error.strerror}.") from error
-        if len(raw) > _SIZE_LIMIT:
+        if raw is None:
             raise RunDirectoryError(f"{path} is larger than {_SIZE_LIMIT} bytes and cannot be ours.")
         try:
             content = json.loads(raw.decode("utf-8"))
@@ -95,42 +104,47 @@ class RunMetadata:
             raise ValueError(
                 f"format_version is {version}, this program reads up to {FORMAT_VERSION}; upgrade summary-landscape."
             )
-        groups = check_instance("epoch_group", given["epoch_group"], dict, "a dict of lists")
+        groups = _numbered("epoch_group", given["epoch_group"], list, "a list")
         settings = LandscapeSettings(
-            intervals=check_intervals("epoch_group", list(groups.values())),
+            intervals=check_intervals("epoch_group", [groups[index] for index in sorted(groups)]),
             unit=check_choice("unit", given["unit"], UNITS),
             landscape_size=check_int("landscape_size", given["landscape_size"], 3, 256),
             num_samples=check_int("num_samples", given["num_samples"], minimum=1),
             create_landscape=CreateLandscape.from_dict(given["create_landscape"]),
         )
         steps = given["step_per_epoch"]
+        files = _numbered("model_params_file_map", given["model_params_file_map"], str, "a str")
         return cls(
             settings=settings,
-            files={
-                number: _file_name(number, item)
-                for number, item in _numbered("model_params_file_map", given["model_params_file_map"]).items()
-            },
-            sha256=_numbered("sha256", given.get("sha256", {})),
+            files={number: _file_name(number, item) for number, item in files.items()},
+            sha256=_numbered("sha256", given.get("sha256", {}), str, "a str"),
             step_per_epoch=None if steps is None else check_int("step_per_epoch", steps, minimum=1),
             framework=check_instance("framework", given.get("framework", "mindspore"), str, "a str"),
             network=check_instance("network", given.get("network", {}), dict, "a dict"),
         )
 
 
-def _numbered(name: str, value: object) -> dict[int, str]:
+def _numbered(name: str, value: object, kind: type[T], expected: str) -> dict[int, T]:
     if not isinstance(value, dict):
-        raise wrong_type(name, "a dict of numbers to strings", value)
-    result = {}
+        raise wrong_type(name, "a dict with numbers as keys", value)
+    result: dict[int, T] = {}
     for key, item in value.items():
-        if not (key.isascii() and key.isdigit()):
-            raise ValueError(f"a key of {name} must be a non-negative number, but got {key[:80]!r}.")
-        result[int(key[:18])] = check_instance(f"{name}[{key[:18]!r}]", item, str, "a str")
+        # One spelling for each number, and few digits: otherwise two keys could mean the same checkpoint.
+        if not _NUMBER.fullmatch(key):
+            raise ValueError(
+                f"a key of {name} must be a non-negative number without leading zeros, but got {key[:80]!r}."
+            )
+        result[int(key)] = check_instance(f"{name}[{key!r}]", item, kind, expected)
     return result
 
 
 def _file_name(number: int, path: str) -> str:
     # Only the last part counts: directories may have moved, and nothing outside ckpt_dir is ever read.
     name = ntpath.basename(path)
-    if name in ("", ".", "..") or "\0" in name:
+    try:
+        usable = name not in ("", ".", "..") and "\0" not in name and len(os.fsencode(name)) <= 255
+    except UnicodeEncodeError:
+        usable = False
+    if not usable:
         raise ValueError(f"model_params_file_map[{str(number)!r}] must name a file, but got {path[:200]!r}.")
     return name

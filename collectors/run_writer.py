@@ -10,8 +10,14 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from .checkpoint_file import write_checkpoint, write_text
-from .errors import CheckpointWriteError, RunDirectoryError
+from .checkpoint_file import (
+    STORABLE_DTYPES,
+    CheckpointFile,
+    remove_stale_temporaries,
+    write_checkpoint,
+    write_text,
+)
+from .errors import CheckpointError, CheckpointWriteError, RunDirectoryError
 from .network_state import Array, WeightSpace
 from .run_directory import CHECKPOINT_FOLDER, METADATA_NAME
 from .run_metadata import RunMetadata
@@ -20,6 +26,7 @@ from .settings import LandscapeSettings
 EXISTING = ("error", "resume", "overwrite")
 METADATA_INTERVAL_SECONDS = 1.0
 _QUEUE_LENGTH = 2
+_LONGEST_NETWORK_NAME = 40
 _METADATA_CHANGED: tuple[int, dict[str, Array]] = (-1, {})
 
 
@@ -35,6 +42,7 @@ class RunWriter:
         step_per_epoch: where it is known.
 
     Raises:
+        TypeError: a tensor has an element type that checkpoints cannot hold.
         RunDirectoryError: a run is there and ``existing="error"``, or it is another run than the one that is
             resumed.
         OSError: the directory cannot be created or written.
@@ -50,7 +58,14 @@ class RunWriter:
         start: int = 0,
         step_per_epoch: int | None = None,
     ) -> None:
+        for tensor in space.tensors:
+            if tensor.dtype not in STORABLE_DTYPES:
+                raise TypeError(
+                    f"network's {tensor.name!r} is {tensor.dtype}, which checkpoints cannot hold; convert the network "
+                    f"to one of {sorted(STORABLE_DTYPES)}."
+                )
         self._folder = summary_dir / CHECKPOINT_FOLDER
+        self._space = space
         self._metadata = RunMetadata(
             settings=settings,
             step_per_epoch=step_per_epoch,
@@ -66,7 +81,7 @@ class RunWriter:
             self._take_over(existing, start)
         self._write_metadata()
         self._queue: queue.Queue[tuple[int, dict[str, Array]] | None] = queue.Queue(_QUEUE_LENGTH)
-        self._failure: Exception | None = None
+        self._failure: CheckpointWriteError | None = None
         self._thread = threading.Thread(target=self._work, name="checkpoint-writer", daemon=True)
         self._thread.start()
 
@@ -94,11 +109,7 @@ class RunWriter:
     def check(self) -> None:
         """Raises what the writing thread ran into, if anything."""
         if self._failure is not None:
-            raise CheckpointWriteError(
-                f"a checkpoint could not be written to {self._folder}: {self._failure}. Training stops, because the "
-                "trajectory would have a hole; free some space or choose another summary_dir, then resume with "
-                'existing="resume".'
-            ) from self._failure
+            raise self._failure
 
     def close(self) -> None:
         """Waits until everything is on disk.
@@ -110,6 +121,11 @@ class RunWriter:
             self._queue.put(None)
             self._thread.join()
         self.check()
+
+    def discard(self) -> None:
+        """Removes what was written, after ``close``; other files stay."""
+        (self._folder / METADATA_NAME).unlink(missing_ok=True)
+        self._delete(self._metadata.files.values())
 
     def _take_over(self, existing: str, start: int) -> None:
         path = self._folder / METADATA_NAME
@@ -123,6 +139,7 @@ class RunWriter:
             # The metadata goes first: it must never name files that are gone.
             path.unlink()
             self._delete(old.files.values())
+            remove_stale_temporaries(self._folder)
             return
         if old.settings != self._metadata.settings:
             raise RunDirectoryError(
@@ -135,16 +152,33 @@ class RunWriter:
                 f"{self._metadata.network}. Use the same network or another summary_dir."
             )
         kept = {number: name for number, name in old.files.items() if number <= start}
+        self._check_same_network(kept)
         self._metadata.files = kept
         self._metadata.sha256 = {number: digest for number, digest in old.sha256.items() if number in kept}
         if self._metadata.step_per_epoch is None:
             self._metadata.step_per_epoch = old.step_per_epoch
         self._write_metadata()
-        self._delete(name for number, name in old.files.items() if number > start)
+        self._delete(set(old.files.values()) - set(kept.values()))
+        remove_stale_temporaries(self._folder)
+
+    def _check_same_network(self, files: dict[int, str]) -> None:
+        # Names and sizes of the metadata may agree where shapes do not; the last checkpoint knows.
+        for number in sorted(files)[-1:]:
+            path = self._folder / files[number]
+            try:
+                self._space.check_state(str(path), CheckpointFile(path).shapes)
+            except CheckpointError as error:
+                raise RunDirectoryError(
+                    f"{self._folder.parent} cannot be resumed, because its last checkpoint does not go with the "
+                    f"network: {error}"
+                ) from error
 
     def _delete(self, names: Iterable[str]) -> None:
         for name in names:
-            (self._folder / name).unlink(missing_ok=True)
+            path = self._folder / name
+            # A damaged or foreign file map may name anything.
+            if name != METADATA_NAME and (path.is_file() or path.is_symlink()):
+                path.unlink()
 
     def _write_metadata(self) -> None:
         write_text(self._folder / METADATA_NAME, self._metadata.to_json())
@@ -153,7 +187,13 @@ class RunWriter:
         try:
             self._write_until_closed()
         except Exception as error:
-            self._failure = error
+            failure = CheckpointWriteError(
+                f"a checkpoint could not be written to {self._folder}: {error}. Training stops, because the "
+                "trajectory would have a hole; free some space or choose another summary_dir, then resume with "
+                'existing="resume".'
+            )
+            failure.__cause__ = error
+            self._failure = failure
             with contextlib.suppress(OSError):
                 self._write_metadata()
             # The training thread may be waiting at the full queue; it sees the failure at its next call.
@@ -179,9 +219,10 @@ class RunWriter:
                 written_at, behind = time.monotonic(), False
 
     def _write_checkpoint(self, number: int, state: dict[str, Array]) -> None:
-        name = re.sub(r"[^\w.-]", "_", f"{self._metadata.network['name']}_{number}_{self._metadata.settings.unit}")
-        path = self._folder / f"{name}.safetensors"
-        information = {"network": str(self._metadata.network["name"]), "number": str(number)}
+        # File systems take 255 bytes, the suffix of the temporary file included; \w may be up to four bytes.
+        network = re.sub(r"[^\w.-]", "_", self._space.network)[:_LONGEST_NETWORK_NAME]
+        path = self._folder / f"{network}_{number}_{self._metadata.settings.unit}.safetensors"
+        information = {"network": self._space.network, "number": str(number)}
         digest = write_checkpoint(path, state, information)
         self._metadata.files[number] = path.name
         self._metadata.sha256[number] = digest

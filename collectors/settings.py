@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from .validation import check_bool, check_choice, check_int, check_keys, wrong_type
+from .validation import check_bool, check_choice, check_int, check_keys, wrong_type, wrong_value
 
 UNITS = ("step", "epoch")
 SMALLEST_LANDSCAPE, LARGEST_LANDSCAPE = 3, 256
+LONGEST_INTERVAL = 1_000_000
 _KEYS = ("landscape_size", "unit", "create_landscape", "num_samples", "intervals")
 
 
@@ -31,6 +32,8 @@ class CreateLandscape:
     @classmethod
     def from_dict(cls, value: object, name: str = "create_landscape") -> CreateLandscape:
         """Returns the validated choice; a key that is absent keeps its default (True)."""
+        if isinstance(value, CreateLandscape):
+            value = {"train": value.train, "result": value.result}
         given = check_keys(name, value, ("train", "result"))
         chosen = cls(**{key: check_bool(f"{name}[{key!r}]", item) for key, item in given.items()})
         if not (chosen.train or chosen.result):
@@ -52,6 +55,10 @@ class LandscapeSettings:
         landscape_size: grid points per axis.
         num_samples: how many samples a loss is averaged over.
         create_landscape: which landscapes to generate.
+
+    Raises:
+        TypeError: an attribute has the wrong type.
+        ValueError: an attribute has a wrong value.
     """
 
     intervals: tuple[tuple[int, ...], ...]
@@ -59,6 +66,10 @@ class LandscapeSettings:
     landscape_size: int = 40
     num_samples: int = 2048
     create_landscape: CreateLandscape = field(default_factory=CreateLandscape)
+
+    def __post_init__(self) -> None:
+        for key, item in _validated({key: getattr(self, key) for key in _KEYS}).items():
+            object.__setattr__(self, key, item)
 
     @classmethod
     def from_dict(cls, value: object, name: str = "collect_landscape") -> LandscapeSettings:
@@ -101,34 +112,35 @@ def check_intervals(name: str, value: object) -> tuple[tuple[int, ...], ...]:
 
     Raises:
         TypeError: the value is no list of lists or ranges of ints.
-        ValueError: there is no interval, or one is too short, unsorted, repeated or negative.
+        ValueError: there is no interval, or one is too short, too long, unsorted, repeated or negative.
     """
-    intervals = tuple(
-        tuple(
-            check_int(f"{name}[{index}][{place}]", number, minimum=0)
-            for place, number in enumerate(_sequence(f"{name}[{index}]", item))
-        )
-        for index, item in enumerate(_sequence(name, value))
-    )
+    intervals = tuple(check_interval(f"{name}[{index}]", item) for index, item in enumerate(_sequence(name, value)))
     if not intervals:
         raise ValueError(f"{name} must hold at least one interval, but it is empty; for example [range(0, 21)].")
     for index, interval in enumerate(intervals):
-        if len(interval) < 3:
-            raise ValueError(
-                f"{name}[{index}] must hold at least three numbers (a plane needs three checkpoints), "
-                f"but got {list(interval)}."
-            )
-        if any(later <= earlier for earlier, later in itertools.pairwise(interval)):
-            raise ValueError(
-                f"{name}[{index}] must be sorted and without repetition, but got {list(interval)}; "
-                f"write {sorted(set(interval))}."
-            )
-    if len(set(intervals)) != len(intervals):
-        raise ValueError(f"{name} holds the same interval twice: {[list(item) for item in intervals]}.")
+        if interval in intervals[:index]:
+            raise ValueError(f"{name}[{index}] repeats {name}[{intervals.index(interval)}]; give each interval once.")
     return intervals
 
 
-def _validated(given: Mapping[str, Any], name: str) -> dict[str, Any]:
+def check_interval(name: str, value: object) -> tuple[int, ...]:
+    """Returns sorted, unique, non-negative numbers, at least three; errors as in ``check_intervals``."""
+    interval = tuple(
+        check_int(f"{name}[{index}]", number, minimum=0) for index, number in enumerate(_sequence(name, value))
+    )
+    if len(interval) < 3:
+        raise ValueError(
+            f"{name} must hold at least three numbers (a plane needs three checkpoints), but got {list(interval)}."
+        )
+    for earlier, later in itertools.pairwise(interval):
+        if later <= earlier:
+            raise ValueError(
+                f"{name} must be sorted and without repetition, but {later} follows {earlier}; write sorted(set(...))."
+            )
+    return interval
+
+
+def _validated(given: Mapping[str, Any], name: str | None = None) -> dict[str, Any]:
     checks: dict[str, Callable[[Any, str], Any]] = {
         "intervals": lambda value, label: check_intervals(label, value),
         "unit": lambda value, label: check_choice(label, value, UNITS),
@@ -136,12 +148,15 @@ def _validated(given: Mapping[str, Any], name: str) -> dict[str, Any]:
         "num_samples": lambda value, label: check_int(label, value, minimum=1),
         "create_landscape": CreateLandscape.from_dict,
     }
-    return {key: checks[key](item, f"{name}[{key!r}]") for key, item in given.items()}
+    return {key: checks[key](item, key if name is None else f"{name}[{key!r}]") for key, item in given.items()}
 
 
 def _sequence(name: str, value: object) -> Sequence[Any]:
     if isinstance(value, np.ndarray):
         value = value.tolist()
-    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+    if isinstance(value, str | bytes | bytearray | memoryview) or not isinstance(value, Sequence):
         raise wrong_type(name, "a list, a tuple or a range", value)
+    # A slice, because len() fails for the longest ranges.
+    if value[LONGEST_INTERVAL : LONGEST_INTERVAL + 1]:
+        raise wrong_value(name, f"at most {LONGEST_INTERVAL} items long", value)
     return value

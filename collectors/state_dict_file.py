@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from .errors import CheckpointError
 from .network_state import Array, canonical_name
 
 _NESTED_KEYS = ("state_dict", "model_state_dict", "model", "module", "network", "net", "params", "weights")
+_DEEPEST = 4
 
 
 def read_state_dict(path: str | os.PathLike[str]) -> dict[str, Array]:
@@ -21,7 +24,7 @@ def read_state_dict(path: str | os.PathLike[str]) -> dict[str, Array]:
         CheckpointError: the file is missing, damaged, holds no tensors, or needs code from the file to be read.
     """
     path = Path(path)
-    if path.suffix == ".safetensors":
+    if path.suffix.lower() == ".safetensors":
         file = CheckpointFile(path)
         return _canonical(path, {name: file.read(name) for name in file.shapes})
     return _read_torch_file(path)
@@ -37,19 +40,39 @@ def _read_torch_file(path: Path) -> dict[str, Array]:
     if not path.is_file():
         raise CheckpointError(f"checkpoint {path} does not exist.")
     try:
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            # How a file was pickled is no concern of those who read it.
+            warnings.filterwarnings("ignore", "Detected pickle protocol")
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
+        # PyTorch's own advice, to load without the protection, is not ours to pass on.
+        reason = re.search(r"[Uu]nsupported [^\n]*?(?= was | whose |\n|$)", str(error))
         raise CheckpointError(
-            f"checkpoint {path} cannot be read as plain tensors ({str(error).splitlines()[0]}). If you trust the "
-            "file, load "
-            "it yourself and save its state dict alone with torch.save(network.state_dict(), ...)."
+            f"checkpoint {path} cannot be read as plain tensors ({reason[0] if reason else 'it holds other objects'}). "
+            "If you trust the file, load it yourself and save its state dict alone with "
+            "torch.save(network.state_dict(), ...)."
         ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
-        raise CheckpointError(f"checkpoint {path} is damaged or no PyTorch file ({error}); copy it again.") from error
+    except Exception as error:
+        # Damaged bytes make the unpickler raise nearly anything.
+        raise CheckpointError(
+            f"checkpoint {path} is damaged or no PyTorch file ({_first_line(error)}); copy it again."
+        ) from error
     tensors = {name: item for name, item in _find_tensors(path, content).items() if isinstance(item, torch.Tensor)}
+    limit = path.stat().st_size
     seen: set[tuple[Any, ...]] = set()
     result = {}
     for name, tensor in tensors.items():
+        if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized:
+            raise CheckpointError(
+                f"checkpoint {path} holds {name!r} as a sparse, quantized or empty ('meta') tensor, which cannot be "
+                "read; save it as an ordinary tensor."
+            )
+        if tensor.numel() * tensor.element_size() > limit:
+            # A view that repeats few values (stride 0) would unfold to any size.
+            raise CheckpointError(
+                f"checkpoint {path} holds {name!r} of shape {tuple(tensor.shape)}, more than the file's {limit} bytes; "
+                "save a contiguous copy of it."
+            )
         key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
         if tensor.numel() and key in seen:
             continue
@@ -59,19 +82,33 @@ def _read_torch_file(path: Path) -> dict[str, Array]:
 
 
 def _find_tensors(path: Path, content: object) -> Mapping[str, Any]:
+    if not isinstance(content, Mapping):
+        raise CheckpointError(f"checkpoint {path} holds a {type(content).__name__}, not a dictionary of tensors.")
+    found = _nested_tensors(content, _DEEPEST)
+    if found is None:
+        raise CheckpointError(
+            f"checkpoint {path} holds no tensors at its top level and none under the keys {list(_NESTED_KEYS)}; it has "
+            f"{[str(key)[:80] for key in content][:20]}. Save the state dict alone."
+        )
+    return found
+
+
+def _nested_tensors(content: Mapping[Any, Any], depth: int) -> Mapping[str, Any] | None:
     import torch
 
-    if isinstance(content, Mapping):
-        if any(isinstance(item, torch.Tensor) for item in content.values()):
-            return {str(name): item for name, item in content.items()}
-        for key in _NESTED_KEYS:
-            if isinstance(content.get(key), Mapping):
-                return _find_tensors(path, content[key])
-        raise CheckpointError(
-            f"checkpoint {path} holds no tensors at its top level and none of the keys {list(_NESTED_KEYS)}; it has "
-            f"{[str(key) for key in content][:20]}. Save the state dict alone."
-        )
-    raise CheckpointError(f"checkpoint {path} holds a {type(content).__name__}, not a dictionary of tensors.")
+    # Nested first: beside a state dict there may be single tensors, such as an epoch's number.
+    for key in _NESTED_KEYS:
+        if depth and isinstance(content.get(key), Mapping):
+            found = _nested_tensors(content[key], depth - 1)
+            if found is not None:
+                return found
+    if any(isinstance(item, torch.Tensor) for item in content.values()):
+        return {str(name): item for name, item in content.items()}
+    return None
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _canonical(path: Path, state: Mapping[str, Array]) -> dict[str, Array]:

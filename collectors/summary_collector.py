@@ -78,8 +78,13 @@ class SummaryCollector(BuiltInCallback):
     ) -> None:
         super().__init__()
         self._summary_dir = check_path("summary_dir", summary_dir)
-        if self._summary_dir.exists() and not self._summary_dir.is_dir():
-            raise NotADirectoryError(f"summary_dir must be a directory, but {self._summary_dir} is a file.")
+        for path in (self._summary_dir, *self._summary_dir.parents):
+            if path.exists():
+                if not path.is_dir():
+                    raise NotADirectoryError(
+                        f"summary_dir must be a directory, but {path} is a file; choose another path."
+                    )
+                break
         self._collect_freq = check_int("collect_freq", collect_freq, minimum=1)
         specified = _check_specified(collect_specified_data)
         self._keep_default_action = check_bool("keep_default_action", keep_default_action)
@@ -128,6 +133,8 @@ class SummaryCollector(BuiltInCallback):
             start_step: steps already done, after a resume.
 
         Raises:
+            TypeError: an argument has the wrong type; for the network, on entering.
+            ValueError: an argument has a wrong value.
             RunDirectoryError: on entering, when the directory already holds a run that may not be touched.
             CheckpointWriteError: from ``step``, ``end_epoch`` or on leaving, when a checkpoint could not be written.
         """
@@ -135,6 +142,12 @@ class SummaryCollector(BuiltInCallback):
             check_int("steps_per_epoch", steps_per_epoch, minimum=1)
         check_int("start_epoch", start_epoch, minimum=0)
         check_int("start_step", start_step, minimum=0)
+        if start_epoch and not start_step and self._landscape is not None and self._landscape.unit == "step":
+            # A resume from step 0 would drop all checkpoints of the earlier part.
+            raise ValueError(
+                f"start_step must be given with start_epoch={start_epoch}, because checkpoints are numbered by steps; "
+                "it is the number of steps already done."
+            )
         return WatchedTraining(self, network, steps_per_epoch, start_epoch, start_step)
 
     def on_train_begin(self, run_context: RunContext) -> None:
@@ -212,6 +225,7 @@ class WatchedTraining:
     ) -> None:
         self._collector = collector
         self._arguments = (network, steps_per_epoch, start_epoch, start_step)
+        self._entered = False
 
     def step(self, loss: object = None) -> None:
         """Call it after every optimizer step.
@@ -220,8 +234,10 @@ class WatchedTraining:
             loss: the step's loss; kept for the summary records to come, landscapes do not need it.
 
         Raises:
+            RuntimeError: the context was not entered, or is left.
             CheckpointWriteError: an earlier checkpoint could not be written.
         """
+        self._check_entered()
         if self._collector._recorder is not None:
             self._collector._recorder.step()
 
@@ -229,13 +245,16 @@ class WatchedTraining:
         """Call it after every epoch.
 
         Raises:
+            RuntimeError: the context was not entered, or is left.
             CheckpointWriteError: an earlier checkpoint could not be written.
         """
+        self._check_entered()
         if self._collector._recorder is not None:
             self._collector._recorder.end_epoch()
 
     def __enter__(self) -> WatchedTraining:
         self._collector._begin(*self._arguments)
+        self._entered = True
         return self
 
     def __exit__(
@@ -244,7 +263,15 @@ class WatchedTraining:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._entered = False
         self._collector._finish(error)
+
+    def _check_entered(self) -> None:
+        if not self._entered:
+            raise RuntimeError(
+                "a watched training must be inside its context, or nothing is saved; write "
+                "`with collector.watch(network) as run:` around the loop."
+            )
 
 
 def _check_specified(value: object) -> dict[str, Any]:
@@ -287,6 +314,6 @@ def _check_export_options(value: object) -> dict[str, str | None]:
     if value is None:
         return {}
     given = check_keys("export_options", value, ("tensor_format",))
-    if given.get("tensor_format") not in (None, "npy"):
-        raise wrong_value("export_options['tensor_format']", "'npy' or None", given["tensor_format"])
+    if given.get("tensor_format") is not None:
+        check_choice("export_options['tensor_format']", given["tensor_format"], ("npy",))
     return given

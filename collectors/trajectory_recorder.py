@@ -44,8 +44,9 @@ class TrajectoryRecorder:
         self._network = network
         self._epoch, self._step = start_epoch, start_step
         self._steps_in_epoch = 0
+        self._learns_steps = step_per_epoch is None
         # After a resume in the middle of an epoch, the first epoch's end would teach a wrong number of steps.
-        self._learns_steps = step_per_epoch is None and start_step == 0
+        self._epoch_is_whole = start_step == 0
         self._writer: RunWriter | None = None
         if is_first_rank():
             self._writer = RunWriter(
@@ -75,13 +76,13 @@ class TrajectoryRecorder:
         """Notes that one epoch is done."""
         self._epoch += 1
         if self._writer is not None:
-            if self._learns_steps and self._steps_in_epoch:
+            if self._learns_steps and self._epoch_is_whole and self._steps_in_epoch:
                 self._writer.set_step_per_epoch(self._steps_in_epoch)
                 self._learns_steps = False
             self._writer.check()
             if self._settings.unit == "epoch":
                 self._save_if_asked()
-        self._steps_in_epoch = 0
+        self._steps_in_epoch, self._epoch_is_whole = 0, True
 
     def finish(self, error: BaseException | None = None) -> None:
         """Waits until everything is on disk.
@@ -107,9 +108,9 @@ class TrajectoryRecorder:
         missing = sorted(self._settings.numbers - writer.numbers)
         if missing and error is None:
             warnings.warn(
-                f"training ended at {self._settings.unit} {self._number} without reaching {missing} of "
-                "collect_landscape's "
-                "intervals; landscapes are drawn from the checkpoints that exist, at least three for each interval.",
+                f"training ended at {self._settings.unit} {self._number} without saving {missing} of "
+                "collect_landscape's intervals; landscapes are drawn from the checkpoints that exist, at least three "
+                "for each interval.",
                 stacklevel=3,
             )
 

@@ -17,6 +17,8 @@ import numpy as np
 
 T = TypeVar("T")
 
+_LONGEST_PATH, _LONGEST_NAME = 4095, 255
+
 
 def wrong_type(name: str, expected: str, value: object) -> TypeError:
     """Returns the error for an argument of the wrong type."""
@@ -51,9 +53,13 @@ def check_float(name: str, value: Any, minimum: float | None = None, maximum: fl
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
         raise wrong_type(name, expected, value)
     outside = (minimum is not None and value < minimum) or (maximum is not None and value > maximum)
-    if outside or not math.isfinite(value):
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if outside or not math.isfinite(number):
         raise wrong_value(name, expected, value)
-    return float(value)
+    return number
 
 
 def check_bool(name: str, value: Any) -> bool:
@@ -82,7 +88,18 @@ def check_path(name: str, value: Any) -> Path:
         raise wrong_type(name, "a path (str or os.PathLike)", value)
     if not text.strip():
         raise wrong_value(name, "a path that is not blank", text)
-    return Path(text).expanduser().absolute()
+    if "\0" in text:
+        raise wrong_value(name, "a path without a null character", text)
+    try:
+        path = Path(text).expanduser().absolute()
+        encoded = os.fsencode(path)
+    except (RuntimeError, UnicodeEncodeError) as error:
+        raise wrong_value(name, f"a path that can be used ({error})", text) from error
+    if len(encoded) > _LONGEST_PATH or any(len(part) > _LONGEST_NAME for part in encoded.split(b"/")):
+        raise wrong_value(
+            name, f"a path of at most {_LONGEST_PATH} bytes whose parts have at most {_LONGEST_NAME} each", text
+        )
+    return path
 
 
 def check_keys(name: str, value: Any, allowed: Iterable[str], required: Iterable[str] = ()) -> dict[str, Any]:
@@ -101,12 +118,12 @@ def check_keys(name: str, value: Any, allowed: Iterable[str], required: Iterable
     unknown = sorted(set(value) - set(allowed))
     if unknown:
         raise ValueError(
-            f"{name} has unknown keys {unknown}; the keys it may have are {sorted(allowed)}. "
+            f"{name} has unknown keys {_short(unknown)}; the keys it may have are {sorted(allowed)}. "
             "Remove or rename the unknown ones."
         )
     missing = sorted(set(required) - set(value))
     if missing:
-        raise ValueError(f"{name} lacks the keys {missing}; it has {sorted(value)}. Add the missing ones.")
+        raise ValueError(f"{name} lacks the keys {missing}; it has {_short(sorted(value))}. Add the missing ones.")
     return dict(value)
 
 
@@ -135,5 +152,9 @@ def _range_text(minimum: float | None, maximum: float | None) -> str:
 
 
 def _short(value: object, limit: int = 120) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:
+        # An object whose text fails (an int of too many digits, for one) must not hide the error it is named in.
+        text = object.__repr__(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -36,9 +36,6 @@ def main() -> None:
         for text in (str(error), *getattr(error, "__notes__", ())):
             typer.secho(f"error: {text}", fg="red", err=True)
         sys.exit(1)
-    except KeyboardInterrupt:
-        typer.secho(f"\nInterrupted. {_CONTINUE}", fg="yellow", err=True)
-        sys.exit(130)
 
 
 @app.command()
@@ -50,7 +47,7 @@ def demo(
     """Trains a small network on handwritten digits, measures its two landscapes, draws them."""
     from .demo import run_demo
 
-    with _terminable():
+    with _interruptible():
         run_demo(output)
 
 
@@ -87,7 +84,7 @@ def run(
     chosen = {key: value for key, value in (("train", train), ("result", result)) if value is not None}
     if chosen:
         settings["create_landscape"] = chosen
-    with _terminable():
+    with _interruptible():
         landscapes = SummaryLandscape(run_directory).gen_landscapes_with_multi_process(
             _load_function(function),
             settings or None,
@@ -201,16 +198,19 @@ def _integers(option: str, text: str) -> list[int]:
 
 
 @contextlib.contextmanager
-def _terminable() -> Iterator[None]:
-    """Lets SIGTERM end the work as cleanly as Ctrl-C does."""
+def _interruptible() -> Iterator[None]:
+    """Lets Ctrl-C and SIGTERM end the work with one clear text, after everything was closed."""
 
     def stop(number: int, _frame: object) -> None:
         typer.secho(f"\nTerminated. {_CONTINUE}", fg="yellow", err=True)
-        raise SystemExit(128 + number)
+        raise typer.Exit(128 + number)
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
+    except KeyboardInterrupt as error:
+        typer.secho(f"\nInterrupted. {_CONTINUE}", fg="yellow", err=True)
+        raise typer.Exit(128 + signal.SIGINT) from error
     finally:
         signal.signal(signal.SIGTERM, before)
 

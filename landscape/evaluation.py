@@ -19,6 +19,7 @@ from .landscape_file import read_landscape
 from .plane import Plane
 from .surface import Landscape
 from .survey import survey
+from .vectors import write_directions
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -40,6 +41,7 @@ def evaluate(
     buffers: str = "fixed",
     recalibration_batch_size: int = 256,
     overwrite: bool = False,
+    save_directions: bool = False,
     progress: bool = True,
     address: str | None = None,
     plan: MeasurementPlan | None = None,
@@ -60,6 +62,8 @@ def evaluate(
         buffers: "fixed" (the origin's) or "recalibrate" (normalization statistics anew at each point).
         recalibration_batch_size: samples per batch while statistics are computed anew.
         overwrite: whether a file of another identity is replaced.
+        save_directions: whether the directions' vectors are kept beside the file, in
+            ``<stem>_directions.safetensors``.
         progress: whether a progress bar is shown.
         address: of a Ray cluster to join.
         plan: how to compute; None tunes one, or takes the file's when it is continued.
@@ -85,6 +89,8 @@ def evaluate(
         check_parent(path)
     check_bool("overwrite", overwrite)
     check_bool("progress", progress)
+    if check_bool("save_directions", save_directions) and path is None:
+        raise ValueError("save_directions needs output, beside which the directions are kept; give output a path.")
     plan = plan or stored_plan([path] if path is not None and not overwrite else [])
     with open_pool(callback_fn, options, device_ids=device_ids, address=address, plan=plan) as pool:
         check_same_network(pool.description.space.differences(plane.space), plane)
@@ -98,6 +104,8 @@ def evaluate(
             overwrite=overwrite,
             progress=progress,
         )
+        if save_directions and path is not None:
+            write_directions(path, plane)
     return Landscape(data, path, report)
 
 

@@ -7,31 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from collectors.network_state import Array
 
+from .landscape_checks import (
+    PointStatus,
+    check_array,
+    check_axis,
+    check_metric_names,
+    check_metrics,
+    check_status,
+)
+
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int64, UInt8
 
-PROJECTED_PREFIX = "projected_"
-PLANE_BUFFERS_SUFFIX = "_with_plane_buffers"
-MAXIMUM_AXIS_LENGTH = 16384
-_RESERVED_NAMES = frozenset(
-    ("x", "y", "status", "errors", "trajectory", "convergence", "directions", "number", "residual", "norm")
-)
-
-
-class PointStatus(IntEnum):
-    """What is known about one point of a landscape."""
-
-    PENDING = 0
-    MEASURED = 1
-    INTERPOLATED = 2
-    FAILED = 3
+__all__ = ["ConvergenceData", "DirectionsData", "LandscapeData", "PointStatus", "TrajectoryData"]
 
 
 @dataclass
@@ -213,98 +207,38 @@ class LandscapeData:
         Raises:
             ValueError: they do not; the text names the array, what was expected and what came.
         """
-        _check_axis("x", self.x)
+        check_axis("x", self.x)
         if self.y is not None:
-            _check_axis("y", self.y)
-        _check_metrics("metrics", self.metrics, self.shape)
-        _check_status("status", self.status, self.shape)
-        _check_metric_names("convergence.metrics", self.convergence.metrics)
+            check_axis("y", self.y)
+        check_metrics("metrics", self.metrics, self.shape)
+        check_status("status", self.status, self.shape)
+        check_metric_names("convergence.metrics", self.convergence.metrics)
         count = 1 if self.y is None else 2
-        _check_array("directions.norms", self.directions.norms, (count,), np.float64)
+        check_array("directions.norms", self.directions.norms, (count,), np.float64)
         if self.directions.explained_variance_ratio is not None:
             ratio = self.directions.explained_variance_ratio
-            _check_array("directions.explained_variance_ratio", ratio, (count,), np.float64)
+            check_array("directions.explained_variance_ratio", ratio, (count,), np.float64)
         if (self.y is None) != (self.convergence.y is None):
             raise ValueError("convergence.y must be None for a line and a number for a plane.")
         if self.trajectory is not None:
             _check_trajectory(self.trajectory, line=self.y is None)
 
 
-def check_metric_name(name: str) -> str:
-    """Returns the name of a metric when a landscape file can store it.
-
-    Raises:
-        ValueError: it is empty, contains a slash or a NUL, or is a name which the file uses itself.
-    """
-    if not name or "/" in name or "\0" in name or not name.isprintable() or name.strip(".") == "":
-        raise ValueError(
-            f"the name of a metric must be printable text without '/', but got {name!r}. Rename the metric."
-        )
-    if name in _RESERVED_NAMES or name.startswith(PROJECTED_PREFIX) or PLANE_BUFFERS_SUFFIX in f"_{name}":
-        raise ValueError(
-            f"the name of a metric must not be one the landscape file uses itself, but got {name!r} (used: "
-            f"{sorted(_RESERVED_NAMES)}, {PROJECTED_PREFIX}..., ...{PLANE_BUFFERS_SUFFIX}). Rename the metric."
-        )
-    return name
-
-
 def _check_trajectory(trajectory: TrajectoryData, *, line: bool) -> None:
     count = (len(trajectory.number),) if trajectory.number.ndim == 1 else (-1,)
-    _check_array("trajectory.number", trajectory.number, count, np.int64)
+    check_array("trajectory.number", trajectory.number, count, np.int64)
     for name in ("x", "residual", "norm"):
-        _check_array(f"trajectory.{name}", getattr(trajectory, name), count, np.float64)
+        check_array(f"trajectory.{name}", getattr(trajectory, name), count, np.float64)
     if (trajectory.y is None) != line:
         raise ValueError("trajectory.y must be None for a line and an array for a plane.")
     if trajectory.y is not None:
-        _check_array("trajectory.y", trajectory.y, count, np.float64)
-    _check_metrics("trajectory.metrics", trajectory.metrics, count)
-    _check_metrics("trajectory.projected", trajectory.projected, count)
-    _check_status("trajectory.status", trajectory.status, count)
-    _check_status("trajectory.projected_status", trajectory.projected_status, count)
+        check_array("trajectory.y", trajectory.y, count, np.float64)
+    check_metrics("trajectory.metrics", trajectory.metrics, count)
+    check_metrics("trajectory.projected", trajectory.projected, count)
+    check_status("trajectory.status", trajectory.status, count)
+    check_status("trajectory.projected_status", trajectory.projected_status, count)
     if bool(trajectory.with_plane_buffers) != (trajectory.with_plane_buffers_status is not None):
         raise ValueError("trajectory.with_plane_buffers and its status must be both there or both absent.")
     if trajectory.with_plane_buffers_status is not None:
-        _check_metrics("trajectory.with_plane_buffers", trajectory.with_plane_buffers, count)
-        _check_status("trajectory.with_plane_buffers_status", trajectory.with_plane_buffers_status, count)
-
-
-def _check_axis(name: str, axis: Array) -> None:
-    length = len(axis) if axis.ndim == 1 else -1
-    if not 1 <= length <= MAXIMUM_AXIS_LENGTH:
-        raise ValueError(
-            f"{name} must be an array of 1 to {MAXIMUM_AXIS_LENGTH} coordinates, but got the shape {axis.shape}."
-        )
-    _check_array(name, axis, (length,), np.float64)
-    if not np.isfinite(axis).all() or not (axis[1:] > axis[:-1]).all():
-        raise ValueError(f"{name} must be finite and increasing, but got {_short(axis)}.")
-
-
-def _check_metrics(label: str, metrics: Mapping[str, Array], shape: tuple[int, ...]) -> None:
-    _check_metric_names(label, metrics)
-    for name, values in metrics.items():
-        _check_array(f"{label}[{name!r}]", values, shape, np.float64)
-
-
-def _check_metric_names(label: str, metrics: Mapping[str, Any]) -> None:
-    for name in metrics:
-        check_metric_name(name)
-    if "loss" not in metrics:
-        raise ValueError(f"{label} must have 'loss', but got {sorted(metrics)}.")
-
-
-def _check_status(label: str, status: Array, shape: tuple[int, ...]) -> None:
-    _check_array(label, status, shape, np.uint8)
-    if status.size and status.max() > max(PointStatus):
-        raise ValueError(f"{label} must hold the numbers 0 to {max(PointStatus)}, but got {status.max()}.")
-
-
-def _check_array(label: str, array: Array, shape: tuple[int, ...], dtype: type) -> None:
-    if array.shape != shape or array.dtype != np.dtype(dtype):
-        raise ValueError(
-            f"{label} must be {np.dtype(dtype).name} of the shape {shape}, "
-            f"but got {array.dtype.name} of the shape {array.shape}."
-        )
-
-
-def _short(axis: Array) -> str:
-    return np.array2string(axis, threshold=8, edgeitems=3)
+        check_metrics("trajectory.with_plane_buffers", trajectory.with_plane_buffers, count)
+        check_status("trajectory.with_plane_buffers_status", trajectory.with_plane_buffers_status, count)

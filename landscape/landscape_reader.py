@@ -9,22 +9,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from collectors.network_state import Array
 
-from .landscape_data import (
-    MAXIMUM_AXIS_LENGTH,
-    PLANE_BUFFERS_SUFFIX,
-    PROJECTED_PREFIX,
-    ConvergenceData,
-    DirectionsData,
-    LandscapeData,
-    PointStatus,
-    TrajectoryData,
-)
+from .landscape_checks import MAXIMUM_AXIS_LENGTH, PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX, PointStatus, ordered
+from .landscape_data import ConvergenceData, DirectionsData, LandscapeData, TrajectoryData
 
 _MAXIMUM_MEMBERS = 10_000
 _FIXED = ("x", "y", "status")
@@ -53,7 +45,7 @@ def read_root(file: Any, size: int, own_attributes: Collection[str]) -> Landscap
     data = LandscapeData(
         x=arrays["x"],
         y=arrays.get("y"),
-        metrics={name: values for name, values in arrays.items() if name not in _FIXED},
+        metrics=ordered({name: values for name, values in arrays.items() if name not in _FIXED}),
         status=arrays["status"],
         directions=DirectionsData(
             norms=directions["norms"],
@@ -63,7 +55,7 @@ def read_root(file: Any, size: int, own_attributes: Collection[str]) -> Landscap
         convergence=ConvergenceData(
             x=float(convergence["x"]),
             y=float(convergence["y"]) if "y" in convergence else None,
-            metrics={name: float(value) for name, value in convergence.items() if name not in _FIXED},
+            metrics=ordered({name: float(value) for name, value in convergence.items() if name not in _FIXED}),
             status=PointStatus(int(convergence["status"])),
         ),
         trajectory=trajectory,
@@ -72,6 +64,22 @@ def read_root(file: Any, size: int, own_attributes: Collection[str]) -> Landscap
     )
     data.validate()
     return data
+
+
+def read_attribute(file: Any, name: str) -> Any:
+    """Returns an attribute that is one number or one text of a fixed length; None for any other.
+
+    Texts of variable length are not touched: HDF5 keeps them in a heap that has no checksums.
+    """
+    import h5py
+
+    if name not in file.attrs:
+        return None
+    attribute = file.attrs.get_id(name)
+    if attribute.shape != () or attribute.dtype.kind not in "fiubS" or h5py.check_vlen_dtype(attribute.dtype):
+        return None
+    value = file.attrs[name]
+    return value.decode("utf-8") if isinstance(value, bytes) else value.item()
 
 
 def _trajectory(columns: dict[str, Array]) -> TrajectoryData:
@@ -91,9 +99,9 @@ def _trajectory(columns: dict[str, Array]) -> TrajectoryData:
         y=columns.get("y"),
         residual=columns["residual"],
         norm=columns["norm"],
-        metrics=metrics,
-        projected=projected,
-        with_plane_buffers=with_plane_buffers,
+        metrics=ordered(metrics),
+        projected=ordered(projected),
+        with_plane_buffers=ordered(with_plane_buffers),
         status=columns["status"],
         projected_status=columns["projected_status"],
         with_plane_buffers_status=columns.get("with_plane_buffers_status"),
@@ -124,49 +132,25 @@ class _Reader:
 
     def errors(self, group: Any) -> dict[str, str]:
         """Returns the tracebacks by place."""
-        import h5py
-
         if not {"place", "traceback", "traceback_index"} <= set(_names(group)):
             raise ValueError("errors lacks a data set")
         places = self._array(group["place"], "errors/place", kinds="S")
         indices = self._array(group["traceback_index"], "errors/traceback_index")
-        stored = group["traceback"]
-        if h5py.check_string_dtype(stored.dtype) is None or stored.ndim != 1:
-            raise ValueError("errors/traceback holds no text")
-        self._check_storage(stored, "errors/traceback")
-        tracebacks = []
-        for index in range(len(stored)):
-            text = stored[index]
-            self._charge(len(text), "errors/traceback")
-            tracebacks.append(text.decode("utf-8"))
+        tracebacks = self._array(group["traceback"], "errors/traceback", kinds="S")
         if places.shape != indices.shape or (indices < 0).any():
             raise ValueError(f"errors has {places.shape} places and {indices.shape} indices")
-        return {place.decode("utf-8"): tracebacks[index] for place, index in zip(places, indices, strict=True)}
+        texts = [text.decode("utf-8") for text in tracebacks]
+        return {place.decode("utf-8"): texts[index] for place, index in zip(places, indices, strict=True)}
 
     def attributes(self, file: Any, own_attributes: Collection[str]) -> dict[str, Any]:
         """Returns the file's attributes, JSON decoded; what other programs may have added in other types is left."""
-        as_json = set(json.loads(file.attrs["json_attributes"]))
+        as_json = set(json.loads(read_attribute(file, "json_attributes")))
         attributes = {}
         for name in file.attrs:
-            if name in own_attributes:
-                continue
-            value = self._scalar(file, name)
-            if name in as_json:
-                attributes[name] = json.loads(value)
-            elif value is not None:
-                attributes[name] = value
+            value = None if name in own_attributes else read_attribute(file, name)
+            if value is not None:
+                attributes[name] = json.loads(value) if name in as_json else value
         return attributes
-
-    def _scalar(self, file: Any, name: str) -> Any:
-        import h5py
-
-        attribute = file.attrs.get_id(name)
-        text = h5py.check_string_dtype(attribute.dtype) is not None
-        if attribute.shape != () or not (text or attribute.dtype.kind in "fiub"):
-            return None
-        value = file.attrs[name]
-        self._charge(len(value) if text else attribute.dtype.itemsize, name)
-        return value if text else cast(Any, value).item()
 
     def _array(self, dataset: Any, name: str, kinds: str = "fiu") -> Array:
         self._check_storage(dataset, name)

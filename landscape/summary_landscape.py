@@ -27,6 +27,7 @@ from .plane import Plane
 from .plane_building import plane_of_trajectory, random_plane_of
 from .surface import Landscape
 from .survey import survey
+from .vectors import write_directions
 
 _CENTERINGS = ("none", "mean")
 
@@ -75,6 +76,7 @@ class SummaryLandscape:
         samples: str = "first",
         name: str | None = None,
         overwrite: bool = False,
+        save_directions: bool = False,
         progress: bool = True,
         address: str | None = None,
         plan: MeasurementPlan | None = None,
@@ -101,6 +103,8 @@ class SummaryLandscape:
             samples: "first" (in data-set order) or "random" (a seeded subset).
             name: with what file names begin, instead of "landscape".
             overwrite: whether files of another identity are replaced.
+            save_directions: whether the directions' vectors are kept beside each file, in
+                ``<stem>_directions.safetensors``.
             progress: whether a progress bar is shown.
             address: of a Ray cluster to join.
             plan: how to compute; None tunes one, or takes the one of a file that is continued.
@@ -127,6 +131,7 @@ class SummaryLandscape:
         check_device_ids("device_ids", device_ids)
         check_bool("overwrite", overwrite)
         check_bool("progress", progress)
+        check_bool("save_directions", save_directions)
         folder = self._path if output is None else _output_folder(output)
         jobs = _jobs(run, settings, folder, "landscape" if name is None else _check_stem(name))
         plan = plan or stored_plan([] if overwrite else [job.path for job in jobs])
@@ -154,6 +159,8 @@ class SummaryLandscape:
                     overwrite=overwrite,
                     progress=progress,
                 )
+                if save_directions:
+                    write_directions(job.path, plane)
                 landscapes.append(Landscape(data, job.path, report))
         return landscapes
 

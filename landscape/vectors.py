@@ -7,6 +7,7 @@ from pathlib import Path
 
 from collectors.checkpoint_file import write_checkpoint
 
+from .errors import LandscapeWriteError
 from .plane import Plane
 
 
@@ -17,12 +18,22 @@ def directions_path(landscape_path: str | os.PathLike[str]) -> Path:
 
 
 def write_directions(landscape_path: str | os.PathLike[str], plane: Plane) -> Path:
-    """Writes the directions as ``direction_<axis>/<parameter>``; the origin is the checkpoint that the file names."""
+    """Writes the directions as ``direction_<axis>/<parameter>``, once; the origin is the checkpoint of the identity.
+
+    Raises:
+        LandscapeWriteError: they cannot be written.
+    """
     path = directions_path(landscape_path)
     tensors = {
         f"direction_{axis}/{name}": array
         for axis, direction in enumerate(plane.directions)
         for name, array in direction.items()
     }
-    write_checkpoint(path, tensors, {"decomposition": plane.decomposition, "normalization": plane.normalization})
+    try:
+        write_checkpoint(path, tensors, {"decomposition": plane.decomposition, "normalization": plane.normalization})
+    except OSError as error:
+        raise LandscapeWriteError(
+            f"the directions cannot be written to {path}: {error}. Free some space, then run again with "
+            "save_directions=True."
+        ) from error
     return path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .pool import PointTask, StateTask, Task
@@ -21,7 +21,7 @@ class Chunk:
         kills: how many workers died of it.
     """
 
-    tasks: list[PointTask] | list[StateTask]
+    tasks: Sequence[Task]
     kills: int = 0
 
     @property
@@ -53,9 +53,9 @@ class ChunkQueue:
                 self._ahead.popleft()
                 return Chunk([first])
             share = max(1, len(self._ahead) // (2 * self._workers))
-            points: list[PointTask] = []
+            points: list[Task] = []
             while self._ahead and len(points) < min(size, share) and isinstance(self._ahead[0], PointTask):
-                points.append(self._ahead.popleft())  # type: ignore[arg-type]
+                points.append(self._ahead.popleft())
             return Chunk(points)
         # Chunks that killed a worker come last, so that they hold up nothing else.
         return self._returned.popleft() if self._returned else None

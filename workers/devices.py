@@ -9,7 +9,7 @@ from pathlib import Path
 
 from collectors.validation import wrong_value
 
-_CORES_PER_SLOT = 4
+CORES_PER_SLOT = 4
 
 
 def available_cores() -> tuple[int, ...]:
@@ -39,7 +39,7 @@ def choose_devices(asked: tuple[int, ...] | None) -> tuple[int, ...]:
     """
     gpus = gpu_ids()
     if asked is None:
-        return gpus or tuple(range(max(1, len(available_cores()) // _CORES_PER_SLOT)))
+        return gpus or tuple(range(max(1, len(available_cores()) // CORES_PER_SLOT)))
     if gpus and not set(asked) <= set(gpus):
         raise wrong_value("device_ids", f"among this machine's GPUs {list(gpus)}", list(asked))
     return asked

@@ -99,7 +99,7 @@ class Evaluator(ABC):
         """
 
     @abstractmethod
-    def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, points]]:
+    def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane.
 
         Args:
@@ -149,10 +149,38 @@ def build_evaluator(
         TypeError: a part of what it returned has the wrong type.
         LandscapeError: the network or the data cannot be measured; the subclass says why.
     """
+    return make_evaluator(
+        call_callback(callback_fn),
+        options,
+        threads=threads,
+        device=device,
+        plan=plan,
+        restore_network=restore_network,
+    )
+
+
+def call_callback(callback_fn: Callable[[], Any]) -> Any:
+    """Returns what callback_fn returns.
+
+    Raises:
+        CallbackFunctionError: it raised.
+    """
     try:
-        result = callback_fn()
+        return callback_fn()
     except Exception as error:
         raise CallbackFunctionError(f"callback_fn raised {type(error).__name__}: {error}") from error
+
+
+def make_evaluator(
+    result: Any,
+    options: MeasurementOptions,
+    *,
+    threads: int = 1,
+    device: str | None = None,
+    plan: MeasurementPlan | None = None,
+    restore_network: bool = True,
+) -> Evaluator:
+    """Returns an evaluator of what callback_fn returned; see ``build_evaluator``."""
     if isinstance(result, Evaluator):
         return result
     if not isinstance(result, tuple | list) or len(result) != 4:

@@ -168,11 +168,18 @@ class InProcessPool(Pool):
             if isinstance(task, PointTask):
                 yield Result(task.key, *measure_points(self._evaluator, [task.coordinates])[0])
             else:
-                yield Result(task.key, *measure_task_state(self._evaluator, *task.read()))
+                yield Result(task.key, *self._measure_state(task))
 
     def close(self) -> None:
         """Leaves the user's network as it was found."""
         self._evaluator.close()
+
+    def _measure_state(self, task: StateTask) -> Outcome:
+        try:
+            parameters, buffers = task.read()
+        except Exception:
+            return None, traceback.format_exc()
+        return measure_task_state(self._evaluator, parameters, buffers)
 
 
 Outcome: TypeAlias = tuple[dict[str, float] | None, str | None]

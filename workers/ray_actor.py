@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import pickle
 import sys
@@ -14,9 +16,11 @@ from collectors.network_state import State
 
 from .devices import pin_process
 from .errors import CallbackFunctionError
-from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, build_evaluator
+from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, call_callback, make_evaluator
 from .measurement_plan import MeasurementPlan
 from .pool import Outcome, measure_origin_twice, measure_points, measure_task_state
+
+FRAMEWORKS = ("torch",)
 
 
 class MeasurementActor:
@@ -36,23 +40,48 @@ class MeasurementActor:
         sys.path.extend(path for path in search_path if path not in sys.path)
         self._evaluator: Evaluator | None = None
 
-    def prepare(self, callback: bytes) -> Exception | None:
-        """Loads callback_fn, and with it the user's framework; what goes wrong is returned."""
+    def place(self) -> tuple[str, tuple[int, ...], int]:
+        """Returns where this worker is: node, ids of its GPUs, process id."""
+        import ray
+
+        context = ray.get_runtime_context()
+        gpus = tuple(int(item) for item in context.get_accelerator_ids().get("GPU", ()) if item.isdigit())
+        return context.get_node_id(), gpus, os.getpid()
+
+    def prepare(self, callback: bytes, imported: Sequence[str]) -> Exception | None:
+        """Loads callback_fn and the framework it will need; what goes wrong is returned.
+
+        Args:
+            callback: callback_fn, pickled.
+            imported: the frameworks that the driver has imported.
+        """
+        for framework in FRAMEWORKS:
+            # All workers do this at once; within callback_fn they would do it one after another.
+            if framework in imported or framework.encode() in callback:
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(framework)
         try:
             self._callback_fn = pickle.loads(callback)
             return None
         except Exception as error:
             return CallbackFunctionError(
                 f"callback_fn could not be loaded by a worker ({type(error).__name__}: {error}); define it in a "
-                "module that "
-                "workers can import, or in the script itself."
+                "module that workers can import, or in the script itself."
             )
+
+    def call(self) -> Exception | None:
+        """Calls callback_fn; what goes wrong is returned."""
+        try:
+            self._result = call_callback(self._callback_fn)
+            return None
+        except Exception as error:
+            return _portable(error)
 
     def start(self, options: MeasurementOptions, plan: MeasurementPlan | None) -> EvaluatorDescription | Exception:
         """Builds the evaluator; what goes wrong is returned, because Ray would wrap it beyond recognition."""
         try:
-            self._evaluator = build_evaluator(
-                self._callback_fn,
+            self._evaluator = make_evaluator(
+                self._result,
                 options,
                 threads=self._threads,
                 device=self._device,
@@ -64,6 +93,8 @@ class MeasurementActor:
             return _portable(error)
         except Exception as error:
             return CallbackFunctionError(f"a worker could not start: {error}\n{traceback.format_exc()}")
+        finally:
+            self._result = None
 
     def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
         """Puts a plane on the device."""
@@ -87,10 +118,6 @@ class MeasurementActor:
         assert self._evaluator is not None
         start = time.perf_counter()
         return [measure_task_state(self._evaluator, parameters, buffers)], time.perf_counter() - start
-
-    def process_id(self) -> int:
-        """Returns this worker's process id."""
-        return os.getpid()
 
 
 def _portable(error: Exception) -> Exception:

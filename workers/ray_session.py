@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import inspect
 import os
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -46,25 +50,26 @@ class RaySession:
 
     def __init__(self, address: str | None, *, slots: int, gpus: tuple[int, ...] = ()) -> None:
         self.private = False
-        self._joined = False
         self._folder: Path | None = None
+        self._ended = contextlib.ExitStack()
         if ray_is_running():
             self.ray: Any = sys.modules["ray"]
             return
         address = ray_address(address)
-        if address is not None:
-            self._join(address)
-        else:
-            self._start(slots, gpus)
+        try:
+            self._ended.enter_context(_ray_leaves_no_trace())
+            if address is not None:
+                self._join(address)
+            else:
+                self._start(slots, gpus)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Ends the private Ray, or leaves the cluster that was joined; a Ray that was there before stays."""
-        if self.private or self._joined:
-            self.ray.shutdown()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder = None
-        self.private = self._joined = False
+        self._ended.close()
+        self.private = False
 
     def __enter__(self) -> RaySession:
         return self
@@ -78,15 +83,14 @@ class RaySession:
         import ray
 
         self.ray = ray
+        self._ended.callback(ray.shutdown)
         try:
             ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         except Exception as error:
             raise PoolError(
                 f"address={address!r} names no Ray cluster that can be joined: {error} Start one with `ray start "
-                "--head`, or "
-                "leave address (and RAY_ADDRESS) out for a private one."
+                "--head`, or leave address (and RAY_ADDRESS) out for a private one."
             ) from error
-        self._joined = True
 
     def _start(self, slots: int, gpus: tuple[int, ...]) -> None:
         remove_dead_sessions()
@@ -95,10 +99,14 @@ class RaySession:
 
         self.ray = ray
         # Unix socket paths may have 107 bytes, which a long temporary directory would exceed.
-        self._folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER_PREFIX}{os.getpid()}-", dir=_short_temporary_folder()))
+        folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER_PREFIX}{os.getpid()}-", dir=_short_temporary_folder()))
+        self._folder = folder
+        self._ended.callback(shutil.rmtree, folder, ignore_errors=True)
+        self._ended.callback(ray.shutdown)
         self.private = True
+        environment = {"RAY_TMPDIR": None, "RAY_USAGE_STATS_ENABLED": "0", **_visible_gpus(gpus), **_python_path()}
         try:
-            with _visible_gpus(gpus), _without_inherited_temporary_folder():
+            with _environment(environment), _without_monitors():
                 ray.init(
                     address="local",
                     num_cpus=slots,
@@ -106,12 +114,9 @@ class RaySession:
                     include_dashboard=False,
                     log_to_driver=False,
                     logging_level="ERROR",
-                    _temp_dir=str(self._folder),
+                    _temp_dir=str(folder),
                 )
-        except BaseException as error:
-            self.close()
-            if not isinstance(error, Exception):
-                raise
+        except Exception as error:
             raise PoolError(f"a private Ray could not be started: {error}") from error
 
 
@@ -152,29 +157,71 @@ def _provide_token() -> None:
         os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
-@contextlib.contextmanager
-def _visible_gpus(gpus: tuple[int, ...]) -> Iterator[None]:
+def _visible_gpus(gpus: tuple[int, ...]) -> dict[str, str | None]:
     if not gpus:
-        yield
-        return
+        return {}
     before = os.environ.get("CUDA_VISIBLE_DEVICES")
     names = before.split(",") if before else None
-    os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(names[gpu].strip() if names else str(gpu) for gpu in gpus)
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["CUDA_VISIBLE_DEVICES"]
-        else:
-            os.environ["CUDA_VISIBLE_DEVICES"] = before
+    return {"CUDA_VISIBLE_DEVICES": ",".join(names[gpu].strip() if names else str(gpu) for gpu in gpus)}
+
+
+def _python_path() -> dict[str, str | None]:
+    # Workers import this package before they know the driver's search path.
+    ours = str(Path(__file__).parents[1])
+    before = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([before, ours] if before else [ours])}
 
 
 @contextlib.contextmanager
-def _without_inherited_temporary_folder() -> Iterator[None]:
-    # RAY_TMPDIR of a user would win over our own folder.
-    before = os.environ.pop("RAY_TMPDIR", None)
+def _environment(changes: dict[str, str | None]) -> Iterator[None]:
+    """Sets environment variables (None: removes them) that Ray's processes inherit, for a while."""
+    before = {name: os.environ.get(name) for name in changes}
+    _set_environment(changes)
     try:
         yield
     finally:
-        if before is not None:
-            os.environ["RAY_TMPDIR"] = before
+        _set_environment(before)
+
+
+def _set_environment(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+@contextlib.contextmanager
+def _ray_leaves_no_trace() -> Iterator[None]:
+    """Puts back what connecting to Ray changes in this process and disconnecting leaves."""
+    hook, debugger = sys.excepthook, {"PYTHONBREAKPOINT": os.environ.get("PYTHONBREAKPOINT")}
+    main_thread = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        sys.excepthook = hook
+        _set_environment(debugger)
+        if main_thread and threading.current_thread() is threading.main_thread() and handler is not None:
+            signal.signal(signal.SIGTERM, handler)
+
+
+@contextlib.contextmanager
+def _without_monitors() -> Iterator[None]:
+    """Keeps Ray from starting its autoscaler's and its log monitor.
+
+    Neither serves a private Ray; they cost about a second at the start and another at the end. Ray has no public
+    switch for them, so this does nothing where its inside looks otherwise.
+    """
+    from ray._private import parameter
+
+    original = getattr(parameter, "RayParams", None)
+    wanted = {"no_monitor": True, "include_log_monitor": False}
+    if original is None or not set(wanted) <= set(inspect.signature(original).parameters):
+        yield
+        return
+    parameter.RayParams = functools.partial(original, **wanted)
+    try:
+        yield
+    finally:
+        parameter.RayParams = original

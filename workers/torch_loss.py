@@ -15,14 +15,14 @@ from torch import nn
 from torch.nn import functional
 
 from .errors import CallbackFunctionError, SamplesError
-from .torch_samples import Batch
+from .torch_batches import Batch
 
 
 class LossTotal(ABC):
     """Adds up a loss over batches."""
 
-    splits_into_samples: bool
-    """Whether ``result`` has a standard error."""
+    adds_up: bool
+    """Whether it is made for adding up batches, so that batches which cannot show it need not."""
 
     @abstractmethod
     def reset(self) -> None:
@@ -40,7 +40,7 @@ class LossTotal(ABC):
 class BatchLossTotal(LossTotal):
     """The mean over batches of whatever the loss returns for a batch, weighted by samples."""
 
-    splits_into_samples = False
+    adds_up = False
 
     def __init__(self, loss: Callable[..., Any]) -> None:
         self._loss = loss
@@ -71,6 +71,8 @@ class SampleLossTotal(LossTotal):
         ignore_index: the class target that counts nothing.
     """
 
+    adds_up = True
+
     def __init__(
         self,
         elementwise: Callable[[Any, Any], torch.Tensor],
@@ -82,7 +84,7 @@ class SampleLossTotal(LossTotal):
         self._reduction = reduction
         self._class_weights = class_weights
         self._ignore_index = ignore_index
-        self.splits_into_samples = True
+        self._has_stderr = True
         self.reset()
 
     def reset(self) -> None:
@@ -93,10 +95,12 @@ class SampleLossTotal(LossTotal):
     def add(self, outputs: Any, batch: Batch) -> None:
         """Adds one batch."""
         elements = self._elementwise(outputs, batch.targets)
+        if not isinstance(elements, torch.Tensor) or elements.ndim == 0:
+            raise ValueError("the loss has no elements although its reduction is off")
         counts = self._counts(elements, batch.targets)
-        if elements.ndim == 0 or len(elements) != batch.size:
+        if len(elements) != batch.size:
             # Outputs that were flattened over samples no longer tell which element belongs to which sample.
-            self.splits_into_samples = False
+            self._has_stderr = False
             elements, counts = elements.reshape(1, -1), counts.reshape(1, -1)
         numerators = elements.to(_wide(elements)).flatten(1).sum(1) if elements.ndim > 1 else elements
         denominators = counts.to(torch.float64).flatten(1).sum(1) if counts.ndim > 1 else counts
@@ -109,34 +113,32 @@ class SampleLossTotal(LossTotal):
         """Returns the result over all batches."""
         numerators = torch.cat(self._numerators).cpu().numpy()
         denominators = torch.cat(self._denominators).cpu().numpy()
-        count = len(numerators)
-        if self._reduction == "sum":
-            total = {"loss": float(numerators.sum())}
-            deviations, scale = numerators - numerators.mean(), float(np.sqrt(count))
-        else:
-            weight = float(denominators.sum())
-            if weight == 0:
-                raise SamplesError(
-                    "dataset must hold at least one target that counts, but every target is ignored (ignore_index) "
-                    "or has "
-                    "class weight zero; check the padding, or use other samples."
-                )
-            total = {"loss": float(numerators.sum()) / weight}
-            deviations, scale = numerators - total["loss"] * denominators, float(np.sqrt(count)) / weight
-        if self.splits_into_samples:
-            spread = float(np.sqrt(np.square(deviations).sum() / (count - 1))) if count > 1 else float("nan")
-            total["loss_stderr"] = spread * scale
-        return total
+        weight = 1.0 if self._reduction == "sum" else float(denominators.sum())
+        if weight == 0:
+            raise SamplesError(
+                "dataset must hold at least one target that counts, but every target is ignored (ignore_index) or has "
+                "class weight zero; check the padding, or use other samples."
+            )
+        with np.errstate(over="ignore", invalid="ignore"):  # a loss may be infinite or NaN, and stays so
+            loss = float(numerators.sum()) / weight
+            expected = numerators.mean() if self._reduction == "sum" else loss * denominators
+            result = {"loss": loss}
+            if self._has_stderr:
+                count = len(numerators)
+                variance = np.square(numerators - expected).sum() / (count - 1) if count > 1 else np.nan
+                result["loss_stderr"] = float(np.sqrt(count * variance)) / weight
+        return result
 
     def _counts(self, elements: torch.Tensor, targets: Any) -> torch.Tensor:
         classes = isinstance(targets, torch.Tensor) and not targets.is_floating_point()
         if not classes or self._ignore_index is None or targets.shape != elements.shape:
             return torch.ones_like(elements, dtype=torch.float64)
-        counted = targets != self._ignore_index
+        counted: torch.Tensor = targets != self._ignore_index
         if self._class_weights is None:
             return counted.double()
-        weights = self._class_weights.to(targets.device)
-        return torch.where(counted, weights[torch.where(counted, targets, 0)].double(), 0.0)
+        weights: torch.Tensor = self._class_weights.to(targets.device)
+        used: torch.Tensor = weights[torch.where(counted, targets, 0)].double()
+        return used * counted
 
 
 def find_loss(model: object) -> Callable[..., Any]:
@@ -156,7 +158,7 @@ def find_loss(model: object) -> Callable[..., Any]:
     return loss
 
 
-def split_into_samples(loss: Callable[..., Any], device: torch.device) -> SampleLossTotal | None:
+def split_into_samples(loss: Callable[..., Any]) -> SampleLossTotal | None:
     """Returns the loss without its reduction, or None when it has no reduction that we know.
 
     The caller checks the result against the loss itself: a user's class may give ``reduction`` another meaning.
@@ -165,7 +167,8 @@ def split_into_samples(loss: Callable[..., Any], device: torch.device) -> Sample
         reduction = getattr(loss, "reduction", None)
         if reduction not in ("mean", "sum", "batchmean", "none"):
             return None
-        elementwise = copy.deepcopy(loss).to(device).eval()
+        # A shallow copy: a loss that looks at the network (a penalty on its weights) must see it move.
+        elementwise = copy.copy(loss)
         elementwise.reduction = "none"  # type: ignore[assignment]
         by_class = isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
         weights = loss.weight if by_class else None
@@ -186,6 +189,14 @@ def split_into_samples(loss: Callable[..., Any], device: torch.device) -> Sample
     elementwise_function = functools.partial(function, **{**keywords, "reduction": "none"})
     weights = keywords.get("weight") if by_class else None
     return SampleLossTotal(elementwise_function, _mean_of_none(reduction), weights, ignored)
+
+
+def place_loss(loss: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
+    """Returns the loss with the tensors that it was given as keywords (class weights) on the device."""
+    if not isinstance(loss, functools.partial):
+        return loss
+    keywords = {key: item.to(device) if isinstance(item, torch.Tensor) else item for key, item in loss.keywords.items()}
+    return functools.partial(loss.func, *loss.args, **keywords)
 
 
 def scalar(name: str, value: Any) -> torch.Tensor:

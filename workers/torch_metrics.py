@@ -9,14 +9,17 @@ from typing import Any, Protocol
 import torch
 
 from .errors import CallbackFunctionError
+from .torch_batches import Batch
 from .torch_loss import scalar, weighted_mean
-from .torch_samples import Batch
 
 _RESERVED = ("loss", "loss_stderr")
 
 
 class MetricTotal(Protocol):
     """Adds up one metric over batches."""
+
+    adds_up: bool
+    """Whether it is made for adding up batches, so that batches which cannot show it need not."""
 
     def reset(self) -> None:
         """Starts anew."""
@@ -30,6 +33,8 @@ class MetricTotal(Protocol):
 
 class FunctionTotal:
     """A plain function of (outputs, targets), averaged over samples."""
+
+    adds_up = False
 
     def __init__(self, name: str, function: Any) -> None:
         self._name = name
@@ -53,6 +58,8 @@ class FunctionTotal:
 
 class TorchmetricsTotal:
     """A torchmetrics object: updated with every batch and computed at the end."""
+
+    adds_up = True
 
     def __init__(self, name: str, metric: Any, device: torch.device) -> None:
         self._name = name
@@ -97,9 +104,10 @@ def make_metrics(metrics: object, device: torch.device) -> dict[str, MetricTotal
             )
         if name in _RESERVED or name.startswith("projected_"):
             raise CallbackFunctionError(f"metric {name!r} has a name that the landscape file needs itself; rename it.")
-        if all(callable(getattr(metric, method, None)) for method in ("reset", "update", "compute")):
+        is_class = isinstance(metric, type)
+        if not is_class and all(callable(getattr(metric, method, None)) for method in ("reset", "update", "compute")):
             totals[name] = TorchmetricsTotal(name, metric, device)
-        elif callable(metric) and not isinstance(metric, type):
+        elif callable(metric) and not is_class:
             totals[name] = FunctionTotal(name, metric)
         else:
             raise CallbackFunctionError(

@@ -1,4 +1,4 @@
-"""Moves a PyTorch network through weight space, in place, and puts it back as it was found."""
+"""Moves a PyTorch network through weight space, in place."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from torch import nn
 from collectors.network_state import State, TensorInfo, WeightSpace
 from collectors.torch_state import named_tensors, to_tensor, unwrap
 
+from .torch_restore import collapsed
+
 
 class NetworkInPlace:
     """A network whose parameters move along directions in place; storage, strides, types and ties stay.
 
     Args:
         network: the user's network, already on its device.
-        restore: whether to keep a copy of its state for ``put_back``.
     """
 
-    def __init__(self, network: nn.Module, *, restore: bool) -> None:
+    def __init__(self, network: nn.Module) -> None:
         entries = named_tensors(network)
-        module = unwrap(network)
-        self.space = WeightSpace("torch", type(module).__name__, tuple(info for info, _ in entries))
+        self.space = WeightSpace("torch", type(unwrap(network)).__name__, tuple(info for info, _ in entries))
+        self.axes: int | None = None
+        """Of the loaded plane; None before ``load``."""
         self._parameters = {info.name: tensor.detach() for info, tensor in entries if info.role == "parameter"}
         self._buffers = {info.name: tensor.detach() for info, tensor in entries if info.role == "buffer"}
         self._infos = {info.name: info for info, _ in entries}
         trainable = [info for info in self.space.trainable if info.size]
         self._direct = [info for info in trainable if info.dtype in ("float32", "float64")]
         self._cast = [info for info in trainable if info.dtype not in ("float32", "float64")]
-        self._saved: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._saved_modes: list[tuple[nn.Module, bool]] = []
-        if restore:
-            everything = [*self._parameters.values(), *(buffer.detach() for buffer in module.buffers())]
-            self._saved = [(tensor, tensor.clone()) for tensor in everything]
-            self._saved_modes = [(layer, layer.training) for layer in network.modules()]
 
     def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
         """Puts origin and directions on the device, in the parameters' own memory layout."""
         self._origin_state = {name: to_tensor(origin[name]) for name in self._parameters}
-        self._origin_buffers = [self._like(self._buffers[name], buffers[name]) for name in self._buffers]
+        self._origin_buffers = {name: self._like(target, buffers[name]) for name, target in self._buffers.items()}
+        self._fused_buffers = (
+            [collapsed(target) for target in self._buffers.values()],
+            [collapsed(self._origin_buffers[name], target) for name, target in self._buffers.items()],
+        )
         self._targets = [[self._parameters[info.name] for info in group] for group in (self._direct, self._cast)]
         self._origins = [[self._wide(info, origin) for info in group] for group in (self._direct, self._cast)]
         self._directions = [
@@ -47,6 +47,7 @@ class NetworkInPlace:
             for group in (self._direct, self._cast)
         ]
         self._scratch = [torch.empty_like(tensor) for tensor in self._origins[1]]
+        self.axes = len(directions)
         self.return_to_origin()
 
     def move(self, coordinates: Sequence[float]) -> None:
@@ -58,8 +59,8 @@ class NetworkInPlace:
 
     def reset_buffers(self) -> None:
         """Sets the buffers to the origin's."""
-        if self._origin_buffers:
-            torch._foreach_copy_(list(self._buffers.values()), self._origin_buffers)
+        if self._buffers:
+            torch._foreach_copy_(*self._fused_buffers)
 
     def set_state(self, parameters: State, buffers: State | None) -> None:
         """Sets every parameter, and the buffers unless None, to the given values."""
@@ -68,20 +69,13 @@ class NetworkInPlace:
         self.reset_buffers()
         if buffers is not None:
             for name, target in self._buffers.items():
-                target.copy_(to_tensor(buffers[name]))
+                collapsed(target).copy_(collapsed(to_tensor(buffers[name]), target))
 
     def return_to_origin(self) -> None:
         """Sets every parameter and buffer, the frozen ones too, to the origin's."""
         for name, target in self._parameters.items():
             target.copy_(self._origin_state[name])
         self.reset_buffers()
-
-    def put_back(self) -> None:
-        """Makes the network what it was when it came, bit for bit."""
-        for target, saved in self._saved:
-            target.copy_(saved)
-        for layer, training in self._saved_modes:
-            layer.training = training
 
     def _displace(self, targets: list[torch.Tensor], group: int, coordinates: Sequence[float]) -> None:
         if not targets:

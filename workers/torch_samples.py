@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,17 +14,10 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from .errors import SamplesError
 from .evaluator import MeasurementOptions
+from .torch_batches import Batch, as_batch, cut, join, leaf_bytes, leaves, map_batch, map_leaves, same_leaves
 
 _CHECKED_TWICE = 16
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Inputs and targets of a few samples; nested tuples, lists and dictionaries of tensors."""
-
-    inputs: Any
-    targets: Any
-    size: int
+_BATCH_SIZE = 128
 
 
 class Samples:
@@ -37,9 +29,9 @@ class Samples:
     """
 
     def __init__(self, batches: list[Batch], whole: Batch | None) -> None:
-        self.own_batches = batches
         self.count = sum(batch.size for batch in batches)
         self._whole = whole
+        self.own_batches = batches if whole is None else _cut_like(whole, [batch.size for batch in batches])
 
     @property
     def can_be_cut(self) -> bool:
@@ -52,17 +44,30 @@ class Samples:
             return self.own_batches
         return [cut(self._whole, start, start + batch_size) for start in range(0, self.count, batch_size)]
 
-    def sha256(self) -> str:
-        """Returns the SHA-256 of all samples; where they can be cut anew, the loader's batch size does not matter."""
+    def other_batches(self) -> list[Batch]:
+        """Returns the samples in other batches than the loader's own, of unequal sizes where that is possible."""
+        if self._whole is None:
+            return [piece for batch in self.own_batches for piece in _two_pieces(batch)]
+        largest = max(batch.size for batch in self.own_batches)
+        if largest > 2:
+            return self.batches((2 * largest + 2) // 3)
+        # Batches of one or two samples can only be joined, unless there is no other.
+        return self.batches(largest + 1 if len(self.own_batches) > 1 else 1)
+
+    def sha256(self, *, with_batches: bool) -> str:
+        """Returns the SHA-256 of all samples.
+
+        Args:
+            with_batches: whether the sizes of the loader's own batches count too.
+        """
         digest = hashlib.sha256()
         for batch in [self._whole] if self._whole is not None else self.own_batches:
-            for leaf in _leaves((batch.inputs, batch.targets)):
-                if isinstance(leaf, torch.Tensor):
-                    host = leaf.detach().cpu().contiguous()
-                    digest.update(f"{host.dtype}|{tuple(host.shape)}|".encode())
-                    digest.update(host.reshape(-1).view(torch.uint8).numpy().data)
-                else:
-                    digest.update(repr(leaf).encode())
+            for leaf in leaves((batch.inputs, batch.targets)):
+                kind, values = leaf_bytes(leaf) or (type(leaf).__name__, b"")
+                digest.update(kind.encode())
+                digest.update(values)
+        if with_batches:
+            digest.update(repr([batch.size for batch in self.own_batches]).encode())
         return digest.hexdigest()
 
     def on(self, device: torch.device, channels_last: bool = False) -> Samples:
@@ -71,15 +76,12 @@ class Samples:
         def place(leaf: Any) -> Any:
             if not isinstance(leaf, torch.Tensor):
                 return leaf
-            layout = torch.channels_last if channels_last and leaf.ndim == 4 else torch.preserve_format
-            return leaf.to(device).contiguous(memory_format=layout) if channels_last else leaf.to(device)
+            leaf = leaf.to(device)
+            return leaf.contiguous(memory_format=torch.channels_last) if channels_last and leaf.ndim == 4 else leaf
 
-        whole = None if self._whole is None else _map_batch(place, self._whole)
-        if whole is None:
-            return Samples([_map_batch(place, batch) for batch in self.own_batches], None)
-        starts = itertools.accumulate((batch.size for batch in self.own_batches), initial=0)
-        own = [cut(whole, start, start + batch.size) for start, batch in zip(starts, self.own_batches, strict=False)]
-        return Samples(own, whole)
+        if self._whole is None:
+            return Samples([map_batch(place, batch) for batch in self.own_batches], None)
+        return Samples(self.own_batches, map_batch(place, self._whole))
 
 
 def read_samples(dataset: object, options: MeasurementOptions) -> tuple[Samples, list[str]]:
@@ -96,6 +98,7 @@ def read_samples(dataset: object, options: MeasurementOptions) -> tuple[Samples,
 
     Raises:
         TypeError: the data set is of no kind that can be read.
+        ValueError: random samples of a stream were asked for.
         SamplesError: it is empty, unlabelled, or gives other samples each time.
     """
     notes: list[str] = []
@@ -107,61 +110,54 @@ def read_samples(dataset: object, options: MeasurementOptions) -> tuple[Samples,
             )
         dataset = TensorDataset(*dataset)
     if isinstance(dataset, DataLoader) and not isinstance(dataset.dataset, IterableDataset):
-        raw = _read_indexed(
-            dataset.dataset, dataset.batch_size or 1, dataset.collate_fn, options, notes, _sampler_indices(dataset)
-        )
+        raw = _read_loader(dataset, options, notes)
     elif isinstance(dataset, Dataset) and not isinstance(dataset, IterableDataset):
-        raw = _read_indexed(dataset, 128, default_collate, options, notes, None)
+        raw = _read_indexed(dataset, _BATCH_SIZE, default_collate, options, notes, None)
     else:
         if isinstance(dataset, IterableDataset):
-            dataset = DataLoader(dataset, batch_size=128)
+            dataset = DataLoader(dataset, batch_size=_BATCH_SIZE)
         raw = _read_iterable(dataset, options, notes)
     batches = [as_batch(item) for item in raw]
     if options.num_samples is not None:
         batches = _first(batches, options.num_samples)
-    return Samples(batches, _join(batches)), notes
+    return Samples(batches, join(batches)), notes
 
 
-def as_batch(item: object) -> Batch:
-    """Returns a batch of (inputs, targets).
-
-    Raises:
-        SamplesError: the batch is no pair, or has no tensor that says how many samples there are.
-    """
-    if not isinstance(item, tuple | list) or len(item) != 2:
-        shown = f"a {type(item).__name__}" + (f" of {len(item)}" if isinstance(item, tuple | list) else "")
-        raise SamplesError(
-            f"dataset must give batches of (inputs, targets), but gave {shown}. Several inputs go into a tuple or a "
-            "dict "
-            "in first place; without targets, give the inputs twice or return an Evaluator of your own."
-        )
-    inputs, targets = item
-    sizes = {len(leaf) for leaf in _leaves(item) if isinstance(leaf, torch.Tensor) and leaf.ndim > 0}
-    first = next((leaf for leaf in _leaves(inputs) if isinstance(leaf, torch.Tensor) and leaf.ndim > 0), None)
-    if first is None:
-        raise SamplesError(
-            f"dataset must give tensors as inputs, but gave {type(inputs).__name__}; convert them in collate_fn."
-        )
-    return Batch(inputs, targets, len(first) if len(sizes) == 1 else _common_size(first, targets))
+def _read_loader(loader: DataLoader[Any], options: MeasurementOptions, notes: list[str]) -> list[Any]:
+    if loader.batch_size is None and loader.batch_sampler is None:
+        # Automatic batching is off: each item of the data set is a batch of its own.
+        items = _Items(loader.dataset, loader.collate_fn, _sampler_indices(loader.sampler))
+        return _read_iterable(items, options, notes)
+    size = getattr(loader.batch_sampler, "batch_size", None)
+    sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
+    return _read_indexed(
+        loader.dataset,
+        size if isinstance(size, int) else _BATCH_SIZE,
+        loader.collate_fn,
+        options,
+        notes,
+        _sampler_indices(sampler),
+    )
 
 
-def call_network(network: Callable[..., Any], inputs: Any) -> Any:
-    """Calls a network on a batch's inputs: a dict as keywords, a tuple or list as positions."""
-    if isinstance(inputs, Mapping):
-        return network(**inputs)
-    if isinstance(inputs, tuple | list):
-        return network(*inputs)
-    return network(inputs)
+class _Items:
+    """The items of an indexed data set, in order, each time anew."""
+
+    def __init__(self, dataset: Any, collate: Callable[[Any], Any], subset: Sequence[int] | None) -> None:
+        self._dataset, self._collate = dataset, collate
+        self._indices = _indices(dataset, subset)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self._collate(self._dataset[index]) for index in self._indices)
 
 
-def cut(batch: Batch, start: int, stop: int) -> Batch:
-    """Returns some samples of a batch, as views."""
-
-    def part(leaf: Any) -> Any:
-        return leaf[start:stop] if isinstance(leaf, torch.Tensor) and leaf.ndim and len(leaf) == batch.size else leaf
-
-    size = min(stop, batch.size) - start
-    return Batch(_map(part, batch.inputs), _map(part, batch.targets), size)
+def _indices(dataset: Any, subset: Sequence[int] | None) -> list[int]:
+    try:
+        return list(range(len(dataset))) if subset is None else sorted(subset)
+    except TypeError as error:
+        raise TypeError(
+            f"dataset must have a length to be read by index, but {type(dataset).__name__} has none."
+        ) from error
 
 
 def _read_indexed(
@@ -172,33 +168,32 @@ def _read_indexed(
     notes: list[str],
     subset: Sequence[int] | None,
 ) -> list[Any]:
-    try:
-        available = list(range(len(dataset))) if subset is None else sorted(subset)
-    except TypeError as error:
-        raise TypeError(
-            f"dataset must have a length to be read by index, but {type(dataset).__name__} has none."
-        ) from error
+    available = _indices(dataset, subset)
     if not available:
-        raise SamplesError("dataset must hold at least one sample, but it is empty.")
+        raise _empty()
     count = _count(len(available), options.num_samples, notes)
     if options.samples == "random":
         chosen = np.random.default_rng(options.seed).permutation(len(available))[:count]
         indices = [available[index] for index in sorted(int(index) for index in chosen)]
     else:
         indices = available[:count]
-    _check_repeatable(dataset, indices)
-    chunks = [indices[start : start + batch_size] for start in range(0, count, batch_size)]
-    return [collate([dataset[index] for index in chunk]) for chunk in chunks]
+
+    def read(some: Sequence[int]) -> Any:
+        return collate([dataset[index] for index in some])
+
+    _check_repeatable(read, indices[: min(_CHECKED_TWICE, batch_size)])
+    return [read(indices[start : start + batch_size]) for start in range(0, count, batch_size)]
 
 
-def _check_repeatable(dataset: Any, indices: Sequence[int]) -> None:
-    for index in indices[:_CHECKED_TWICE]:
-        if not _equal(dataset[index], dataset[index]):
-            raise SamplesError(
-                f"dataset must give the same sample each time, but sample {index} changed between two reads. Switch "
-                "random "
-                "augmentation off for the landscape (use the test transform)."
-            )
+def _check_repeatable(read: Callable[[Sequence[int]], Any], indices: Sequence[int]) -> None:
+    # Collated, because samples may be objects (images, texts) that only collate_fn turns into tensors.
+    if not same_leaves(read(indices), read(indices)):
+        changed = [index for index in indices if not same_leaves(read([index]), read([index]))]
+        shown = f"sample {changed[0]}" if changed else "its first batch"
+        raise SamplesError(
+            f"dataset must give the same sample each time, but {shown} changed between two reads. Switch random "
+            "augmentation off for the landscape (use the test transform)."
+        )
 
 
 def _read_iterable(dataset: Any, options: MeasurementOptions, notes: list[str]) -> list[Any]:
@@ -214,20 +209,30 @@ def _read_iterable(dataset: Any, options: MeasurementOptions, notes: list[str]) 
     result: list[Any] = []
     count = 0
     for item in batches:
-        result.append(item)
         count += as_batch(item).size
+        # A stream may fill the same tensors again for its next batch.
+        result.append(map_leaves(_copy, item))
         if options.num_samples is not None and count >= options.num_samples:
             break
     if count == 0:
-        raise SamplesError("dataset must hold at least one sample, but it is empty.")
-    if iter(dataset) is not dataset and not _equal(next(iter(dataset)), result[0]):
-        raise SamplesError(
-            "dataset must give the same samples each time, but its first batch changed between two reads. Switch "
-            "shuffling and "
-            "random augmentation off for the landscape."
-        )
+        raise _empty()
+    if batches is not dataset:
+        again = next(iter(dataset), None)  # nothing where the stream can be read only once
+        if again is not None and not same_leaves(again, result[0]):
+            raise SamplesError(
+                "dataset must give the same samples each time, but its first batch changed between two reads. Switch "
+                "shuffling and random augmentation off for the landscape."
+            )
     _count(count, options.num_samples, notes)
     return result
+
+
+def _copy(leaf: Any) -> Any:
+    return leaf.clone() if isinstance(leaf, torch.Tensor) else leaf
+
+
+def _empty() -> SamplesError:
+    return SamplesError("dataset must hold at least one sample, but it is empty.")
 
 
 def _count(available: int, asked: int | None, notes: list[str]) -> int:
@@ -238,9 +243,9 @@ def _count(available: int, asked: int | None, notes: list[str]) -> int:
     return available if asked is None else min(asked, available)
 
 
-def _sampler_indices(loader: DataLoader[Any]) -> Sequence[int] | None:
+def _sampler_indices(sampler: Any) -> list[int] | None:
     # A subset is part of the data's meaning (a validation split), the order in which a sampler visits it is not.
-    indices = getattr(loader.sampler, "indices", None)
+    indices = sampler if isinstance(sampler, list | tuple | range) else getattr(sampler, "indices", None)
     return None if indices is None else [int(index) for index in indices]
 
 
@@ -254,85 +259,12 @@ def _first(batches: list[Batch], count: int) -> list[Batch]:
     return result
 
 
-def _join(batches: list[Batch]) -> Batch | None:
-    if len(batches) == 1:
-        return batches[0]
-    try:
-        inputs = _concatenate([batch.inputs for batch in batches], [batch.size for batch in batches])
-        targets = _concatenate([batch.targets for batch in batches], [batch.size for batch in batches])
-    except _RaggedError:
-        return None
-    return Batch(inputs, targets, sum(batch.size for batch in batches))
+def _cut_like(whole: Batch, sizes: Sequence[int]) -> list[Batch]:
+    return [cut(whole, start, start + size) for start, size in zip(itertools.accumulate(sizes, initial=0), sizes)]  # noqa: B905
 
 
-class _RaggedError(Exception):
-    """Batches that cannot be concatenated."""
-
-
-def _concatenate(parts: list[Any], sizes: list[int]) -> Any:
-    first = parts[0]
-    if isinstance(first, torch.Tensor):
-        per_sample = all(part.ndim and len(part) == size for part, size in zip(parts, sizes, strict=True))
-        if not per_sample or len({(part.shape[1:], part.dtype) for part in parts}) != 1:
-            raise _RaggedError
-        return torch.cat(parts)
-    if isinstance(first, Mapping):
-        return {key: _concatenate([part[key] for part in parts], sizes) for key in first}
-    if isinstance(first, tuple | list):
-        return tuple(_concatenate(list(items), sizes) for items in zip(*parts, strict=True))
-    if all(part == first for part in parts):
-        return first
-    raise _RaggedError
-
-
-def _common_size(first: torch.Tensor, targets: Any) -> int:
-    lengths = {len(leaf) for leaf in _leaves(targets) if isinstance(leaf, torch.Tensor) and leaf.ndim > 0}
-    if lengths and len(first) not in lengths:
-        raise SamplesError(
-            f"dataset must give as many targets as inputs in a batch, but gave {len(first)} inputs and targets of "
-            "length "
-            f"{sorted(lengths)}."
-        )
-    return len(first)
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, Mapping):
-        for key in value:
-            yield from _leaves(value[key])
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _leaves(item)
-    else:
-        yield value
-
-
-def _map(function: Callable[[Any], Any], value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _map(function, item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        return tuple(_map(function, item) for item in value)
-    return function(value)
-
-
-def _map_batch(function: Callable[[Any], Any], batch: Batch) -> Batch:
-    return Batch(_map(function, batch.inputs), _map(function, batch.targets), batch.size)
-
-
-def _equal(first: Any, second: Any) -> bool:
-    pairs = list(itertools.zip_longest(_leaves(first), _leaves(second)))
-    return all(_same_leaf(one, other) for one, other in pairs)
-
-
-def _same_leaf(one: Any, other: Any) -> bool:
-    if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
-        return one.shape == other.shape and one.dtype == other.dtype and _same_bits(one, other)
-    if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
-        return one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes()
-    return type(one) is type(other) and repr(one) == repr(other)
-
-
-def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return bool(
-        torch.equal(one, other) or (one.is_floating_point() and torch.equal(one.nan_to_num(), other.nan_to_num()))
-    )
+def _two_pieces(batch: Batch) -> list[Batch]:
+    if batch.size < 2:
+        return [batch]
+    middle = min((2 * batch.size + 2) // 3, batch.size - 1)
+    return [cut(batch, 0, middle), cut(batch, middle, batch.size)]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+import torch
+
 from .measurement_plan import MeasurementPlan
-from .torch_samples import Batch, Samples
+from .torch_batches import Batch
+from .torch_samples import Samples
 
 _BATCH_SIZES = (64, 128, 256, 512, 1024, 4096)
 _BUDGET_SECONDS = 1.0
@@ -40,7 +43,13 @@ def tune(
     for plan in plans:
         if best_rate and time.perf_counter() > deadline:
             break
-        rate = _samples_per_second(run, plan, samples)
+        try:
+            rate = _samples_per_second(run, plan, samples)
+        except torch.cuda.OutOfMemoryError:
+            if not best_rate:
+                raise
+            torch.cuda.empty_cache()
+            break
         if rate > best_rate * _CLEARLY_FASTER:
             best, best_rate = plan, rate
     alternatives = [MeasurementPlan(best.batch_size, 1)] if threads > 1 else []

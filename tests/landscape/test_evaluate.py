@@ -141,7 +141,8 @@ def test_nan_and_inf_stay_what_they_are():
         loss, network, dataset, metrics = bowl()
         return (lambda outputs, targets: torch.log(outputs[:, 0] - 0.5).mean()), network, dataset, metrics
 
-    result = evaluate(bowl_plane(), broken, x=X, y=Y, progress=False, device_ids=[0])
+    with pytest.warns(UserWarning, match="loss is -inf with the weights that callback_fn gives"):
+        result = evaluate(bowl_plane(), broken, x=X, y=Y, progress=False, device_ids=[0])
     # log of a negative number, of zero, of a positive one
     assert np.isnan(result.loss[:, :2]).all()
     assert np.isneginf(result.loss[:, 2]).all()
@@ -154,7 +155,10 @@ def test_nan_everywhere_is_kept_and_said():
         loss, network, (inputs, targets), metrics = bowl()
         return loss, network, (inputs, targets * float("nan")), metrics
 
-    with pytest.warns(UserWarning, match="NaN or infinite at every point; it is stored as it is"):
+    with (
+        pytest.warns(UserWarning, match="loss is nan with the weights that callback_fn gives"),
+        pytest.warns(UserWarning, match="NaN or infinite at every point; it is stored as it is"),
+    ):
         result = evaluate(bowl_plane(), broken, x=X, y=Y, progress=False, device_ids=[0])
     assert np.isnan(result.loss).all()
     assert result.complete

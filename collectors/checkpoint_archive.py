@@ -1,0 +1,158 @@
+"""What a checkpoint file holds: weights, the user's values and the training state, in one safetensors file.
+
+Weights have their own names; tensors of the rest have names that begin with ``checkpoint/``, and what is not a
+tensor is JSON in the file's metadata. An encrypted checkpoint is a safetensors file, too: of one tensor, bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .checkpoint_encryption import decrypt, encrypt
+from .checkpoint_file import CheckpointFile, write_checkpoint
+from .checkpoint_tree import decode, encode
+from .errors import CheckpointError
+from .network_state import Array, State, canonical_name, numpy_dtype, state_sha256
+from .training_state import TrainingState
+
+RESERVED_PREFIX = "checkpoint/"
+_FORMAT, _VERSION = "summary-landscape checkpoint", "1"
+_SEALED = RESERVED_PREFIX + "encrypted"
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A checkpoint's content, copied out of everything that goes on changing.
+
+    Attributes:
+        arrays: the weights, and the arrays of the rest.
+        contents: the rest, as JSON.
+    """
+
+    arrays: dict[str, Array]
+    contents: str
+
+    @classmethod
+    def pack(cls, weights: State, info: Mapping[str, Any], state: TrainingState | None) -> Archive:
+        """Returns an archive of weights, the user's values and, where there is one, the training state.
+
+        Raises:
+            TypeError: something has no place in a file without pickle.
+            ValueError: a weight has a reserved name.
+        """
+        reserved = [name for name in weights if name.startswith(RESERVED_PREFIX)]
+        if reserved:
+            raise ValueError(f"network's tensors {reserved} must not begin with {RESERVED_PREFIX!r}; rename them.")
+        arrays = dict(weights)
+        contents = {
+            "info": encode(dict(info), f"{RESERVED_PREFIX}info", arrays),
+            "training": None if state is None else encode(state.to_tree(), f"{RESERVED_PREFIX}training", arrays),
+        }
+        return cls(arrays, json.dumps(contents))
+
+    def unpack(self) -> tuple[dict[str, Array], dict[str, Any], TrainingState | None]:
+        """Returns weights, the user's values and the training state.
+
+        Raises:
+            CheckpointError: the content is not what ``pack`` makes.
+        """
+        weights = {name: array for name, array in self.arrays.items() if not name.startswith(RESERVED_PREFIX)}
+        try:
+            contents = json.loads(self.contents)
+            info, training = decode(contents["info"], self.arrays), decode(contents["training"], self.arrays)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise CheckpointError(f"the checkpoint's metadata cannot be read: {error}") from error
+        return weights, info, None if training is None else TrainingState.from_tree(training)
+
+
+def write_archive(path: Path, archive: Archive, key: bytes | None, mode: str) -> None:
+    """Writes an archive; when this returns, the file is whole and survives a power cut.
+
+    Raises:
+        OSError: it cannot be written; nothing is left behind.
+    """
+    arrays, metadata = archive.arrays, {"contents": archive.contents}
+    if key is not None:
+        sealed = encrypt(_to_bytes(archive), key, mode)
+        arrays, metadata = {_SEALED: np.frombuffer(sealed, np.uint8)}, {"encryption": mode}
+    metadata |= {"format": _FORMAT, "format_version": _VERSION}
+    metadata["sha256"] = _digest(arrays, metadata)
+    write_checkpoint(path, arrays, metadata)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def read_archive(path: Path, key: bytes | None, mode: str) -> Archive:
+    """Returns what a file holds; of a safetensors file that is none of ours, the weights.
+
+    Raises:
+        ValueError: the file is encrypted and the key is missing, another one or for another mode, or it is not
+            encrypted and there is a key.
+        CheckpointError: the file is missing, truncated, changed or of a later version.
+        ImportError: it is encrypted, and the package ``cryptography`` is missing.
+    """
+    file = CheckpointFile(path)
+    arrays = {name: file.read(name) for name in file.shapes}
+    metadata = dict(file.metadata)
+    encryption = metadata.get("encryption")
+    if encryption is None and key is not None:
+        # Else whoever can replace a file could have plain content taken for authenticated content.
+        raise ValueError(f"dec_key must be None, because {path} is not encrypted.")
+    if metadata.get("format") != _FORMAT:
+        return Archive(
+            {canonical_name(name): array for name, array in arrays.items()}, '{"info": {}, "training": null}'
+        )
+    if metadata.get("format_version") != _VERSION:
+        raise CheckpointError(
+            f"checkpoint {path} has the format version {metadata.get('format_version')}, but this library reads "
+            f"{_VERSION}; update it."
+        )
+    if metadata.pop("sha256", None) != _digest(arrays, metadata):
+        raise CheckpointError(
+            f"checkpoint {path} was changed after it was written (its SHA-256 differs); copy it again."
+        )
+    if encryption is None:
+        return Archive(arrays, metadata.get("contents", ""))
+    if key is None:
+        raise ValueError(
+            f"dec_key must be given, because {path} is encrypted ({encryption}): load_checkpoint(path, dec_key)."
+        )
+    if encryption != mode:
+        raise ValueError(f"dec_mode must be {encryption!r}, with which {path} was encrypted, but got {mode!r}.")
+    return _from_bytes(decrypt(arrays[_SEALED].tobytes(), key, mode, f"checkpoint {path}"))
+
+
+def _digest(arrays: State, metadata: Mapping[str, str]) -> str:
+    text = json.dumps([state_sha256(arrays), sorted(metadata.items())])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _to_bytes(archive: Archive) -> bytes:
+    index = [[name, array.dtype.name, array.shape] for name, array in archive.arrays.items()]
+    header = json.dumps({"contents": archive.contents, "arrays": index}).encode()
+    blocks = (np.ascontiguousarray(array).tobytes() for array in archive.arrays.values())
+    return b"".join((len(header).to_bytes(8, "little"), header, *blocks))
+
+
+def _from_bytes(data: bytes) -> Archive:
+    start = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:start])
+    arrays = {}
+    for name, dtype_name, shape in header["arrays"]:
+        dtype = numpy_dtype(dtype_name)
+        count = math.prod(shape)
+        arrays[name] = np.frombuffer(data, dtype, count, start).reshape(shape).copy()
+        start += count * dtype.itemsize
+    return Archive(arrays, header["contents"])

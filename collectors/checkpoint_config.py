@@ -1,0 +1,208 @@
+"""CheckpointConfig: when a ModelCheckpoint saves, what it saves, and what it keeps."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from .checkpoint_encryption import ENCRYPTION_MODES, check_key, require_cryptography
+from .network_state import is_network
+from .validation import check_bool, check_choice, check_int, wrong_type, wrong_value
+
+FORMATS = ("safetensors",)
+_COUNTERS = ("epoch_num", "step_num")
+
+
+class _Default(int):
+    """A default that can be told from the same number given by hand."""
+
+
+_STEPS, _SECONDS, _MAXIMUM, _MINUTES = _Default(1), _Default(0), _Default(5), _Default(0)
+
+
+@dataclass(frozen=True)
+class CheckpointConfig:
+    """The policy of a ``ModelCheckpoint``; each argument is an attribute as well.
+
+    Args:
+        save_checkpoint_steps: save after every so many steps. 0 or None: not by steps. Default 1, unless
+            ``save_checkpoint_seconds`` is given.
+        save_checkpoint_seconds: save at the first step that ends more than so many seconds after the previous
+            save. 0 or None: not by time.
+        keep_checkpoint_max: how many of the run's files are kept, the newest; 0 or None keeps one, unless the
+            next argument is given. Default 5, likewise.
+        keep_checkpoint_per_n_minutes: keep one file of every so many minutes, the newest of them. 0 or None: not
+            by time.
+        integrated_save: accepted for MindSpore's sake: sharded tensors are not supported, so there are no parts
+            to merge, and False warns.
+        async_save: True or "thread" writes files on a thread of their own; a failure then surfaces at a later
+            step, at the latest at the end.
+        saved_network: the network to save; None is the one that trains.
+        append_info: what ``load_checkpoint(...).info`` is to hold: "epoch_num" and "step_num" (the counters when
+            the file was saved), and at most one dict of your own: str to int, float, bool, str, tensor or array.
+            An "epoch_num" or "step_num" in the dict is a base that the counter is added to.
+        enc_key: the key to encrypt files with: 16, 24 or 32 bytes. None does not encrypt.
+        enc_mode: "AES-GCM", or "AES-CBC" (with an HMAC-SHA256: both are authenticated).
+        exception_save: whether an exception or interrupt, too, leaves a checkpoint behind
+            (``<prefix>-<epoch>_<step>_breakpoint.safetensors``).
+        crc_check: accepted for MindSpore's sake: a SHA-256 is always stored, and checked when a file is loaded.
+        remove_redundancy: accepted for MindSpore's sake: only rank 0 writes, so there is none, and True warns.
+        format: "safetensors", the only one.
+        training_state: whether a file holds what ``Model.train(resume_from=...)`` needs to go on bit by bit:
+            the state of the optimizer, the gradient scaler, callbacks and random generators, and the place in
+            the data. With a ``saved_network`` of its own it holds the weights of both networks.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value, both ways to save or both ways to keep are asked for, or
+            nothing would ever be saved.
+        ImportError: there is an ``enc_key`` and the package ``cryptography`` is missing.
+    """
+
+    save_checkpoint_steps: int | None = _STEPS
+    save_checkpoint_seconds: int | None = _SECONDS
+    keep_checkpoint_max: int | None = _MAXIMUM
+    keep_checkpoint_per_n_minutes: int | None = _MINUTES
+    integrated_save: bool = True
+    async_save: bool | str = False
+    saved_network: Any = None
+    append_info: Sequence[str | Mapping[str, Any]] | None = None
+    enc_key: bytes | None = field(default=None, repr=False)
+    enc_mode: str = "AES-GCM"
+    exception_save: bool = False
+    crc_check: bool = False
+    remove_redundancy: bool = False
+    format: str = "safetensors"
+    training_state: bool = field(default=True, kw_only=True)
+
+    def __post_init__(self) -> None:
+        steps, seconds = _either(
+            ("save_checkpoint_steps", self.save_checkpoint_steps),
+            ("save_checkpoint_seconds", self.save_checkpoint_seconds),
+        )
+        maximum, minutes = _either(
+            ("keep_checkpoint_max", self.keep_checkpoint_max),
+            ("keep_checkpoint_per_n_minutes", self.keep_checkpoint_per_n_minutes),
+        )
+        if steps is None and seconds is None:
+            raise ValueError(
+                "save_checkpoint_steps or save_checkpoint_seconds must be positive, but both are 0 or None, so nothing "
+                "would ever be saved. Give one of them."
+            )
+        if maximum is None and minutes is None:
+            maximum = 1
+        self._set(
+            save_checkpoint_steps=steps,
+            save_checkpoint_seconds=seconds,
+            keep_checkpoint_max=maximum,
+            keep_checkpoint_per_n_minutes=minutes,
+        )
+        if not check_bool("integrated_save", self.integrated_save):
+            _warn_without_effect("integrated_save=False", "sharded tensors are not supported, so no file is a part")
+        self._set(async_save=_check_async(self.async_save))
+        if self.saved_network is not None and not is_network(self.saved_network):
+            raise wrong_type("saved_network", "a torch.nn.Module or None", self.saved_network)
+        self._set(_append_dict=_check_append_info(self.append_info))
+        check_choice("enc_mode", self.enc_mode, ENCRYPTION_MODES)
+        if self.enc_key is not None:
+            check_key("enc_key", self.enc_key)
+            require_cryptography()
+        check_bool("exception_save", self.exception_save)
+        check_bool("crc_check", self.crc_check)
+        if check_bool("remove_redundancy", self.remove_redundancy):
+            _warn_without_effect("remove_redundancy=True", "only rank 0 writes, so no two files hold the same")
+        check_choice("format", self.format, FORMATS)
+        check_bool("training_state", self.training_state)
+
+    @property
+    def append_dict(self) -> dict[str, Any] | None:
+        """What ``append_info`` asks for: your own values, and the base of each counter that is stored."""
+        append_dict: dict[str, Any] | None = self.__dict__["_append_dict"]
+        return None if append_dict is None else dict(append_dict)
+
+    def info(self, epoch: int, step: int) -> dict[str, Any]:
+        """Returns the values to store in a file that is saved after that epoch and step."""
+        info = self.append_dict or {}
+        for name, count in zip(_COUNTERS, (epoch, step), strict=True):
+            if name in info:
+                info[name] += count
+        return info
+
+    def get_checkpoint_policy(self) -> dict[str, Any]:
+        """Returns the four numbers and ``saved_network`` by name; what does not apply is None."""
+        return {
+            "save_checkpoint_steps": self.save_checkpoint_steps,
+            "save_checkpoint_seconds": self.save_checkpoint_seconds,
+            "keep_checkpoint_max": self.keep_checkpoint_max,
+            "keep_checkpoint_per_n_minutes": self.keep_checkpoint_per_n_minutes,
+            "saved_network": self.saved_network,
+        }
+
+    def _set(self, **values: Any) -> None:
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+
+def _either(first: tuple[str, Any], second: tuple[str, Any]) -> tuple[int | None, int | None]:
+    """Returns two numbers of which at most one is not None; one given by hand wins over a default."""
+    numbers = [None if value is None else check_int(name, value, minimum=0) or None for name, value in (first, second)]
+    if all(numbers):
+        by_default = [isinstance(value, _Default) for _, value in (first, second)]
+        if not any(by_default):
+            raise ValueError(
+                f"{first[0]} and {second[0]} exclude each other, but got {numbers[0]} and {numbers[1]}. "
+                "Give one of them."
+            )
+        numbers[by_default.index(True)] = None
+    return numbers[0], numbers[1]
+
+
+def _check_async(value: Any) -> bool | str:
+    if not isinstance(value, str):
+        if not isinstance(value, bool | np.bool_):
+            raise wrong_type("async_save", "a bool or 'thread'", value)
+        return bool(value)
+    if value == "process":
+        raise wrong_value("async_save", "a bool or 'thread' (a forked process can hang beside threads and CUDA)", value)
+    return check_choice("async_save", value, ("thread",))
+
+
+def _check_append_info(value: Any) -> dict[str, Any] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple):
+        raise wrong_type("append_info", 'a list of "epoch_num", "step_num" and at most one dict, or None', value)
+    result: dict[str, Any] = {}
+    own: dict[str, Any] | None = None
+    for index, item in enumerate(value):
+        name = f"append_info[{index}]"
+        if isinstance(item, str):
+            result.setdefault(check_choice(name, item, _COUNTERS), 0)
+        elif not isinstance(item, Mapping):
+            raise wrong_type(name, '"epoch_num", "step_num" or a dict', item)
+        elif own is not None:
+            raise TypeError(
+                f"{name} is a second dict, but append_info may have only one; put all values into one dict."
+            )
+        else:
+            own = {key: _check_value(name, key, entry) for key, entry in item.items()}
+            result.update(own)
+    return result or None
+
+
+def _check_value(name: str, key: Any, value: Any) -> Any:
+    if not isinstance(key, str):
+        raise wrong_type(f"a key of {name}", "a str", key)
+    if key in _COUNTERS:
+        return check_int(f"{name}[{key!r}]", value)
+    if isinstance(value, int | float | str | np.generic | np.ndarray) or hasattr(value, "detach"):
+        return value
+    raise wrong_type(f"{name}[{key!r}]", "an int, float, bool, str, tensor or array", value)
+
+
+def _warn_without_effect(argument: str, reason: str) -> None:
+    warnings.warn(f"{argument} has no effect: {reason}. Leave it out.", UserWarning, stacklevel=5)

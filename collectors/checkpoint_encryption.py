@@ -1,0 +1,176 @@
+"""Encryption of a checkpoint's bytes: AES-GCM, and AES-CBC with an HMAC; both notice any change.
+
+Every file has its own keys, derived from the user's key and a random salt (HKDF-SHA256; Krawczyk and Eronen
+2010), so that nonces are mere block numbers and can never repeat under one key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+from typing import Any
+
+from .errors import CheckpointError
+from .validation import check_choice
+
+ENCRYPTION_MODES = ("AES-GCM", "AES-CBC")
+KEY_LENGTHS = (16, 24, 32)
+_VERSION = b"summary-landscape checkpoint 1 "
+_SALT, _VERIFIER, _TAG, _DIGEST, _AES_BLOCK = 32, 16, 16, 32, 16
+# The library takes at most 2 GiB at once.
+_BLOCK = 64 * 1024 * 1024
+
+
+def check_key(name: str, key: Any) -> bytes:
+    """Returns a key when it can be one.
+
+    Raises:
+        TypeError: it is no ``bytes``.
+        ValueError: it has not 16, 24 or 32 of them.
+    """
+    # The key itself is shown in no error.
+    if not isinstance(key, bytes):
+        raise TypeError(f"{name} must be bytes of length 16, 24 or 32, or None, but got {type(key).__name__}.")
+    if len(key) not in KEY_LENGTHS:
+        raise ValueError(
+            f"{name} must have 16, 24 or 32 bytes (AES-128, -192 or -256), but got {len(key)}. "
+            "secrets.token_bytes(32) makes one."
+        )
+    return key
+
+
+def require_cryptography() -> None:
+    """Imports the package that encrypts.
+
+    Raises:
+        ImportError: it is missing.
+    """
+    try:
+        import cryptography.hazmat.primitives.ciphers.aead  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            "encrypted checkpoints need the package cryptography; pip install 'summary-landscape[crypto]'."
+        ) from error
+
+
+def encrypt(plain: bytes, key: bytes, mode: str) -> bytes:
+    """Returns the encrypted bytes: salt, verifier of the key, then what the mode makes of the plain ones.
+
+    Args:
+        plain: what to encrypt.
+        key: 16, 24 or 32 bytes.
+        mode: "AES-GCM" or "AES-CBC".
+
+    Raises:
+        TypeError: the key is no bytes.
+        ValueError: its length is wrong, or the mode is unknown.
+        ImportError: the package ``cryptography`` is missing.
+    """
+    check_key("enc_key", key)
+    check_choice("enc_mode", mode, ENCRYPTION_MODES)
+    require_cryptography()
+    salt = os.urandom(_SALT)
+    file_key, mac_key, verifier = _derive(key, salt, mode)
+    head = salt + verifier
+    return head + (_seal_gcm(plain, file_key, head) if mode == "AES-GCM" else _seal_cbc(plain, file_key, mac_key, head))
+
+
+def decrypt(sealed: bytes, key: bytes, mode: str, where: str) -> bytes:
+    """Returns the plain bytes.
+
+    Args:
+        sealed: what ``encrypt`` returned.
+        key: the same key.
+        mode: the same mode.
+        where: what to call the bytes in an error's text.
+
+    Raises:
+        TypeError: the key is no bytes.
+        ValueError: the key's length is wrong, it is not the key of these bytes, or the mode is unknown.
+        CheckpointError: the bytes are not those that were written.
+        ImportError: the package ``cryptography`` is missing.
+    """
+    check_key("dec_key", key)
+    check_choice("dec_mode", mode, ENCRYPTION_MODES)
+    require_cryptography()
+    head, body = sealed[: _SALT + _VERIFIER], sealed[_SALT + _VERIFIER :]
+    file_key, mac_key, verifier = _derive(key, head[:_SALT], mode)
+    if not hmac.compare_digest(verifier, head[_SALT:]):
+        raise ValueError(f"dec_key must be the key that {where} was encrypted with, but it is another one.")
+    plain = _open_gcm(body, file_key, head) if mode == "AES-GCM" else _open_cbc(body, file_key, mac_key, head)
+    if plain is None:
+        raise CheckpointError(f"{where} was changed or truncated after it was written; copy it again.")
+    return plain
+
+
+def _derive(key: bytes, salt: bytes, mode: str) -> tuple[bytes, bytes, bytes]:
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    length = len(key) + _DIGEST + _VERIFIER
+    derived = HKDF(SHA256(), length, salt, _VERSION + mode.encode()).derive(key)
+    return derived[: len(key)], derived[len(key) : -_VERIFIER], derived[-_VERIFIER:]
+
+
+def _gcm_blocks(size: int) -> int:
+    return max(1, -(-size // _BLOCK))
+
+
+def _seal_gcm(plain: bytes, key: bytes, head: bytes) -> bytes:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    cipher, count, view = AESGCM(key), _gcm_blocks(len(plain)), memoryview(plain)
+    # The number of blocks is authenticated with each, so that none can be cut off.
+    about = head + count.to_bytes(8, "big")
+    return b"".join(
+        cipher.encrypt(index.to_bytes(12, "big"), view[index * _BLOCK : (index + 1) * _BLOCK], about)
+        for index in range(count)
+    )
+
+
+def _open_gcm(body: bytes, key: bytes, head: bytes) -> bytes | None:
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    block = _BLOCK + _TAG
+    cipher, count, view = AESGCM(key), max(1, -(-len(body) // block)), memoryview(body)
+    about = head + count.to_bytes(8, "big")
+    try:
+        return b"".join(
+            cipher.decrypt(index.to_bytes(12, "big"), view[index * block : (index + 1) * block], about)
+            for index in range(count)
+        )
+    except InvalidTag:
+        return None
+
+
+def _seal_cbc(plain: bytes, key: bytes, mac_key: bytes, head: bytes) -> bytes:
+    vector = os.urandom(_AES_BLOCK)
+    # PKCS #7: as many bytes as are missing, each saying how many.
+    padding = _AES_BLOCK - len(plain) % _AES_BLOCK
+    encrypted = _cbc(key, vector).encryptor()
+    body = b"".join((vector, _update(encrypted, plain), encrypted.update(bytes([padding]) * padding)))
+    return body + hmac.digest(mac_key, head + body, hashlib.sha256)
+
+
+def _open_cbc(body: bytes, key: bytes, mac_key: bytes, head: bytes) -> bytes | None:
+    body, tag = body[:-_DIGEST], body[-_DIGEST:]
+    # Checked before anything is decrypted: what the padding is must not be told to anyone without the key.
+    if not hmac.compare_digest(tag, hmac.digest(mac_key, head + body, hashlib.sha256)):
+        return None
+    plain = _update(_cbc(key, body[:_AES_BLOCK]).decryptor(), body[_AES_BLOCK:])
+    return plain[: -plain[-1]]
+
+
+def _cbc(key: bytes, vector: bytes) -> Any:
+    from cryptography.hazmat.primitives.ciphers import Cipher
+    from cryptography.hazmat.primitives.ciphers.algorithms import AES
+    from cryptography.hazmat.primitives.ciphers.modes import CBC
+
+    return Cipher(AES(key), CBC(vector))
+
+
+def _update(cipher: Any, data: bytes) -> bytes:
+    view = memoryview(data)
+    return b"".join(bytes(cipher.update(view[start : start + _BLOCK])) for start in range(0, len(data), _BLOCK))

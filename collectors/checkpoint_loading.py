@@ -1,0 +1,118 @@
+"""Checkpoints read back: loading one, finding the latest one, putting weights into a network."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .checkpoint_archive import read_archive
+from .checkpoint_encryption import ENCRYPTION_MODES, check_key
+from .network_state import Array, State
+from .training_state import TrainingState
+from .validation import check_choice, check_instance, check_path
+
+SUFFIX = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What a checkpoint file holds.
+
+    Attributes:
+        path: the file.
+        weights: parameters and buffers by name, each storage once.
+        info: the values that ``CheckpointConfig.append_info`` asked for.
+        training_state: where the training was and the state of what took part in it; None where the file holds
+            weights alone.
+    """
+
+    path: Path
+    weights: dict[str, Array] = field(repr=False)
+    info: dict[str, Any]
+    training_state: TrainingState | None = field(repr=False)
+
+    def load_into(self, network: Any) -> None:
+        """Puts the weights into a PyTorch network, which keeps its devices and element types.
+
+        Raises:
+            CheckpointError: names or shapes differ; all are listed, and the network stays as it was.
+        """
+        load_weights(network, self.weights, str(self.path))
+
+
+def load_checkpoint(
+    path: str | os.PathLike[str], dec_key: bytes | None = None, dec_mode: str = "AES-GCM"
+) -> Checkpoint:
+    """Returns what a checkpoint file holds; no code from a file ever runs.
+
+    Args:
+        path: a file that ``ModelCheckpoint`` wrote; of any other safetensors file, the weights are read.
+        dec_key: the key that the file was encrypted with; None for a file that is not encrypted.
+        dec_mode: the mode it was encrypted with, "AES-GCM" or "AES-CBC".
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: the key is missing, wrong or of a wrong length, the mode is another one, or there is a key for
+            a file that is not encrypted.
+        CheckpointError: the file is missing, truncated, changed, or of a later version of this library.
+        ImportError: the file is encrypted, and the package ``cryptography`` is missing.
+    """
+    file = check_path("path", path)
+    if dec_key is not None:
+        check_key("dec_key", dec_key)
+    check_choice("dec_mode", dec_mode, ENCRYPTION_MODES)
+    return Checkpoint(file, *read_archive(file, dec_key, dec_mode).unpack())
+
+
+def latest_checkpoint(directory: str | os.PathLike[str], prefix: str = "CKP") -> Path | None:
+    """Returns the latest checkpoint of a directory, or None: of the last run that began anew, the last step.
+
+    Runs of a prefix are ``prefix``, ``prefix_1``, ``prefix_2`` and so on; within a run, epoch and step of the
+    file's name decide.
+
+    Args:
+        directory: where ``ModelCheckpoint`` writes.
+        prefix: its prefix.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: the directory is no usable path.
+    """
+    folder = check_path("directory", directory)
+    check_instance("prefix", prefix, str, "a str")
+    if not folder.is_dir():
+        return None
+    runs = re.compile(rf"{re.escape(prefix)}(?:_(\d+))?")
+    found = []
+    for file in folder.iterdir():
+        parts = parse_name(file.name)
+        run = parts and runs.fullmatch(parts[0])
+        if parts and run:
+            found.append(((int(run[1] or 0), parts[1], parts[2], file.name), file))
+    return max(found)[1] if found else None
+
+
+def parse_name(name: str) -> tuple[str, int, int] | None:
+    """Returns prefix, epoch and step of a checkpoint file's name, or None when it is no such name."""
+    # The last group of numbers counts: a file of the prefix CKP-1 is none of the prefix CKP.
+    match = re.fullmatch(rf"(.+)-(\d+)_(\d+)(?:_breakpoint)?{re.escape(SUFFIX)}", name, re.DOTALL)
+    return (match[1], int(match[2]), int(match[3])) if match else None
+
+
+def load_weights(network: Any, weights: State, where: str) -> None:
+    """Puts weights into a PyTorch network.
+
+    Raises:
+        CheckpointError: names or shapes differ; all are listed, and the network stays as it was.
+    """
+    import torch
+
+    from .torch_state import describe, named_tensors, to_tensor
+
+    names = describe(network).check_state(where, {name: array.shape for name, array in weights.items()})
+    with torch.no_grad():
+        for info, tensor in named_tensors(network):
+            tensor.copy_(to_tensor(weights[names[info.name]]))

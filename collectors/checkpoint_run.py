@@ -1,0 +1,193 @@
+"""CheckpointRun: what a ModelCheckpoint does within one run of a training."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from .callback import RunContext
+from .checkpoint_archive import Archive
+from .checkpoint_config import CheckpointConfig
+from .checkpoint_directory import check_directory, make_directory, remove_stale_temporaries, unused_prefix
+from .checkpoint_loading import SUFFIX, parse_name
+from .checkpoint_policy import Retention, SavePolicy
+from .checkpoint_writer import CheckpointWriter
+from .network_state import read_network
+from .training_context import TrainingContext
+from .validation import wrong_type, wrong_value
+
+TextFromParameters = Callable[[Any], str]
+
+
+class CheckpointRun:
+    """Saves the checkpoints of one run.
+
+    Args:
+        config: the policy.
+        prefix: as ``ModelCheckpoint`` was given it.
+        directory: likewise, checked.
+        params: the run's parameters.
+        taken: prefixes that others use in the directory.
+        written: called with the path of a file that is safely on disk.
+
+    Raises:
+        OSError: the directory cannot be created or written.
+    """
+
+    def __init__(
+        self,
+        config: CheckpointConfig,
+        prefix: str | TextFromParameters,
+        directory: Path | TextFromParameters,
+        params: Any,
+        taken: Collection[str],
+        written: Callable[[str], None],
+    ) -> None:
+        self._config, self._given_prefix, self._directory = config, prefix, directory
+        self._params, self._notify = params, written
+        self._first_step = int(params.get("cur_step_num", 0))
+        self._policy = SavePolicy(
+            config.save_checkpoint_steps, config.save_checkpoint_seconds, self._first_step, time.monotonic()
+        )
+        self.prefix = prefix if isinstance(prefix, str) else ""
+        if isinstance(directory, Path):
+            make_directory(directory)
+            remove_stale_temporaries(directory)
+            if isinstance(prefix, str):
+                self.prefix = unused_prefix(directory, prefix, taken)
+        self._current: Path | None = None
+        self._saved_with_unused_gradients = False
+        self._random: dict[str, Any] = {}
+        self._random_step = -1
+        self._writer = self._new_writer([])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the prefix and the files that a resumed run goes on with."""
+        files = self._writer.retention.files + ([] if self._current is None else [self._current])
+        return {"directory": str(self._directory), "prefix": self.prefix, "files": [path.name for path in files]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on with the prefix and the files of an earlier run, where they are in the same directory."""
+        folder, given, prefix = self._directory, self._given_prefix, state["prefix"]
+        if not isinstance(folder, Path) or not isinstance(given, str) or state["directory"] != str(folder):
+            return
+        if not re.fullmatch(rf"{re.escape(given)}(_\d+)?", prefix):
+            return
+        # A checkpoint that someone has changed must not have us delete what is not ours.
+        own = [folder / name for name in state["files"] if Path(name).name == name and _is_of(prefix, name)]
+        self.prefix = prefix
+        self._writer.close()
+        self._writer = self._new_writer([path for path in own if path.is_file()])
+
+    def check(self) -> None:
+        """Raises CheckpointWriteError when a file could not be written meanwhile."""
+        self._writer.check()
+
+    def end_step(self, run_context: RunContext) -> None:
+        """Saves when that is due, or a callback asked to stop."""
+        step, _, _ = _place(run_context)
+        if self._policy.due(step, time.monotonic()) or run_context.get_stop_requested():
+            self._save(run_context)
+        if self._config.exception_save and isinstance(run_context, TrainingContext):
+            self._random, self._random_step = run_context.capture_random(), step
+
+    def end(self, run_context: RunContext) -> None:
+        """Saves the last step unless that is done, and waits until everything is on disk."""
+        step, _, _ = _place(run_context)
+        # The end of an epoch uses gradients that are left over, after its last step was saved.
+        used = self._saved_with_unused_gradients and not _has_unused_gradients(run_context)
+        if step > self._policy.last_step or used:
+            self._save(run_context)
+        self._writer.wait()
+
+    def save_exception(self, run_context: RunContext) -> None:
+        """Saves what an error left; nothing when no step was done."""
+        step, _, _ = _place(run_context)
+        if step > self._first_step:
+            # What a step that did not end has drawn belongs to no state that could be resumed.
+            in_epoch = isinstance(run_context, TrainingContext) and not run_context.epoch_complete
+            self._save(run_context, "_breakpoint", self._random if in_epoch and self._random_step == step else None)
+            self._writer.wait()
+
+    def close(self) -> None:
+        """Waits until everything is on disk."""
+        self._writer.close()
+
+    def _new_writer(self, files: list[Path]) -> CheckpointWriter:
+        config = self._config
+        retention = Retention(config.keep_checkpoint_max, config.keep_checkpoint_per_n_minutes, files)
+        return CheckpointWriter(retention, config.enc_key, config.enc_mode, bool(config.async_save), self._note_written)
+
+    def _note_written(self, path: Path, step: int) -> None:
+        self._params["last_save_ckpt_step"], self._params["latest_ckpt_file"] = step, str(path)
+        self._notify(str(path))
+
+    def _save(self, run_context: RunContext, ending: str = "", random: dict[str, Any] | None = None) -> None:
+        self._writer.wait()
+        params = run_context.original_args()
+        step, epoch, step_of_epoch = _place(run_context)
+        path = self._path(params, f"{epoch}_{step_of_epoch}", ending)
+        saved = self._config.saved_network
+        network = params["network"] if saved is None else saved
+        state = None
+        if self._config.training_state and isinstance(run_context, TrainingContext):
+            self._current = None if ending else path
+            state = run_context.capture(random)
+            self._current = None
+            if saved is not None and not _is_same(saved, params["network"]):
+                state = state.with_network(read_network(params["network"]))
+        archive = Archive.pack(read_network(network), self._config.info(epoch, step), state)
+        self._policy.saved(step, time.monotonic())
+        self._saved_with_unused_gradients = _has_unused_gradients(run_context)
+        self._writer.write(path, archive, step, kept=bool(ending))
+
+    def _path(self, params: Any, place: str, ending: str) -> Path:
+        folder = self._directory
+        if not isinstance(folder, Path):
+            folder = check_directory(folder(params))
+            make_directory(folder)
+        prefix = self._given_prefix
+        stem = f"{self.prefix}-{place}" if isinstance(prefix, str) else check_prefix(prefix(params))
+        return folder / f"{stem}{ending}{SUFFIX}"
+
+
+def check_prefix(prefix: Any) -> str:
+    """Returns the beginning of a file name.
+
+    Raises:
+        TypeError: it is no string.
+        ValueError: it is blank, too long, or has a "/".
+    """
+    if not isinstance(prefix, str):
+        raise wrong_type("prefix", "a str, or a function of cb_params that returns one", prefix)
+    if not prefix.strip() or "/" in prefix or "\0" in prefix or len(os.fsencode(prefix)) > 180:
+        raise wrong_value("prefix", "a part of a file name: not blank, without '/', at most 180 bytes", prefix)
+    return prefix
+
+
+def _place(run_context: RunContext) -> tuple[int, int, int]:
+    """Returns the number of steps done, the epoch, and how many of the steps are of that epoch."""
+    if isinstance(run_context, TrainingContext):
+        return run_context.step, run_context.epoch, run_context.epoch_steps
+    params = run_context.original_args()
+    step, batches = int(params["cur_step_num"]), params.get("batch_num")
+    return step, int(params.get("cur_epoch_num", 0)), (step - 1) % batches + 1 if batches else step
+
+
+def _has_unused_gradients(run_context: RunContext) -> bool:
+    return isinstance(run_context, TrainingContext) and run_context.has_unused_gradients
+
+
+def _is_same(first: Any, second: Any) -> bool:
+    from .torch_state import unwrap
+
+    return unwrap(first) is unwrap(second)
+
+
+def _is_of(prefix: str, name: str) -> bool:
+    parts = parse_name(name)
+    return parts is not None and parts[0] == prefix

@@ -1,0 +1,103 @@
+"""Writes checkpoints, on the training thread or beside it, and deletes what is no longer kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from .checkpoint_archive import Archive, write_archive
+from .checkpoint_policy import Retention
+from .errors import CheckpointWriteError
+
+
+class CheckpointWriter:
+    """Writes one checkpoint after the other.
+
+    Args:
+        retention: says which files to delete; it is asked when the new file is safely on disk.
+        key: to encrypt with, or None.
+        mode: of encryption.
+        beside: whether to write on a thread of its own.
+        written: called on the training thread with path and step of a file that is safely on disk.
+    """
+
+    def __init__(
+        self, retention: Retention, key: bytes | None, mode: str, beside: bool, written: Callable[[Path, int], None]
+    ) -> None:
+        self.retention = retention
+        self._key, self._mode = key, mode
+        self._written = written
+        self._thread = ThreadPoolExecutor(1, "checkpoint-writer") if beside else None
+        self._pending: tuple[Path, int, Future[None]] | None = None
+
+    def write(self, path: Path, archive: Archive, step: int, *, kept: bool = False) -> None:
+        """Writes an archive; beside training, it is on disk when ``wait`` returns.
+
+        Args:
+            path: the file.
+            archive: its content.
+            step: of the training.
+            kept: whether the file is exempt from retention.
+
+        Raises:
+            CheckpointWriteError: this file, or the one before it, could not be written.
+        """
+        self.wait()
+        if self._thread is None:
+            future: Future[None] = Future()
+            try:
+                self._write(path, archive, kept)
+                future.set_result(None)
+            except Exception as error:
+                future.set_exception(error)
+        else:
+            future = self._thread.submit(self._write, path, archive, kept)
+        self._pending = (path, step, future)
+        self.check()
+
+    def check(self) -> None:
+        """Takes note of a file that is written by now.
+
+        Raises:
+            CheckpointWriteError: it could not be written.
+        """
+        if self._pending is not None and self._pending[2].done():
+            self.wait()
+
+    def wait(self) -> None:
+        """Waits until all files are on disk.
+
+        Raises:
+            CheckpointWriteError: one could not be written.
+        """
+        if self._pending is None:
+            return
+        (path, step, future), self._pending = self._pending, None
+        try:
+            future.result()
+        except Exception as error:
+            raise CheckpointWriteError(
+                f"the checkpoint {path} could not be written: {error}. Training stops, because it could not be resumed "
+                "from here; free some space or choose another directory, then go on from the latest checkpoint."
+            ) from error
+        self._written(path, step)
+
+    def close(self) -> None:
+        """Waits until all files are on disk, and ends the thread.
+
+        Raises:
+            CheckpointWriteError: a file could not be written.
+        """
+        try:
+            self.wait()
+        finally:
+            if self._thread is not None:
+                self._thread.shutdown()
+
+    def _write(self, path: Path, archive: Archive, kept: bool) -> None:
+        write_archive(path, archive, self._key, self._mode)
+        if not kept:
+            for file in self.retention.add(path, time.monotonic()):
+                file.unlink(missing_ok=True)

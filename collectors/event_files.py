@@ -1,0 +1,222 @@
+"""TensorBoard's event files: named so that no two collide, rotated at a size limit, private while they grow."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import struct
+import time
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .validation import wrong_value
+
+if TYPE_CHECKING:
+    from tensorboard.summary.writer.record_writer import RecordWriter
+
+# Around each record: its length, and a checksum of the length and of the content.
+_FRAME_BYTES = 16
+_LONGEST_NAME = 255
+
+
+def require_tensorboard() -> None:
+    """Imports what writes the files, so that nothing is imported in the middle of a training.
+
+    Raises:
+        ImportError: TensorBoard is not installed.
+    """
+    try:
+        import tensorboard.compat.proto.event_pb2
+        import tensorboard.plugins.hparams.summary_v2
+        import tensorboard.plugins.text.summary_v2
+        import tensorboard.summary.writer.record_writer
+        import tensorboard.util.tensor_util  # noqa: F401
+    except ImportError as error:
+        raise ImportError(
+            f"SummaryRecord needs TensorBoard, which cannot be imported ({error}). Install it with "
+            "pip install 'summary-landscape[tensorboard]'."
+        ) from error
+
+
+class EventFiles:
+    """The event files of one record in one process.
+
+    Args:
+        directory: where they lie; it exists.
+        prefix: what their names begin with.
+        suffix: what their names end with.
+        max_file_size: bytes after which the next file is begun; None sets no limit. An event that is larger than
+            this gets a file of its own.
+
+    Raises:
+        ValueError: prefix and suffix make a name that is too long for a file system.
+    """
+
+    def __init__(self, directory: Path, prefix: str, suffix: str, max_file_size: int | None) -> None:
+        self.directory = directory
+        self.created = int(time.time())
+        # Two records of one second, one process or one forked process each need names of their own.
+        self.token = uuid.uuid4().hex[:12]
+        host = re.sub(r"[^\w.-]", "_", socket.gethostname()) or "localhost"
+        # TensorBoard reads the files whose names contain "tfevents", in alphabetical order.
+        self._stem = f"{prefix}.out.tfevents.summary.{self.created:010d}.{host}.{os.getpid()}.{self.token}"
+        self._suffix = suffix
+        self._max_file_size = max_file_size
+        self._number = 1
+        self._open: _WholeWrites | None = None
+        self._writer: Any = None
+        self._records = 0
+        if len(os.fsencode(self.path.name)) + len("_lineage") > _LONGEST_NAME:
+            raise wrong_value(
+                "file_prefix and file_suffix", f"short enough for a file name of {_LONGEST_NAME} bytes", self.path.name
+            )
+
+    @property
+    def path(self) -> Path:
+        """The file that is written now, or will be when the first event comes."""
+        return self.directory / f"{self._stem}.{self._number:05d}{self._suffix}"
+
+    @property
+    def lineage_path(self) -> Path:
+        """A file beside the others that is read before them."""
+        return self.directory / f"{self._stem}.00000{self._suffix}_lineage"
+
+    def write(self, event: bytes) -> None:
+        """Writes one serialised event; when this returns, another process can read it.
+
+        Raises:
+            OSError: it cannot be written; the file then ends with the event before.
+        """
+        size = len(event) + _FRAME_BYTES
+        full = self._max_file_size is not None and self._open and self._open.size + size > self._max_file_size
+        if full and self._records:
+            self.close()
+            self._number += 1
+        if self._open is None:
+            self._open = _WholeWrites(self.path)
+            self._writer = record_writer(self._open)
+            self._writer.write(version_event())
+            self._records = 0
+        self._writer.write(event)
+        self._records += 1
+
+    def sync(self) -> None:
+        """Returns when everything written is on the disk.
+
+        Raises:
+            OSError: it is not.
+        """
+        if self._open is not None:
+            self._writer.flush()
+            sync_directory(self.directory)
+
+    def close(self) -> None:
+        """Makes everything durable and the file read-only.
+
+        Raises:
+            OSError: something is not on the disk; the file is closed all the same.
+        """
+        open_file, self._open = self._open, None
+        if open_file is not None:
+            try:
+                open_file.flush()
+                os.fchmod(open_file.descriptor, 0o400)
+                sync_directory(self.directory)
+            finally:
+                open_file.close()
+
+
+def write_event_file(path: Path, events: list[bytes], token: str) -> None:
+    """Writes an event file at once, in place of the one that may be there.
+
+    Raises:
+        OSError: it cannot be written; what was there stays.
+    """
+    # TensorBoard must not take the unfinished file for one of its own.
+    temporary = path.with_name(f".{token}.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)
+    file = _WholeWrites(temporary)
+    try:
+        writer = record_writer(file)
+        for event in (version_event(), *events):
+            writer.write(event)
+        writer.flush()
+        temporary.replace(path)
+        sync_directory(path.parent)
+    finally:
+        file.close()
+        temporary.unlink(missing_ok=True)
+
+
+def version_event() -> bytes:
+    """Returns the event that every event file begins with."""
+    from tensorboard.compat.proto.event_pb2 import Event, SourceMetadata
+
+    source = SourceMetadata(writer="summary_landscape")
+    event = Event(wall_time=time.time(), file_version="brain.Event:2", source_metadata=source)
+    return bytes(event.SerializeToString())
+
+
+def record_writer(file: _WholeWrites) -> RecordWriter:
+    """Returns TensorBoard's writer of records.
+
+    Its checksum is pure Python and holds the interpreter's lock (3.7 MB/s, so that a large tensor would stall
+    training); where google-crc32c is installed, that one is used (8 GB/s).
+    """
+    from tensorboard.summary.writer import record_writer as tensorboard_records
+
+    try:
+        import google_crc32c
+    except ImportError:
+        return tensorboard_records.RecordWriter(file)
+
+    def masked(content: bytes) -> bytes:
+        checksum = google_crc32c.value(content)
+        return struct.pack("<I", ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+    class FastRecordWriter(tensorboard_records.RecordWriter):  # type: ignore[misc]
+        def write(self, data: bytes) -> None:
+            length = struct.pack("<Q", len(data))
+            self._writer.write(b"".join((length, masked(length), data, masked(data))))
+
+    return FastRecordWriter(file)
+
+
+def sync_directory(directory: Path) -> None:
+    """Makes the names in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class _WholeWrites:
+    """A new file without a buffer of its own: a killed process loses nothing, a forked one repeats nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self.size = 0
+
+    def write(self, content: bytes) -> None:
+        rest = memoryview(content)
+        try:
+            while rest:
+                rest = rest[os.write(self.descriptor, rest) :]
+        except OSError:
+            # Half a record would hide those of a later writer from readers.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self.descriptor, self.size)
+            raise
+        self.size += len(content)
+
+    def flush(self) -> None:
+        os.fsync(self.descriptor)
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1

@@ -1,0 +1,105 @@
+"""History: what a run's epochs gave, kept in lists."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from .callback import BuiltInCallback, RunContext
+from .step_loss import step_loss
+
+if TYPE_CHECKING:
+    import torch
+
+_LOSS = "net_output"
+
+
+class History(BuiltInCallback):
+    """Keeps the loss of each epoch, and the metrics of the evaluations inside ``Model.fit``.
+
+    Both dictionaries are new at the beginning of each run, be it a training or a ``Model.eval``, and all their
+    lists are equally long: entry i of each belongs to ``epoch["epoch"][i]``.
+
+    Attributes:
+        epoch: {"epoch": the numbers of the epochs, the first is 1}; [1] for a ``Model.eval``.
+        history: {"net_output": the mean of the step losses of each epoch, weighted by their numbers of samples;
+            a metric's name, and "eval_loss": the results of each epoch's evaluation, None for an epoch that had
+            none}. A step's loss is ``cb_params.net_outputs``: its first item when that is a tuple or list, its
+            mean when that is an array. A trainer that does not tell its batches weighs all steps alike.
+
+    Raises:
+        TypeError: in a step, ``net_outputs`` holds no number.
+        ValueError: at the end of an epoch, a metric is called "net_output".
+    """
+
+    def __init__(self) -> None:
+        self._restart()
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Starts new lists."""
+        self._restart()
+
+    def on_train_epoch_begin(self, run_context: RunContext) -> None:
+        """Starts a new mean."""
+        self._restart_mean()
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Takes in the loss of a training step."""
+        self._add(run_context.original_args(), "train_dataset_element")
+
+    def on_train_epoch_end(self, run_context: RunContext) -> None:
+        """Notes the epoch with its mean loss and the results of its evaluation."""
+        params = run_context.original_args()
+        self._record(params, params.get("eval_results") or params.get("metrics") or {})
+
+    def on_eval_begin(self, run_context: RunContext) -> None:
+        """Starts new lists: this evaluation is a run of its own."""
+        self._restart()
+
+    def on_eval_step_end(self, run_context: RunContext) -> None:
+        """Takes in the loss of an evaluation step."""
+        self._add(run_context.original_args(), "eval_dataset_element")
+
+    def on_eval_end(self, run_context: RunContext) -> None:
+        """Notes the mean loss and the metrics of the evaluation."""
+        params = run_context.original_args()
+        self._record(params, params.get("metrics") or {})
+
+    def _restart(self) -> None:
+        self.epoch: dict[str, list[int]] = {"epoch": []}
+        self.history: dict[str, list[Any]] = {_LOSS: []}
+        self._restart_mean()
+
+    def _restart_mean(self) -> None:
+        self._total: float | torch.Tensor = 0.0
+        self._samples = 0
+
+    def _add(self, params: dict[str, Any], element: str) -> None:
+        samples = _sample_count(params.get(element))
+        # Stays on the accelerator when the loss does, so that no step waits for it.
+        self._total = self._total + step_loss(params["net_outputs"]) * samples
+        self._samples += samples
+
+    def _record(self, params: dict[str, Any], results: Mapping[str, Any]) -> None:
+        if _LOSS in results:
+            raise ValueError(
+                f"metrics must not have one called {_LOSS!r}, because History keeps the loss under that name. "
+                "Give it another: Model(metrics={'name': metric})."
+            )
+        before = len(self.epoch["epoch"])
+        self.epoch["epoch"].append(params.get("cur_epoch_num", 1))
+        self.history[_LOSS].append(float(self._total) / self._samples if self._samples else float("nan"))
+        for name in results:
+            self.history.setdefault(name, [None] * before)
+        for name, values in self.history.items():
+            if name != _LOSS:
+                values.append(results.get(name))
+
+
+def _sample_count(element: Any) -> int:
+    if "torch" not in sys.modules or not isinstance(element, tuple) or len(element) != 2:
+        return 1
+    from .model_batches import sample_count
+
+    return sample_count(*element)

@@ -1,0 +1,162 @@
+"""ModelCheckpoint: saves checkpoints while a network trains, from which training can go on bit by bit."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from .callback import BuiltInCallback, RunContext
+from .checkpoint_config import CheckpointConfig
+from .checkpoint_directory import check_directory
+from .checkpoint_run import CheckpointRun, TextFromParameters, check_prefix
+from .training_context import TrainingContext
+from .trajectory_recorder import is_first_rank
+from .validation import check_instance, wrong_type
+
+
+class ModelCheckpoint(BuiltInCallback):
+    """Saves ``<prefix>-<epoch>_<step of the epoch>.safetensors`` as a ``CheckpointConfig`` asks for.
+
+    A file is one safetensors file: weights under their names, the rest of the training's state under names that
+    begin with ``checkpoint/``, and JSON in its metadata; nothing is pickled. It holds the state after all
+    callbacks have done their work of that step. The last step is always saved, and so is a step after which a
+    callback asks to stop. Go on with ``Model.train(..., resume_from=path)``.
+
+    Only files that the run wrote are ever deleted, and only when the file that replaces them is safely on disk.
+    Where files of the prefix are there already, the run's prefix becomes ``prefix_1``, ``prefix_2``, ...; a run
+    that is resumed goes on with its prefix and its files. In a distributed training rank 0 writes. In
+    evaluations nothing happens.
+
+    Args:
+        prefix: the beginning of the files' names, without "/"; or a function of ``cb_params`` that returns the
+            whole name without its suffix, and then an existing file is replaced.
+        directory: where to write; it is created when training begins, for the user alone. None is the present
+            working directory. Or a function of ``cb_params`` that returns it.
+        config: the policy; None is ``CheckpointConfig()``.
+        stateful: by name, further objects with ``state_dict`` and ``load_state_dict`` that a resumed training
+            needs, such as a learning rate scheduler: ``{"scheduler": scheduler}``. Callbacks that have both
+            methods need not be named.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value.
+        NotADirectoryError: the directory is a file.
+        PermissionError: the directory cannot be written.
+    """
+
+    def __init__(
+        self,
+        prefix: str | TextFromParameters = "CKP",
+        directory: str | os.PathLike[str] | TextFromParameters | None = None,
+        config: CheckpointConfig | None = None,
+        *,
+        stateful: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._prefix = prefix if callable(prefix) else check_prefix(prefix)
+        self._directory: Path | TextFromParameters
+        if callable(directory):
+            self._directory = directory
+        else:
+            self._directory = check_directory(Path.cwd() if directory is None else directory)
+        if config is not None:
+            check_instance("config", config, CheckpointConfig, "a CheckpointConfig or None")
+        self._config = CheckpointConfig() if config is None else config
+        self._stateful = _check_stateful(stateful)
+        self._latest = ""
+        self._run: CheckpointRun | None = None
+
+    @property
+    def latest_ckpt_file_name(self) -> str:
+        """The path of the last file that is safely on disk; empty before the first."""
+        return self._latest
+
+    @property
+    def state_is_needed(self) -> bool:
+        """Whether a training that is resumed without this callback would lose something."""
+        return bool(self._stateful)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what a resumed run goes on with: the prefix, the run's files, and the states of ``stateful``."""
+        return {
+            "run": None if self._run is None else self._run.state_dict(),
+            "stateful": {name: item.state_dict() for name, item in self._stateful.items()},
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on with what ``state_dict`` returned.
+
+        Raises:
+            ValueError: the names of ``stateful`` are others.
+        """
+        names = sorted(state["stateful"])
+        if names != sorted(self._stateful):
+            raise ValueError(
+                f"stateful must have the names {names}, as in the training that is resumed, but has "
+                f"{sorted(self._stateful)}."
+            )
+        for name, item in self._stateful.items():
+            item.load_state_dict(state["stateful"][name])
+        if self._run is not None and state["run"] is not None:
+            self._run.load_state_dict(state["run"])
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Prepares the directory and chooses the run's prefix."""
+        params = run_context.original_args()
+        others = [item for item in params.get("list_callback", ()) if isinstance(item, ModelCheckpoint)]
+        taken = {item._run.prefix for item in others if item._run is not None and item._directory == self._directory}
+        if is_first_rank():
+            self._run = CheckpointRun(self._config, self._prefix, self._directory, params, taken, self._note_written)
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Saves when that is due."""
+        run = self._run
+        if run is not None:
+            run.check()
+            _after_hooks(run_context, lambda: run.end_step(run_context))
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        """Saves the last step unless that is done, and waits until everything is on disk."""
+        run = self._run
+        if run is not None:
+            _after_hooks(run_context, lambda: run.end(run_context))
+
+    def on_exception(self, run_context: RunContext, error: BaseException) -> None:
+        """Saves what the error left, where the policy asks for it."""
+        if self._run is not None and self._config.exception_save:
+            self._run.save_exception(run_context)
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            run.close()
+
+    def _note_written(self, path: str) -> None:
+        self._latest = path
+
+
+def _after_hooks(run_context: RunContext, function: Callable[[], None]) -> None:
+    if isinstance(run_context, TrainingContext):
+        run_context.after_hooks(function)
+    else:
+        function()
+
+
+def _check_stateful(stateful: Any) -> dict[str, Any]:
+    if stateful is None:
+        return {}
+    check_instance("stateful", stateful, Mapping, "a dict of objects with state_dict and load_state_dict, or None")
+    for name, item in stateful.items():
+        check_instance("a key of stateful", name, str, "a str")
+        if isinstance(item, type) or not all(
+            callable(getattr(item, key, None)) for key in ("state_dict", "load_state_dict")
+        ):
+            raise wrong_type(f"stateful[{name!r}]", "an object with state_dict and load_state_dict", item)
+    return dict(stateful)

@@ -1,0 +1,145 @@
+"""The graph of a network, as TensorBoard shows it."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+from .validation import wrong_type, wrong_value
+
+if TYPE_CHECKING:
+    import torch
+
+# What torch.utils.tensorboard writes as well: TensorBoard only asks for a number that is not too small.
+_PRODUCER = 22
+
+
+def network_graph(network: torch.nn.Module) -> bytes:
+    """Returns a serialised GraphDef of a PyTorch network.
+
+    The data flow comes from ``torch.fx``, which runs nothing and needs no inputs. A network that it cannot follow
+    (its path depends on the data) is shown as its tree of layers, without edges.
+    """
+    from .torch_state import unwrap
+
+    network = unwrap(network)
+    try:
+        nodes = _data_flow(network)
+    except Exception:
+        # Tracing runs the user's forward function on symbols, which may raise anything.
+        nodes = _layer_tree(network)
+    return _serialise(nodes)
+
+
+def parse_graph(name: str, value: Any) -> bytes:
+    """Returns a serialised GraphDef after parsing it.
+
+    Raises:
+        TypeError: it is neither bytes nor a GraphDef.
+        ValueError: it is empty or cannot be parsed.
+    """
+    from google.protobuf.message import DecodeError
+    from tensorboard.compat.proto.graph_pb2 import GraphDef
+
+    serialise = getattr(value, "SerializeToString", None)
+    content = serialise() if callable(serialise) else value
+    if not isinstance(content, bytes | bytearray):
+        raise wrong_type(name, "a torch.nn.Module, a GraphDef or a serialised GraphDef (bytes)", value)
+    try:
+        nodes = len(GraphDef.FromString(bytes(content)).node)
+    except DecodeError as error:
+        raise wrong_value(name, f"a GraphDef, which it cannot be parsed as ({error})", value) from error
+    if not nodes:
+        raise wrong_value(name, "a GraphDef with at least one node", value)
+    return bytes(content)
+
+
+_Node = tuple[str, str, list[str], dict[str, str]]
+
+
+def _data_flow(network: torch.nn.Module) -> list[_Node]:
+    import torch
+
+    # The layers' own bookkeeping (counters, caches) is copied, so that tracing leaves the network as it was; sharing
+    # the parameters keeps the copy small.
+    shared: dict[int, Any] = {id(parameter): parameter for parameter in network.parameters()}
+    copied = copy.deepcopy(network, shared)
+    traced = torch.fx.Tracer().trace(copied)
+    layers = dict(copied.named_modules())
+    root = type(network).__name__
+    names: dict[Any, str] = {}
+    taken: set[str] = set()
+    nodes: list[_Node] = []
+    for node in traced.nodes:
+        path = str(node.target) if node.op in ("call_module", "get_attr") else _scope(node)
+        label = "" if node.op in ("call_module", "get_attr") else node.name
+        name = "/".join(part for part in (root, path.replace(".", "/"), label) if part)
+        names[node] = name = _unused(name, taken)
+        inputs = [names[source] for source in node.all_input_nodes]
+        if node.op == "call_module":
+            nodes.append((name, type(layers[path]).__name__, inputs, _facts(layers[path])))
+        else:
+            nodes.append((name, _operation(node), inputs, {}))
+    return nodes
+
+
+def _scope(node: torch.fx.Node) -> str:
+    stack = list((node.meta.get("nn_module_stack") or {}).values())
+    return str(stack[-1][0]) if stack and node.op not in ("placeholder", "output") else ""
+
+
+def _operation(node: torch.fx.Node) -> str:
+    if callable(node.target):
+        return getattr(node.target, "__name__", str(node.target))
+    return node.op if node.op in ("placeholder", "output", "get_attr") else str(node.target)
+
+
+def _layer_tree(network: torch.nn.Module) -> list[_Node]:
+    root = type(network).__name__
+    taken: set[str] = set()
+    return [
+        (
+            _unused("/".join(part for part in (root, path.replace(".", "/")) if part), taken),
+            type(layer).__name__,
+            [],
+            _facts(layer),
+        )
+        for path, layer in network.named_modules()
+        if not any(True for _ in layer.children())
+    ]
+
+
+def _facts(layer: torch.nn.Module) -> dict[str, str]:
+    facts = {"layer": layer.extra_repr()}
+    for name, parameter in layer.named_parameters(recurse=False):
+        facts[name] = f"{tuple(parameter.shape)} {str(parameter.dtype).removeprefix('torch.')}"
+    return facts
+
+
+def _unused(name: str, taken: set[str]) -> str:
+    unused, count = name, 1
+    while unused in taken:
+        unused, count = f"{name}_{count}", count + 1
+    taken.add(unused)
+    return unused
+
+
+def _serialise(nodes: list[_Node]) -> bytes:
+    from tensorboard.compat.proto.attr_value_pb2 import AttrValue
+    from tensorboard.compat.proto.graph_pb2 import GraphDef
+    from tensorboard.compat.proto.node_def_pb2 import NodeDef
+    from tensorboard.compat.proto.versions_pb2 import VersionDef
+
+    graph = GraphDef(
+        node=[
+            NodeDef(
+                name=name,
+                op=operation,
+                input=inputs,
+                attr={key: AttrValue(s=text.encode()) for key, text in facts.items()},
+            )
+            for name, operation, inputs, facts in nodes
+        ],
+        versions=VersionDef(producer=_PRODUCER),
+    )
+    return bytes(graph.SerializeToString())

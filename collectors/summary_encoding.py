@@ -1,0 +1,218 @@
+"""Recorded values as TensorBoard's protocol buffers."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .histogram_bins import histogram
+from .lineage import hyperparameters
+from .network_state import Array
+from .summary_values import SummaryStep, SummaryValue
+
+if TYPE_CHECKING:
+    from jaxtyping import UInt8
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+TENSOR_PLUGIN = "summary_landscape_tensor"
+LINEAGE_KINDS = ("train_lineage", "eval_lineage", "custom_lineage_data")
+_IMAGES_PER_ROW = 8
+_SHOWN = 10
+
+
+class SummaryEncoder:
+    """Turns steps into serialised events; it remembers which plugin a tag belongs to.
+
+    TensorBoard knows a tag under one plugin only and drops the others' values. A name that comes again under another
+    plugin therefore gets the plugin's name appended.
+    """
+
+    def __init__(self) -> None:
+        self._plugins: dict[str, str] = {}
+
+    def encode(self, step: SummaryStep) -> list[bytes]:
+        """Returns the events of one step: one for all values, and one for each graph."""
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        graphs, others = [], []
+        for value in step.values:
+            if isinstance(value.content, bytes):
+                graphs.append(value.content)
+            else:
+                others += self._encode_value(value)
+        events = [Event(step=step.step, wall_time=step.wall_time, graph_def=graph) for graph in graphs]
+        if others:
+            events.append(Event(step=step.step, wall_time=step.wall_time, summary=Summary(value=others)))
+        return [event.SerializeToString() for event in events]
+
+    def _encode_value(self, value: SummaryValue) -> list[Summary.Value]:
+        kind, name, content = value.kind, value.name, value.content
+        if isinstance(content, Mapping):
+            facts = json.dumps(content, indent=2, ensure_ascii=False)
+            return [text_value(self._tag(name, "text"), f"```json\n{facts}\n```")]
+        assert isinstance(content, np.ndarray)
+        if kind == "scalar":
+            return [scalar_value(self._tag(name, kind), float(content))]
+        if kind == "image":
+            return [_image_value(self._tag(name, kind), image_grid(content))]
+        if kind == "histogram":
+            return self._histogram_values(name, content)
+        return [
+            _tensor_value(self._tag(name, kind), content),
+            text_value(self._tag(f"{name}/text", "text"), describe(content)),
+        ]
+
+    def _histogram_values(self, name: str, content: Array) -> list[Summary.Value]:
+        from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
+
+        result = histogram(content)
+        proto = HistogramProto(
+            # TensorBoard takes these two for the outermost edges.
+            min=result.edges[0] if result.edges.size else 0.0,
+            max=result.edges[-1] if result.edges.size else 0.0,
+            num=float(result.counts.sum()),
+            sum=result.sum,
+            sum_squares=result.sum_of_squares,
+            bucket_limit=result.edges[1:].tolist(),
+            bucket=result.counts.tolist(),
+        )
+        values = [Summary.Value(tag=self._tag(name, "histogram"), histo=proto)]
+        strange = {
+            "nan": result.not_a_number,
+            "positive_infinity": result.positive_infinity,
+            "negative_infinity": result.negative_infinity,
+        }
+        # TensorBoard's histograms have no room for these: they are series of their own, from the first one on.
+        for key, count in strange.items():
+            if count or f"{name}/{key}" in self._plugins:
+                values.append(scalar_value(self._tag(f"{name}/{key}", "scalar"), count))
+        return values
+
+    def _tag(self, name: str, plugin: str) -> str:
+        while self._plugins.setdefault(name, plugin) != plugin:
+            name = f"{name}/{plugin}"
+        return name
+
+
+def scalar_value(tag: str, number: float) -> Summary.Value:
+    """Returns a scalar; TensorBoard keeps float32."""
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    with np.errstate(over="ignore"):
+        return Summary.Value(tag=tag, simple_value=float(np.float32(number)))
+
+
+def text_value(tag: str, markdown: str) -> Summary.Value:
+    """Returns a text in Markdown."""
+    from tensorboard.plugins.text.summary_v2 import text_pb
+
+    return text_pb(tag, markdown).value[0]
+
+
+def lineage_summary(lineage: Mapping[str, Mapping[str, Any]], start_time: float) -> Summary:
+    """Returns all that is known of a run's lineage as TensorBoard's hyperparameters and metrics.
+
+    Args:
+        lineage: kind ("train_lineage", ...) to its facts; the user's own facts win over the others.
+        start_time: when the run began, in seconds since 1970.
+    """
+    from tensorboard.compat.proto.summary_pb2 import Summary
+    from tensorboard.plugins.hparams.summary_v2 import Metric, hparams_config_pb, hparams_pb
+
+    evaluation = lineage.get("eval_lineage", {})
+    facts = {key: item for kind in LINEAGE_KINDS for key, item in lineage.get(kind, {}).items()}
+    metrics = {f"eval_lineage/{name}": number for name, number in evaluation.get("metrics", {}).items()}
+    shown = [Metric(tag, display_name=tag.partition("/")[2]) for tag in metrics]
+    summary = Summary()
+    summary.value.extend(hparams_config_pb([], shown, start_time).value)
+    summary.value.extend(hparams_pb(hyperparameters(facts), start_time_secs=start_time).value)
+    summary.value.extend(scalar_value(tag, number) for tag, number in metrics.items())
+    return summary
+
+
+def image_grid(images: Array) -> UInt8[np.ndarray, "height width channels"]:
+    """Returns a batch of images (N, H, W, C) as one picture, eight a row, with 3 or 4 channels.
+
+    uint8 stays as it is, and so do other integers from 0 to 255. Booleans and floats from 0 to 1 are scaled by 255.
+    Whatever lies outside is scaled so that the batch's finite range fills 0 to 255; NaN becomes 0.
+    """
+    pixels = _to_uint8(images)
+    count, height, width, channels = pixels.shape
+    columns = min(count, _IMAGES_PER_ROW)
+    rows = -(-count // columns)
+    grid = np.zeros((rows * columns, height, width, channels), np.uint8)
+    grid[:count] = pixels
+    grid = grid.reshape(rows, columns, height, width, channels).transpose(0, 2, 1, 3, 4)
+    grid = grid.reshape(rows * height, columns * width, channels)
+    return np.repeat(grid, 3, axis=2) if channels == 1 else np.ascontiguousarray(grid)
+
+
+def describe(array: Array) -> str:
+    """Returns an array's shape, element type and range in words, and its first elements as a table, in Markdown."""
+    numbers = array.real if array.dtype.kind == "c" else array
+    finite = numbers[np.isfinite(numbers)].astype(np.float64)
+    parts = [f"shape {array.shape}, {array.dtype}"]
+    if finite.size:
+        with np.errstate(over="ignore"):
+            parts.append(f"minimum {finite.min():.6g}, maximum {finite.max():.6g}, mean {finite.mean():.6g}")
+    if finite.size < numbers.size:
+        parts.append(f"{numbers.size - finite.size} not finite")
+    head = "; ".join(parts)
+    if not array.size:
+        return head
+    table = array.reshape(-1, array.shape[-1])[:_SHOWN, :_SHOWN]
+    lines = ["| | " + " | ".join(str(column) for column in range(table.shape[1])) + " |"]
+    lines.append("|---" * (table.shape[1] + 1) + "|")
+    lines += [f"| **{index}** | " + " | ".join(f"{item:.6g}" for item in row) + " |" for index, row in enumerate(table)]
+    return head + "\n\n" + "\n".join(lines)
+
+
+def _tensor_value(tag: str, array: Array) -> Summary.Value:
+    from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_TENSOR, Summary, SummaryMetadata
+    from tensorboard.util.tensor_util import make_tensor_proto
+
+    plugin = SummaryMetadata.PluginData(plugin_name=TENSOR_PLUGIN)
+    metadata = SummaryMetadata(plugin_data=plugin, data_class=DATA_CLASS_TENSOR)
+    if array.size == 0 and array.dtype.kind == "u":
+        # TensorBoard's reader knows no empty arrays of long unsigned integers.
+        array = array.astype(np.int64)
+    tensor = make_tensor_proto(array)
+    if array.size == 1 and array.dtype.kind == "u":
+        # Nor single ones, unless they are written the way longer arrays are.
+        del tensor.uint32_val[:], tensor.uint64_val[:], tensor.int_val[:]
+        tensor.tensor_content = array.tobytes()
+    return Summary.Value(tag=tag, metadata=metadata, tensor=tensor)
+
+
+def _image_value(tag: str, pixels: UInt8[np.ndarray, "height width channels"]) -> Summary.Value:
+    from PIL import Image
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, format="PNG")
+    height, width, channels = pixels.shape
+    image = Summary.Image(height=height, width=width, colorspace=channels, encoded_image_string=buffer.getvalue())
+    return Summary.Value(tag=tag, image=image)
+
+
+def _to_uint8(images: Array) -> Array:
+    if images.dtype == np.uint8:
+        return images
+    if images.dtype.kind == "b":
+        return images.astype(np.uint8) * np.uint8(255)
+    values = images.astype(np.float64)
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    top = 255.0 if images.dtype.kind in "iu" else 1.0
+    if low < 0 or high > top:
+        # Halves, because the difference of the largest numbers overflows.
+        values, low, top = values / 2 - low / 2, 0.0, high / 2 - low / 2
+        if top == 0:
+            values, top = np.full_like(values, 0.5), 1.0
+    scaled = np.nan_to_num(values / top, nan=0.0, posinf=1.0, neginf=0.0)
+    return np.rint(np.clip(scaled, 0.0, 1.0) * 255).astype(np.uint8)

@@ -1,0 +1,235 @@
+"""What a summary record accepts: values are checked and copied when added, so that later steps cannot alter them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from .lineage import check_custom_lineage, check_dataset_graph, check_eval_lineage, check_train_lineage
+from .network_graph import network_graph, parse_graph
+from .network_state import Array
+from .validation import wrong_type, wrong_value
+
+PLUGINS = (
+    "scalar", "image", "tensor", "histogram", "graph", "train_lineage", "eval_lineage", "dataset_graph",
+    "custom_lineage_data", "landscape",
+)  # fmt: skip
+IMAGE_CHANNELS = (1, 3, 4)
+# A protocol buffer holds at most 2 GiB; the rest of the event needs a little of that.
+LARGEST_VALUE = 2**31 - 2**20
+_LANDSCAPE_KINDS = ("scalar", "image", "tensor", "histogram")
+# Element types of ml_dtypes, which TensorBoard does not read.
+_NARROW = re.compile(r"bfloat16|float[468]_\w+|u?int[124]")
+_ARRAYS = "a number, a NumPy array or a tensor"
+
+
+@dataclass(frozen=True)
+class SummaryValue:
+    """One checked value.
+
+    Attributes:
+        plugin: the plugin under which it was added; a plugin filter sees this.
+        kind: how it is written; a landscape is written as an image and as tensors.
+        name: its name, the tag in TensorBoard.
+        content: a copy: an array (image: N, H, W, C), a serialised graph, or a dictionary of facts.
+    """
+
+    plugin: str
+    kind: str
+    name: str
+    content: Array | bytes | dict[str, Any]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory it holds."""
+        content = self.content
+        if isinstance(content, np.ndarray):
+            return content.nbytes
+        return len(content) if isinstance(content, bytes) else 1024
+
+
+@dataclass(frozen=True)
+class SummaryStep:
+    """All values of one call of ``record``; ``wall_time`` is in seconds since 1970."""
+
+    step: int
+    wall_time: float
+    values: tuple[SummaryValue, ...]
+
+    @property
+    def size(self) -> int:
+        """About how many bytes of memory it holds."""
+        return 256 + sum(256 + value.size for value in self.values)
+
+
+def check_value(plugin: Any, name: Any, value: Any) -> tuple[SummaryValue, ...]:
+    """Returns what is to be written for one value, copied.
+
+    Raises:
+        TypeError: the plugin or the name is no string, or the value is of a type or an element type that the
+            plugin cannot record.
+        ValueError: the plugin is unknown, the name is empty, or the value has a shape that the plugin cannot record.
+    """
+    plugin = check_plugin(plugin)
+    if not isinstance(name, str):
+        raise wrong_type("name", "a str", name)
+    if not name.strip():
+        raise wrong_value("name", "a name that is not empty", name)
+    if plugin == "landscape":
+        return _landscape(name, value)
+    return (SummaryValue(plugin, plugin, name, _CHECKS[plugin](f"the {plugin} {name!r}", value)),)
+
+
+def check_plugin(plugin: Any) -> str:
+    """Returns the plugin's name; the documents write LANDSCAPE in capitals, which is the same."""
+    if not isinstance(plugin, str):
+        raise wrong_type("plugin", "a str", plugin)
+    known: str = "landscape" if plugin == "LANDSCAPE" else plugin
+    if known not in PLUGINS:
+        raise wrong_value("plugin", "one of " + ", ".join(map(repr, PLUGINS)), plugin)
+    return known
+
+
+def to_summary_array(name: str, value: Any) -> Array:
+    """Returns a copy as a native NumPy array of booleans, integers, floats or complex numbers.
+
+    bfloat16 and the narrower types become float32, which holds all their values; longer floats become float64.
+
+    Raises:
+        TypeError: the value is none of these, or has no values of its own in memory (sparse, meta, masked).
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        array = _tensor_to_array(name, value)
+    elif "numpy.ma" in sys.modules and isinstance(value, np.ma.MaskedArray):
+        raise wrong_type(name, f"{_ARRAYS} without a mask (fill the masked elements first)", value)
+    elif isinstance(value, np.ndarray | np.generic | bool | int | float | complex) or hasattr(value, "__array__"):
+        # A Python int beyond 64 bits would become an array of objects.
+        value = float(value) if isinstance(value, int) and abs(value) >= 2**63 else value
+        array = np.array(value, order="C", copy=True, subok=False)
+    else:
+        raise wrong_type(name, _ARRAYS, value)
+    return _recordable(name, array)
+
+
+def _recordable(name: str, array: Array) -> Array:
+    dtype = array.dtype
+    # Names are slow to make, so they are asked for only where NumPy does not know the type itself.
+    if dtype.isbuiltin == 2 and _NARROW.fullmatch(dtype.name):
+        array = array.astype(np.float32)
+    elif dtype.kind not in "biufc":
+        raise TypeError(
+            f"{name} must hold booleans, integers, floats or complex numbers, but its elements are {dtype}; convert it "
+            "first."
+        )
+    elif dtype.kind in "fc" and dtype.itemsize > (8 if dtype.kind == "f" else 16):
+        array = array.astype(np.float64 if dtype.kind == "f" else np.complex128)
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)
+    if array.nbytes > LARGEST_VALUE:
+        raise wrong_value(name, f"of at most {LARGEST_VALUE} bytes (record a part of it)", f"{array.nbytes} bytes")
+    return array
+
+
+def _tensor_to_array(name: str, tensor: Any) -> Array:
+    from .torch_state import to_array
+
+    if str(tensor.layout) != "torch.strided" or tensor.is_meta or hasattr(tensor, "full_tensor"):
+        raise wrong_type(name, "a dense tensor with values (not sparse, sharded or on the meta device)", tensor)
+    try:
+        return to_array(tensor)
+    except (TypeError, RuntimeError, AttributeError) as error:
+        raise TypeError(
+            f"{name} must be a tensor that NumPy can hold, but its elements are {tensor.dtype} ({error}); convert it, "
+            "for example with .float()."
+        ) from error
+
+
+def _scalar(name: str, value: Any) -> Array:
+    array = to_summary_array(name, value)
+    if array.size != 1:
+        raise wrong_value(name, "exactly one number", f"an array of shape {array.shape}")
+    if array.dtype.kind not in "iuf":
+        raise TypeError(f"{name} must be a real number, but got {array.dtype}; record int() or float() of it.")
+    return array.reshape(())
+
+
+def _tensor(name: str, value: Any) -> Array:
+    array = to_summary_array(name, value)
+    if array.ndim == 0:
+        raise wrong_value(name, "an array with at least one axis (a single number is a scalar)", "an array without any")
+    return array
+
+
+def _histogram(name: str, value: Any) -> Array:
+    array = _tensor(name, value)
+    if array.dtype.kind == "c":
+        raise TypeError(f"{name} must hold real numbers, but got {array.dtype}; record its real and imaginary parts.")
+    return array
+
+
+def _image(name: str, value: Any) -> Array:
+    expected = "an image batch of shape (N, C, H, W) or (N, H, W, C) with 1, 3 or 4 channels and no empty axis"
+    array = to_summary_array(name, value)
+    if array.dtype.kind == "c":
+        raise TypeError(f"{name} must hold real numbers, but got {array.dtype}; record its absolute value.")
+    if array.ndim != 4 or not array.size:
+        raise wrong_value(name, expected, f"an array of shape {array.shape}")
+    if array.shape[1] in IMAGE_CHANNELS:
+        return array.transpose(0, 2, 3, 1)
+    if array.shape[3] in IMAGE_CHANNELS:
+        return array
+    raise wrong_value(name, expected, f"an array of shape {array.shape}")
+
+
+def _graph(name: str, value: Any) -> bytes:
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.nn.Module):
+        return network_graph(value)
+    return parse_graph(name, value)
+
+
+def _landscape(name: str, value: Any) -> tuple[SummaryValue, ...]:
+    method = getattr(value, "summary_values", None)
+    if not callable(method):
+        raise wrong_type(f"the landscape {name!r}", "an object with a method summary_values()", value)
+    parts = method()
+    label = f"summary_values() of the landscape {name!r}"
+    if not isinstance(parts, Mapping):
+        raise wrong_type(label, "a dict from plugin to array", parts)
+    for kind in parts:
+        if kind not in _LANDSCAPE_KINDS:
+            raise wrong_value(f"a key of {label}", "one of " + ", ".join(map(repr, _LANDSCAPE_KINDS)), kind)
+    return tuple(
+        SummaryValue("landscape", kind, f"{name}/{kind}", _CHECKS[kind](f"the {kind} of {label}", part))
+        for kind, part in parts.items()
+    )
+
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "scalar": _scalar,
+    "image": _image,
+    "tensor": _tensor,
+    "histogram": _histogram,
+    "graph": _graph,
+    "train_lineage": check_train_lineage,
+    "eval_lineage": check_eval_lineage,
+    "dataset_graph": check_dataset_graph,
+    "custom_lineage_data": check_custom_lineage,
+}
+
+
+def check_network(name: str, value: Any) -> Any:
+    """Returns a PyTorch network or None.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    torch = sys.modules.get("torch")
+    if value is None or (torch is not None and isinstance(value, torch.nn.Module)):
+        return cast(Any, value)
+    raise wrong_type(name, "a torch.nn.Module or None", value)

@@ -1,0 +1,191 @@
+"""The thread that writes summaries: a bounded queue in front of it, its errors handed back to the training thread."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import deque
+from typing import Protocol
+
+from .errors import LandscapeError
+from .summary_values import SummaryStep
+
+LONGEST_QUEUE = 1024
+LARGEST_QUEUE_BYTES = 64 * 2**20
+
+
+class SummaryWriteError(LandscapeError, OSError):
+    """A summary could not be written, for example because the disk is full."""
+
+
+class Files(Protocol):
+    """What the thread writes to."""
+
+    def write(self, step: SummaryStep) -> None:
+        """Writes one step."""
+
+    def sync(self) -> None:
+        """Makes everything written durable."""
+
+    def close(self) -> None:
+        """Makes everything durable and lets go."""
+
+
+class SummaryWriter:
+    """Writes steps on a thread of its own, which begins with the first step and sleeps while there is nothing to do.
+
+    Args:
+        files: where the steps go; only the thread touches them.
+        label: what to call the place in an error's text.
+    """
+
+    def __init__(self, files: Files, label: str) -> None:
+        self.process = os.getpid()
+        self._files = files
+        self._label = label
+        # Reentrant, because the garbage collector may call abandon() in any thread at any moment.
+        self._changed = threading.Condition(threading.RLock())
+        self._queue: deque[SummaryStep] = deque()
+        self._queued_bytes = 0
+        self._submitted = self._written = self._durable = self._flush_until = 0
+        self._closing = False
+        self._finished = False
+        self._failure: BaseException | None = None
+        self._failure_told = False
+        self._thread: threading.Thread | None = None
+
+    @property
+    def failure(self) -> SummaryWriteError | None:
+        """What the thread ran into, as the error to raise, or None."""
+        if self._failure is None:
+            return None
+        error = SummaryWriteError(
+            f"summaries cannot be written to {self._label}: {self._failure}. Nothing more is recorded there; make room "
+            "or choose another log_dir, then open a new SummaryRecord."
+        )
+        error.__cause__ = self._failure
+        return error
+
+    def submit(self, step: SummaryStep) -> None:
+        """Takes a step over; waits while the queue is full.
+
+        Raises:
+            SummaryWriteError: the thread has failed, before or while waiting, or the writer is closed.
+        """
+        with self._changed:
+            while self._is_full(step.size) and self._failure is None:
+                self._changed.wait()
+            self._raise_failure()
+            if self._closing:
+                raise SummaryWriteError(f"the SummaryRecord of {self._label} was closed meanwhile; open a new one.")
+            self._queue.append(step)
+            self._queued_bytes += step.size
+            self._submitted += 1
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="summary-writer", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Returns when every step that was taken over is on the disk.
+
+        Raises:
+            SummaryWriteError: one of them could not be written.
+        """
+        with self._changed:
+            target = self._submitted
+            self._flush_until = max(self._flush_until, target)
+            self._changed.notify_all()
+            while self._durable < target and self._failure is None:
+                self._changed.wait()
+            self._raise_failure()
+
+    def close(self) -> None:
+        """Returns when everything is on the disk and the files are closed; a second call does nothing.
+
+        Raises:
+            SummaryWriteError: something could not be written.
+        """
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+            while self._thread is not None and not self._finished:
+                self._changed.wait()
+            self._raise_failure()
+
+    def abandon(self) -> None:
+        """Closes a writer that nobody closed, at exit or when its record is forgotten."""
+        # A forked process has a copy of this object, without its thread.
+        if self.process != os.getpid():
+            return
+        if threading.current_thread() is self._thread:
+            self._closing = True
+            return
+        # What nobody was told yet shows as an exception that is ignored; the rest need not show again.
+        with contextlib.nullcontext() if not self._failure_told else contextlib.suppress(SummaryWriteError):
+            self.close()
+
+    def _is_full(self, size: int) -> bool:
+        # A step that alone is larger than the limit goes through an empty queue.
+        return bool(self._queue) and (
+            len(self._queue) >= LONGEST_QUEUE or self._queued_bytes + size > LARGEST_QUEUE_BYTES
+        )
+
+    def _raise_failure(self) -> None:
+        failure = self.failure
+        if failure is not None:
+            self._failure_told = True
+            raise failure
+
+    def _work(self) -> None:
+        try:
+            self._write_until_closed()
+        except BaseException as error:
+            with self._changed:
+                self._failure = error
+                self._queue.clear()
+                self._queued_bytes = 0
+            self._close_after_failure()
+        finally:
+            with self._changed:
+                self._finished = True
+                self._changed.notify_all()
+
+    def _write_until_closed(self) -> None:
+        while True:
+            with self._changed:
+                flush = self._written >= self._flush_until > self._durable
+                while not (flush or self._queue or self._closing):
+                    self._changed.wait()
+                    flush = self._written >= self._flush_until > self._durable
+                step = None if flush or not self._queue else self._queue[0]
+            if flush:
+                written = self._written
+                self._files.sync()
+                self._note(durable=written)
+            elif step is not None:
+                self._files.write(step)
+                self._note(written=step)
+            else:
+                self._files.close()
+                self._note(durable=self._written)
+                return
+
+    def _note(self, written: SummaryStep | None = None, durable: int | None = None) -> None:
+        with self._changed:
+            if written is not None:
+                # It stays in the queue while it is written, so that the limits hold for what is in memory.
+                self._queue.popleft()
+                self._queued_bytes -= written.size
+                self._written += 1
+            if durable is not None:
+                self._durable = durable
+            self._changed.notify_all()
+
+    def _close_after_failure(self) -> None:
+        try:
+            self._files.close()
+        except Exception:
+            # The first error is the one to tell.
+            return

@@ -1,0 +1,173 @@
+"""TimeMonitor: prints how long epochs and their steps take."""
+
+from __future__ import annotations
+
+import sys
+from time import perf_counter
+from typing import Any
+
+from .callback import BuiltInCallback, RunContext
+from .validation import check_bool, check_int
+
+
+class TimeMonitor(BuiltInCallback):
+    """Prints ``Train epoch time: X ms, per step time: Y ms`` to standard output after each epoch.
+
+    Evaluations, those inside ``Model.fit`` included, print the same with ``Eval``; their time is no part of the
+    training epoch around them. The time per step is the mean over the steps that ran, also when training stops
+    early. When the network is on a GPU, an epoch's time runs until the GPU has done its work.
+
+    Args:
+        data_size: the number of steps to divide by where the trainer tells neither ``cb_params.cur_step_num``
+            nor ``cb_params.batch_num``.
+        data_time: whether to append `` (data time: Z ms)``, the mean time per step that is spent waiting for the
+            next batch.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: ``data_size`` is not positive; at the end of an epoch, there is no number of steps.
+    """
+
+    called_in_fit_evaluation = True
+
+    def __init__(self, data_size: int | None = None, data_time: bool = False) -> None:
+        self._data_size = None if data_size is None else check_int("data_size", data_size, minimum=1)
+        self._data_time = check_bool("data_time", data_time)
+        self._train, self._eval = _EpochTimer(), _EpochTimer()
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Forgets the run before."""
+        self._train, self._eval = _EpochTimer(), _EpochTimer()
+
+    def on_train_epoch_begin(self, run_context: RunContext) -> None:
+        """Starts the time of a training epoch."""
+        self._begin_epoch(self._train, run_context)
+
+    def on_train_step_begin(self, run_context: RunContext) -> None:
+        """Notes that a batch is there."""
+        self._train.end_waiting(perf_counter())
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Notes that the next batch is waited for."""
+        self._train.begin_waiting(perf_counter())
+
+    def on_train_epoch_end(self, run_context: RunContext) -> None:
+        """Prints the time of a training epoch."""
+        self._end_epoch("Train", self._train, run_context)
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        """Ends the run, so that an evaluation afterwards is one of its own."""
+        self._train = _EpochTimer()
+
+    def on_eval_begin(self, run_context: RunContext) -> None:
+        """Halts the time of the training epoch around this evaluation, if there is one."""
+        self._eval = _EpochTimer()
+        _wait_for_device(run_context.original_args().get("network"))
+        self._train.pause(perf_counter())
+
+    def on_eval_epoch_begin(self, run_context: RunContext) -> None:
+        """Starts the time of an evaluation."""
+        self._begin_epoch(self._eval, run_context)
+
+    def on_eval_step_begin(self, run_context: RunContext) -> None:
+        """Notes that a batch is there."""
+        self._eval.end_waiting(perf_counter())
+
+    def on_eval_step_end(self, run_context: RunContext) -> None:
+        """Notes that the next batch is waited for."""
+        self._eval.begin_waiting(perf_counter())
+
+    def on_eval_epoch_end(self, run_context: RunContext) -> None:
+        """Prints the time of an evaluation."""
+        self._end_epoch("Eval", self._eval, run_context)
+
+    def on_eval_end(self, run_context: RunContext) -> None:
+        """Lets the time of the training epoch go on."""
+        _wait_for_device(run_context.original_args().get("network"))
+        self._train.resume(perf_counter())
+
+    def on_exception(self, run_context: RunContext, error: BaseException) -> None:
+        """Forgets the epoch that did not end."""
+        self._train, self._eval = _EpochTimer(), _EpochTimer()
+
+    def _begin_epoch(self, timer: _EpochTimer, run_context: RunContext) -> None:
+        params = run_context.original_args()
+        _wait_for_device(params.get("network"))
+        timer.start(perf_counter(), params.get("cur_step_num"))
+
+    def _end_epoch(self, mode: str, timer: _EpochTimer, run_context: RunContext) -> None:
+        params = run_context.original_args()
+        _wait_for_device(params.get("network"))
+        milliseconds = timer.stop(perf_counter()) * 1000
+        steps = self._executed_steps(timer, params)
+        text = f"{mode} epoch time: {milliseconds:5.3f} ms, per step time: {milliseconds / steps:5.3f} ms"
+        if self._data_time:
+            text += f" (data time: {timer.waited * 1000 / steps:5.3f} ms)"
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+
+    def _executed_steps(self, timer: _EpochTimer, params: dict[str, Any]) -> int:
+        step = params.get("cur_step_num")
+        # A trainer that went back to an earlier step within the epoch gives no usable difference.
+        if step is not None and timer.first_step is not None and step > timer.first_step:
+            return int(step - timer.first_step)
+        steps = params.get("batch_num")
+        if isinstance(steps, int) and steps > 0:
+            return steps
+        if self._data_size is None:
+            raise ValueError(
+                "data_size must be given, because the trainer tells neither the current step nor the number of "
+                "batches. Pass TimeMonitor(data_size=<steps per epoch>)."
+            )
+        return self._data_size
+
+
+def _wait_for_device(network: Any) -> None:
+    # A GPU works behind the program: without waiting, an epoch's time would end before its work does.
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(network, torch.nn.Module):
+        return
+    for device in {parameter.device for parameter in network.parameters()}:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        elif device.type == "mps":
+            torch.mps.synchronize()
+
+
+class _EpochTimer:
+    """The time of one epoch, and how much of it was waiting for data; in seconds."""
+
+    def __init__(self) -> None:
+        self.waited = 0.0
+        self.first_step: int | None = None
+        self._start: float | None = None
+        self._waiting_since: float | None = None
+        self._paused_at: float | None = None
+
+    def start(self, now: float, step: int | None) -> None:
+        self.waited, self.first_step = 0.0, step
+        self._start = self._waiting_since = now
+        self._paused_at = None
+
+    def stop(self, now: float) -> float:
+        start, self._start = self._start, None
+        return 0.0 if start is None else now - start
+
+    def begin_waiting(self, now: float) -> None:
+        self._waiting_since = now
+
+    def end_waiting(self, now: float) -> None:
+        if self._waiting_since is not None:
+            self.waited += now - self._waiting_since
+            self._waiting_since = None
+
+    def pause(self, now: float) -> None:
+        self._paused_at = now
+
+    def resume(self, now: float) -> None:
+        if self._paused_at is None or self._start is None:
+            return
+        pause, self._paused_at = now - self._paused_at, None
+        self._start += pause
+        if self._waiting_since is not None:
+            self._waiting_since += pause

@@ -1,0 +1,96 @@
+"""Everything beside the weights that a training needs to go on as if nothing had happened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any, get_type_hints
+
+from .errors import CheckpointError
+from .network_state import State
+
+
+@dataclass(frozen=True)
+class TrainingState:
+    """Where a training was, and the state of what takes part in it.
+
+    Attributes:
+        epoch: the number (the first is 1) of the epoch that the training was in.
+        epoch_steps: how many batches of that epoch were done.
+        epoch_complete: whether the epoch's evaluation and end hooks were done, too.
+        step: how many batches of all epochs were done.
+        batch_num: how many batches an epoch has, None where that was not known.
+        optimizer: its class's name and its state dict.
+        scaler: the gradient scaler's state dict, empty without one.
+        gradients: the gradients that no optimizer step had used, with what belongs to them; empty mostly.
+        loss_fn: the loss function's state dict, empty where it has none.
+        callbacks: of each callback that has a state, in order: its class's name, its state dict, and whether going
+            on without it would lose something.
+        random: the random generators' states.
+        epoch_random: their states when the epoch's first batch was about to be drawn.
+        net_outputs: the last step's, None before the first; hooks of an epoch's end may ask for it.
+        network: the weights of the network that trained, where the checkpoint's own are another network's.
+    """
+
+    epoch: int
+    epoch_steps: int
+    epoch_complete: bool
+    step: int
+    batch_num: int | None
+    optimizer: dict[str, Any]
+    scaler: dict[str, Any]
+    gradients: dict[str, Any]
+    loss_fn: dict[str, Any]
+    callbacks: list[Any]
+    random: dict[str, Any]
+    epoch_random: dict[str, Any]
+    net_outputs: Any = None
+    network: dict[str, Any] | None = None
+
+    @property
+    def epochs_done(self) -> int:
+        """How many whole epochs were done."""
+        return self.epoch if self.epoch_complete else self.epoch - 1
+
+    def with_network(self, weights: State) -> TrainingState:
+        """Returns the state with the weights of the network that trained."""
+        return replace(self, network=dict(weights))
+
+    def to_tree(self) -> dict[str, Any]:
+        """Returns the state as a dict, for ``checkpoint_tree.encode``."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @classmethod
+    def from_tree(cls, tree: Any) -> TrainingState:
+        """Returns the state that was made into a dict.
+
+        Raises:
+            CheckpointError: the dict is no such state.
+        """
+        expected = {name: getattr(hint, "__origin__", hint) for name, hint in get_type_hints(cls, localns={}).items()}
+        wrong = [
+            name
+            for name, kind in expected.items()
+            if not isinstance(tree, dict)
+            or name not in tree
+            or (kind in (int, bool, dict, list) and type(tree[name]) is not kind)
+        ]
+        if wrong or set(tree) != set(expected):
+            wrong = wrong or sorted(set(tree) - set(expected))
+            raise CheckpointError(
+                f"the checkpoint's training state cannot be read ({wrong} are missing, wrong or unknown); it was written "
+                "by another version of this library, or changed."
+            )
+        return cls(**tree)
+
+
+def participants(params: Any) -> Iterator[tuple[str, Any]]:
+    """Yields the callbacks of a training that have a state, each with its class's name."""
+    for callback in params.get("list_callback", ()):
+        if callable(getattr(callback, "state_dict", None)) and callable(getattr(callback, "load_state_dict", None)):
+            yield type(callback).__name__, callback
+
+
+def loss_state(loss_fn: Any) -> dict[str, Any]:
+    """Returns the state dict of a loss function; empty for plain functions."""
+    return dict(loss_fn.state_dict()) if hasattr(loss_fn, "state_dict") else {}

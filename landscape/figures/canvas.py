@@ -1,0 +1,85 @@
+"""Figures without pyplot: nothing is registered, nothing has to be closed, no window can open."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from collectors.checkpoint_file import replace_durably, temporary_sibling
+from collectors.validation import check_path, wrong_type, wrong_value
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure, FigureBase
+
+_METADATA: dict[str, dict[str, Any]] = {
+    "png": {"Software": None},
+    "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    "svg": {"Date": None, "Creator": None},
+}
+
+
+def new_axes(width: float, height: float, **options: Any) -> Axes:
+    """Returns axes on a figure of their own, sizes in inches."""
+    from matplotlib.figure import Figure
+
+    axes: Axes = Figure(figsize=(width, height), layout="constrained").add_subplot(**options)
+    return axes
+
+
+def save_figure(figure: Axes | FigureBase, path: str | os.PathLike[str] | BinaryIO, dpi: int = 200) -> None:
+    """Writes a picture; the same figure gives the same bytes.
+
+    Args:
+        figure: a figure, or the axes a plot function returned.
+        path: a file that ends in .png, .pdf or .svg, or a binary stream, which gets PNG.
+        dpi: dots per inch of PNG, and of the parts of PDF and SVG that are images.
+
+    Raises:
+        TypeError: ``figure`` has no picture, or ``path`` is neither a path nor a stream.
+        ValueError: the name ends in anything else.
+        OSError: the file cannot be written; what was there is untouched.
+    """
+    whole = _figure_of(figure)
+    if not isinstance(path, str | os.PathLike):
+        if not hasattr(path, "write"):
+            raise wrong_type("path", "a path or a binary stream", path)
+        _save(whole, path, "png", dpi)
+        return
+    target = check_path("path", path)
+    kind = target.suffix.lower().removeprefix(".")
+    if kind not in _METADATA:
+        raise wrong_value("path", "a name that ends in .png, .pdf or .svg", str(path))
+    temporary = temporary_sibling(target)
+    try:
+        with temporary.open("wb") as file:
+            _save(whole, file, kind, dpi)
+        replace_durably(temporary, target)
+    finally:
+        _remove(temporary)
+
+
+def _save(figure: Figure, file: BinaryIO, kind: str, dpi: int) -> None:
+    import matplotlib
+
+    # The salt makes the names inside an SVG the same each time; fonts of type 42 stay text in a PDF.
+    with matplotlib.rc_context({"svg.hashsalt": "summary-landscape", "pdf.fonttype": 42}):
+        figure.savefig(file, format=kind, dpi=dpi, metadata=_METADATA[kind])
+
+
+def _figure_of(figure: Any) -> Figure:
+    from matplotlib.artist import Artist
+    from matplotlib.figure import Figure
+
+    root = figure if isinstance(figure, Artist) else None
+    while root is not None and not isinstance(root, Figure) and root.figure is not root:
+        root = root.figure
+    if isinstance(root, Figure):
+        return root
+    raise wrong_type("figure", "a matplotlib figure or axes that lie on one", figure)
+
+
+def _remove(temporary: Path) -> None:
+    if temporary.parent.is_dir():
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,80 @@
+"""Grid points without a value, drawn as what they are: pending, failed, or measured and not finite."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collectors.network_state import Array
+
+from ..landscape_data import PointStatus
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.patches import Patch
+
+STYLES: dict[str, dict[str, Any]] = {
+    "pending": {"facecolor": "0.94", "edgecolor": "0.75", "hatch": "..."},
+    "failed": {"facecolor": "0.80", "edgecolor": "0.35", "hatch": "xxxx"},
+    "not finite": {"facecolor": "0.88", "edgecolor": "0.45", "hatch": "////"},
+}
+
+
+def missing_kinds(values: Array, status: Array) -> dict[str, Array]:
+    """Returns, for each kind of missing value that occurs, where it does; shapes as the grid's."""
+    pending, failed = status == PointStatus.PENDING, status == PointStatus.FAILED
+    kinds = {"pending": pending, "failed": failed, "not finite": ~np.isfinite(values) & ~pending & ~failed}
+    return {kind: where for kind, where in kinds.items() if where.any()}
+
+
+def known(values: Array, status: Array) -> Array:
+    """Returns the values, NaN where none is known or it is not finite."""
+    there = np.isfinite(values) & (status != PointStatus.PENDING) & (status != PointStatus.FAILED)
+    return np.where(there, values, np.nan)
+
+
+def edges(axis: Array) -> Array:
+    """Returns the n + 1 bounds of the cells around n coordinates."""
+    if len(axis) == 1:
+        half = 0.5 * max(abs(float(axis[0])), 1.0)
+        return np.array([axis[0] - half, axis[0] + half])
+    middle = axis[:-1] + np.diff(axis) / 2
+    return np.concatenate([[2 * axis[0] - middle[0]], middle, [2 * axis[-1] - middle[-1]]])
+
+
+def draw_missing(ax: Axes, x: Array, y: Array, values: Array, status: Array) -> list[Patch]:
+    """Hatches the cells without a value; returns one legend entry for each kind."""
+    from matplotlib.patches import Patch, PathPatch
+    from matplotlib.path import Path
+
+    entries = []
+    across, up = edges(x), edges(y)
+    for kind, where in missing_kinds(values, status).items():
+        cells = [
+            Path(
+                [
+                    (across[first], up[row]),
+                    (across[last], up[row]),
+                    (across[last], up[row + 1]),
+                    (across[first], up[row + 1]),
+                    (across[first], up[row]),
+                ],
+                closed=True,
+            )
+            for row in range(len(y))
+            for first, last in _runs(where[row])
+        ]
+        style = STYLES[kind]
+        # One path for all cells: hatching each by itself takes half a minute for a large grid.
+        patch = PathPatch(Path.make_compound_path(*cells), linewidth=0, zorder=1.5, **style)
+        ax.add_artist(patch)
+        patch.set_clip_path(ax.patch)
+        entries.append(Patch(label=f"{kind} ({int(where.sum())})", linewidth=0, **style))
+    return entries
+
+
+def _runs(where: Array) -> list[tuple[int, int]]:
+    """Returns first and last + 1 of every unbroken run of True."""
+    steps = np.diff(np.concatenate([[0], where.astype(np.int8), [0]]))
+    return list(zip(np.flatnonzero(steps == 1).tolist(), np.flatnonzero(steps == -1).tolist(), strict=True))

@@ -1,0 +1,134 @@
+"""The trajectory and the convergence point on a contour plot."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collectors.network_state import Array
+
+from .labels import most_telling, overlaps, place_labels
+from .texts import plain
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from ..landscape_data import TrajectoryData
+    from ..surface import Landscape
+
+LINE = "white"
+EDGE = "0.1"
+START: dict[str, Any] = {"marker": "s", "color": "#4cc9f0", "markeredgecolor": EDGE, "markersize": 8}
+END: dict[str, Any] = {
+    "marker": "o",
+    "color": "none",
+    "markeredgecolor": "#ff4d6d",
+    "markersize": 15,
+    "markeredgewidth": 2,
+}
+STAR: dict[str, Any] = {"marker": "*", "color": "#ffd60a", "markeredgecolor": EDGE, "markersize": 13}
+_FONT = 8
+_MOST_NUMBERS = 32
+_MANY_CHECKPOINTS = 60
+
+
+def halo(width: float, color: str = EDGE) -> list[Any]:
+    """Returns the effect that keeps a light line or text readable on any colour."""
+    from matplotlib.patheffects import withStroke
+
+    return [withStroke(linewidth=width, foreground=color)]
+
+
+def draw_path(ax: Axes, landscape: Landscape) -> None:
+    """Draws the checkpoints' path with start and end, and the convergence point as a star."""
+    trajectory, unit = landscape.trajectory, plain(landscape.attributes.get("unit") or "checkpoint", 16)
+    if trajectory is not None and trajectory.y is not None and len(trajectory.number):
+        x, y = trajectory.x, trajectory.y
+        outside = int((~_inside(ax, x, y)).sum())
+        size = 3.5 if len(x) <= _MANY_CHECKPOINTS else 1.5
+        label = "trajectory" + (f" ({outside} of {len(x)} outside)" if outside else "")
+        ax.plot(
+            x, y, color=LINE, linewidth=1.4, marker="o", markersize=size, markeredgecolor=EDGE, markeredgewidth=0.6,
+            path_effects=halo(2.8), label=label, zorder=4,
+        )  # fmt: skip
+        for at, style, name in ((0, START, "start"), (-1, END, "end")):
+            text = f"{name} ({unit} {trajectory.number[at]})"
+            ax.plot(x[at : at + 1 or None], y[at : at + 1 or None], linestyle="none", label=text, zorder=6, **style)
+    point = landscape.convergence
+    if point.y is not None:
+        ax.plot([point.x], [point.y], linestyle="none", label="convergence point", zorder=5, **STAR)
+
+
+def annotate(ax: Axes, trajectory: TrajectoryData, taken: Array) -> None:
+    """Writes the checkpoints' numbers beside as many of them as have room.
+
+    Args:
+        ax: axes in their final place.
+        trajectory: n checkpoints of a plane.
+        taken: boxes (left, bottom, right, top) in pixels that must stay free.
+    """
+    if trajectory.y is None or not len(trajectory.number):
+        return
+    places = np.column_stack([trajectory.x, trajectory.y])
+    keep = np.flatnonzero(_inside(ax, trajectory.x, trajectory.y))
+    if not len(keep):
+        return
+    scale = 72 / ax.figure.dpi
+    points = np.asarray(ax.transData.transform(places[keep])) * scale
+    order = most_telling(len(keep))[:_MOST_NUMBERS]
+    texts = [str(trajectory.number[index]) for index in keep]
+    sizes = np.array([[0.62 * _FONT * len(text) + 2, _FONT + 2.0] for text in texts])
+    frame = np.array(ax.get_window_extent().extents) * scale
+    ends = np.array([END["markersize"], START["markersize"], STAR["markersize"]]) / 2
+    marks = [*points[[-1, 0]], np.asarray(ax.transData.transform((0.0, 0.0))) * scale]
+    boxes = [[*(mark - half), *(mark + half)] for mark, half in zip(marks, ends, strict=True)]
+    blocked = np.vstack([np.array(taken).reshape(-1, 4) * scale, boxes])
+    found = place_labels(points, sizes, order, frame, blocked, gap=6.0)
+    for index, centre in found.items():
+        ax.annotate(
+            texts[index], places[keep][index], xytext=np.array(centre) - points[index], textcoords="offset points",
+            ha="center", va="center", fontsize=_FONT, color="white", path_effects=halo(2.0), zorder=7,
+        )  # fmt: skip
+
+
+def with_path(landscape: Landscape, metric: str, measured: Array) -> Array:
+    """Returns all values that a height shows: the grid's, the projected path's and the origin's, shape (k,).
+
+    The origin often lies lower than every grid point.
+    """
+    path, origin = landscape.trajectory, landscape.convergence.metrics.get(metric, np.nan)
+    projected = np.empty(0) if path is None else path.projected.get(metric, np.empty(0))
+    return np.concatenate([measured.ravel(), projected, [origin]])
+
+
+def path_pixels(ax: Axes, landscape: Landscape) -> Array:
+    """Returns boxes in pixels around the line of the path, its checkpoints and the convergence point."""
+    pieces = [np.array([[landscape.convergence.x, landscape.convergence.y or 0.0]])]
+    trajectory = landscape.trajectory
+    if trajectory is not None and trajectory.y is not None and len(trajectory.number):
+        pieces.append(np.column_stack([trajectory.x, trajectory.y]))
+    half = 4 * ax.figure.dpi / 72
+    boxes = []
+    for piece in pieces:
+        pixels = np.asarray(ax.transData.transform(piece))
+        finite = pixels[np.isfinite(pixels).all(axis=1)]
+        if len(finite) > 1:
+            steps = np.linspace(0, 1, 16)[:, None, None]
+            finite = (finite[:-1] + steps * (finite[1:] - finite[:-1])).reshape(-1, 2)
+        boxes.append(np.hstack([finite - half, finite + half]))
+    return np.vstack(boxes)
+
+
+def free(boxes: Array, taken: Array) -> list[int]:
+    """Returns which boxes to keep so that none covers another kept one or a taken one, earlier ones first."""
+    kept: list[int] = []
+    for index, box in enumerate(boxes):
+        if not overlaps(box, np.vstack([taken.reshape(-1, 4), boxes[kept].reshape(-1, 4)])).any():
+            kept.append(index)
+    return kept
+
+
+def _inside(ax: Axes, x: Array, y: Array) -> Array:
+    (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
+    return np.asarray((x >= left) & (x <= right) & (y >= bottom) & (y <= top))

@@ -1,0 +1,266 @@
+"""Which numbers a picture spans and at which of them it draws lines, chosen from the data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collectors.network_state import Array
+from collectors.validation import check_choice, check_int, wrong_type, wrong_value
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+    from matplotlib.colors import Normalize
+
+Clip = float | tuple[float | None, float | None] | None
+
+SCALES = ("auto", "log", "linear", "symlog")
+_MANTISSAS = (
+    (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0),
+    (1.0, 1.5, 2.0, 3.0, 5.0, 7.0),
+    (1.0, 2.0, 5.0),
+    (1.0, 3.0),
+    (1.0,),
+)
+_EXTREME = 1e300
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How values become heights and colours.
+
+    Attributes:
+        kind: "linear", "log" or "symlog" (logarithmic on both sides of zero).
+        low: the smallest value that is told apart from smaller ones.
+        high: the largest value that is told apart from larger ones.
+        levels: where lines and ticks lie, ascending, inside low to high.
+        clipped_below: whether the data have values below low.
+        clipped_above: whether the data have values above high.
+        threshold: below this magnitude "symlog" is linear.
+    """
+
+    kind: str
+    low: float
+    high: float
+    levels: Float64[np.ndarray, " k"]
+    clipped_below: bool = False
+    clipped_above: bool = False
+    threshold: float = 1.0
+
+    @property
+    def flat(self) -> bool:
+        """Whether there is nothing to tell apart: no finite value, or one value only."""
+        return not self.high > self.low
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no finite value."""
+        return math.isnan(self.low)
+
+    @property
+    def extend(self) -> str:
+        """Which ends of a colour bar stand for values beyond, in matplotlib's words."""
+        return {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}[
+            self.clipped_below, self.clipped_above
+        ]
+
+    def drawn(self, values: Array) -> Array:
+        """Returns the values for contours: as they are, but for what a logarithm cannot take, just below low.
+
+        A contour is interpolated between neighbours, so values beyond the ends must stay where they are.
+        """
+        finite = np.where(np.isfinite(values), np.clip(values, -_EXTREME, _EXTREME), np.nan)
+        return np.asarray(np.where(finite <= 0, 0.99 * self.low, finite) if self.kind == "log" else finite)
+
+    def shown(self, values: Array) -> Array:
+        """Returns the values as they are drawn: a copy in which values beyond the ends lie at the ends."""
+        return np.asarray(np.clip(np.where(np.isfinite(values), values, np.nan), self.low, self.high))
+
+    def forward(self, values: Any) -> Array:
+        """Returns heights: equal distances are equal ratios on a logarithmic scale."""
+        values = np.asarray(values, np.float64)
+        if self.kind == "log":
+            return np.asarray(np.log10(values))
+        if self.kind == "symlog":
+            scaled = np.abs(values) / self.threshold
+            return np.asarray(np.sign(values) * np.where(scaled < 1, scaled, 1 + np.log10(np.maximum(scaled, 1))))
+        return np.asarray(values)
+
+    def norm(self) -> Normalize:
+        """Returns matplotlib's map from values to colours."""
+        from matplotlib.colors import FuncNorm, LogNorm, Normalize
+
+        if self.flat:
+            return Normalize()
+        if self.kind == "log":
+            return LogNorm(self.low, self.high)
+        if self.kind == "symlog":
+            return FuncNorm((self.forward, self.height_values), self.low, self.high)
+        return Normalize(self.low, self.high)
+
+    def bands(self, count: int = 64) -> Array:
+        """Returns the bounds of ``count`` colour bands from low to high, evenly spaced on the scale."""
+        heights = np.linspace(self.forward(self.low), self.forward(self.high), count + 1)
+        bounds = self.height_values(heights)
+        bounds[0], bounds[-1] = self.low, self.high
+        return np.unique(bounds)
+
+    def texts(self) -> list[str]:
+        """Returns the levels as text, with as many digits as tell them apart."""
+        return [number_text(level, self.levels) for level in self.levels]
+
+    def label(self, metric: str) -> str:
+        """Returns what to write beside the axis or the colour bar of these values."""
+        words = {"log": ["log scale"], "symlog": ["log scale around 0"], "linear": []}[self.kind]
+        if self.clipped_below and self.clipped_above:
+            words.append(f"clipped to {self._end(self.low)} ... {self._end(self.high)}")
+        elif self.clipped_above:
+            words.append(f"clipped above {self._end(self.high)}")
+        elif self.clipped_below:
+            words.append(f"clipped below {self._end(self.low)}")
+        return f"{metric} ({', '.join(words)})" if words else metric
+
+    def _end(self, value: float) -> str:
+        return number_text(value, np.unique([*self.levels, value]))
+
+    def height_values(self, heights: Any) -> Array:
+        """Returns the values that have these heights."""
+        heights = np.asarray(heights, np.float64)
+        if self.kind == "log":
+            return np.asarray(10.0**heights)
+        if self.kind == "symlog":
+            size = np.abs(heights)
+            return np.asarray(
+                np.sign(heights) * self.threshold * np.where(size < 1, size, 10.0 ** (np.maximum(size, 1) - 1))
+            )
+        return np.asarray(heights)
+
+
+def choose_scale(values: Array, scale: str = "auto", levels: int = 12, clip: Clip = None) -> Scale:
+    """Chooses how to draw values; NaN and infinities have no say.
+
+    "auto" is logarithmic where all values are positive (or zero) and span more than a decade, logarithmic
+    around zero where both signs span more than two, else linear. Outliers that would leave one colour to all
+    other values are clipped, and the label says so.
+
+    Args:
+        values: any shape.
+        scale: "auto", "log", "linear" or "symlog".
+        levels: about how many lines to draw.
+        clip: the largest value to tell apart, or (smallest, largest), None for either end left free.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: scale is unknown, clip is no range, or scale is "log" and no value is positive.
+    """
+    check_choice("scale", scale, SCALES)
+    check_int("levels", levels, minimum=2, maximum=100)
+    lower, upper = _check_clip(clip)
+    finite = np.sort(values[np.isfinite(values)].ravel())
+    if not len(finite):
+        return Scale("linear", math.nan, math.nan, np.empty(0))
+    kind = _kind(finite) if scale == "auto" else scale
+    positive = finite[finite > 0]
+    if kind == "log" and not len(positive):
+        raise wrong_value("scale", "'linear' or 'symlog' where no value is positive", scale)
+    threshold = 1.0
+    if kind == "symlog":
+        sizes = np.abs(finite[finite != 0])
+        threshold = 10.0 ** math.floor(math.log10(max(np.quantile(sizes, 0.1), 1 / _EXTREME))) if len(sizes) else 1.0
+    low, high = _range(positive if kind == "log" else finite, Scale(kind, 0, 0, np.empty(0), threshold=threshold))
+    if scale == "auto" and kind == "log" and high / low <= 10:
+        # Without its outliers the bulk spans less than a decade.
+        kind = "linear"
+        low, high = _range(finite, Scale(kind, 0, 0, np.empty(0)))
+    low = low if lower is None or (kind == "log" and lower <= 0) else lower
+    high = high if upper is None or (kind == "log" and upper <= 0) else upper
+    if high - low <= 8 * np.finfo(np.float64).eps * max(abs(low), abs(high)):
+        return Scale(kind, low, low, np.array([low]), threshold=threshold)
+    below, above = bool(finite[0] < low), bool(finite[-1] > high)
+    bare = Scale(kind, low, high, np.empty(0), below, above, threshold)
+    return Scale(kind, low, high, _levels(bare, levels), below, above, threshold)
+
+
+def number_text(value: float, beside: Array | None = None) -> str:
+    """Returns a number as short text; among ``beside``, with as many digits as keep the neighbours apart."""
+    step = 0.0 if beside is None or len(beside) < 2 else float(np.min(np.diff(beside)))
+    digits = 3
+    while step and digits < 12 and abs(float(f"{value:.{digits}g}") - value) > 0.01 * step:
+        digits += 1
+    text = f"{value:.{digits}g}"
+    if "e" in text:
+        mantissa, exponent = text.split("e")
+        return f"{mantissa}e{int(exponent)}"
+    return text
+
+
+def _kind(finite: Array) -> str:
+    low, high = finite[0], finite[-1]
+    positive = finite[finite > 0]
+    if low >= 0 and len(positive) and high / max(positive[0], 1 / _EXTREME) > 10:
+        return "log"
+    sizes = np.abs(finite)
+    typical = max(float(np.median(sizes)), 1 / _EXTREME)
+    return "symlog" if low < 0 < high and sizes.max() / typical > 100 else "linear"
+
+
+def _range(finite: Array, scale: Scale) -> tuple[float, float]:
+    """Returns the smallest and largest value, or less where outliers lie far beyond the bulk."""
+    bounded = np.clip(finite, -_EXTREME, _EXTREME)
+    if scale.kind == "log":
+        bounded = np.maximum(bounded, 1 / _EXTREME)
+    heights = scale.forward(bounded)
+    first, last = np.quantile(heights, [0.05, 0.95])
+    width = last - first
+    # In heights the bulk is what lies between the quantiles; a landscape's rim and its minimum are not outliers.
+    reach = 3 * width + (3 if scale.kind != "linear" else 7 * width)
+    inside = bounded[(heights >= first - reach) & (heights <= last + reach)]
+    return (float(inside[0]), float(inside[-1])) if width else (float(bounded[0]), float(bounded[-1]))
+
+
+def _levels(scale: Scale, count: int) -> Array:
+    chosen = np.empty(0)
+    if scale.kind == "log":
+        chosen = _decade_levels(scale.low, scale.high, count)
+    elif scale.kind == "symlog":
+        half = max(count // 2, 1)
+        above = _decade_levels(scale.threshold, scale.high, half) if scale.high > scale.threshold else chosen
+        below = -_decade_levels(scale.threshold, -scale.low, half) if -scale.low > scale.threshold else chosen
+        chosen = np.unique(np.concatenate([below, [0.0], above]))
+    if len(chosen) < max(3, count // 3):
+        from matplotlib.ticker import MaxNLocator
+
+        chosen = np.asarray(MaxNLocator(count, steps=[1, 2, 2.5, 5, 10]).tick_values(scale.low, scale.high))
+    inside = chosen[(chosen >= scale.low) & (chosen <= scale.high)]
+    return inside if len(inside) else np.array([scale.low])
+
+
+def _decade_levels(low: float, high: float, count: int) -> Array:
+    """Returns round numbers from low to high, at most ``count`` where a set of round numbers allows it."""
+    decades = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)
+    levels = np.empty(0)
+    strides = [*((mantissas, 1) for mantissas in _MANTISSAS), *(((1.0,), stride) for stride in (2, 3, 5, 10, 20, 50))]
+    for mantissas, stride in strides:
+        numbers = np.array([float(f"{m}e{d}") for d in decades if d % stride == 0 for m in mantissas])
+        levels = numbers[(numbers >= low) & (numbers <= high)]
+        if len(levels) <= count:
+            break
+    return levels
+
+
+def _check_clip(clip: Clip) -> tuple[float | None, float | None]:
+    ends = clip if isinstance(clip, tuple) else (None, clip)
+    if len(ends) != 2:
+        raise wrong_value("clip", "a number or a pair (smallest, largest)", clip)
+    for end in ends:
+        if end is not None and (isinstance(end, bool) or not isinstance(end, int | float | np.number)):
+            raise wrong_type("clip", "a number, a pair (smallest, largest) or None", clip)
+        if end is not None and not math.isfinite(end):
+            raise wrong_value("clip", "finite", clip)
+    low, high = ends
+    if low is not None and high is not None and not low < high:
+        raise wrong_value("clip", "a pair whose first number is the smaller", clip)
+    return low, high

@@ -1,0 +1,84 @@
+"""What pictures say: titles and axis labels, from attributes that may hold anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..landscape_data import PointStatus
+
+if TYPE_CHECKING:
+    from ..surface import Landscape
+
+_NORMALIZED = {"filter": "filter-normalised", "layer": "layer-normalised", "weight": "weight-normalised"}
+
+
+def plain(text: object, limit: int = 48) -> str:
+    """Returns text that matplotlib draws as it is: no formulas, no control characters, not too long."""
+    shown = "".join(letter if letter.isprintable() else "?" for letter in str(text))
+    if len(shown) > limit:
+        shown = shown[: limit - 3] + "..."
+    return shown.replace("$", r"\$")
+
+
+def axis_label(landscape: Landscape, axis: int) -> str:
+    """Returns what one axis of the plane is: 0 for x, 1 for y."""
+    kind = str(landscape.attributes.get("decomposition", "")).lower()
+    if kind == "pca":
+        ratio = landscape.explained_variance_ratio
+        share = "" if ratio is None else f" (explained variance {100 * float(ratio[axis]):.1f} %)"
+        return f"{('first', 'second')[axis]} principal direction{share}"
+    number = "" if landscape.y is None else f" {axis + 1}"
+    if kind == "random":
+        how = _NORMALIZED.get(str(landscape.attributes.get("normalization")))
+        return f"random direction{number}" + (f" ({how})" if how else "")
+    if kind == "points":
+        return "from the first point to the second" if landscape.y is None else f"towards point{number}"
+    return f"direction{number}"
+
+
+def title(landscape: Landscape) -> str:
+    """Returns the network's name and the checkpoints that the landscape belongs to."""
+    attributes = landscape.attributes
+    if attributes.get("title"):
+        return plain(attributes["title"], 72)
+    network = attributes.get("network")
+    if isinstance(network, Mapping):
+        network = network.get("name")
+    parts = [plain(network, 40)] if network else []
+    numbers = checkpoint_numbers(landscape)
+    unit = plain(attributes.get("unit") or "checkpoint", 16)
+    if len(numbers) == 1:
+        parts.append(f"{unit} {numbers[0]}")
+    elif numbers:
+        parts.append(f"{unit}s {numbers[0]} to {numbers[-1]}")
+    return ", ".join(parts) or "loss landscape"
+
+
+def checkpoint_numbers(landscape: Landscape) -> list[int]:
+    """Returns the checkpoints' numbers, of the trajectory or else of the attributes."""
+    if landscape.trajectory is not None:
+        return [int(number) for number in landscape.trajectory.number]
+    return _integers(landscape.attributes.get("intervals"))
+
+
+def status_note(landscape: Landscape) -> str | None:
+    """Returns how much of the grid is measured, or None where all of it is."""
+    pending = int((landscape.status == PointStatus.PENDING).sum())
+    return f"{landscape.status.size - pending} of {landscape.status.size} points so far" if pending else None
+
+
+def flat_note(metric: str, low: float, text: str, values: np.ndarray[Any, np.dtype[Any]]) -> str:
+    """Returns what to say in place of a surface that shows nothing."""
+    count = int(np.isfinite(values).sum())
+    if np.isnan(low):
+        return f"no finite value of {metric}"
+    return f"flat: {metric} is {text} at " + ("the only finite point" if count == 1 else f"all {count} finite points")
+
+
+def _integers(value: Any) -> list[int]:
+    if isinstance(value, list | tuple):
+        return [number for item in value for number in _integers(item)]
+    return [value] if isinstance(value, int) else []

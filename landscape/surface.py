@@ -1,0 +1,194 @@
+"""Landscape: what a user holds in a notebook."""
+
+from __future__ import annotations
+
+import copy
+import io
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .landscape_data import ConvergenceData, LandscapeData, PointStatus, TrajectoryData
+from .landscape_file import read_landscape
+
+if TYPE_CHECKING:
+    import xarray
+    from jaxtyping import Float64, UInt8
+    from matplotlib.axes import Axes
+
+    from .survey import SurveyReport
+
+
+class Landscape:
+    """A measured loss landscape; everything it hands out is read-only.
+
+    Rows are y and columns are x: ``loss[j, i]`` was measured at ``(x[i], y[j])``. A line has no y, and its arrays
+    have the shape (nx,).
+
+    Args:
+        data: what was measured.
+        path: the file it lies in, if any.
+        report: what measuring it cost, if it was measured just now.
+    """
+
+    def __init__(
+        self, data: LandscapeData, path: str | os.PathLike[str] | None = None, report: SurveyReport | None = None
+    ) -> None:
+        data.validate()
+        self._data = copy.deepcopy(data)
+        _freeze(self._data)
+        self.path = None if path is None else Path(path)
+        self.report = report
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Landscape:
+        """Reads a landscape file into memory; the file is closed again and never changed.
+
+        Raises:
+            LandscapeNotFoundError: there is no such file.
+            LandscapeLockedError: another program has it open for writing.
+            LandscapeDamagedError: it is truncated or no HDF5 file.
+            LandscapeFormatError: it is another program's, or of a newer version.
+        """
+        return cls(read_landscape(path), path)
+
+    @property
+    def x(self) -> Float64[np.ndarray, " nx"]:
+        """Coordinates along the first direction, shape (nx,), in units of the direction."""
+        return self._data.x
+
+    @property
+    def y(self) -> Float64[np.ndarray, " ny"] | None:
+        """Coordinates along the second direction, shape (ny,); None for a line."""
+        return self._data.y
+
+    @property
+    def loss(self) -> Float64[np.ndarray, "*grid"]:
+        """The loss, shape (ny, nx); NaN while pending or failed."""
+        return self._data.metrics["loss"]
+
+    @property
+    def metrics(self) -> Mapping[str, Float64[np.ndarray, "*grid"]]:
+        """Everything that was measured, by name, each of shape (ny, nx); "loss" is among them."""
+        return MappingProxyType(self._data.metrics)
+
+    @property
+    def status(self) -> UInt8[np.ndarray, "*grid"]:
+        """``PointStatus`` of every point, shape (ny, nx): 0 pending, 1 measured, 2 interpolated, 3 failed."""
+        return self._data.status
+
+    @property
+    def trajectory(self) -> TrajectoryData | None:
+        """The checkpoints' path: coordinates, own and projected losses, distance from the plane."""
+        return self._data.trajectory
+
+    @property
+    def convergence(self) -> ConvergenceData:
+        """The origin, measured by itself because no grid point need lie there."""
+        return self._data.convergence
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """Where the landscape comes from: decomposition, intervals, samples, seed, plan, versions, ..."""
+        return MappingProxyType(self._data.attributes)
+
+    @property
+    def errors(self) -> Mapping[str, str]:
+        """Tracebacks of what failed, by place."""
+        return MappingProxyType(self._data.errors)
+
+    @property
+    def explained_variance_ratio(self) -> Float64[np.ndarray, " d"] | None:
+        """The share of the path's variance along each direction; None where there is no decomposition."""
+        return self._data.directions.explained_variance_ratio
+
+    @property
+    def cosine(self) -> float | None:
+        """The cosine between the two directions; None for a line."""
+        return self._data.directions.cosine
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing is pending."""
+        return self._data.complete
+
+    @property
+    def loss_range(self) -> tuple[float, float]:
+        """The smallest and the largest finite loss of the grid; NaN where there is none."""
+        finite = self.loss[np.isfinite(self.loss)]
+        return (float(finite.min()), float(finite.max())) if len(finite) else (float("nan"), float("nan"))
+
+    def __getitem__(self, name: str) -> Float64[np.ndarray, "*grid"]:
+        """Returns a metric by name, shape (ny, nx)."""
+        if name not in self._data.metrics:
+            raise KeyError(f"the landscape has no metric {name!r}; it has {sorted(self._data.metrics)}")
+        return self._data.metrics[name]
+
+    def to_xarray(self) -> xarray.Dataset:
+        """Returns the grid as an xarray Dataset with the coordinates x and y.
+
+        Raises:
+            ImportError: xarray is not installed.
+        """
+        try:
+            import xarray
+        except ImportError as error:
+            raise ImportError("to_xarray needs xarray: pip install 'summary-landscape[xarray]'") from error
+        dimensions = ("x",) if self.y is None else ("y", "x")
+        coordinates = {"x": self.x} if self.y is None else {"x": self.x, "y": self.y}
+        values = {**self._data.metrics, "status": self.status}
+        return xarray.Dataset(
+            {name: (dimensions, np.array(array)) for name, array in values.items()},
+            coords=coordinates,
+            attrs=dict(self.attributes),
+        )
+
+    def plot_contour(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draws contours with the trajectory and the convergence point; see ``figures.plot_contour``."""
+        from .figures import plot_contour
+
+        return plot_contour(self, ax, **options)
+
+    def plot_surface(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draws the surface in three dimensions; see ``figures.plot_surface``."""
+        from .figures import plot_surface
+
+        return plot_surface(self, ax, **options)
+
+    def plot_profile(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draws a line's loss; see ``figures.plot_profile``."""
+        from .figures import plot_profile
+
+        return plot_profile(self, ax, **options)
+
+    def __repr__(self) -> str:
+        shape = " x ".join(str(len(axis)) for axis in (self.x, self.y) if axis is not None)
+        low, high = self.loss_range
+        parts = [f"{self.attributes.get('decomposition', 'unknown')}, {shape} points", f"loss {low:.4g} to {high:.4g}"]
+        if self.explained_variance_ratio is not None:
+            parts.append(f"{100 * float(self.explained_variance_ratio.sum()):.1f} % of the variance explained")
+        if not self.complete:
+            parts.append(f"{int((self.status == PointStatus.MEASURED).sum())} of {self.status.size} points measured")
+        return f"Landscape({'; '.join(parts)})"
+
+    def _repr_png_(self) -> bytes:
+        from .figures import save_figure
+
+        image = io.BytesIO()
+        save_figure(self.plot_profile() if self.y is None else self.plot_contour(), image)
+        return image.getvalue()
+
+
+def _freeze(data: LandscapeData) -> None:
+    arrays = [data.x, data.y, data.status, data.directions.norms, data.directions.explained_variance_ratio]
+    arrays += data.metrics.values()
+    if data.trajectory is not None:
+        for value in vars(data.trajectory).values():
+            arrays += value.values() if isinstance(value, dict) else [value]
+    for array in arrays:
+        if array is not None:
+            array.flags.writeable = False

@@ -1,0 +1,246 @@
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import tracemalloc
+
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors.numpy
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from runs import names
+
+from collectors.checkpoint_file import (
+    STORABLE_DTYPES,
+    CheckpointFile,
+    MemoryState,
+    file_sha256,
+    temporary_sibling,
+    write_checkpoint,
+    write_text,
+)
+from collectors.errors import CheckpointError
+from collectors.network_state import numpy_dtype, state_sha256
+
+
+def example(dtype="float32"):
+    generator = np.random.default_rng(0)
+    return {
+        "matrix": generator.normal(size=(7, 5)).astype(numpy_dtype(dtype)),
+        "scalar": np.array(3).astype(numpy_dtype(dtype)),
+        "empty": np.zeros((0, 4), numpy_dtype(dtype)),
+        "nan": np.array([np.nan, 0.0, -0.0]).astype(ml_dtypes.bfloat16),
+    }
+
+
+def with_header(path, header, data=b""):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    return path
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "net_3_step.safetensors"
+
+
+@pytest.mark.parametrize("dtype", sorted(STORABLE_DTYPES))
+def test_every_element_type_comes_back_bit_for_bit(path, dtype):
+    state = example(dtype) if dtype != "float8_e8m0fnu" else {"matrix": np.full((7, 5), 2.0, ml_dtypes.float8_e8m0fnu)}
+    write_checkpoint(path, state)
+    file = CheckpointFile(path)
+    assert file.shapes == {name: array.shape for name, array in state.items()}
+    for name, array in state.items():
+        found = file.read(name)
+        assert found.dtype == array.dtype
+        assert found.tobytes() == array.tobytes()
+
+
+def test_the_safetensors_library_reads_the_same(path):
+    state = {name: array for name, array in example().items() if name != "nan"}
+    write_checkpoint(path, state, {"network": "Net", "number": "3"})
+    found = safetensors.numpy.load_file(path)
+    assert set(found) == set(state)
+    assert all(np.array_equal(found[name], state[name]) for name in state)
+    assert CheckpointFile(path).metadata == {"network": "Net", "number": "3"}
+
+
+def test_arrays_of_any_memory_order_are_written(path):
+    matrix = np.arange(12.0).reshape(3, 4)
+    state = {"transposed": matrix.T, "strided": matrix[::2, ::-1], "broadcast": np.broadcast_to(1.5, (2, 3))}
+    write_checkpoint(path, state)
+    file = CheckpointFile(path)
+    assert all(np.array_equal(file.read(name), array) for name, array in state.items())
+
+
+@pytest.mark.parametrize("reader", [CheckpointFile, lambda path: MemoryState(example())])
+def test_blocks_are_parts_of_the_flat_array(path, reader):
+    state = example()
+    write_checkpoint(path, state)
+    held = reader(path)
+    flat = state["matrix"].reshape(-1)
+    for start, stop in [(0, 0), (0, 35), (3, 17), (34, 35), (35, 35)]:
+        assert np.array_equal(held.read_block("matrix", start, stop), flat[start:stop])
+    copy = held.read("matrix")
+    copy[:] = 0
+    assert np.array_equal(held.read("matrix"), state["matrix"])
+
+
+def test_hashes(path):
+    digest = write_checkpoint(path, example())
+    assert digest == hashlib.sha256(path.read_bytes()).hexdigest() == file_sha256(path) == CheckpointFile(path).sha256()
+    assert MemoryState(example()).sha256() == state_sha256(example())
+
+
+def test_no_file_stays_open(path):
+    write_checkpoint(path, example())
+    before = names("/proc/self/fd")
+    files = [CheckpointFile(path) for _ in range(20)]
+    for file in files:
+        file.read("matrix")
+    assert len(names("/proc/self/fd")) == len(before)
+
+
+def test_writing_replaces_the_old_file_and_leaves_nothing_else(path):
+    write_checkpoint(path, {"a": np.zeros(3)})
+    write_checkpoint(path, {"a": np.ones(3)})
+    assert np.array_equal(CheckpointFile(path).read("a"), np.ones(3))
+    write_text(path.with_name("notes.json"), "ä")
+    assert path.with_name("notes.json").read_bytes() == "ä".encode()
+    assert names(path.parent) == ["net_3_step.safetensors", "notes.json"]
+
+
+def test_a_failed_write_keeps_the_old_file(path):
+    write_checkpoint(path, {"a": np.zeros(3)})
+    with pytest.raises(OSError, match='cannot be written: Unknown dtype "complex128"'):
+        write_checkpoint(path, {"a": np.zeros(3, complex)})
+    assert np.array_equal(CheckpointFile(path).read("a"), np.zeros(3))
+    assert names(path.parent) == [path.name]
+
+
+def test_temporary_names_differ_and_tell_the_process(path):
+    one, two = temporary_sibling(path), temporary_sibling(path)
+    assert one != two
+    assert one.parent == path.parent
+    assert one.name.startswith(f".{path.name}.{os.getpid()}.")
+
+
+def test_missing_file(path):
+    with pytest.raises(CheckpointError, match=r"net_3_step.safetensors cannot be opened: No such file"):
+        CheckpointFile(path)
+    with pytest.raises(CheckpointError, match="cannot be opened: Is a directory"):
+        CheckpointFile(path.parent)
+
+
+def test_truncated_at_any_byte(path):
+    write_checkpoint(path, {"a": np.arange(6, dtype=np.float32), "b": np.ones(2)})
+    whole = path.read_bytes()
+    for length in range(len(whole)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(CheckpointError, match=r"not a whole safetensors file .* copy it again or train"):
+            CheckpointFile(path)
+    path.write_bytes(whole + b"\0")
+    with pytest.raises(CheckpointError, match=rf"describes {len(whole)} bytes, the file has {len(whole) + 1}"):
+        CheckpointFile(path)
+
+
+def test_truncated_after_it_was_opened(path):
+    write_checkpoint(path, {"a": np.arange(6.0)})
+    file = CheckpointFile(path)
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(CheckpointError, match="is truncated inside 'a'; copy it again"):
+        file.read("a")
+    path.unlink()
+    with pytest.raises(CheckpointError, match="cannot be opened: No such file"):
+        file.read("a")
+
+
+def tensor(dtype="F32", shape=(2,), offsets=(0, 8), **more):
+    return {"dtype": dtype, "shape": shape, "data_offsets": offsets, **more}
+
+
+@pytest.mark.parametrize(
+    ("header", "match"),
+    [
+        (b"{", "its header cannot be read"),
+        (b"[]", "its header cannot be read"),
+        (b"\xff\xfe\xfd", "its header cannot be read"),
+        (b"[" * 100_000, "its header cannot be read"),
+        ({"a": 3}, "its header cannot be read"),
+        ({"a": None}, "its header cannot be read"),
+        ({"__metadata__": 3}, "its header cannot be read"),
+        ({"a": {}}, "its header cannot be read"),
+        ({"a": tensor(dtype="F99")}, "its header cannot be read"),
+        ({"a": tensor(dtype=["F32"])}, "its header cannot be read"),
+        ({"a": tensor(shape=2)}, "its header cannot be read"),
+        ({"a": tensor(shape=["2"])}, "'a' has a shape or an offset that is no non-negative integer"),
+        ({"a": tensor(shape=[2.0])}, "'a' has a shape or an offset that is no non-negative integer"),
+        ({"a": tensor(shape=[True])}, "'a' has a shape or an offset that is no non-negative integer"),
+        ({"a": tensor(shape=[-2])}, "'a' has a shape or an offset that is no non-negative integer"),
+        ({"a": tensor(offsets=[8, 0])}, "'a' has -8 bytes for the shape"),
+        ({"a": tensor(offsets=[0, 8, 8])}, "its header cannot be read"),
+        ({"a": tensor(offsets=[-8, 0])}, "'a' has a shape or an offset that is no non-negative integer"),
+        ({"a": tensor(shape=[3])}, r"'a' has 8 bytes for the shape \(3,\) of float32"),
+        ({"a": tensor(offsets=[8, 16])}, "describes .* bytes, the file has"),
+        ({"a": tensor(shape=[2**62, 2], offsets=[0, 2**65])}, "no non-negative integer"),
+        ({"a": tensor(shape=[0, 2**62], offsets=[0, 0])}, "no non-negative integer"),
+        ({"a": tensor(shape=[0, 2**40, 2**40], offsets=[0, 0])}, "which is too large"),
+        ({"a": tensor(shape=[1] * 65 + [2])}, "'a' has 66 axes, more than 32"),
+        ({"a": tensor(shape=[2**47], offsets=[0, 2**49])}, "no non-negative integer"),
+        ({"a": tensor(shape=[2**45], offsets=[0, 2**47])}, "describes .* bytes, the file has"),
+    ],
+)
+def test_damaged_headers(path, header, match):
+    with_header(path, header, bytes(8))
+    with pytest.raises(CheckpointError, match=f"net_3_step.safetensors is not a whole safetensors file .*{match}"):
+        CheckpointFile(path)
+
+
+def test_a_header_that_claims_more_than_the_file(path):
+    path.write_bytes((2**63).to_bytes(8, "little") + b"{}")
+    with pytest.raises(CheckpointError, match="its header claims 9223372036854775808 bytes, the file has 10"):
+        CheckpointFile(path)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    path = tmp_path_factory.mktemp("whole") / "a.safetensors"
+    write_checkpoint(path, example(), {"network": "Net"})
+    return path
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_changed_headers_give_values_or_a_typed_error(whole, data):
+    content = bytearray(whole.read_bytes())
+    header = 8 + int.from_bytes(content[:8], "little")
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, header - 1))
+        how = data.draw(st.sampled_from(["replace", "insert", "delete", "digit"]))
+        if how == "replace":
+            content[place] = data.draw(st.integers(0, 255))
+        elif how == "insert":
+            content[place:place] = data.draw(st.binary(min_size=1, max_size=4))
+        elif how == "delete":
+            del content[place : place + data.draw(st.integers(1, 8))]
+        else:
+            digits = [index for index in range(8, min(header, len(content))) if content[index : index + 1].isdigit()]
+            content[data.draw(st.sampled_from(digits))] = data.draw(st.sampled_from(b"0123456789-.e"))
+    if data.draw(st.booleans()):
+        # The length that the changed header really has, so that its content is looked at.
+        content[:8] = max(0, header - 8 + len(content) - whole.stat().st_size).to_bytes(8, "little")
+    changed = whole.with_name("changed.safetensors")
+    changed.write_bytes(content)
+    tracemalloc.start()
+    try:
+        with contextlib.suppress(CheckpointError):
+            file = CheckpointFile(changed)
+            for name, shape in file.shapes.items():
+                assert file.read(name).shape == shape
+        assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
+    finally:
+        tracemalloc.stop()

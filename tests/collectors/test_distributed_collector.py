@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from runs import SmallNetwork, assert_holds, names
+
+from collectors.network_state import describe_network
+from collectors.run_directory import RunDirectory
+
+TRAINING = """
+import sys
+rank, folder = int(sys.argv[1]), sys.argv[2]
+sys.path[:0] = sys.argv[3:]
+import torch
+from torch import distributed, nn
+from runs import SmallNetwork, batches, seeded, train
+from collectors.model import Model
+from collectors.summary_collector import SummaryCollector
+
+torch.set_num_threads(1)
+distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
+landscape = {"intervals": [range(5)]}
+# Ranks start from different weights and see different data: only synchronised gradients keep them together.
+network = seeded(SmallNetwork, rank)
+wrapped = nn.parallel.DistributedDataParallel(network)
+data = batches(4, seed=rank)
+with SummaryCollector(f"{folder}/loop", collect_landscape=landscape).watch(wrapped) as run:
+    steps, _ = train(wrapped, run, epochs=1, data=data)
+torch.save(steps, f"{folder}/loop_{rank}.pt")
+
+# Each rank names a directory of its own, so that a second writer would be seen.
+wrapped = nn.parallel.DistributedDataParallel(seeded(SmallNetwork))
+optimizer = torch.optim.SGD(wrapped.parameters(), lr=0.1)
+collector = SummaryCollector(f"{folder}/model_{rank}", collect_landscape=landscape)
+Model(wrapped, nn.CrossEntropyLoss(), optimizer).train(1, data, collector)
+distributed.barrier()
+distributed.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Two real processes that train one network together."""
+    import subprocess
+
+    folder = tmp_path_factory.mktemp("distributed")
+    places = [str(Path(__file__).parents[1] / "support"), str(Path(__file__).parents[2])]
+    with contextlib.ExitStack() as stack:
+        processes = [
+            stack.enter_context(
+                subprocess.Popen(
+                    [sys.executable, "-c", TRAINING, str(rank), str(folder), *places],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+            )
+            for rank in range(2)
+        ]
+        stack.callback(lambda: [process.kill() for process in processes])
+        outputs = [process.communicate(timeout=120)[0] for process in processes]
+        assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
+    return folder
+
+
+def test_only_the_first_rank_writes(trained):
+    assert {"loop", "model_0"} <= set(names(trained))
+    assert "model_1" not in names(trained)
+    for name in ("loop", "model_0"):
+        assert names(trained / name / "ckpt_dir") == [
+            *(f"SmallNetwork_{number}_step.safetensors" for number in range(5)),
+            "train_metadata.json",
+        ]
+
+
+def test_checkpoints_are_those_of_the_network_inside_the_wrapper(trained):
+    run = RunDirectory(trained / "loop")
+    assert run.metadata.network["name"] == "SmallNetwork"
+    assert not [name for name in run.metadata.network["trainable"] if name.startswith("module.")]
+    steps = torch.load(trained / "loop_0.pt", weights_only=True)
+    for number in range(5):
+        expected = {name.removeprefix("module."): tensor for name, tensor in steps[number].items()}
+        assert_holds(run.checkpoint(number, describe_network(SmallNetwork())), expected)
+
+
+def test_the_ranks_trained_together(trained):
+    steps = [torch.load(trained / f"loop_{rank}.pt", weights_only=True)[4] for rank in range(2)]
+    for name, _ in SmallNetwork().named_parameters():
+        assert torch.equal(steps[0][f"module.{name}"], steps[1][f"module.{name}"])

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import inspect
+import math
+
+import numpy as np
+import pytest
+import torch
+from monitored_runs import NAN, WithoutLength, batches, context, mean_target, model
+
+from collectors.callback import BuiltInCallback, Callback
+from collectors.history import History
+
+
+def test_takes_no_arguments_and_starts_empty():
+    assert not inspect.signature(History).parameters
+    assert issubclass(History, BuiltInCallback)
+    assert not History.called_in_fit_evaluation
+    assert History().epoch == {"epoch": []}
+    assert History().history == {"net_output": []}
+
+
+@pytest.mark.parametrize("has_length", [True, False])
+def test_the_mean_of_an_epoch_is_weighted_by_samples(has_length):
+    losses, sizes = [1.0, 2.0, 6.0], [4, 3, 1]
+    data = batches(losses, sizes)
+    history = History()
+    model().train(2, data if has_length else WithoutLength(data), history)
+    expected = float(np.average(losses, weights=sizes))
+    assert history.epoch == {"epoch": [1, 2]}
+    assert history.history == {"net_output": [expected, expected]}
+
+
+def test_equals_the_mean_over_all_samples():
+    generator = np.random.default_rng(5)
+    targets = [torch.from_numpy(generator.normal(size=(size, 1))) for size in (5, 5, 2)]
+    history = History()
+    model().train(1, [(torch.ones_like(target), target) for target in targets], history)
+    assert history.history["net_output"] == [pytest.approx(float(torch.cat(targets).mean()), rel=1e-14)]
+
+
+def test_fit_notes_metrics_and_eval_loss():
+    history = History()
+    model().fit(2, batches([1.0, 2.0]), batches([7.0, 10.0], [2, 1]), callbacks=history)
+    assert history.epoch == {"epoch": [1, 2]}
+    assert history.history == {"net_output": [1.5, 1.5], "mean_target": [8.0, 8.0], "eval_loss": [8.0, 8.0]}
+
+
+@pytest.mark.parametrize(
+    ("valid_frequency", "expected"),
+    [
+        (2, [None, 7.0, None, 7.0, None]),
+        ([1, 4], [7.0, None, None, 7.0, None]),
+        (6, None),
+    ],
+)
+def test_metrics_belong_to_their_epochs(valid_frequency, expected):
+    history = History()
+    model().fit(5, batches([1.0]), batches([7.0]), valid_frequency, callbacks=history)
+    assert history.epoch == {"epoch": [1, 2, 3, 4, 5]}
+    assert history.history.get("mean_target") == history.history.get("eval_loss") == expected
+
+
+def test_a_metric_that_comes_late_and_nan_as_a_result():
+    history = History()
+    for epoch, results in enumerate([{}, {"a": NAN}, {"b": 2.0}, {}], 1):
+        run_context = context(net_outputs=1.0, cur_epoch_num=epoch, metrics=results)
+        history.on_train_epoch_begin(run_context)
+        history.on_train_step_end(run_context)
+        history.on_train_epoch_end(run_context)
+    assert history.history["net_output"] == [1.0] * 4
+    assert history.history["a"][0] is None
+    assert math.isnan(history.history["a"][1])
+    assert history.history["a"][2:] == [None, None]
+    assert history.history["b"] == [None, None, 2.0, None]
+
+
+def test_metrics_of_a_trainer_without_eval_results():
+    history = History()
+    history.on_train_step_end(context(net_outputs=(3.0, "scale")))
+    history.on_train_epoch_end(context(metrics={"accuracy": 0.5}))
+    assert history.epoch == {"epoch": [1]}
+    assert history.history == {"net_output": [3.0], "accuracy": [0.5]}
+
+
+def test_an_evaluation_of_its_own():
+    history = History()
+    model().eval(batches([1.0, 4.0], [2, 1]), history)
+    assert history.epoch == {"epoch": [1]}
+    assert history.history == {"net_output": [2.0], "mean_target": [2.0]}
+
+
+def test_each_run_has_lists_of_its_own():
+    history = History()
+    model().fit(2, batches([1.0]), batches([7.0]), callbacks=history)
+    first_epoch, first = history.epoch, history.history
+    model().train(3, batches([2.0]), history, initial_epoch=1)
+    assert history.epoch == {"epoch": [2, 3]}
+    assert history.history == {"net_output": [2.0, 2.0]}
+    assert first_epoch == {"epoch": [1, 2]}
+    assert first == {"net_output": [1.0, 1.0], "mean_target": [7.0, 7.0], "eval_loss": [7.0, 7.0]}
+
+
+def test_an_epoch_cut_short_has_the_mean_of_its_steps():
+    class Stop(Callback):
+        def on_train_step_end(self, run_context):
+            if run_context.original_args().cur_step_num == 5:
+                run_context.request_stop()
+
+    history = History()
+    model().train(9, batches([1.0, 2.0, 6.0]), [history, Stop()])
+    assert history.epoch == {"epoch": [1, 2]}
+    assert history.history == {"net_output": [3.0, 1.5]}
+
+
+def test_a_failed_run_leaves_nothing_for_the_next():
+    history = History()
+    with pytest.raises(ValueError, match="train_dataset must yield"):
+        model().train(1, WithoutLength([]), history)
+    model().train(1, batches([2.0]), history)
+    assert history.history == {"net_output": [2.0]}
+
+
+def test_nan_stays():
+    history = History()
+    model().train(1, batches([1.0, NAN]), history)
+    assert math.isnan(history.history["net_output"][0])
+
+
+def test_an_epoch_without_a_step_has_no_mean():
+    history = History()
+    history.on_train_epoch_begin(context())
+    history.on_train_epoch_end(context(cur_epoch_num=1))
+    assert math.isnan(history.history["net_output"][0])
+
+
+def test_a_loss_on_an_accelerator_is_read_once_an_epoch(monkeypatch):
+    reads = []
+
+    class OnAccelerator(torch.Tensor):
+        device = torch.device("cuda")
+
+        def __float__(self):
+            reads.append(1)
+            return super().__float__()
+
+    history = History()
+    for loss in (1.0, 2.0, 6.0):
+        history.on_train_step_end(context(net_outputs=torch.tensor(loss).as_subclass(OnAccelerator)))
+    assert not reads
+    history.on_train_epoch_end(context(cur_epoch_num=1))
+    assert len(reads) == 1
+    assert history.history == {"net_output": [3.0]}
+
+
+def test_a_metric_may_not_take_the_loss_name():
+    with pytest.raises(ValueError, match=r"metrics must not have one called 'net_output'.*Give it another"):
+        model({"net_output": mean_target}).fit(1, batches([1.0]), batches([1.0]), callbacks=History())
+
+
+def test_outputs_without_a_loss():
+    with pytest.raises(TypeError, match=r"cb_params\.net_outputs must be the loss"):
+        History().on_train_step_end(context(net_outputs={"logits": 1.0}))

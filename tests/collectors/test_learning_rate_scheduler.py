@@ -1,0 +1,231 @@
+from __future__ import annotations
+
+import inspect
+import re
+
+import numpy as np
+import pytest
+import torch
+from monitored_runs import batches, context, model
+from torch import nn
+
+from collectors.callback import BuiltInCallback, Callback
+from collectors.learning_rate_scheduler import LearningRateScheduler
+
+
+class UsedRates(Callback):
+    """The learning rates that each step uses."""
+
+    def __init__(self):
+        self.rates = []
+
+    def on_train_step_begin(self, run_context):
+        optimizer = run_context.original_args().optimizer
+        self.rates.append([float(group["lr"]) for group in optimizer.param_groups])
+
+
+def two_groups():
+    network = nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1)).double()
+    groups = [{"params": network[0].parameters()}, {"params": network[1].parameters(), "lr": 0.125}]
+    return model(network=network, optimizer=torch.optim.SGD(groups, lr=0.5))
+
+
+def scheduled(result):
+    """Trains one step with a function that returns this."""
+    model().train(1, batches([1.0]), LearningRateScheduler(lambda rate, step: result))
+
+
+def test_defaults():
+    parameters = inspect.signature(LearningRateScheduler).parameters
+    assert [(name, parameter.default) for name, parameter in parameters.items()] == [
+        ("learning_rate_function", inspect.Parameter.empty),
+        ("before_first_step", False),
+    ]
+    assert parameters["before_first_step"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert issubclass(LearningRateScheduler, BuiltInCallback)
+
+
+@pytest.mark.parametrize("wrong", [None, 0.1, "cosine", [0.1, 0.2]])
+def test_the_function_must_be_callable(wrong):
+    text = r"learning_rate_function must be a function of \(learning rate, number of steps done\).*but got"
+    with pytest.raises(TypeError, match=text):
+        LearningRateScheduler(wrong)
+
+
+def test_before_first_step_is_a_bool():
+    with pytest.raises(TypeError, match="before_first_step must be a bool, but got int: 1"):
+        LearningRateScheduler(max, before_first_step=1)
+
+
+def test_the_next_step_is_the_first_to_use_it():
+    calls, used = [], UsedRates()
+
+    def halve(rate, step):
+        calls.append((rate, step))
+        return rate / 2
+
+    model().train(2, batches([1.0, 1.0]), [LearningRateScheduler(halve), used])
+    assert calls == [(0.5, 1), (0.25, 2), (0.125, 3), (0.0625, 4)]
+    assert all(type(rate) is float and type(step) is int for rate, step in calls)
+    assert used.rates == [[0.5], [0.25], [0.125], [0.0625]]
+
+
+def test_the_weights_are_those_of_a_loop_with_these_rates():
+    generator = torch.Generator().manual_seed(0)
+    data = [
+        (torch.randn(4, 3, generator=generator).double(), torch.randn(4, 1, generator=generator).double())
+        for _ in range(3)
+    ]
+    torch.manual_seed(1)
+    network, oracle = nn.Linear(3, 1).double(), nn.Linear(3, 1).double()
+    oracle.load_state_dict(network.state_dict())
+    trained = model(network=network)
+    trained.loss_fn = nn.MSELoss()
+    trained.train(2, data, LearningRateScheduler(lambda rate, step: 0.25 / step))
+    rate = 0.5
+    for step, (inputs, targets) in enumerate(data * 2, 1):
+        oracle.zero_grad()
+        nn.functional.mse_loss(oracle(inputs), targets).backward()
+        with torch.no_grad():
+            for parameter in oracle.parameters():
+                parameter -= rate * parameter.grad
+        rate = 0.25 / step
+    torch.testing.assert_close(network.weight, oracle.weight, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(network.bias, oracle.bias, rtol=1e-12, atol=1e-12)
+
+
+def test_before_the_first_step():
+    calls, used = [], UsedRates()
+
+    def warm_up(rate, step):
+        calls.append((rate, step))
+        return 0.125 * (step + 1)
+
+    model().train(1, batches([1.0, 1.0]), [LearningRateScheduler(warm_up, before_first_step=True), used])
+    assert calls == [(0.5, 0), (0.125, 1), (0.25, 2)]
+    assert used.rates == [[0.125], [0.25]]
+
+
+def test_a_resumed_run_goes_on_counting():
+    steps = []
+
+    def keep(rate, step):
+        steps.append(step)
+        return rate
+
+    scheduler = LearningRateScheduler(keep, before_first_step=True)
+    model().train(3, batches([1.0, 1.0]), scheduler, initial_epoch=2)
+    assert steps == [4, 5, 6]
+
+
+def test_each_parameter_group_has_its_own_rate():
+    used, calls = UsedRates(), []
+
+    def halve(rate, step):
+        calls.append((rate, step))
+        return rate / 2
+
+    two_groups().train(1, batches([1.0, 1.0]), [LearningRateScheduler(halve), used])
+    assert used.rates == [[0.5, 0.125], [0.25, 0.0625]]
+    assert calls == [(0.5, 1), (0.125, 1), (0.25, 2), (0.0625, 2)]
+
+
+def test_a_wrong_result_changes_no_group():
+    trained = two_groups()
+    scheduler = LearningRateScheduler(lambda rate, step: -1.0 if rate == 0.125 else 0.0625)
+    with pytest.raises(ValueError, match="for parameter group 1 after step 1 must be"):
+        trained.train(1, batches([1.0]), scheduler)
+    assert [group["lr"] for group in trained.optimizer.param_groups] == [0.5, 0.125]
+
+
+def test_a_rate_that_is_a_tensor_stays_the_same_tensor():
+    network = nn.Linear(1, 1)
+    rate = torch.tensor(0.5)
+    optimizer = torch.optim.SGD(network.parameters(), lr=rate)
+    scheduler = LearningRateScheduler(lambda rate, step: rate / 2)
+    for _ in range(2):
+        scheduler.on_train_step_end(context(optimizer=optimizer, cur_step_num=1))
+    assert optimizer.param_groups[0]["lr"] is rate
+    assert float(rate) == 0.125
+
+
+@pytest.mark.parametrize(
+    ("result", "rate"),
+    [
+        (0.25, 0.25),
+        (0.0, 0.0),
+        (0, 0.0),
+        (2, 2.0),
+        (np.float32(0.25), 0.25),
+        (np.array(0.25), 0.25),
+        (torch.tensor(0.25), 0.25),
+    ],
+)
+def test_allowed_results(result, rate):
+    trained = model()
+    trained.train(1, batches([1.0]), LearningRateScheduler(lambda rate, step: result))
+    assert trained.optimizer.param_groups[0]["lr"] == rate
+    assert type(trained.optimizer.param_groups[0]["lr"]) is float
+
+
+@pytest.mark.parametrize(
+    ("result", "error", "got"),
+    [
+        (float("nan"), ValueError, "nan"),
+        (float("inf"), ValueError, "inf"),
+        (-float("inf"), ValueError, "-inf"),
+        (-1e-9, ValueError, "-1e-09"),
+        (torch.tensor(float("nan")), ValueError, "nan"),
+        (None, TypeError, "NoneType: None"),
+        ("0.1", TypeError, "str: '0.1'"),
+        (True, TypeError, "bool: True"),
+        ([0.1], TypeError, "list: [0.1]"),
+        (torch.tensor([0.1]), TypeError, "Tensor: tensor([0.1"),
+        (1j, TypeError, "complex: 1j"),
+    ],
+)
+def test_wrong_results(result, error, got):
+    text = "the result of learning_rate_function for parameter group 0 after step 1 must be a finite number of at least"
+    with pytest.raises(error, match=f"{re.escape(text)}.*but got {re.escape(got)}"):
+        scheduled(result)
+
+
+@pytest.mark.parametrize("optimizer", [None, nn.Linear(1, 1), "SGD"])
+def test_a_trainer_without_a_usable_optimizer(optimizer):
+    with pytest.raises(TypeError, match=r"cb_params\.optimizer must be an optimizer with param_groups.*but got"):
+        LearningRateScheduler(max).on_train_begin(context(optimizer=optimizer))
+    with pytest.raises(TypeError, match=r"cb_params\.optimizer must be an optimizer"):
+        LearningRateScheduler(max).on_train_begin(context())
+
+
+def test_does_nothing_in_evaluation():
+    calls = []
+    trained = model()
+    scheduler = LearningRateScheduler(lambda rate, step: calls.append(step), before_first_step=True)
+    trained.eval(batches([1.0]), scheduler)
+    assert calls == []
+    assert trained.optimizer.param_groups[0]["lr"] == 0.5
+
+
+def test_fit_schedules_by_training_steps_alone():
+    steps = []
+
+    def keep(rate, step):
+        steps.append(step)
+        return rate
+
+    model().fit(2, batches([1.0, 1.0]), batches([1.0] * 3), callbacks=LearningRateScheduler(keep))
+    assert steps == [1, 2, 3, 4]
+
+
+def test_a_second_run_counts_from_the_beginning():
+    steps = []
+
+    def keep(rate, step):
+        steps.append(step)
+        return rate
+
+    scheduler = LearningRateScheduler(keep)
+    for _ in range(2):
+        model().train(1, batches([1.0, 1.0]), scheduler)
+    assert steps == [1, 2, 1, 2]

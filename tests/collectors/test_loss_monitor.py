@@ -1,0 +1,380 @@
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+import warnings
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+from monitored_runs import INFINITY, NAN, WithoutLength, batches, context, loss_of_the_batch, model
+from torch import nn
+
+from collectors.callback import BuiltInCallback, Callback
+from collectors.loss_monitor import LossMonitor
+from collectors.model import Model
+from collectors.step_loss import step_loss
+
+
+class EndHooks(Callback):
+    def __init__(self):
+        self.calls = []
+
+    def on_train_step_end(self, run_context):
+        self.calls.append("step_end")
+
+    def on_train_epoch_end(self, run_context):
+        self.calls.append("epoch_end")
+
+    def on_train_end(self, run_context):
+        self.calls.append("end")
+
+
+class OnAccelerator(torch.Tensor):
+    """A tensor that says it is on a GPU, and counts how often it is read."""
+
+    reads = 0
+
+    @property
+    def device(self):
+        return torch.device("cuda")
+
+    def __float__(self):
+        OnAccelerator.reads += 1
+        return super().__float__()
+
+
+def on_accelerator(value):
+    OnAccelerator.reads = 0
+    return torch.tensor(value).as_subclass(OnAccelerator)
+
+
+# The constructor
+
+
+def test_defaults():
+    parameters = inspect.signature(LossMonitor).parameters
+    assert [(name, parameter.default) for name, parameter in parameters.items()] == [
+        ("per_print_times", 1),
+        ("non_finite_action", "raise"),
+    ]
+    assert parameters["non_finite_action"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert issubclass(LossMonitor, BuiltInCallback)
+    assert not LossMonitor.called_in_fit_evaluation
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 1875, np.int64(3)])
+def test_per_print_times_allows(allowed):
+    LossMonitor(allowed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"per_print_times": -1}, ValueError, "per_print_times must be an int of at least 0, but got -1"),
+        ({"per_print_times": 1.0}, TypeError, r"per_print_times must be an int of at least 0, but got float: 1\.0"),
+        ({"per_print_times": True}, TypeError, "per_print_times must be an int of at least 0, but got bool"),
+        ({"per_print_times": None}, TypeError, "per_print_times must be an int of at least 0, but got NoneType"),
+        ({"per_print_times": "1"}, TypeError, "per_print_times must be an int of at least 0, but got str"),
+        ({"non_finite_action": "stop"}, ValueError, "non_finite_action must be one of 'raise', 'request_stop', 'warn'"),
+        ({"non_finite_action": None}, TypeError, "non_finite_action must be one of 'raise', 'request_stop', 'warn'"),
+    ],
+)
+def test_wrong_arguments(arguments, error, text):
+    with pytest.raises(error, match=text):
+        LossMonitor(**arguments)
+
+
+# The loss of a step
+
+
+@pytest.mark.parametrize(
+    ("net_outputs", "expected"),
+    [
+        (2, 2.0),
+        (0.5, 0.5),
+        (np.float32(0.5), 0.5),
+        (np.array([1.0, 2.0, 6.0]), 3.0),
+        (np.array([[1, 2]]), 1.5),
+        (np.array([1.5, 2.5], ml_dtypes.bfloat16), 2.0),
+        (torch.tensor(0.25), 0.25),
+        (torch.tensor([1, 2]), 1.5),
+        (torch.tensor([[1.0], [2.0]], dtype=torch.bfloat16), 1.5),
+        (torch.tensor([60000.0, 60000.0], dtype=torch.float16), 60000.0),
+        (torch.tensor(1.0, requires_grad=True), 1.0),
+        ((torch.tensor([1.0, 3.0]), torch.tensor(NAN)), 2.0),
+        ([4.0, "overflow", None], 4.0),
+        (((5.0, 1.0), 2.0), 5.0),
+        (INFINITY, INFINITY),
+        (torch.tensor([-INFINITY, 1.0]), -INFINITY),
+    ],
+)
+def test_the_loss_of_a_step(net_outputs, expected):
+    loss = step_loss(net_outputs)
+    assert isinstance(loss, float)
+    assert loss == expected
+
+
+@pytest.mark.parametrize("net_outputs", [NAN, (torch.tensor(NAN), 1.0), torch.tensor([1.0, NAN]), np.array([NAN])])
+def test_nan_stays(net_outputs):
+    assert np.isnan(step_loss(net_outputs))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        None,
+        {},
+        "0.5",
+        True,
+        [],
+        ((), 1.0),
+        1j,
+        torch.tensor([]),
+        torch.tensor([1j]),
+        np.array([]),
+        np.array(["a"]),
+        np.zeros(2, "V3"),
+        {"loss": 1.0},
+    ],
+)
+def test_outputs_without_a_number(wrong):
+    with pytest.raises(TypeError, match=r"cb_params\.net_outputs must be the loss \(a number.*but got"):
+        step_loss(wrong)
+
+
+def test_the_step_loss_imports_no_framework():
+    modules = "step_loss, collectors.loss_monitor, collectors.time_monitor, collectors.history"
+    code = f"""import sys, collectors.{modules}, collectors.lambda_callback, collectors.learning_rate_scheduler
+assert collectors.step_loss.step_loss([2.0, 1.0]) == 2.0
+sys.exit('torch' in sys.modules)"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# What is printed
+
+
+@pytest.mark.parametrize(
+    ("per_print_times", "printed"),
+    [
+        (0, []),
+        (1, [(1, 1, 1.0), (1, 2, 2.0), (1, 3, 3.0), (2, 1, 1.0), (2, 2, 2.0), (2, 3, 3.0)]),
+        (2, [(1, 2, 2.0), (2, 1, 1.0), (2, 3, 3.0)]),
+        (3, [(1, 3, 3.0), (2, 3, 3.0)]),
+        (5, [(2, 2, 2.0)]),
+        (7, []),
+    ],
+)
+@pytest.mark.parametrize("has_length", [True, False])
+def test_prints_the_loss(per_print_times, printed, has_length, capsys):
+    data = batches([1.0, 2.0, 3.0])
+    model().train(2, data if has_length else WithoutLength(data), LossMonitor(per_print_times))
+    expected = "".join(f"epoch: {epoch} step: {step}, loss is {loss}\n" for epoch, step, loss in printed)
+    assert capsys.readouterr().out == expected
+
+
+def test_epochs_of_unequal_lengths(capsys):
+    data = WithoutLength(batches([1.0, 2.0]), batches([3.0, 4.0, 5.0]))
+    model().train(2, data, LossMonitor())
+    assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "epoch: 1 step: 1",
+        "epoch: 1 step: 2",
+        "epoch: 2 step: 1",
+        "epoch: 2 step: 2",
+        "epoch: 2 step: 3",
+    ]
+
+
+def test_prints_in_an_evaluation_of_its_own(capsys):
+    network = model()
+    network.eval(batches([1.0, 2.0]), LossMonitor())
+    assert capsys.readouterr().out == "epoch: 1 step: 1, loss is 1.0\nepoch: 1 step: 2, loss is 2.0\n"
+
+
+def test_prints_the_metrics_of_evaluated_epochs_in_fit(capsys):
+    model().fit(3, batches([1.0]), batches([7.0, 8.0]), valid_frequency=2, callbacks=LossMonitor())
+    assert capsys.readouterr().out.splitlines() == [
+        "epoch: 1 step: 1, loss is 1.0",
+        "epoch: 2 step: 1, loss is 1.0",
+        "Eval result: epoch 2, metrics: {'mean_target': 7.5}",
+        "epoch: 3 step: 1, loss is 1.0",
+    ]
+
+
+def test_zero_prints_no_metrics_either(capsys):
+    model().fit(1, batches([1.0]), batches([7.0]), callbacks=LossMonitor(0))
+    assert capsys.readouterr().out == ""
+
+
+def test_a_second_run_starts_anew(capsys):
+    monitor = LossMonitor(2)
+    for _ in range(2):
+        model().train(1, batches([1.0, 2.0, 3.0]), monitor)
+        assert capsys.readouterr().out == "epoch: 1 step: 2, loss is 2.0\n"
+
+
+def test_a_resumed_run_counts_from_its_beginning(capsys):
+    model().train(3, batches([1.0, 2.0, 3.0]), LossMonitor(2), initial_epoch=1)
+    assert capsys.readouterr().out == "".join(
+        f"epoch: {epoch} step: {step}, loss is {loss}\n"
+        for epoch, step, loss in [(2, 2, 2.0), (3, 1, 1.0), (3, 3, 3.0)]
+    )
+
+
+def test_the_rhythm_survives_going_back_to_an_earlier_step(capsys):
+    monitor = LossMonitor(3)
+    monitor.begin(context(cur_step_num=0, batch_num=100))
+    for step in [1, 2, 3, 4, 5, 6, 7, 8, 4, 5, 6, 7, 1, 2, 3]:
+        monitor.step_end(context(cur_step_num=step, cur_epoch_num=1, batch_num=100, net_outputs=float(step)))
+    assert [line.split()[3] for line in capsys.readouterr().out.splitlines()] == ["3,", "6,", "6,", "3,"]
+
+
+def test_works_without_a_begin_hook_and_with_a_plain_dict(capsys):
+    run_context = type(context())({"cur_step_num": 3, "batch_num": 2, "cur_epoch_num": 2, "net_outputs": [0.5, 1]})
+    LossMonitor().step_end(run_context)
+    assert capsys.readouterr().out == "epoch: 2 step: 1, loss is 0.5\n"
+
+
+# Losses that are not finite
+
+
+@pytest.mark.parametrize("loss", [NAN, INFINITY, -INFINITY])
+@pytest.mark.parametrize("per_print_times", [0, 1, 100])
+def test_raises_and_names_the_step(loss, per_print_times, capsys):
+    data = WithoutLength(batches([1.0, 2.0]), batches([1.0, loss]))
+    text = rf"In epoch: 2 step: 2, loss is NAN or INF \({loss}\), terminating training\. Lower the learning rate"
+    with pytest.raises(ValueError, match=text):
+        model().train(3, data, LossMonitor(per_print_times))
+    assert str(loss) not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "net_outputs",
+    [NAN, (NAN, 1.0), [torch.tensor(NAN), torch.tensor(1.0)], (torch.tensor([1.0, NAN]), "scale"), (np.float32(NAN),)],
+)
+def test_nan_is_found_inside_tuples_and_arrays(net_outputs):
+    with pytest.raises(ValueError, match="In epoch: 4 step: 2, loss is NAN or INF"):
+        LossMonitor(0).step_end(context(cur_step_num=5, batch_num=3, cur_epoch_num=4, net_outputs=net_outputs))
+
+
+@pytest.mark.parametrize("net_outputs", [(1.0, NAN), [torch.tensor(1.0), torch.tensor(INFINITY)]])
+def test_only_the_loss_itself_counts(net_outputs):
+    LossMonitor(0).step_end(context(cur_step_num=1, batch_num=3, net_outputs=net_outputs))
+
+
+def test_raises_in_an_evaluation():
+    with pytest.raises(ValueError, match="In epoch: 1 step: 2, loss is NAN"):
+        model().eval(batches([1.0, NAN]), LossMonitor(0))
+
+
+def test_a_network_that_returns_its_loss_in_evaluation():
+    class ReturnsItsLoss(nn.Module):
+        def forward(self, inputs):
+            return inputs.mean() * NAN, inputs
+
+    with pytest.raises(ValueError, match="step: 1, loss is NAN"):
+        Model(ReturnsItsLoss(), metrics={"one": lambda outputs, targets: 1.0}).eval(batches([1.0]), LossMonitor())
+
+
+def test_request_stop_ends_the_run_in_good_order(capsys):
+    hooks = EndHooks()
+    with pytest.warns(UserWarning, match="In epoch: 1 step: 2, loss is NAN or INF .*, training is asked to stop"):
+        model().train(5, batches([1.0, NAN, 3.0]), [LossMonitor(non_finite_action="request_stop"), hooks])
+    assert hooks.calls == ["step_end", "step_end", "epoch_end", "end"]
+    assert capsys.readouterr().out.splitlines()[-1] == "epoch: 1 step: 2, loss is nan"
+
+
+def test_request_stop_ends_an_evaluation():
+    with pytest.warns(UserWarning, match="step: 1, loss is NAN"):
+        results = model().eval(batches([INFINITY, 2.0]), LossMonitor(0, non_finite_action="request_stop"))
+    assert results == {"mean_target": INFINITY}
+
+
+def test_warn_goes_on_and_warns_once_for_each_stretch(capsys):
+    hooks = EndHooks()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model().train(1, batches([NAN, NAN, 1.0, INFINITY, 2.0]), [LossMonitor(non_finite_action="warn"), hooks])
+    assert [str(warning.message).split(" (")[0] for warning in caught] == [
+        "In epoch: 1 step: 1, loss is NAN or INF",
+        "In epoch: 1 step: 4, loss is NAN or INF",
+    ]
+    assert hooks.calls == ["step_end"] * 5 + ["epoch_end", "end"]
+    losses = [line.split()[-1] for line in capsys.readouterr().out.splitlines()]
+    assert losses == ["nan", "nan", "1.0", "inf", "2.0"]
+
+
+def test_a_second_run_warns_again():
+    monitor = LossMonitor(0, non_finite_action="warn")
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="step: 1, loss is NAN"):
+            model().train(1, batches([NAN]), monitor)
+
+
+def test_a_failed_run_leaves_nothing_for_the_next(capsys):
+    monitor = LossMonitor(3)
+    with pytest.raises(ValueError, match="loss is NAN"):
+        model().train(1, batches([1.0, 2.0, NAN]), monitor)
+    model().train(1, batches([1.0, 2.0, 3.0]), monitor)
+    assert capsys.readouterr().out == "epoch: 1 step: 3, loss is 3.0\n"
+
+
+# Losses on an accelerator
+
+
+def steps(monitor, losses, first=1):
+    for step, loss in enumerate(losses, first):
+        monitor.step_end(context(cur_step_num=step, cur_epoch_num=1, batch_num=1000, net_outputs=loss))
+
+
+def test_losses_on_an_accelerator_are_read_when_printed_and_at_the_end_of_the_epoch(capsys):
+    monitor = LossMonitor(3)
+    steps(monitor, [on_accelerator(1.0), on_accelerator(2.0)])
+    assert OnAccelerator.reads == 0
+    steps(monitor, [on_accelerator(3.0)], first=3)
+    assert OnAccelerator.reads > 0
+    assert capsys.readouterr().out == "epoch: 1 step: 3, loss is 3.0\n"
+    steps(monitor, [on_accelerator(4.0)], first=4)
+    assert OnAccelerator.reads == 0
+    monitor.on_train_epoch_end(context(cur_epoch_num=1))
+    assert OnAccelerator.reads == 1
+
+
+@pytest.mark.parametrize("hook", ["on_train_epoch_end", "on_eval_epoch_end"])
+def test_nan_on_an_accelerator_is_found_by_the_end_of_the_epoch(hook):
+    monitor = LossMonitor(0)
+    steps(monitor, [on_accelerator(loss) for loss in (1.0, NAN, 3.0)])
+    with pytest.raises(ValueError, match="In epoch: 1 step: 2, loss is NAN"):
+        getattr(monitor, hook)(context(cur_epoch_num=1))
+
+
+def test_nan_on_an_accelerator_is_found_before_a_later_loss_is_printed(capsys):
+    monitor = LossMonitor(3)
+    with pytest.raises(ValueError, match="In epoch: 1 step: 2, loss is NAN"):
+        steps(monitor, [on_accelerator(loss) for loss in (1.0, NAN, 3.0)])
+    assert capsys.readouterr().out == ""
+
+
+def test_nan_on_an_accelerator_is_found_within_64_steps():
+    monitor = LossMonitor(0)
+    steps(monitor, [on_accelerator(NAN)] + [on_accelerator(1.0)] * 62)
+    with pytest.raises(ValueError, match="In epoch: 1 step: 1, loss is NAN"):
+        steps(monitor, [on_accelerator(1.0)], first=64)
+
+
+def test_unread_losses_do_not_reach_the_next_run():
+    monitor = LossMonitor(0)
+    steps(monitor, [on_accelerator(NAN)])
+    monitor.on_train_begin(context(cur_step_num=0, batch_num=1000))
+    monitor.on_train_epoch_end(context(cur_epoch_num=1))
+    assert OnAccelerator.reads == 0
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_nan_is_found_on_a_gpu():
+    network = nn.Linear(1, 1).double().cuda()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match="In epoch: 1 step: 2, loss is NAN"):
+        Model(network, loss_of_the_batch, optimizer).train(1, batches([1.0, NAN, 2.0]), LossMonitor(0))

@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+import torch
+from runs import SmallNetwork, TiedNetwork, raw_bytes, seeded
+from torch import nn
+
+from collectors.errors import CheckpointError
+from collectors.network_state import (
+    TensorInfo,
+    WeightSpace,
+    canonical_name,
+    describe_network,
+    direction_dtype,
+    is_network,
+    read_network,
+    state_sha256,
+)
+from collectors.torch_state import to_array, to_tensor, unwrap
+
+DTYPES = [
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2,
+    torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool, torch.complex64,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical"),
+    [
+        ("layer.weight", "layer.weight"),
+        ("module.layer.weight", "layer.weight"),
+        ("module.module.weight", "weight"),
+        ("_orig_mod.layer.weight", "layer.weight"),
+        ("module._orig_mod.layer.weight", "layer.weight"),
+        ("_orig_mod.module.layer.weight", "layer.weight"),
+        ("blocks.0._orig_mod.weight", "blocks.0.weight"),
+        ("layer.module.weight", "layer.module.weight"),
+        ("my_orig_mod.weight", "my_orig_mod.weight"),
+        ("module", "module"),
+    ],
+)
+def test_canonical_names(name, canonical):
+    assert canonical_name(name) == canonical
+
+
+def test_description_of_a_network():
+    network = SmallNetwork()
+    network[0].weight.requires_grad_(False)
+    space = describe_network(network)
+    assert (space.framework, space.network) == ("torch", "SmallNetwork")
+    assert [tensor.name for tensor in space.parameters] == [name for name, _ in network.named_parameters()]
+    assert {tensor.name for tensor in space.buffers} == {"1.running_mean", "1.running_var", "1.num_batches_tracked"}
+    assert "0.weight" not in {tensor.name for tensor in space.trainable}
+    assert space.dimension == sum(p.numel() for p in network.parameters() if p.requires_grad)
+    assert set(read_network(network)) == set(network.state_dict())
+
+
+def test_tied_weights_are_one_tensor_with_an_alias():
+    network = TiedNetwork()
+    space = describe_network(network)
+    embedding = next(tensor for tensor in space.tensors if tensor.name == "embedding.weight")
+    assert embedding.aliases == ("head.weight",)
+    assert space.dimension == sum(p.numel() for p in network.parameters())
+    state = read_network(network)
+    assert "head.weight" not in state
+    assert "mask" not in state
+
+
+def test_weights_tied_by_storage_alone_are_found():
+    network = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False))
+    network[1].weight = nn.Parameter(network[0].weight.detach())
+    assert [(t.name, t.aliases) for t in describe_network(network).tensors] == [("0.weight", ("1.weight",))]
+
+
+def test_empty_tensors_are_not_taken_for_tied():
+    network = nn.Module()
+    network.a, network.b = nn.Parameter(torch.empty(0, 3)), nn.Parameter(torch.empty(0, 3))
+    assert [tensor.name for tensor in describe_network(network).tensors] == ["a", "b"]
+
+
+def test_filter_axes():
+    network = nn.Sequential(nn.Conv2d(2, 3, 3), nn.ConvTranspose2d(3, 4, 2), nn.Linear(5, 6), nn.BatchNorm2d(4))
+    axes = {tensor.name: tensor.filter_axis for tensor in describe_network(network).tensors}
+    assert axes["0.weight"] == 0
+    assert axes["1.weight"] == 1
+    assert axes["2.weight"] == 0
+    assert {axes[name] for name in ("0.bias", "1.bias", "3.weight", "3.running_mean")} == {None}
+
+
+@pytest.mark.parametrize("wrap", [nn.DataParallel, lambda network: torch.compile(network, backend="eager")])
+def test_wrappers_leave_no_trace(wrap):
+    network = SmallNetwork()
+    wrapped = wrap(network)
+    assert unwrap(wrapped) is network
+    assert describe_network(wrapped) == describe_network(network)
+    assert read_network(wrapped).keys() == read_network(network).keys()
+
+
+def test_a_compiled_part_keeps_its_name():
+    network = SmallNetwork()
+    names = [tensor.name for tensor in describe_network(network).tensors]
+    network[0] = torch.compile(network[0], backend="eager")
+    assert [tensor.name for tensor in describe_network(network).tensors] == names
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(), (0, 2), (5,), (2, 3, 4)], ids=str)
+def test_values_are_kept_bit_for_bit(dtype, shape):
+    tensor = seeded(lambda: torch.randn(shape)).mul(3).to(dtype)
+    array = to_array(tensor)
+    assert array.dtype.name == str(dtype).removeprefix("torch.")
+    assert array.shape == shape
+    assert array.tobytes() == raw_bytes(tensor)
+    back = to_tensor(array)
+    assert back.dtype == dtype
+    assert back.shape == tensor.shape
+    assert raw_bytes(back) == raw_bytes(tensor)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda t: t.to(memory_format=torch.channels_last),
+        lambda t: t.transpose(0, 1),
+        lambda t: t[:, ::2],
+        lambda t: t[:1].expand(4, -1, -1, -1),
+        lambda t: torch.complex(t, t).conj().imag,
+    ],
+)
+def test_any_memory_layout_is_read_in_c_order(view):
+    tensor = view(torch.randn(2, 4, 3, 5))
+    assert np.array_equal(to_array(tensor), np.array(tensor.tolist(), np.float32))
+
+
+def test_what_was_read_is_a_copy():
+    network = SmallNetwork()
+    state = read_network(network)
+    before = {name: array.copy() for name, array in state.items()}
+    with torch.no_grad():
+        for tensor in (*network.parameters(), *network.buffers()):
+            tensor.add_(1)
+    assert all(np.array_equal(state[name], before[name]) for name in state)
+
+
+@pytest.mark.parametrize(
+    ("build", "error", "match"),
+    [
+        (lambda: nn.LazyLinear(3), TypeError, "network's 'weight' has no shape yet .* run one batch"),
+        (lambda: nn.Linear(2, 2, device="meta"), TypeError, "network's 'weight' is on the meta device"),
+        (lambda: {"weight": torch.ones(2)}, TypeError, "network must be a network of a supported .* but got dict"),
+        (lambda: nn.Linear, TypeError, "network must be a network of a supported .* but got type"),
+    ],
+)
+def test_networks_that_cannot_be_read(build, error, match):
+    network = build()
+    with pytest.raises(error, match=match):
+        describe_network(network)
+
+
+def test_sparse_parameters_are_refused():
+    network = nn.Module()
+    network.weight = nn.Parameter(torch.eye(3).to_sparse())
+    with pytest.raises(TypeError, match="network's 'weight' is sparse or sharded"):
+        describe_network(network)
+
+
+def test_names_that_meet_without_their_prefix_are_refused():
+    network = nn.Module()
+    network.weight = nn.Parameter(torch.ones(2))
+    network.module = nn.Module()
+    network.module.weight = nn.Parameter(torch.ones(3))
+    with pytest.raises(ValueError, match="two tensors that are both called 'weight'"):
+        describe_network(network)
+
+
+def test_what_is_a_network():
+    assert is_network(nn.Linear(1, 1))
+    assert not is_network(nn.Linear)
+    assert not is_network(None)
+
+
+def space(*tensors, network="Net"):
+    return WeightSpace("torch", network, tensors)
+
+
+def test_check_state_lists_every_problem():
+    ours = space(
+        TensorInfo("a", (2, 3), "float32", "parameter", True),
+        TensorInfo("b", (4,), "float32", "parameter", True),
+        TensorInfo("c", (5,), "float32", "buffer"),
+    )
+    with pytest.raises(CheckpointError) as raised:
+        ours.check_state("the file", {"a": (3, 2), "b": (4,), "d": (6,)})
+    assert str(raised.value).splitlines() == [
+        "the file does not fit the network Net:",
+        "  a: the network has (2, 3), found (3, 2)",
+        "  c (5,): missing",
+        "  d (6,): unknown",
+        "Use the network that was trained, or the run directory of this network.",
+    ]
+
+
+def test_check_state_lists_forty_problems_at_most():
+    with pytest.raises(CheckpointError, match=r"and 60 more") as raised:
+        space().check_state("the file", {f"x{index}": (1,) for index in range(100)})
+    assert len(str(raised.value).splitlines()) == 43
+
+
+def test_an_alias_stands_for_its_tensor():
+    ours = space(TensorInfo("a", (2,), "float32", "parameter", True, aliases=("b", "c")))
+    assert ours.check_state("it", {"b": (2,)}) == {"a": "b"}
+    assert ours.check_state("it", {"a": (2,), "b": (2,), "c": (2,)}) == {"a": "a"}
+
+
+def test_differences_of_two_networks():
+    one = describe_network(SmallNetwork())
+    assert one.differences(describe_network(SmallNetwork())) == []
+    lines = one.differences(describe_network(nn.Linear(3, 5)))
+    assert lines[0] == "class SmallNetwork against Linear"
+    assert any(line.startswith("0.weight: {") and line.endswith("against absent") for line in lines)
+    swapped = WeightSpace(one.framework, one.network, one.tensors[::-1])
+    assert one.differences(swapped) == ["the same tensors in another order"]
+
+
+def test_sha256_of_a_state():
+    state = {"b": np.ones((2, 3)), "a": np.zeros(())}
+    digest = state_sha256(state)
+    assert digest == state_sha256(dict(reversed(state.items())))
+    expected = hashlib.sha256(b"a|float64|()|" + bytes(8) + b"b|float64|(2, 3)|" + np.ones(6).tobytes())
+    assert digest == expected.hexdigest()
+    others = [{**state, "a": np.ones(())}, {**state, "b": np.ones((3, 2))}, {"b": state["b"], "c": state["a"]}]
+    others.append({**state, "b": np.ones((2, 3), np.float32)})
+    assert digest not in map(state_sha256, others)
+
+
+def test_points_are_computed_in_single_precision_at_least():
+    kinds = ("float64", "float32", "float16", "bfloat16")
+    assert [direction_dtype(name).name for name in kinds] == ["float64", "float32", "float32", "float32"]

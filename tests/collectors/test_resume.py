@@ -1,0 +1,545 @@
+"""A training that is killed and resumed ends as the undisturbed one, bit for bit.
+
+Run as a script, this file is the warm process from which trainings are forked and killed: one import of PyTorch
+serves them all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import hashlib
+import json
+import os
+import random
+import secrets
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
+
+from collectors.callback import Callback, CallbackParameters
+from collectors.checkpoint_archive import Archive
+from collectors.checkpoint_config import CheckpointConfig
+from collectors.checkpoint_loading import latest_checkpoint, load_checkpoint
+from collectors.errors import CheckpointError
+from collectors.model import Model
+from collectors.model_checkpoint import ModelCheckpoint
+from collectors.model_update import OptimizerUpdate
+from collectors.resumption import Resumption
+from collectors.training_context import TrainingContext
+
+EPOCHS, BATCHES = 3, 5
+STEPS = EPOCHS * BATCHES
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Networks this small lose most of their time to waiting for a second thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+class Noisy(Dataset):
+    """Samples with noise from all three global generators and one of its own."""
+
+    def __init__(self):
+        self.points = np.random.default_rng(3).normal(size=(5 * BATCHES - 2, 4)).astype(np.float32)
+        self.generator = np.random.default_rng(4)
+
+    def __len__(self):
+        return len(self.points)
+
+    def __getitem__(self, index):
+        noise = random.gauss(0, 0.1) + np.random.normal(0, 0.1) + self.generator.normal(0, 0.1)  # noqa: NPY002
+        inputs = torch.from_numpy(self.points[index]) + torch.randn(4) / 10 + noise
+        return inputs.float(), index % 3
+
+
+class Unsized:
+    """Batches in an order of their own, how many is not known; drawn anew from Python's generator in each epoch."""
+
+    def __init__(self):
+        self.random = random.Random(5)
+
+    def __iter__(self):
+        data = Noisy()
+        order = list(range(BATCHES))
+        self.random.shuffle(order)
+        for number in order:
+            pairs = [data[number * 4 + place] for place in range(4)]
+            yield torch.stack([inputs for inputs, _ in pairs]), torch.tensor([target for _, target in pairs])
+
+
+class Network(nn.Module):
+    """Draws random numbers and keeps statistics; one layer is tied to another."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.2), nn.Linear(4, 4))
+        self.layers[3].weight = self.layers[0].weight
+        self.head = nn.Linear(4, 3).double()
+
+    def forward(self, inputs):
+        outputs = self.layers(inputs) + torch.from_numpy(np.random.normal(size=4)) / 10  # noqa: NPY002
+        return self.head(outputs.double() * random.uniform(0.9, 1.1))
+
+
+class LearntLoss(nn.Module):
+    """A loss with a state of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", torch.ones(3, dtype=torch.float64))
+
+    def forward(self, outputs, targets):
+        if torch.is_grad_enabled():
+            self.weight.mul_(0.9).add_(0.1 * (1 + torch.bincount(targets, minlength=3)))
+        return nn.functional.cross_entropy(outputs, targets, self.weight)
+
+
+class Schedule(Callback):
+    """Steps a scheduler, and writes every loss down; it is listed after the ModelCheckpoint."""
+
+    def __init__(self, scheduler, every):
+        self.scheduler, self.every, self.losses = scheduler, every, []
+
+    def on_train_begin(self, run_context):
+        self.losses = ["begun"]
+
+    def on_train_step_end(self, run_context):
+        params = run_context.original_args()
+        if params.cur_step_num % self.every == 0:
+            self.scheduler.step()
+        self.losses.append(float(params.net_outputs))
+
+    def on_train_epoch_end(self, run_context):
+        self.losses.append(random.random())
+
+    def state_dict(self):
+        return {"losses": list(self.losses)}
+
+    def load_state_dict(self, state):
+        self.losses = list(state["losses"])
+
+
+class Disturbance(Callback):
+    """Does something at one moment of a training."""
+
+    def __init__(self, hook, step, action):
+        self.step, self.action = step, action
+        setattr(self, hook, self.disturb)
+
+    def disturb(self, run_context):
+        if run_context.original_args().cur_step_num == self.step:
+            self.action()
+
+
+def loader(kind):
+    data = Noisy()
+    own = torch.Generator().manual_seed(6)
+    if kind == "shuffled":
+        return DataLoader(data, batch_size=5, shuffle=True)
+    if kind == "own generator":
+        return DataLoader(data, batch_size=5, shuffle=True, generator=own)
+    if kind == "workers":
+        return DataLoader(data, batch_size=5, shuffle=True, num_workers=2)
+    if kind == "batch sampler":
+        return DataLoader(data, batch_sampler=BatchSampler(RandomSampler(data, True, generator=own), 5, False))
+    return Unsized()
+
+
+def accumulation(kind):
+    return 1 if kind in ("shuffled", "workers") else 2
+
+
+def training(kind, seed=0):
+    """A model, its data and its schedule, built alike each time."""
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002
+    torch.manual_seed(seed)
+    network = Network()
+    optimizer = {
+        "own generator": lambda: torch.optim.Adam(network.parameters(), lr=0.01, amsgrad=True),
+        "unsized": lambda: torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9),
+        "workers": lambda: torch.optim.RMSprop(network.parameters(), lr=0.01),
+    }.get(kind, lambda: torch.optim.AdamW(network.parameters(), lr=0.01))()
+    metrics = {"accuracy": lambda outputs, targets: (outputs.argmax(1) == targets).double().mean()}
+    model = Model(network, LearntLoss(), optimizer, metrics, gradient_accumulation_steps=accumulation(kind))
+    scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=STEPS)
+    return model, loader(kind), scheduler
+
+
+def run(kind, folder, resume_from=None, disturbance=None, *, steps=1, seed=0, epochs=EPOCHS, **config):
+    """Trains with evaluations in between; returns what all bits of the end state hash to, and the losses."""
+    model, data, scheduler = training(kind, seed)
+    schedule = Schedule(scheduler, accumulation(kind))
+    policy = CheckpointConfig(steps, keep_checkpoint_max=3, **config)
+    callbacks = [ModelCheckpoint("run", folder, policy, stateful={"scheduler": scheduler}), schedule]
+    callbacks += [] if disturbance is None else [disturbance]
+    valid = DataLoader(Noisy(), batch_size=8, shuffle=True)
+    model.fit(epochs, data, valid, [1, 3], callbacks, resume_from=resume_from)
+    state = [model.network.state_dict(), model.optimizer.state_dict(), model.loss_fn.state_dict(), schedule.losses]
+    return digest([*state, scheduler.state_dict(), torch.get_rng_state(), np.random.get_state(), random.getstate()])  # noqa: NPY002
+
+
+def digest(tree):
+    """Hashes numbers bit by bit."""
+    if isinstance(tree, dict):
+        tree = sorted(tree.items(), key=str)
+    if isinstance(tree, list | tuple):
+        return hashlib.sha256("".join(map(digest, tree)).encode()).hexdigest()
+    if isinstance(tree, torch.Tensor):
+        tree = tree.detach().numpy()
+    if isinstance(tree, np.ndarray):
+        return f"{tree.dtype}{tree.shape}{tree.tobytes().hex()}"
+    return repr(tree)
+
+
+class Disturbed(Exception):
+    pass
+
+
+def disturb():
+    raise Disturbed
+
+
+KINDS = ["shuffled", "own generator", "batch sampler", "unsized"]
+REFERENCES = {}
+
+
+def reference(kind, tmp_path):
+    if kind not in REFERENCES:
+        REFERENCES[kind] = run(kind, tmp_path / "reference", steps=STEPS)
+    return REFERENCES[kind]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_resuming_at_every_step_changes_no_bit(kind, tmp_path):
+    expected = reference(kind, tmp_path)
+    for step in range(1, STEPS + 1):
+        folder = tmp_path / str(step)
+        moment = ("on_train_step_begin", step + 1) if step < STEPS else ("on_train_end", step)
+        with pytest.raises(Disturbed):
+            run(kind, folder, disturbance=Disturbance(*moment, disturb), steps=step)
+        resumed = latest_checkpoint(folder, "run")
+        assert load_checkpoint(resumed).training_state.step == step
+        assert run(kind, folder, resumed, steps=STEPS) == expected, f"after step {step}"
+
+
+@pytest.mark.parametrize("hook", ["on_train_epoch_begin", "on_train_epoch_end", "on_eval_begin", "on_train_step_end"])
+@pytest.mark.parametrize("step", [BATCHES, 2 * BATCHES, 2 * BATCHES + 2])
+def test_resuming_after_an_error_in_any_hook(hook, step, tmp_path):
+    # An evaluation counts its own steps.
+    fail = Disturbance(hook, 0 if hook == "on_eval_begin" else step, disturb)
+    with contextlib.suppress(Disturbed):
+        run("own generator", tmp_path, disturbance=fail)
+    assert run("own generator", tmp_path, latest_checkpoint(tmp_path, "run")) == reference(
+        "own generator", tmp_path / "r"
+    )
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+@pytest.mark.parametrize("step", [1, 4, BATCHES, BATCHES + 1, STEPS])
+def test_resuming_from_what_an_exception_left(steps, step, tmp_path):
+    fail = Disturbance("on_train_step_begin", step, disturb)
+    with pytest.raises(Disturbed):
+        run("shuffled", tmp_path, disturbance=fail, steps=steps, exception_save=True)
+    names = sorted(file.name for file in tmp_path.glob("*_breakpoint*"))
+    if step == 1:
+        assert names == []
+        return
+    epoch, done = divmod(step - 1, BATCHES)
+    assert names == [f"run-{epoch + 1}_{done}_breakpoint.safetensors"]
+    assert run("shuffled", tmp_path, tmp_path / names[0]) == reference("shuffled", tmp_path / "r")
+
+
+@pytest.mark.parametrize("step", [2, BATCHES, STEPS - 1])
+def test_a_stop_is_a_place_to_resume_from(step, tmp_path):
+    class Stop(Callback):
+        def on_train_step_end(self, run_context):
+            if run_context.original_args().cur_step_num == step:
+                run_context.request_stop()
+
+    run("shuffled", tmp_path, disturbance=Stop(), steps=100)
+    (file,) = tmp_path.iterdir()
+    assert run("shuffled", tmp_path, file) == reference("shuffled", tmp_path / "r")
+
+
+def test_more_epochs_can_follow_a_finished_run(tmp_path):
+    run("own generator", tmp_path, epochs=2, steps=100)
+    file = latest_checkpoint(tmp_path, "run")
+    assert file.name == "run-2_5.safetensors"
+    # Of a run that ended, the last step's hooks and evaluation are done; of one that goes on, the same are done once.
+    state = load_checkpoint(file).training_state
+    assert (state.epoch, state.epoch_steps, state.epoch_complete, state.step) == (2, BATCHES, True, 2 * BATCHES)
+    assert run("own generator", tmp_path, file) == reference("own generator", tmp_path / "r")
+
+
+def test_async_and_encrypted_files_resume_as_well(tmp_path):
+    key = secrets.token_bytes(24)
+    fail = Disturbance("on_train_step_begin", 9, disturb)
+    with pytest.raises(Disturbed):
+        run("shuffled", tmp_path, disturbance=fail, async_save=True, enc_key=key, enc_mode="AES-CBC")
+    file = latest_checkpoint(tmp_path, "run")
+    with pytest.raises(ValueError, match=r"dec_key must be given.*load_checkpoint\(path, dec_key\)"):
+        run("shuffled", tmp_path, file)
+    assert run("shuffled", tmp_path, load_checkpoint(file, key, "AES-CBC")) == reference("shuffled", tmp_path / "r")
+
+
+def test_states_that_pytorch_would_round_or_reorder(tmp_path):
+    """A float32 master copy of bfloat16 weights, and the memory order of channels-last weights."""
+
+    class Master(torch.optim.Optimizer):
+        def __init__(self, parameters):
+            super().__init__(parameters, {"lr": 1e-3})
+
+        @torch.no_grad()
+        def step(self, closure=None):
+            for parameter in self.param_groups[0]["params"]:
+                state = self.state[parameter]
+                if not state:
+                    state["master"] = parameter.float().clone()
+                state["master"].sub_(parameter.grad.float(), alpha=1e-3)
+                parameter.copy_(state["master"])
+
+    def build():
+        torch.manual_seed(0)
+        network = nn.Sequential(nn.Conv2d(2, 3, 3), nn.Flatten(), nn.Linear(12, 2)).bfloat16()
+        network = network.to(memory_format=torch.channels_last)
+        return Model(network, nn.CrossEntropyLoss(), Master(network.parameters()))
+
+    generator = torch.Generator().manual_seed(1)
+    data = [(torch.randn(3, 2, 4, 4, generator=generator).bfloat16(), torch.tensor([0, 1, 0])) for _ in range(4)]
+    whole, first, second = build(), build(), build()
+    whole.train(2, data)
+    with pytest.raises(Disturbed):
+        first.train(2, data, [ModelCheckpoint("run", tmp_path), Disturbance("on_train_step_begin", 6, disturb)])
+    second.train(2, data, resume_from=latest_checkpoint(tmp_path, "run"))
+    for one, other in zip(second.network.parameters(), whole.network.parameters(), strict=True):
+        assert torch.equal(one, other)
+        mine, theirs = second.optimizer.state[one]["master"], whole.optimizer.state[other]["master"]
+        assert mine.dtype == torch.float32
+        assert torch.equal(mine, theirs)
+        assert mine.stride() == theirs.stride()
+
+
+def test_the_gradient_scaler_goes_on(tmp_path):
+    def context(scale):
+        network = nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=scale)
+        scaler.scale(torch.ones(1))
+        update = OptimizerUpdate(optimizer, scaler, 1, None, False)
+        params = CallbackParameters(
+            network=network, optimizer=optimizer, loss_fn=None, loss_scale_manager=scaler, train_dataset=[],
+            batch_num=None, cur_epoch_num=0, cur_step_num=0,
+        )  # fmt: skip
+        return params, update
+
+    params, update = context(512.0)
+    weights = {name: tensor.detach().numpy() for name, tensor in params.network.named_parameters()}
+    archive = Archive.pack(weights, {}, TrainingContext(params, update).capture())
+    weights, _, state = archive.unpack()
+    params, update = context(4.0)
+    Resumption("there", weights, state).restore_objects(params, update)
+    assert params.loss_scale_manager.get_scale() == 512.0
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_resuming_on_cuda(tmp_path):
+    def build():
+        torch.manual_seed(0)
+        network = nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Linear(8, 3)).cuda()
+        optimizer = torch.optim.AdamW(network.parameters())
+        generator = torch.Generator().manual_seed(1)
+        data = [(torch.randn(6, 4, generator=generator), torch.tensor([0, 1, 2] * 2)) for _ in range(4)]
+        return Model(network, nn.CrossEntropyLoss(), optimizer, amp_level="O2"), data
+
+    whole, data = build()
+    whole.train(3, data)
+    first, data = build()
+    with pytest.raises(Disturbed):
+        first.train(3, data, [ModelCheckpoint("run", tmp_path), Disturbance("on_train_step_begin", 7, disturb)])
+    second, data = build()
+    torch.cuda.manual_seed_all(99)
+    second.train(3, data, resume_from=latest_checkpoint(tmp_path, "run"))
+    for one, other in zip(second.network.parameters(), whole.network.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+# Errors
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    fail = Disturbance("on_train_step_begin", 4, disturb)
+    with pytest.raises(Disturbed):
+        run("own generator", tmp_path, disturbance=fail, steps=3)
+    return load_checkpoint(latest_checkpoint(tmp_path, "run"))
+
+
+def callbacks_for(scheduler, folder):
+    return [ModelCheckpoint("run", folder, stateful={"scheduler": scheduler}), Schedule(scheduler, 2)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"resume_from": 3}, TypeError, "resume_from must be a Checkpoint, its path or None, but got int"),
+        ({"resume_from": "nowhere.safetensors"}, CheckpointError, "nowhere.safetensors cannot be opened"),
+        ({"initial_epoch": 1}, ValueError, "initial_epoch must be 0 when there is a resume_from, which knows it"),
+    ],
+)
+def test_wrong_arguments(arguments, error, match, checkpoint):
+    model, data, _ = training("own generator")
+    with pytest.raises(error, match=match):
+        model.train(EPOCHS, data, **{"resume_from": checkpoint, **arguments})
+
+
+def test_a_finished_run_has_nothing_to_go_on_with(tmp_path):
+    run("shuffled", tmp_path, steps=100, epochs=2)
+    model, data, _ = training("shuffled")
+    with pytest.raises(ValueError, match="epoch must be more than the 2 epochs that resume_from has done, but got 2"):
+        model.train(2, data, resume_from=latest_checkpoint(tmp_path, "run"))
+
+
+def test_other_data(checkpoint):
+    model, data, _ = training("own generator")
+    longer = DataLoader(data.dataset, batch_size=3)
+    with pytest.raises(ValueError, match=r"train_dataset must be the one .* \(5 batches\), but it has 8"):
+        model.train(EPOCHS, longer, resume_from=checkpoint)
+    other = DataLoader(data.dataset, batch_size=5, shuffle=True)
+    with pytest.raises(CheckpointError, match=r"train_dataset has no generators \['generator', 'sampler.generator'\]"):
+        model.train(EPOCHS, other, resume_from=checkpoint)
+
+    class Short:
+        def __iter__(self):
+            yield torch.ones(2, 4), torch.zeros(2, dtype=torch.long)
+
+    state = copy.copy(checkpoint.training_state)
+    object.__setattr__(state, "epoch_random", {**state.epoch_random, "dataset": {}})
+    object.__setattr__(checkpoint, "training_state", state)
+    with pytest.raises(ValueError, match=r"train_dataset must be the one .* \(3 batches\), but it has 1"):
+        model.train(EPOCHS, Short(), resume_from=checkpoint)
+
+
+def test_another_model(checkpoint, tmp_path):
+    _, data, _ = training("own generator")
+    network = Network()
+    other = nn.Linear(4, 3)
+    with pytest.raises(CheckpointError, match=r"does not fit the network Linear:\n  weight \(3, 4\): missing"):
+        Model(other, LearntLoss(), torch.optim.Adam(other.parameters())).train(EPOCHS, data, resume_from=checkpoint)
+    with pytest.raises(CheckpointError, match="does not fit the optimizer SGD: it is of Adam, not of SGD"):
+        Model(network, LearntLoss(), torch.optim.SGD(network.parameters())).train(EPOCHS, data, resume_from=checkpoint)
+    adam = torch.optim.Adam(list(network.parameters())[:2])
+    with pytest.raises(CheckpointError, match="does not fit the optimizer Adam"):
+        Model(network, LearntLoss(), adam).train(EPOCHS, data, resume_from=checkpoint)
+    adam = torch.optim.Adam(network.parameters(), amsgrad=True)
+    plain = Model(network, nn.functional.cross_entropy, adam, gradient_accumulation_steps=2)
+    with pytest.raises(CheckpointError, match="does not fit this Model"):
+        plain.train(EPOCHS, data, resume_from=checkpoint)
+
+
+def test_weights_alone_cannot_be_resumed(tmp_path):
+    run("shuffled", tmp_path, training_state=False, epochs=1)
+    model, data, _ = training("shuffled")
+    with pytest.raises(CheckpointError, match="holds weights alone and no training state"):
+        model.train(EPOCHS, data, resume_from=latest_checkpoint(tmp_path, "run"))
+
+
+def test_callbacks_that_are_missing(checkpoint, tmp_path):
+    model, data, scheduler = training("own generator")
+    with pytest.warns(
+        UserWarning, match=r"states of the callbacks \['ModelCheckpoint', 'Schedule'\], but callbacks has"
+    ):
+        model.train(EPOCHS, data, resume_from=checkpoint)
+    unnamed = ModelCheckpoint("run", tmp_path)
+    with pytest.raises(ValueError, match=r"stateful must have the names \['scheduler'\], .* but has \[\]"):
+        model.train(EPOCHS, data, [unnamed, Schedule(scheduler, 2)], resume_from=checkpoint)
+
+
+def test_persistent_workers_are_warned_of(checkpoint, tmp_path):
+    model, data, scheduler = training("own generator")
+    data.persistent_workers = True
+    with pytest.warns(UserWarning, match="train_dataset has persistent_workers=True"):
+        model.train(EPOCHS, data, callbacks_for(scheduler, tmp_path), resume_from=checkpoint)
+
+
+# Real kills
+
+
+def kill():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def forked(work):
+    """Runs work in a child process; returns its exit status, negative for a signal."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        except BaseException as error:
+            sys.stderr.write(f"{error!r}\n")
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def trial(folder, kind, hook, step, asynchronous):
+    """Kills a training, resumes it, kills that as well, resumes again; returns exit statuses and what it ended in."""
+    result, statuses = folder.parent / f"{folder.name}.result", []
+
+    def work(number, disturbance):
+        # Where the kill came before the first file, training starts anew, and else it has to find its seed itself.
+        latest = latest_checkpoint(folder, "run")
+        seed = 0 if latest is None else 1 + number
+        result.write_text(run(kind, folder, latest, disturbance, seed=seed, async_save=asynchronous))
+
+    for number, disturbance in enumerate((Disturbance(hook, step, kill), Disturbance(hook, STEPS - 1, kill), None)):
+        statuses.append(forked(lambda number=number, disturbance=disturbance: work(number, disturbance)))
+    return statuses, result.read_text()
+
+
+def main(folder, seed):
+    torch.set_num_threads(1)
+    choose = random.Random(seed)
+    kinds = [*KINDS, "workers"]
+    result = folder / "reference.result"
+    expected = {}
+    for kind in kinds:
+        assert forked(lambda kind=kind: result.write_text(run(kind, folder / f"{kind} reference"))) == 0
+        expected[kind] = result.read_text()
+    outcomes = []
+    for number in range(10):
+        kind = kinds[number % len(kinds)]
+        hook = choose.choice(["on_train_step_begin", "on_train_step_end"])
+        step, asynchronous = choose.randint(1, STEPS - 2), choose.random() < 0.5
+        statuses, ended = trial(folder / f"trial {number}", kind, hook, step, asynchronous)
+        outcomes.append([kind, hook, step, asynchronous, statuses, ended == expected[kind]])
+    sys.stdout.write(json.dumps(outcomes))
+
+
+def test_killed_at_ten_random_steps(tmp_path):
+    seed = secrets.randbelow(2**32)
+    print(f"seed {seed}")
+    command = [sys.executable, "-W", "error", __file__, str(tmp_path), str(seed)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    outcomes = json.loads(done.stdout)
+    assert len(outcomes) == 10
+    for *what, statuses, equal in outcomes:
+        assert statuses == [-signal.SIGKILL, -signal.SIGKILL, 0], (seed, what, done.stderr)
+        assert equal, (seed, what)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]))

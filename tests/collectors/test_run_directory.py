@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import json
+import ntpath
+import shutil
+
+import pytest
+import torch
+from runs import SmallNetwork, assert_holds, collected, names, seeded
+from torch import nn
+
+from collectors.errors import CheckpointError, RunDirectoryError
+from collectors.network_state import describe_network
+from collectors.run_directory import RunDirectory
+from collectors.settings import CreateLandscape
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    return collected(tmp_path_factory.mktemp("run"), intervals=[range(5)])
+
+
+@pytest.fixture
+def directory(original, tmp_path):
+    return shutil.copytree(original[0].path, tmp_path / "moved")
+
+
+def metadata_path(directory):
+    return directory / "ckpt_dir" / "train_metadata.json"
+
+
+def change(directory, **changes):
+    """Rewrites the metadata with other values; ``...`` removes a key."""
+    path = metadata_path(directory)
+    content = {**json.loads(path.read_text()), **changes}
+    path.write_text(json.dumps({key: value for key, value in content.items() if value is not ...}))
+
+
+def file_of(directory, number):
+    return directory / "ckpt_dir" / f"SmallNetwork_{number}_step.safetensors"
+
+
+def test_a_moved_directory_is_read(original, directory):
+    run = RunDirectory(str(directory))
+    assert run.settings == original[0].settings
+    space = describe_network(SmallNetwork())
+    for number in range(5):
+        assert_holds(run.checkpoint(number, space), original[1][number])
+        assert run.checkpoint_path(number) == file_of(directory, number)
+
+
+def test_reading_changes_nothing(directory):
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in (directory / "ckpt_dir").iterdir()}
+    run = RunDirectory(directory)
+    run.checkpoint(3).read("0.weight")
+    run.missing((0, 1, 99))
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in before} == before
+    assert names(directory) == ["ckpt_dir"]
+
+
+@pytest.mark.parametrize("value", [3, None, b"x"])
+def test_a_path_of_the_wrong_type(value):
+    with pytest.raises(TypeError, match="summary_dir must be a path"):
+        RunDirectory(value)
+
+
+def test_missing_and_foreign_directories(tmp_path):
+    with pytest.raises(RunDirectoryError, match=r"nowhere does not exist; give the directory that a SummaryCollector"):
+        RunDirectory(tmp_path / "nowhere")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RunDirectoryError, match="file is not a directory"):
+        RunDirectory(tmp_path / "file")
+    with pytest.raises(RunDirectoryError, match=r"holds no collected run: .*train_metadata.json does not exist. Train"):
+        RunDirectory(tmp_path)
+    (tmp_path / "ckpt_dir").write_text("a file")
+    with pytest.raises(RunDirectoryError, match=r"train_metadata.json cannot be read: Not a directory"):
+        RunDirectory(tmp_path)
+    (tmp_path / "ckpt_dir").unlink()
+    (tmp_path / "ckpt_dir" / "train_metadata.json").mkdir(parents=True)
+    with pytest.raises(RunDirectoryError, match=r"train_metadata.json is not a regular file"):
+        RunDirectory(tmp_path)
+
+
+def test_metadata_truncated_anywhere(directory):
+    whole = metadata_path(directory).read_bytes()
+    end = len(whole.rstrip())
+    for length in range(0, end, 7):
+        metadata_path(directory).write_bytes(whole[:length])
+        with pytest.raises(
+            RunDirectoryError, match=r"is not valid JSON \(.*\); it is truncated or damaged. Restore it"
+        ):
+            RunDirectory(directory)
+    metadata_path(directory).write_bytes(whole[:end])
+    assert RunDirectory(directory).metadata.files
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"colour": "red"}, r"the metadata has unknown keys \['colour'\]"),
+        ({"unit": ...}, r"the metadata lacks the keys \['unit'\]"),
+        ({"format_version": 2}, "format_version is 2, this program reads up to 1; upgrade"),
+        ({"format_version": "1"}, "format_version must be an int of at least 0, but got str"),
+        ({"format_version": None}, "format_version must be an int of at least 0, but got NoneType"),
+        ({"epoch_group": [[1, 2, 3]]}, "epoch_group must be a dict with numbers as keys, but got list"),
+        ({"epoch_group": {}}, "epoch_group must hold at least one interval"),
+        ({"epoch_group": {"0": 3}}, r"epoch_group\['0'\] must be a list, but got int"),
+        ({"epoch_group": {"first": [1, 2, 3]}}, "a key of epoch_group must be a non-negative number"),
+        ({"epoch_group": {"0": [1, 2]}}, r"epoch_group\[0\] must hold at least three numbers"),
+        ({"epoch_group": {"0": [3, 2, 1]}}, r"epoch_group\[0\] must be sorted"),
+        ({"epoch_group": {"0": [1, 2, 3.0]}}, r"epoch_group\[0\]\[2\] must be an int of at least 0, but got float"),
+        ({"epoch_group": {"0": [1, 2, True]}}, r"epoch_group\[0\]\[2\] must be an int of at least 0, but got bool"),
+        ({"epoch_group": {"0": [-1, 2, 3]}}, r"epoch_group\[0\]\[0\] must be an int of at least 0, but got -1"),
+        ({"unit": "batch"}, "unit must be one of 'step', 'epoch', but got 'batch'"),
+        ({"unit": None}, "unit must be one of 'step', 'epoch', but got NoneType"),
+        ({"num_samples": 0}, "num_samples must be an int of at least 1, but got 0"),
+        ({"landscape_size": 1000}, "landscape_size must be an int from 3 to 256, but got 1000"),
+        ({"create_landscape": {"train": 1, "result": 0}}, r"create_landscape\['train'\] must be a bool"),
+        ({"create_landscape": []}, "create_landscape must be a dict, but got list"),
+        ({"step_per_epoch": 0}, "step_per_epoch must be an int of at least 1, but got 0"),
+        ({"step_per_epoch": "4"}, "step_per_epoch must be an int of at least 1, but got str"),
+        ({"framework": 3}, "framework must be a str, but got int"),
+        ({"network": "Net"}, "network must be a dict, but got str"),
+        ({"model_params_file_map": ["a"]}, "model_params_file_map must be a dict with numbers as keys"),
+        ({"model_params_file_map": {"x": "a"}}, "a key of model_params_file_map must be a non-negative number"),
+        ({"model_params_file_map": {"-1": "a"}}, "a key of model_params_file_map must be a non-negative number"),
+        ({"model_params_file_map": {"01": "a"}}, ".* must be a non-negative number without leading zeros, but got '01'"),
+        ({"model_params_file_map": {"²": "a"}}, "a key of model_params_file_map must be a non-negative number"),
+        ({"model_params_file_map": {"9" * 30: "a"}}, "a key of model_params_file_map must be a non-negative number"),
+        ({"model_params_file_map": {"1": 3}}, r"model_params_file_map\['1'\] must be a str, but got int"),
+        ({"sha256": {"1": None}}, r"sha256\['1'\] must be a str, but got NoneType"),
+        ({"sha256": 3}, "sha256 must be a dict with numbers as keys, but got int"),
+    ],
+)  # fmt: skip
+def test_metadata_with_wrong_content(directory, changes, match):
+    change(directory, **changes)
+    with pytest.raises(RunDirectoryError, match=f"train_metadata.json is not usable: {match}"):
+        RunDirectory(directory)
+
+
+@pytest.mark.parametrize("text", ["[]", "3", "null", '"text"'])
+def test_metadata_that_is_no_dictionary(directory, text):
+    metadata_path(directory).write_text(text)
+    with pytest.raises(RunDirectoryError, match="is not usable: the metadata must be a dict"):
+        RunDirectory(directory)
+
+
+def test_intervals_are_in_the_order_of_their_numbers(directory):
+    groups = {"10": [7, 8, 9], "2": [4, 5, 6], "0": [1, 2, 3]}
+    change(directory, epoch_group=groups)
+    assert RunDirectory(directory).settings.intervals == ((1, 2, 3), (4, 5, 6), (7, 8, 9))
+
+
+@pytest.mark.parametrize("absolute", ["/home/someone/summary/ckpt_dir/", "C:\\runs\\ckpt_dir\\"])
+def test_what_the_reference_itself_wrote(directory, absolute):
+    """Seven keys, absolute paths of another machine, MindSpore's own files, and a mode of 0400."""
+    files = {str(number): f"{absolute}LeNet5_{number}_step.ckpt" for number in range(5)}
+    content = {
+        "epoch_group": {"0": [0, 1, 2], "1": [2, 3, 4]},
+        "model_params_file_map": files,
+        "step_per_epoch": 1875,
+        "unit": "step",
+        "num_samples": 2048,
+        "landscape_size": 40,
+        "create_landscape": {"train": True, "result": False},
+    }
+    metadata_path(directory).write_text(json.dumps(content))
+    metadata_path(directory).chmod(0o400)
+    run = RunDirectory(directory)
+    assert run.settings.intervals == ((0, 1, 2), (2, 3, 4))
+    assert run.settings.create_landscape == CreateLandscape(True, False)
+    assert (run.metadata.framework, run.metadata.step_per_epoch) == ("mindspore", 1875)
+    assert run.metadata.files == {number: ntpath.basename(files[str(number)]) for number in range(5)}
+    assert run.missing((0, 1, 2)) == [0, 1, 2]
+    for number in range(5):
+        (directory / "ckpt_dir" / f"LeNet5_{number}_step.ckpt").write_bytes(b"protobuf")
+    assert run.present((2, 3, 4)) == [2, 3, 4]
+    with pytest.raises(CheckpointError, match=r"LeNet5_3_step.ckpt is a .ckpt, only .safetensors can be read here"):
+        run.checkpoint(3)
+
+
+def test_absolute_paths_of_a_moved_directory_are_found(original, directory):
+    files = {str(number): f"/gone/ckpt_dir/SmallNetwork_{number}_step.safetensors" for number in range(5)}
+    change(directory, model_params_file_map=files)
+    assert_holds(RunDirectory(directory).checkpoint(4), original[1][4])
+
+
+def test_a_number_that_the_run_does_not_have(directory):
+    with pytest.raises(CheckpointError, match=r"has no checkpoint of step 77; it has \[0, 1, 2, 3, 4\]. Choose one"):
+        RunDirectory(directory).checkpoint(77)
+
+
+def test_a_checkpoint_that_is_gone(directory):
+    file_of(directory, 2).unlink()
+    run = RunDirectory(directory)
+    assert run.missing((0, 1, 2, 3)) == [2]
+    assert run.present((0, 1, 2, 3)) == [0, 1, 3]
+    with pytest.raises(CheckpointError, match=r"SmallNetwork_2_step.safetensors of step 2 is missing; restore it"):
+        run.checkpoint(2)
+
+
+def test_a_truncated_checkpoint(directory):
+    path = file_of(directory, 1)
+    whole = path.read_bytes()
+    for length in (0, 5, 8, 100, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(CheckpointError, match=r"SmallNetwork_1_step\.safetensors is not a whole safetensors file"):
+            RunDirectory(directory).checkpoint(1)
+
+
+def test_changed_bytes(directory):
+    path = file_of(directory, 1)
+    changed = bytearray(path.read_bytes())
+    changed[-1] ^= 1
+    path.write_bytes(changed)
+    with pytest.raises(CheckpointError, match=r"is not the file that training wrote \(its SHA-256 differs"):
+        RunDirectory(directory).checkpoint(1, describe_network(SmallNetwork()))
+    assert RunDirectory(directory).checkpoint(2)
+
+
+def test_swapped_checkpoints_of_the_same_run(directory):
+    spare = directory / "spare"
+    file_of(directory, 1).rename(spare)
+    file_of(directory, 2).rename(file_of(directory, 1))
+    spare.rename(file_of(directory, 2))
+    for number in (1, 2):
+        with pytest.raises(CheckpointError, match="is not the file that training wrote"):
+            RunDirectory(directory).checkpoint(number)
+
+
+def test_a_checkpoint_of_another_network_lists_names_and_shapes(directory, tmp_path):
+    collected(tmp_path / "other", seeded(lambda: SmallNetwork(width=7)), intervals=[range(5)])
+    shutil.copy(file_of(tmp_path / "other", 3), file_of(directory, 3))
+    with pytest.raises(CheckpointError, match="does not fit the network SmallNetwork") as raised:
+        RunDirectory(directory).checkpoint(3, describe_network(SmallNetwork()))
+    assert "  0.weight: the network has (5, 3), found (7, 3)" in str(raised.value).splitlines()
+    assert "  1.running_mean: the network has (5,), found (7,)" in str(raised.value).splitlines()
+
+
+def test_a_network_of_another_kind(directory):
+    with pytest.raises(CheckpointError, match="does not fit the network Linear") as raised:
+        RunDirectory(directory).checkpoint(3, describe_network(nn.Linear(3, 2)))
+    lines = str(raised.value).splitlines()
+    assert lines[1:3] == ["  weight (2, 3): missing", "  bias (2,): missing"]
+    assert "  0.weight (5, 3): unknown" in lines
+
+
+def test_checkpoints_without_a_hash_are_taken_as_they_are(directory, original):
+    change(directory, sha256=...)
+    assert_holds(RunDirectory(directory).checkpoint(2), original[1][2])
+
+
+def test_a_checkpoint_fills_a_network(directory, original):
+    from collectors.torch_state import to_tensor
+
+    file = RunDirectory(directory).checkpoint(4)
+    network = SmallNetwork()
+    network.load_state_dict({name: to_tensor(file.read(name)) for name in file.shapes})
+    network.eval()
+    expected = SmallNetwork()
+    expected.load_state_dict(original[1][4])
+    expected.eval()
+    inputs = torch.ones(2, 3)
+    assert torch.equal(network(inputs), expected(inputs))

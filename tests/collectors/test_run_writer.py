@@ -1,0 +1,481 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from runs import SmallNetwork, assert_holds, collected, names, seeded
+from torch import nn
+
+from collectors import Callback, Model, SummaryCollector
+from collectors.errors import CheckpointWriteError, RunDirectoryError
+from collectors.network_state import describe_network, read_network
+from collectors.run_directory import RunDirectory
+from collectors.run_writer import RunWriter
+from collectors.settings import LandscapeSettings
+
+SETTINGS = LandscapeSettings((tuple(range(9)),))
+
+
+def writer(directory, network=None, **arguments):
+    return RunWriter(directory, SETTINGS, describe_network(network or SmallNetwork()), **arguments)
+
+
+def contents(directory):
+    return {path.name: path.read_bytes() for path in (directory / "ckpt_dir").iterdir()}
+
+
+def metadata(directory):
+    return json.loads((directory / "ckpt_dir" / "train_metadata.json").read_text())
+
+
+# What is already there
+
+
+def test_an_empty_directory_is_made_a_run_at_once(tmp_path):
+    started = writer(tmp_path / "a" / "b")
+    assert RunDirectory(tmp_path / "a" / "b").metadata.files == {}
+    started.close()
+    started.close()
+    assert names(tmp_path / "a" / "b" / "ckpt_dir") == ["train_metadata.json"]
+
+
+def test_an_existing_run_is_an_error_and_stays(tmp_path):
+    collected(tmp_path)
+    before = contents(tmp_path)
+    with pytest.raises(RunDirectoryError, match="already holds a run"):
+        writer(tmp_path)
+    assert contents(tmp_path) == before
+
+
+def test_damaged_metadata_is_an_error_in_every_mode_and_stays(tmp_path):
+    collected(tmp_path)
+    (tmp_path / "ckpt_dir" / "train_metadata.json").write_text("{")
+    before = contents(tmp_path)
+    for existing in ("error", "resume", "overwrite"):
+        with pytest.raises(RunDirectoryError, match=r"already holds a run|is not valid JSON"):
+            writer(tmp_path, existing=existing)
+    assert contents(tmp_path) == before
+
+
+def foreign_files(directory):
+    """Files that a user or another program may have put there; all must survive."""
+    names = [
+        "notes.txt", "best.safetensors", "SmallNetwork_77_step.safetensors", "LeNet_1_step.ckpt",
+        ".SmallNetwork_1_step.safetensors.backup.tmp", f".mine.{dead_process()}.deadbeef.tmp",
+        f".SmallNetwork_1_step.safetensors.{os.getpid()}.deadbeef.tmp",
+    ]  # fmt: skip
+    for name in names:
+        (directory / "ckpt_dir" / name).write_text("foreign")
+    (directory / "ckpt_dir" / "folder").mkdir()
+    (directory / "landscape.h5").write_text("foreign")
+    return names
+
+
+def dead_process():
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+@pytest.mark.parametrize("existing", ["overwrite", "resume"])
+def test_foreign_files_survive_and_leftovers_of_the_dead_do_not(tmp_path, existing):
+    collected(tmp_path)
+    foreign = foreign_files(tmp_path)
+    for name in ("SmallNetwork_3_step.safetensors", "train_metadata.json"):
+        (tmp_path / "ckpt_dir" / f".{name}.{dead_process()}.0123abcd.tmp").write_bytes(b"half")
+    # What the map of a damaged or foreign directory may name.
+    changed = metadata(tmp_path)
+    changed["model_params_file_map"].update({"98": "train_metadata.json", "99": "folder"})
+    (tmp_path / "ckpt_dir" / "train_metadata.json").write_text(json.dumps(changed))
+    writer(tmp_path, existing=existing, start=2).close()
+    kept = [f"SmallNetwork_{number}_step.safetensors" for number in range(3)] if existing == "resume" else []
+    assert names(tmp_path / "ckpt_dir") == sorted([*foreign, "folder", "train_metadata.json", *kept])
+    assert all(contents_of == b"foreign" for name, contents_of in files_of(tmp_path).items() if name in foreign)
+    assert (tmp_path / "landscape.h5").read_text() == "foreign"
+
+
+def files_of(directory):
+    return {path.name: path.read_bytes() for path in (directory / "ckpt_dir").iterdir() if path.is_file()}
+
+
+def test_overwriting_starts_from_nothing(tmp_path):
+    collected(tmp_path, intervals=[range(9)])
+    run, steps, _ = collected(tmp_path, seeded(SmallNetwork, 1), existing="overwrite", intervals=[range(4)], epochs=1)
+    assert sorted(run.metadata.files) == [0, 1, 2, 3]
+    assert names(tmp_path / "ckpt_dir") == [
+        *(f"SmallNetwork_{number}_step.safetensors" for number in range(4)),
+        "train_metadata.json",
+    ]
+    for number in range(4):
+        assert_holds(run.checkpoint(number), steps[number])
+
+
+def test_overwriting_waits_for_the_training_to_begin(tmp_path):
+    collected(tmp_path)
+    before = contents(tmp_path)
+    SummaryCollector(tmp_path, collect_landscape={"intervals": [range(9)]}, existing="overwrite").watch(SmallNetwork())
+    assert contents(tmp_path) == before
+
+
+def test_links_are_removed_and_not_what_they_point_to(tmp_path):
+    collected(tmp_path / "run")
+    outside = tmp_path / "outside.safetensors"
+    link = tmp_path / "run" / "ckpt_dir" / "SmallNetwork_5_step.safetensors"
+    link.rename(outside)
+    link.symlink_to(outside)
+    writer(tmp_path / "run", existing="overwrite").close()
+    assert names(tmp_path / "run" / "ckpt_dir") == ["train_metadata.json"]
+    assert outside.exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"intervals": [range(8)]}, "cannot be resumed: it was collected with LandscapeSettings.*now it is"),
+        ({"unit": "epoch"}, "cannot be resumed: it was collected with"),
+        ({"landscape_size": 9}, "cannot be resumed: it was collected with"),
+        ({"num_samples": 9}, "cannot be resumed: it was collected with"),
+        ({"create_landscape": {"train": False}}, "cannot be resumed: it was collected with"),
+    ],
+)
+def test_resuming_with_other_settings(tmp_path, changes, match):
+    collected(tmp_path)
+    before = contents(tmp_path)
+    other = LandscapeSettings.from_dict({"intervals": [range(9)], **changes})
+    with pytest.raises(RunDirectoryError, match=match):
+        RunWriter(tmp_path, other, describe_network(SmallNetwork()), existing="resume", start=3)
+    assert contents(tmp_path) == before
+
+
+class Renamed(SmallNetwork):
+    pass
+
+
+def frozen():
+    network = SmallNetwork()
+    network[0].weight.requires_grad_(False)
+    return network
+
+
+class Folded(SmallNetwork):
+    """As many parameters under the same names, in other shapes."""
+
+    def __init__(self):
+        super().__init__()
+        self[0].weight = nn.Parameter(torch.zeros(3, 5))
+
+
+Folded.__name__ = "SmallNetwork"
+
+
+@pytest.mark.parametrize(
+    ("build", "match"),
+    [
+        (Renamed, "it holds the network .*'SmallNetwork'.*now it is .*'Renamed'"),
+        (lambda: SmallNetwork(width=6), "cannot be resumed: it holds the network"),
+        (frozen, "cannot be resumed: it holds the network"),
+        (Folded, r"does not go with the network: .*\n  0.weight: the network has \(3, 5\), found \(5, 3\)"),
+    ],
+)
+def test_resuming_with_another_network(tmp_path, build, match):
+    collected(tmp_path)
+    before = contents(tmp_path)
+    with pytest.raises(RunDirectoryError, match=match):
+        writer(tmp_path, build(), existing="resume", start=3)
+    assert contents(tmp_path) == before
+
+
+def test_resuming_where_the_last_checkpoint_is_gone(tmp_path):
+    collected(tmp_path)
+    (tmp_path / "ckpt_dir" / "SmallNetwork_3_step.safetensors").unlink()
+    before = contents(tmp_path)
+    with pytest.raises(RunDirectoryError, match=r"cannot be resumed.*SmallNetwork_3_step.safetensors cannot be opened"):
+        writer(tmp_path, existing="resume", start=3)
+    assert contents(tmp_path) == before
+
+
+def test_resuming_drops_what_came_after_the_restart(tmp_path):
+    run, steps, _ = collected(tmp_path)
+    writer(tmp_path, existing="resume", start=3).close()
+    found = RunDirectory(tmp_path)
+    assert sorted(found.metadata.files) == sorted(found.metadata.sha256) == [0, 1, 2, 3]
+    assert names(tmp_path / "ckpt_dir") == [
+        *(f"SmallNetwork_{number}_step.safetensors" for number in range(4)),
+        "train_metadata.json",
+    ]
+    assert found.metadata.step_per_epoch == run.metadata.step_per_epoch == 4
+    for number in range(4):
+        assert_holds(found.checkpoint(number), steps[number])
+
+
+def test_resuming_twice_and_beyond_the_end_changes_nothing(tmp_path):
+    collected(tmp_path)
+    before = contents(tmp_path)
+    for _ in range(2):
+        writer(tmp_path, existing="resume", start=100).close()
+    assert contents(tmp_path) == before
+
+
+def test_resuming_what_was_never_begun_begins_it(tmp_path):
+    run, _, _ = collected(tmp_path, existing="resume")
+    assert sorted(run.metadata.files) == list(range(9))
+
+
+# Off the training thread
+
+
+def test_states_are_written_by_another_thread_and_not_kept(tmp_path):
+    before = threading.active_count()
+    started = writer(tmp_path)
+    assert threading.active_count() == before + 1
+    started.save(0, read_network(SmallNetwork()))
+    started.close()
+    assert threading.active_count() == before
+    assert started.numbers == {0}
+
+
+def test_no_thread_is_left_whatever_happens(tmp_path):
+    before = threading.active_count()
+    collected(tmp_path / "a")
+    with pytest.raises(ArithmeticError, match="oops"):
+        collected(tmp_path / "b", error=ArithmeticError("oops"))
+    assert threading.active_count() == before
+
+
+def test_the_metadata_follows_while_training_goes_on(tmp_path):
+    network = SmallNetwork()
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
+    with collector.watch(network) as run:
+        run.step()
+        run.step()
+        deadline = time.monotonic() + 60
+        while len(RunDirectory(tmp_path).metadata.files) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_names_of_files_are_safe_and_short_enough(tmp_path):
+    class Strange(nn.Linear):
+        pass
+
+    Strange.__name__ = "../Größe <1>" + "ü" * 300
+    network = Strange(2, 2)
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [[0, 1, 10**17]]})
+    with pytest.warns(UserWarning, match="without saving"), collector.watch(network) as run:
+        run.step()
+    run = RunDirectory(tmp_path)
+    assert run.metadata.network["name"] == Strange.__name__
+    assert run.metadata.files[1].startswith(".._Größe__1_ü")
+    assert run.checkpoint(1, describe_network(network)).metadata["network"] == Strange.__name__
+
+
+# Writes that fail
+
+
+@contextlib.contextmanager
+def small_disk(place, megabytes=1):
+    """A real file system that is soon full."""
+    place.mkdir()
+    options = ["-t", "tmpfs", "-o", f"size={megabytes}m", "tmpfs", str(place)]
+    if os.geteuid() or subprocess.run(["mount", *options], capture_output=True, check=False).returncode:
+        pytest.skip("a small file system can be mounted by root only")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+
+
+def check_prefix(directory, network, steps):
+    """Asserts that a directory holds whole checkpoints of the first steps; returns how many."""
+    run = RunDirectory(directory)
+    numbers = sorted(run.metadata.files)
+    assert numbers == list(range(len(numbers)))
+    for number in numbers:
+        assert_holds(run.checkpoint(number, describe_network(network)), steps[number])
+    assert not [name for name in names(directory / "ckpt_dir") if name.endswith(".tmp")]
+    return len(numbers)
+
+
+def test_a_full_disk_stops_training_and_a_resume_goes_on(tmp_path):
+    with small_disk(tmp_path / "disk", megabytes=3) as disk:
+        (disk / "filler").write_bytes(bytes(2 * 2**20))
+        directory = disk / "run"
+        network = SmallNetwork(width=8000)  # about 0.25 MiB
+        states = {}
+        landscape = {"intervals": [range(9)]}
+        run = SummaryCollector(directory, collect_landscape=landscape).watch(network)
+        with pytest.raises(CheckpointWriteError, match=r"could not be written .*No space left.*free some space") as raised:  # fmt: skip # noqa: E501
+            remembering(network, run, states)
+        assert "The landscape collector failed as well" not in "".join(getattr(raised.value, "__notes__", []))
+        assert "No space left" in str(raised.value.__cause__)
+        saved = check_prefix(directory, network, states)
+        assert 1 <= saved < 9
+        (disk / "filler").unlink()
+        restart = saved - 1
+        network.load_state_dict(states[restart])
+        again = SummaryCollector(directory, collect_landscape=landscape, existing="resume")
+        remembering(network, again.watch(network, start_step=restart), states, restart)
+        assert check_prefix(directory, network, states) == 9
+
+
+def remembering(network, run, states, step=0):
+    """Moves the network up to step 8, keeping every state."""
+    states[step] = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    with run:
+        for number in range(step + 1, 9):
+            with torch.no_grad():
+                for tensor in network.parameters():
+                    tensor.add_(0.125)
+            states[number] = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+            run.step()
+
+
+@contextlib.contextmanager
+def largest_file(size):
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+class LimitAt(Callback):
+    """From one step on, the system refuses files of the checkpoint's size."""
+
+    def __init__(self, step):
+        self.step, self.states, self.stack = step, {}, contextlib.ExitStack()
+
+    def on_train_begin(self, run_context):
+        self.keep(run_context)
+
+    def on_train_step_end(self, run_context):
+        self.keep(run_context)
+
+    def keep(self, run_context):
+        params = run_context.original_args()
+        state = params.network.state_dict()
+        self.states[params.cur_step_num] = {name: tensor.clone() for name, tensor in state.items()}
+
+    def on_train_step_begin(self, run_context):
+        if run_context.original_args().cur_step_num == self.step:
+            deadline = time.monotonic() + 60
+            while len(list(Path(self.folder).glob("Small*"))) < self.step:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            self.stack.enter_context(largest_file(50_000))
+
+
+@pytest.mark.parametrize("last", [8, 4])
+def test_a_refused_write_stops_a_model_also_at_its_end(tmp_path, last):
+    """At the last step, nothing but the end of training can still report the failure."""
+    network = seeded(lambda: SmallNetwork(width=3000))
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
+    limit = LimitAt(4)
+    limit.folder = tmp_path / "ckpt_dir"
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(last + 1)]})
+    data = [(torch.ones(4, 3), torch.tensor([0, 1, 0, 1]))] * last
+    with limit.stack, pytest.raises(CheckpointWriteError, match="File too large") as raised:
+        Model(network, nn.CrossEntropyLoss(), optimizer).train(1, data, [limit, collector])
+    assert "failed as well" not in "".join(getattr(raised.value, "__notes__", []))
+    assert check_prefix(tmp_path, network, limit.states) == 4
+
+
+def test_another_error_is_not_hidden_by_a_failed_write(tmp_path):
+    network = SmallNetwork(width=3000)
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
+    with largest_file(50_000), pytest.raises(ArithmeticError, match="the loop's own") as raised:
+        run_and_fail(collector.watch(network), ArithmeticError("the loop's own"))
+    assert any("a checkpoint could not be written" in note for note in raised.value.__notes__)
+
+
+def run_and_fail(run, error):
+    with run:
+        raise error
+
+
+def test_nothing_more_is_written_after_a_failure(tmp_path):
+    network = SmallNetwork(width=3000)
+    started = writer(tmp_path, network)
+    with largest_file(50_000):
+        with contextlib.suppress(CheckpointWriteError):
+            for number in range(9):
+                started.save(number, read_network(network))
+        with pytest.raises(CheckpointWriteError, match="File too large"):
+            started.close()
+    with pytest.raises(CheckpointWriteError, match="File too large"):
+        started.save(8, read_network(network))
+    assert names(tmp_path / "ckpt_dir") == ["train_metadata.json"]
+    assert RunDirectory(tmp_path).metadata.files == {}
+
+
+def test_a_directory_that_cannot_be_made(tmp_path):
+    (tmp_path / "ckpt_dir").write_text("a file")
+    with pytest.raises(FileExistsError, match="ckpt_dir"):
+        collected(tmp_path)
+
+
+# Killed
+
+
+KILLED = """
+import itertools
+import sys
+sys.path[:0] = sys.argv[2:]
+import torch
+from runs import SmallNetwork, seeded
+from collectors import run_writer
+from collectors.summary_collector import SummaryCollector
+run_writer.METADATA_INTERVAL_SECONDS = 0.0
+torch.set_num_threads(1)
+network = seeded(SmallNetwork)
+collector = SummaryCollector(sys.argv[1], collect_landscape={"intervals": [range(500)]})
+with collector.watch(network) as run:
+    for number in itertools.count(1):
+        with torch.no_grad():
+            network[0].weight.fill_(number)
+        run.step()
+"""
+
+
+def test_a_killed_training_leaves_whole_files(tmp_path):
+    directory = tmp_path / "run"
+    places = [str(Path(__file__).parents[1] / "support"), str(Path(__file__).parents[2])]
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(directory), *places])
+    reads = 0
+    try:
+        deadline = time.monotonic() + 120
+        while reads < 50 or len(run.metadata.files) < 20:
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            if (directory / "ckpt_dir" / "train_metadata.json").exists():
+                run = RunDirectory(directory)
+                assert not run.missing(tuple(run.metadata.files))
+                reads += 1
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    run = RunDirectory(directory)
+    numbers = sorted(run.metadata.files)
+    assert numbers == list(range(len(numbers)))
+    space = describe_network(SmallNetwork())
+    for number in numbers[1:]:
+        weight = run.checkpoint(number, space).read("0.weight")
+        assert np.array_equal(weight, np.full((5, 3), number, np.float32))
+    (directory / "ckpt_dir" / f".SmallNetwork_9_step.safetensors.{process.pid}.0123abcd.tmp").write_bytes(b"half")
+    again = SummaryCollector(directory, collect_landscape={"intervals": [range(500)]}, existing="resume")
+    with pytest.raises(ArithmeticError, match="enough"):
+        run_and_fail(again.watch(SmallNetwork(), start_step=5), ArithmeticError("enough"))
+    assert sorted(RunDirectory(directory).metadata.files) == list(range(6))
+    assert not [name for name in names(directory / "ckpt_dir") if name.endswith(".tmp")]

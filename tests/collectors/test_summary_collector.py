@@ -1,0 +1,502 @@
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from runs import (
+    SmallNetwork,
+    TiedNetwork,
+    assert_holds,
+    batches,
+    collected,
+    names,
+    raw_bytes,
+    seeded,
+    snapshot,
+    train,
+)
+from torch import nn
+from torch.nn import functional
+
+from collectors import Callback, Model, RunDirectory, SummaryCollector
+from collectors.errors import LandscapeError, RunDirectoryError
+from collectors.network_state import describe_network
+
+
+def same(one, other):
+    return one.keys() == other.keys() and all(raw_bytes(one[name]) == raw_bytes(other[name]) for name in one)
+
+
+def model(network=None, **arguments):
+    network = seeded(SmallNetwork) if network is None else network
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    return Model(network, nn.CrossEntropyLoss(), optimizer, {"outputs": lambda o, t: o.mean()}, **arguments)
+
+
+class Snapshots(Callback):
+    """Keeps the network's state at each step's and each epoch's end."""
+
+    def on_train_begin(self, run_context):
+        self.network = run_context.original_args().network
+        self.steps = {run_context.original_args().cur_step_num: snapshot(self.network)}
+        self.epochs = {run_context.original_args().cur_epoch_num: snapshot(self.network)}
+
+    def on_train_step_end(self, run_context):
+        self.steps[run_context.original_args().cur_step_num] = snapshot(self.network)
+
+    def on_train_epoch_end(self, run_context):
+        self.epochs[run_context.original_args().cur_epoch_num] = snapshot(self.network)
+
+
+# What is saved
+
+
+def test_steps_of_a_hand_written_loop(tmp_path):
+    run, steps, _ = collected(tmp_path / "run", intervals=[[0, 1, 3], [3, 5, 8]])
+    assert sorted(run.metadata.files) == [0, 1, 3, 5, 8]
+    for number in run.metadata.files:
+        assert_holds(run.checkpoint(number, describe_network(SmallNetwork())), steps[number])
+    assert not same(steps[0], steps[1])
+    assert run.metadata.step_per_epoch == 4
+    assert run.settings.intervals == ((0, 1, 3), (3, 5, 8))
+
+
+def test_epochs_of_a_hand_written_loop(tmp_path):
+    run, _, epochs = collected(tmp_path / "run", intervals=[[0, 1, 3]], unit="epoch", epochs=3)
+    assert sorted(run.metadata.files) == [0, 1, 3]
+    for number in run.metadata.files:
+        assert_holds(run.checkpoint(number), epochs[number])
+    assert run.metadata.step_per_epoch == 4
+
+
+def test_files_of_a_run(tmp_path):
+    run, _, _ = collected(tmp_path / "run", intervals=[range(3)])
+    expected = [f"SmallNetwork_{number}_step.safetensors" for number in range(3)]
+    assert names(run.path) == ["ckpt_dir"]
+    assert names(run.path / "ckpt_dir") == [*expected, "train_metadata.json"]
+    content = json.loads((run.path / "ckpt_dir" / "train_metadata.json").read_text())
+    assert list(content) == [
+        "format_version", "epoch_group", "unit", "num_samples", "landscape_size", "create_landscape",
+        "step_per_epoch", "framework", "network", "model_params_file_map", "sha256",
+    ]  # fmt: skip
+    assert content["epoch_group"] == {"0": [0, 1, 2]}
+    assert content["model_params_file_map"] == {str(number): name for number, name in enumerate(expected)}
+    assert content["network"]["name"] == "SmallNetwork"
+    assert content["network"]["trainable"] == [name for name, _ in SmallNetwork().named_parameters()]
+    assert content["network"]["parameters"] == sum(p.numel() for p in SmallNetwork().parameters())
+    assert all(len(digest) == 64 for digest in content["sha256"].values())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16], ids=str)
+def test_other_precisions(tmp_path, dtype):
+    network = seeded(lambda: nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2))).to(dtype)
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(9)]})
+    with collector.watch(network) as run:
+        steps, _ = train(network, run, data=batches(dtype=dtype))
+    for number in range(9):
+        assert_holds(RunDirectory(tmp_path).checkpoint(number), steps[number])
+
+
+def test_a_mixed_precision_network(tmp_path):
+    network = seeded(SmallNetwork)
+    network[3].to(torch.float64)
+    network.append(nn.Identity())
+    network.register_buffer("scale", torch.tensor(3, dtype=torch.uint8))
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
+    with pytest.warns(UserWarning, match=r"without saving \[1, 2\]"), collector.watch(network):
+        pass
+    assert_holds(RunDirectory(tmp_path).checkpoint(0), snapshot(network))
+
+
+def test_a_network_with_tied_embedding_saves_it_once(tmp_path):
+    network = seeded(TiedNetwork)
+    generator = torch.Generator().manual_seed(0)
+    data = [(tokens[:, :-1], tokens[:, 1:]) for tokens in torch.randint(0, 11, (3, 4, 7), generator=generator)]
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(7)]})
+    with collector.watch(network) as run:
+        steps, _ = train(network, run, data=data)
+    for number in range(7):
+        state = steps[number]
+        assert torch.equal(state["head.weight"], state["embedding.weight"])
+        expected = {name: tensor for name, tensor in state.items() if name != "head.weight"}
+        assert_holds(RunDirectory(tmp_path).checkpoint(number, describe_network(network)), expected)
+
+
+def test_values_that_are_not_finite_stay_as_they_are(tmp_path):
+    network = nn.Linear(3, 2)
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
+    values = torch.tensor([[float("nan"), float("inf"), -0.0], [-float("inf"), 1e-42, 3.0]])
+    with collector.watch(network) as run:
+        with torch.no_grad():
+            network.weight.copy_(values)
+        run.step()
+        run.step()
+    for number in (1, 2):
+        assert RunDirectory(tmp_path).checkpoint(number).read("weight").tobytes() == raw_bytes(values)
+
+
+def test_the_state_does_not_depend_on_the_mode(tmp_path):
+    network = seeded(SmallNetwork)
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
+    with collector.watch(network) as run:
+        network.eval()
+        run.step()
+        assert not network.training
+        network.train()
+        run.step()
+        assert network.training
+    for number in range(3):
+        assert_holds(RunDirectory(tmp_path).checkpoint(number), snapshot(network))
+
+
+def test_training_is_the_same_with_and_without_a_collector(tmp_path):
+    def run(watched):
+        torch.manual_seed(3)
+        np.random.seed(3)  # noqa: NPY002
+        network = SmallNetwork()
+        network.insert(1, nn.Dropout(0.5))
+        if watched:
+            collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(9)]})
+            with collector.watch(network) as context:
+                steps, _ = train(network, context)
+        else:
+            steps, _ = train(network)
+        return steps, torch.get_rng_state(), np.random.get_state()[1]  # noqa: NPY002
+
+    with torch.random.fork_rng():
+        plain, watched = run(False), run(True)
+    assert all(same(plain[0][number], watched[0][number]) for number in range(9))
+    assert torch.equal(plain[1], watched[1])
+    assert np.array_equal(plain[2], watched[2])
+
+
+def test_gradients_survive_a_checkpoint(tmp_path):
+    network = seeded(SmallNetwork)
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
+    with collector.watch(network) as run:
+        for inputs, targets in batches(2):
+            functional.cross_entropy(network(inputs), targets).backward()
+            before = [p.grad.clone() for p in network.parameters()]
+            run.step()
+            assert all(torch.equal(p.grad, old) for p, old in zip(network.parameters(), before, strict=True))
+            assert all(p.requires_grad for p in network.parameters())
+
+
+# As a callback of Model
+
+
+@pytest.mark.parametrize("method", ["train", "fit"])
+def test_steps_of_a_model(tmp_path, method):
+    trained, snapshots = model(), Snapshots()
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(9)]})
+    valid = {"valid_dataset": batches(2, seed=1)} if method == "fit" else {}
+    getattr(trained, method)(2, batches(), callbacks=[collector, snapshots], **valid)
+    run = RunDirectory(tmp_path)
+    assert sorted(run.metadata.files) == list(range(9))
+    assert run.metadata.step_per_epoch == 4
+    for number in range(9):
+        assert_holds(run.checkpoint(number), snapshots.steps[number])
+
+
+def test_epochs_of_fit_are_those_before_and_after_an_evaluation(tmp_path):
+    trained, snapshots = model(), Snapshots()
+    landscape = {"intervals": [range(4)], "unit": "epoch"}
+    collector = SummaryCollector(tmp_path, collect_specified_data={"collect_landscape": landscape})
+    trained.fit(3, batches(), batches(2, seed=1), callbacks=[snapshots, collector])
+    for number in range(4):
+        assert_holds(RunDirectory(tmp_path).checkpoint(number), snapshots.epochs[number])
+
+
+def test_the_numbers_of_a_model_with_a_data_set_without_a_length(tmp_path):
+    class Stream:
+        def __iter__(self):
+            return iter(batches())
+
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(9)]})
+    model().train(2, Stream(), collector)
+    assert sorted(RunDirectory(tmp_path).metadata.files) == list(range(9))
+    assert RunDirectory(tmp_path).metadata.step_per_epoch == 4
+
+
+def test_a_model_trains_the_same_with_and_without_a_collector(tmp_path):
+    plain, watched = model(), model()
+    plain.train(2, batches())
+    watched.train(2, batches(), SummaryCollector(tmp_path, collect_landscape={"intervals": [range(9)]}))
+    assert same(plain.network.state_dict(), watched.network.state_dict())
+
+
+def test_nothing_is_written_in_an_evaluation_or_without_collect_landscape(tmp_path):
+    collector = SummaryCollector(tmp_path / "a", collect_landscape={"intervals": [range(9)]})
+    model().eval(batches(), collector)
+    silent = SummaryCollector(tmp_path / "b")
+    model().train(1, batches(), silent)
+    with silent.watch(SmallNetwork()) as run:
+        run.step()
+        run.end_epoch()
+    assert names(tmp_path) == []
+
+
+def test_resuming_a_model(tmp_path):
+    landscape = {"intervals": [[0, 2, 4, 6, 8, 12]]}
+    first, snapshots = model(), Snapshots()
+    with pytest.warns(UserWarning, match=r"training ended at step 8 without saving \[12\]"):
+        first.train(2, batches(), [SummaryCollector(tmp_path, collect_landscape=landscape), snapshots])
+    old = snapshots.steps
+    second = SummaryCollector(tmp_path, collect_landscape=landscape, existing="resume")
+    first.train(3, batches(), [second, snapshots], initial_epoch=1)
+    run = RunDirectory(tmp_path)
+    assert sorted(run.metadata.files) == [0, 2, 4, 6, 8, 12]
+    assert names(tmp_path / "ckpt_dir") == [
+        *sorted(f"SmallNetwork_{number}_step.safetensors" for number in run.metadata.files),
+        "train_metadata.json",
+    ]
+    for number in (0, 2):
+        assert_holds(run.checkpoint(number), old[number])
+    for number in (4, 6, 8, 12):
+        assert_holds(run.checkpoint(number), snapshots.steps[number])
+    assert not same(old[6], snapshots.steps[6])
+
+
+@pytest.mark.parametrize("error", [ArithmeticError, KeyboardInterrupt, SystemExit])
+def test_a_model_that_raises_leaves_what_was_reached(tmp_path, error):
+    class Failing(Callback):
+        def on_train_step_end(self, run_context):
+            if run_context.original_args().cur_step_num == 6:
+                raise error("in step 6")
+
+    snapshots = Snapshots()
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(9)]})
+    with pytest.raises(error, match="in step 6"):
+        model().train(2, batches(), [snapshots, collector, Failing()])
+    run = RunDirectory(tmp_path)
+    assert run.present(run.settings.intervals[0]) == list(range(7))
+    assert run.missing(run.settings.intervals[0]) == [7, 8]
+    for number in range(7):
+        assert_holds(run.checkpoint(number), snapshots.steps[number])
+
+
+def test_a_loop_that_raises_leaves_what_was_reached(tmp_path):
+    with pytest.raises(ArithmeticError, match="the loop failed"):
+        collected(tmp_path, epochs=1, error=ArithmeticError("the loop failed"))
+    steps, _ = train(seeded(SmallNetwork), epochs=1)
+    assert sorted(RunDirectory(tmp_path).metadata.files) == list(range(5))
+    for number in range(5):
+        assert_holds(RunDirectory(tmp_path).checkpoint(number), steps[number])
+
+
+def test_a_stop_on_request_names_what_is_missing(tmp_path):
+    class Stopping(Callback):
+        def on_train_step_end(self, run_context):
+            if run_context.original_args().cur_step_num == 3:
+                run_context.request_stop()
+
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(6)]})
+    with pytest.warns(UserWarning, match=r"training ended at step 3 without saving \[4, 5\]"):
+        model().train(2, batches(), [collector, Stopping()])
+
+
+def test_numbers_that_are_never_reached_are_named(tmp_path):
+    with pytest.warns(UserWarning, match=r"ended at step 8 without saving \[9, 30\] of collect_landscape's intervals;"):
+        run, _, _ = collected(tmp_path, intervals=[[7, 8, 9], [1, 2, 30]])
+    assert run.missing((7, 8, 9)) == [9]
+    assert run.present((1, 2, 30)) == [1, 2]
+
+
+def test_two_collectors_in_one_training_are_refused(tmp_path):
+    two = [SummaryCollector(tmp_path / name, collect_landscape={"intervals": [range(9)]}) for name in "ab"]
+    with pytest.raises(ValueError, match="callbacks must hold at most one SummaryCollector"):
+        model().train(1, batches(), two)
+    assert names(tmp_path) == []
+
+
+def test_a_collector_watches_one_training_at_a_time_and_another_afterwards(tmp_path):
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]}, existing="overwrite")
+    with collector.watch(SmallNetwork()) as run:
+        with pytest.raises(RuntimeError, match="already watches a training"):
+            collector.watch(SmallNetwork()).__enter__()
+        run.step()
+        run.step()
+    with collector.watch(SmallNetwork()) as run:
+        run.step()
+        run.step()
+    assert sorted(RunDirectory(tmp_path).metadata.files) == [0, 1, 2]
+
+
+# watch
+
+
+def test_the_loop_must_be_inside_the_context(tmp_path):
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
+    run = collector.watch(SmallNetwork())
+    for call in (run.step, run.end_epoch):
+        with pytest.raises(RuntimeError, match=r"write `with collector.watch\(network\) as run:` around the loop"):
+            call()
+    with run:
+        run.step(0.5)
+        run.step(torch.tensor(0.5))
+    with pytest.raises(RuntimeError, match="must be inside its context"):
+        run.step()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"steps_per_epoch": 0}, ValueError, "steps_per_epoch must be an int of at least 1, but got 0"),
+        ({"steps_per_epoch": 2.0}, TypeError, "steps_per_epoch must be an int of at least 1, but got float"),
+        ({"start_epoch": -1}, ValueError, "start_epoch must be an int of at least 0, but got -1"),
+        ({"start_step": True}, TypeError, "start_step must be an int of at least 0, but got bool"),
+        ({"start_epoch": 2}, ValueError, "start_step must be given with start_epoch=2"),
+    ],
+)
+def test_wrong_arguments_of_watch(tmp_path, arguments, error, match):
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
+    with pytest.raises(error, match=match):
+        collector.watch(SmallNetwork(), **arguments)
+
+
+def test_only_networks_are_watched(tmp_path):
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
+    with pytest.raises(TypeError, match=r"network must be a network of a supported framework .* but got dict"):
+        collector.watch({}).__enter__()
+    with pytest.raises(TypeError, match="network's 'weight' is complex128, which checkpoints cannot hold; convert"):
+        collector.watch(nn.Linear(2, 2, dtype=torch.complex128)).__enter__()
+    assert names(tmp_path) == []
+
+
+def test_steps_per_epoch_that_are_given_are_kept(tmp_path):
+    network = SmallNetwork()
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
+    with collector.watch(network, steps_per_epoch=7) as run:
+        train(network, run)
+    assert RunDirectory(tmp_path).metadata.step_per_epoch == 7
+
+
+def test_steps_per_epoch_are_unknown_before_the_first_epoch_ends(tmp_path):
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
+    with collector.watch(SmallNetwork()) as run:
+        run.step()
+        run.step()
+    assert RunDirectory(tmp_path).metadata.step_per_epoch is None
+
+
+def test_steps_per_epoch_are_learnt_from_the_first_whole_epoch(tmp_path):
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(12, 15)]})
+    with collector.watch(SmallNetwork(), start_epoch=2, start_step=11) as run:
+        for steps in (1, 3, 2):
+            for _ in range(steps):
+                run.step()
+            run.end_epoch()
+    assert RunDirectory(tmp_path).metadata.step_per_epoch == 3
+    assert sorted(RunDirectory(tmp_path).metadata.files) == [12, 13, 14]
+
+
+def test_resuming_a_loop_in_epochs(tmp_path):
+    network = seeded(SmallNetwork)
+    landscape = {"intervals": [[0, 1, 2, 3, 4]], "unit": "epoch"}
+    with pytest.raises(KeyboardInterrupt, match="by the user"):
+        collected(tmp_path, network, epochs=3, error=KeyboardInterrupt("by the user"), **landscape)
+    assert sorted(RunDirectory(tmp_path).metadata.files) == [0, 1, 2, 3]
+    again = SummaryCollector(tmp_path, collect_landscape=landscape, existing="resume")
+    with again.watch(network, start_epoch=2, start_step=8) as run:
+        _, epochs = train(network, run, epochs=2)
+    found = RunDirectory(tmp_path)
+    assert sorted(found.metadata.files) == [0, 1, 2, 3, 4]
+    for number in (2, 3, 4):
+        assert_holds(found.checkpoint(number), epochs[number - 2])
+
+
+def test_a_process_of_another_rank_writes_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("RANK", "1")
+    network = SmallNetwork()
+    collector = SummaryCollector(tmp_path / "run", collect_landscape={"intervals": [range(30)]})
+    with warnings.catch_warnings(), collector.watch(network) as run:
+        train(network, run)
+    assert names(tmp_path) == []
+    monkeypatch.setenv("RANK", "0")
+    with pytest.warns(UserWarning, match="without saving"), collector.watch(network) as run:
+        train(network, run)
+    assert RunDirectory(tmp_path / "run").metadata.files
+
+
+# The constructor
+
+
+def test_the_documents_order_and_defaults(tmp_path):
+    landscape = {"intervals": [range(3)]}
+    SummaryCollector(
+        str(tmp_path), 10, {"collect_metric": True, "collect_landscape": landscape}, True, {"lr": 0.1}, None, None, None
+    )
+    assert SummaryCollector(tmp_path / "a").summary_dir == str(tmp_path / "a")
+    assert names(tmp_path) == []
+
+
+def test_landscapes_are_asked_for_in_either_place(tmp_path):
+    landscape = {"intervals": [range(3)]}
+    inside = {"collect_landscape": landscape}
+    with pytest.raises(ValueError, match="collect_landscape is given twice"):
+        SummaryCollector(tmp_path, collect_specified_data=inside, collect_landscape=landscape)
+    SummaryCollector(tmp_path, collect_specified_data={"collect_landscape": None}, collect_landscape=landscape)
+    assert inside == {"collect_landscape": {"intervals": [range(3)]}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"summary_dir": 3}, TypeError, r"summary_dir must be a path \(str or os.PathLike\), but got int"),
+        ({"summary_dir": None}, TypeError, "summary_dir must be a path"),
+        ({"summary_dir": " "}, ValueError, "summary_dir must be a path that is not blank"),
+        ({"summary_dir": "x" * 300}, ValueError, "summary_dir must be a path of at most"),
+        ({"summary_dir": __file__}, NotADirectoryError, "summary_dir must be a directory, but .* is a file"),
+        ({"summary_dir": __file__ + "/below"}, NotADirectoryError, "summary_dir must be a directory, but .*py is a"),
+        ({"collect_freq": 0}, ValueError, "collect_freq must be an int of at least 1, but got 0"),
+        ({"collect_freq": 1.5}, TypeError, "collect_freq must be an int of at least 1, but got float"),
+        ({"collect_freq": True}, TypeError, "collect_freq must be an int of at least 1, but got bool"),
+        ({"collect_specified_data": 3}, TypeError, "collect_specified_data must be a dict, but got int"),
+        ({"collect_specified_data": {"collect_gradient": True}}, ValueError, r"unknown keys \['collect_gradient'\]"),
+        ({"collect_specified_data": {3: True}}, TypeError, "a key of collect_specified_data must be a str"),
+        ({"collect_specified_data": {"collect_metric": 1}}, TypeError, r"\['collect_metric'\] must be a bool"),
+        ({"collect_specified_data": {"collect_graph": None}}, TypeError, r"\['collect_graph'\] must be a bool"),
+        ({"collect_specified_data": {"collect_train_lineage": "y"}}, TypeError, "must be a bool, but got str"),
+        ({"collect_specified_data": {"collect_eval_lineage": 0}}, TypeError, "must be a bool, but got int"),
+        ({"collect_specified_data": {"collect_input_data": []}}, TypeError, "must be a bool, but got list"),
+        ({"collect_specified_data": {"collect_dataset_graph": 2}}, TypeError, "must be a bool, but got int"),
+        ({"collect_specified_data": {"histogram_regular": 3}}, TypeError, "must be a regular expression"),
+        ({"collect_specified_data": {"histogram_regular": "("}}, ValueError, "must be a valid regular expression"),
+        ({"collect_specified_data": {"collect_landscape": {}}}, ValueError, r"lacks the keys \['intervals'\]"),
+        ({"collect_specified_data": {"collect_landscape": True}}, TypeError, "collect_landscape must be a dict"),
+        ({"keep_default_action": 1}, TypeError, "keep_default_action must be a bool, but got int"),
+        ({"custom_lineage_data": [1]}, TypeError, "custom_lineage_data must be a dict or None, but got list"),
+        ({"custom_lineage_data": {1: 2}}, TypeError, "a key of custom_lineage_data must be a str, but got int"),
+        ({"custom_lineage_data": {"a": True}}, TypeError, r"\['a'\] must be an int, a float or a str, but got bool"),
+        ({"custom_lineage_data": {"a": None}}, TypeError, r"\['a'\] must be an int, a float or a str, but got None"),
+        ({"collect_tensor_freq": 0}, ValueError, "collect_tensor_freq must be an int of at least 1, but got 0"),
+        ({"collect_tensor_freq": "1"}, TypeError, "collect_tensor_freq must be an int of at least 1, but got str"),
+        ({"max_file_size": -1}, ValueError, "max_file_size must be an int of at least 1, but got -1"),
+        ({"max_file_size": 1e9}, TypeError, "max_file_size must be an int of at least 1, but got float"),
+        ({"export_options": "npy"}, TypeError, "export_options must be a dict, but got str"),
+        ({"export_options": {"format": "npy"}}, ValueError, r"export_options has unknown keys \['format'\]"),
+        ({"export_options": {"tensor_format": "csv"}}, ValueError, "must be one of 'npy', but got 'csv'"),
+        ({"export_options": {"tensor_format": 3}}, TypeError, "must be one of 'npy', but got int"),
+        ({"collect_landscape": [1, 2, 3]}, TypeError, "collect_landscape must be a dict, but got list"),
+        ({"collect_landscape": {"intervals": [[1, 2]]}}, ValueError, "must hold at least three numbers"),
+        ({"existing": "append"}, ValueError, "existing must be one of 'error', .* but got 'append'"),
+        ({"existing": None}, TypeError, "existing must be one of 'error', 'resume', 'overwrite', but got NoneType"),
+    ],
+)  # fmt: skip
+def test_wrong_arguments(tmp_path, arguments, error, match):
+    with pytest.raises(error, match=match):
+        SummaryCollector(**{"summary_dir": tmp_path / "run", **arguments})
+    assert names(tmp_path) == []
+
+
+def test_a_directory_that_holds_a_run_is_refused_before_the_first_step(tmp_path):
+    collected(tmp_path)
+    before = {path: path.read_bytes() for path in (tmp_path / "ckpt_dir").iterdir()}
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]})
+    with pytest.raises(RunDirectoryError, match=r'already holds a run .*existing="resume".*existing="overwrite"'):
+        model().train(1, batches(), collector)
+    assert issubclass(RunDirectoryError, LandscapeError)
+    assert {path: path.read_bytes() for path in (tmp_path / "ckpt_dir").iterdir()} == before

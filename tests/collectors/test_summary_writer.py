@@ -1,0 +1,387 @@
+"""The writing thread of SummaryRecord: slow, full and failing disks, killed and forked processes, idleness, memory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from event_reading import event_files, events, scalars
+
+from collectors.errors import LandscapeError
+from collectors.summary_record import SummaryRecord
+from collectors.summary_values import SummaryStep, check_value
+from collectors.summary_writer import LARGEST_QUEUE_BYTES, LONGEST_QUEUE, SummaryWriteError, SummaryWriter
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 60.0
+
+
+class HeldFiles:
+    """Files on a disk that writes nothing until it is let go, and then possibly fails."""
+
+    def __init__(self, error=None):
+        self.let_go = threading.Event()
+        self.error = error
+        self.steps = []
+        self.synced = []
+        self.closed = False
+
+    def write(self, step):
+        assert self.let_go.wait(PATIENCE)
+        if self.error is not None:
+            raise self.error
+        self.steps.append(step.step)
+
+    def sync(self):
+        self.synced.append(len(self.steps))
+
+    def close(self):
+        self.closed = True
+
+
+def step_of(number, elements=1):
+    return SummaryStep(number, 0.0, check_value("tensor", "t", np.zeros(elements)))
+
+
+def submit_all(writer, steps, outcome):
+    try:
+        for step in steps:
+            writer.submit(step)
+            outcome.append(step.step)
+    except SummaryWriteError as error:
+        outcome.append(error)
+
+
+def until(condition):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize(
+    ("count", "elements", "accepted"),
+    [
+        (LONGEST_QUEUE + 3, 1, LONGEST_QUEUE),
+        (5, LARGEST_QUEUE_BYTES // 8 // 3, 2),
+        (3, LARGEST_QUEUE_BYTES // 8 + 1, 1),
+    ],
+)
+def test_a_slow_disk_holds_record_back_and_loses_nothing(count, elements, accepted):
+    files, outcome = HeldFiles(), []
+    writer = SummaryWriter(files, "here")
+    steps = (step_of(number, elements) for number in range(count))
+    training = threading.Thread(target=submit_all, args=(writer, steps, outcome))
+    training.start()
+    until(lambda: len(outcome) == accepted)
+    training.join(0.05)
+    assert training.is_alive()
+    assert len(outcome) == accepted
+    files.let_go.set()
+    training.join()
+    writer.close()
+    assert files.steps == outcome == list(range(count))
+    assert files.closed
+
+
+def test_a_disk_that_fails_while_record_waits_raises_there():
+    files, outcome = HeldFiles(OSError(28, "No space left on device")), []
+    writer = SummaryWriter(files, "here")
+    training = threading.Thread(target=submit_all, args=(writer, map(step_of, range(LONGEST_QUEUE + 3)), outcome))
+    training.start()
+    until(lambda: len(outcome) == LONGEST_QUEUE)
+    files.let_go.set()
+    training.join()
+    assert isinstance(outcome[-1], SummaryWriteError)
+    for call in (writer.flush, writer.close, writer.close, lambda: writer.submit(step_of(1))):
+        with pytest.raises(SummaryWriteError, match=r"cannot be written to here: .*No space left on device"):
+            call()
+    assert files.closed
+
+
+def test_flush_waits_for_what_was_recorded_before_it():
+    files, done = HeldFiles(), threading.Event()
+    writer = SummaryWriter(files, "here")
+    for number in range(3):
+        writer.submit(step_of(number))
+    waiting = threading.Thread(target=lambda: (writer.flush(), done.set()))
+    waiting.start()
+    assert not done.wait(0.05)
+    files.let_go.set()
+    waiting.join()
+    assert files.synced[-1] == 3
+    writer.close()
+
+
+def test_close_during_record_is_an_error_there():
+    files, outcome = HeldFiles(), []
+    writer = SummaryWriter(files, "here")
+    training = threading.Thread(target=submit_all, args=(writer, map(step_of, range(LONGEST_QUEUE + 3)), outcome))
+    training.start()
+    until(lambda: len(outcome) == LONGEST_QUEUE)
+    closing = threading.Thread(target=writer.close)
+    closing.start()
+    until(lambda: writer._closing)
+    files.let_go.set()
+    training.join()
+    closing.join()
+    assert "was closed meanwhile" in str(outcome[-1])
+    assert files.steps == list(range(LONGEST_QUEUE))
+
+
+def test_records_of_many_threads_all_arrive(tmp_path):
+    record = SummaryRecord(tmp_path, raise_exception=True)
+
+    def work(index):
+        for step in range(100):
+            record.add_value("scalar", f"loss{index}", float(step))
+            record.record(step)
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    record.close()
+    found = {(value.tag, value.simple_value) for event in events(tmp_path) for value in event.summary.value}
+    assert found == {(f"loss{index}", float(step)) for index in range(4) for step in range(100)}
+
+
+def test_an_idle_record_uses_no_processor_time(tmp_path):
+    with SummaryRecord(tmp_path, raise_exception=True) as record:
+        record.add_value("scalar", "loss", 1.0)
+        record.record(1)
+        record.flush()
+        (writer,) = (thread for thread in psutil.Process().threads() if thread.id == record._writer._thread.native_id)
+        time.sleep(1.0)
+        (later,) = (thread for thread in psutil.Process().threads() if thread.id == writer.id)
+        # The clock of the kernel's accounting ticks every 10 ms.
+        assert later.user_time + later.system_time - writer.user_time - writer.system_time <= 0.01
+        usage = time.process_time()
+        time.sleep(1.0)
+        assert time.process_time() - usage < 0.05
+
+
+def test_a_forgotten_record_ends_its_thread_and_loses_nothing(tmp_path):
+    record = SummaryRecord(tmp_path, raise_exception=True)
+    record.add_value("scalar", "loss", 1.0)
+    record.record(1)
+    thread = record._writer._thread
+    del record
+    until(lambda: not thread.is_alive())
+    assert scalars(tmp_path, "loss") == [(1, 1.0)]
+
+
+def test_memory_stays_flat(tmp_path):
+    values = np.random.default_rng(0).normal(size=200)
+    process = psutil.Process()
+    with SummaryRecord(tmp_path, raise_exception=True, max_file_size=200_000) as record:
+        for step in range(20_000):
+            record.add_value("scalar", "loss", float(step))
+            record.add_value("scalar", "accuracy", step / 20_000)
+            if step % 10 == 0:
+                record.add_value("histogram", "weights", values)
+            record.record(step)
+            if step == 4_000:
+                record.flush()
+                before = process.memory_info().rss
+        record.flush()
+        growth = process.memory_info().rss - before
+    assert growth < 24 * 2**20
+    assert [event.step for event in events(tmp_path)] == list(range(20_000))
+
+
+# Processes of their own.
+
+
+def run(script, **options):
+    head = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", head + script], capture_output=True, text=True, check=False, **options
+    )
+
+
+FULL_DISK = """
+import itertools
+from pathlib import Path
+import numpy as np
+from collectors.summary_record import SummaryRecord, SummaryWriteError
+import warnings
+
+def fill(record):
+    for step in itertools.count():
+        record.add_value("tensor", "t", np.full(2000, step))
+        if not record.record(step):
+            return step
+
+directory = Path(DIRECTORY)
+record = SummaryRecord(directory / "raises", raise_exception=True)
+try:
+    fill(record)
+except SummaryWriteError as error:
+    print("record:", error)
+for call in (record.flush, record.close):
+    try:
+        call()
+    except SummaryWriteError as error:
+        print("again:", error)
+
+record = SummaryRecord(directory / "warns")
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    print("false:", fill(record), record.record(1), record.record(2))
+print("warnings:", [str(warning.message)[:20] for warning in caught])
+try:
+    record.close()
+except SummaryWriteError as error:
+    print("again:", error)
+"""
+
+
+def check_full_disk_output(result, reason):
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines] == ["record", "again", "again", "false", "warnings", "again"]
+    assert all(reason in lines[index] for index in (0, 1, 2, 5))
+    assert "make room or choose another log_dir" in lines[0]
+    assert lines[3].endswith("False False")
+    assert lines[4] == "warnings: ['nothing is recorded:']"
+
+
+@pytest.mark.parametrize("kind", ["tmpfs", "limit"])
+def test_a_full_disk_is_an_error_and_what_was_written_stays_readable(tmp_path, kind):
+    script = FULL_DISK.replace("DIRECTORY", repr(str(tmp_path)))
+    if kind == "limit":
+        # A limit on the size of files fails in the same place, for those who may not mount.
+        result = run("import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))\n" + script)
+        check_full_disk_output(result, "File too large")
+        found = events(tmp_path / "raises")
+        assert [event.step for event in found] == list(range(len(found)))
+        assert len(found) == 6
+        assert len(events(tmp_path / "warns")) == 6
+        return
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(tmp_path)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("only root may mount a small file system")
+    try:
+        result = run(script)
+        check_full_disk_output(result, "No space left on device")
+        found = events(tmp_path / "raises")
+        assert [event.step for event in found] == list(range(len(found)))
+        assert 10 < len(found) < 17
+    finally:
+        subprocess.run(["umount", str(tmp_path)], check=True)
+
+
+def test_an_error_of_training_is_not_hidden_by_a_full_disk(tmp_path):
+    script = f"""
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+import numpy as np
+from collectors.summary_record import SummaryRecord
+with SummaryRecord({str(tmp_path)!r}) as record:
+    record.add_value("tensor", "t", np.zeros(2000))
+    record.record(1)
+    raise ZeroDivisionError("the training's own")
+"""
+    result = run(script)
+    assert "ZeroDivisionError: the training's own" in result.stderr
+    assert "summaries cannot be written to" in result.stderr.rpartition("ZeroDivisionError")[2]
+
+
+def test_write_errors_are_of_the_project_and_of_the_system():
+    assert issubclass(SummaryWriteError, LandscapeError)
+    assert issubclass(SummaryWriteError, OSError)
+
+
+def test_a_killed_process_leaves_readable_records(tmp_path):
+    script = f"""
+import itertools
+import numpy as np
+from collectors.summary_record import SummaryRecord
+record = SummaryRecord({str(tmp_path)!r}, raise_exception=True)
+for step in itertools.count():
+    record.add_value("scalar", "loss", float(step))
+    record.add_value("tensor", "t", np.full(8_000, step))
+    record.record(step)
+    if step % 10 == 0:
+        record.flush()
+        print(step, flush=True)
+"""
+    head = f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
+    with subprocess.Popen([sys.executable, "-c", head + script], stdout=subprocess.PIPE, text=True) as process:
+        flushed = [int(process.stdout.readline()) for _ in range(4)][-1]
+        process.send_signal(signal.SIGKILL)
+    steps = [event.step for event in events(tmp_path)]
+    assert steps == list(range(len(steps)))
+    assert len(steps) > flushed
+
+
+def test_an_exit_without_close_loses_nothing(tmp_path):
+    script = f"""
+from collectors.summary_record import SummaryRecord
+record = SummaryRecord({str(tmp_path)!r}, raise_exception=True)
+for step in range(500):
+    record.add_value("scalar", "loss", float(step))
+    record.record(step)
+"""
+    result = run(script)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert len(scalars(tmp_path, "loss")) == 500
+    assert [path.stat().st_mode & 0o777 for path in event_files(tmp_path)] == [0o400]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_forked_and_spawned_processes_write_files_of_their_own(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(f"""
+import multiprocessing
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from collectors.summary_record import SummaryRecord
+
+def work(record, name):
+    for step in range(50):
+        record.add_value("scalar", name, float(step))
+        record.record(step)
+    record.close()
+
+def only_leave(record):
+    pass
+
+if __name__ == "__main__":
+    record = SummaryRecord({str(tmp_path / "run")!r}, raise_exception=True)
+    record.add_value("scalar", "parent", -1.0)
+    record.record(-1)
+    record.add_value("scalar", "waiting", 1.0)
+    for method in ("fork", "spawn"):
+        context = multiprocessing.get_context(method)
+        children = [context.Process(target=work, args=(record, f"{{method}}{{index}}")) for index in range(2)]
+        children.append(context.Process(target=only_leave, args=(record,)))
+        for child in children:
+            child.start()
+        for step in range(20):
+            record.add_value("scalar", "parent", float(step))
+            record.record(step)
+        for child in children:
+            child.join()
+            assert child.exitcode == 0, child.exitcode
+    record.close()
+""")
+    result = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, check=False, timeout=PATIENCE
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert len(event_files(tmp_path / "run")) == 5
+    for name in ("fork0", "fork1", "spawn0", "spawn1"):
+        assert scalars(tmp_path / "run", name) == [(step, float(step)) for step in range(50)]
+    assert len(scalars(tmp_path / "run", "parent")) == 41
+    assert scalars(tmp_path / "run", "waiting") == [(0, 1.0)]

@@ -1,0 +1,262 @@
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pytest
+import torch
+from monitored_runs import WithoutLength, batches, context, model
+from torch import nn
+
+from collectors.callback import BuiltInCallback, Callback
+from collectors.time_monitor import TimeMonitor
+
+
+class Clock:
+    """Stands still until somebody spends time."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+    def spend(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("collectors.time_monitor.perf_counter", clock)
+    return clock
+
+
+class SlowData:
+    """Batches that take their time to come."""
+
+    def __init__(self, clock, seconds, count):
+        self.clock, self.seconds, self.count = clock, seconds, count
+
+    def __len__(self):
+        return self.count
+
+    def __iter__(self):
+        for batch in batches([1.0] * self.count):
+            self.clock.spend(self.seconds)
+            yield batch
+
+
+class SlowSteps(Callback):
+    """Steps that take their time; a stop after some of them."""
+
+    def __init__(self, clock, train=0.0, evaluate=0.0, stop_after=None):
+        self.clock, self.train, self.evaluate, self.stop_after = clock, train, evaluate, stop_after
+
+    def on_train_step_begin(self, run_context):
+        self.clock.spend(self.train)
+
+    def on_train_step_end(self, run_context):
+        if run_context.original_args().cur_step_num == self.stop_after:
+            run_context.request_stop()
+
+    def on_eval_step_begin(self, run_context):
+        self.clock.spend(self.evaluate)
+
+
+def test_defaults():
+    parameters = inspect.signature(TimeMonitor).parameters
+    assert [(name, parameter.default) for name, parameter in parameters.items()] == [
+        ("data_size", None),
+        ("data_time", False),
+    ]
+    assert issubclass(TimeMonitor, BuiltInCallback)
+    assert TimeMonitor.called_in_fit_evaluation
+
+
+@pytest.mark.parametrize("arguments", [(None, False), (1, True), (np.int64(1875), False)])
+def test_allowed_arguments(arguments):
+    TimeMonitor(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"data_size": 0}, ValueError, "data_size must be an int of at least 1, but got 0"),
+        ({"data_size": -3}, ValueError, "data_size must be an int of at least 1, but got -3"),
+        ({"data_size": 1.5}, TypeError, r"data_size must be an int of at least 1, but got float: 1\.5"),
+        ({"data_size": True}, TypeError, "data_size must be an int of at least 1, but got bool"),
+        ({"data_size": "10"}, TypeError, "data_size must be an int of at least 1, but got str"),
+        ({"data_time": 1}, TypeError, "data_time must be a bool, but got int: 1"),
+        ({"data_time": None}, TypeError, "data_time must be a bool, but got NoneType"),
+    ],
+)
+def test_wrong_arguments(arguments, error, text):
+    with pytest.raises(error, match=text):
+        TimeMonitor(**arguments)
+
+
+@pytest.mark.parametrize("data_size", [None, 99])
+@pytest.mark.parametrize("has_length", [True, False])
+def test_training(clock, capsys, data_size, has_length):
+    data = SlowData(clock, 0.25, 4)
+    if not has_length:
+        data = WithoutLength(data)
+    model().train(2, data, [TimeMonitor(data_size), SlowSteps(clock, train=1.0)])
+    assert capsys.readouterr().out == "Train epoch time: 5000.000 ms, per step time: 1250.000 ms\n" * 2
+
+
+def test_data_time(clock, capsys):
+    model().train(1, SlowData(clock, 0.25, 4), [TimeMonitor(data_time=True), SlowSteps(clock, train=1.0)])
+    assert capsys.readouterr().out == (
+        "Train epoch time: 5000.000 ms, per step time: 1250.000 ms (data time: 250.000 ms)\n"
+    )
+
+
+def test_an_evaluation_of_its_own(clock, capsys):
+    callbacks = [TimeMonitor(data_time=True), SlowSteps(clock, evaluate=0.5)]
+    model().eval(SlowData(clock, 0.125, 2), callbacks)
+    assert capsys.readouterr().out == (
+        "Eval epoch time: 1250.000 ms, per step time: 625.000 ms (data time: 125.000 ms)\n"
+    )
+
+
+@pytest.mark.parametrize("slow_callback_first", [True, False])
+def test_fit_separates_training_and_evaluation(clock, capsys, slow_callback_first):
+    callbacks = [TimeMonitor(data_time=True), SlowSteps(clock, train=1.0, evaluate=16.0)]
+    if slow_callback_first:
+        # Its steps then count as waiting for data, because they come before the monitor hears of the batch.
+        callbacks.reverse()
+    training, evaluation = SlowData(clock, 0.25, 4), SlowData(clock, 0.125, 2)
+    model().fit(3, training, evaluation, valid_frequency=2, callbacks=callbacks)
+    waiting = "1250.000" if slow_callback_first else "250.000"
+    train = f"Train epoch time: 5000.000 ms, per step time: 1250.000 ms (data time: {waiting} ms)"
+    waiting = "16125.000" if slow_callback_first else "125.000"
+    evaluate = f"Eval epoch time: 32250.000 ms, per step time: 16125.000 ms (data time: {waiting} ms)"
+    assert capsys.readouterr().out.splitlines() == [train, evaluate, train, train]
+
+
+def test_fit_says_what_train_says(clock, capsys):
+    model().train(1, SlowData(clock, 0.25, 4), [TimeMonitor(), SlowSteps(clock, train=1.0)])
+    alone = capsys.readouterr().out
+    callbacks = [TimeMonitor(), SlowSteps(clock, train=1.0, evaluate=3.0)]
+    model().fit(1, SlowData(clock, 0.25, 4), SlowData(clock, 9.0, 1), callbacks=callbacks)
+    assert capsys.readouterr().out.splitlines()[-1] + "\n" == alone
+
+
+def test_an_epoch_cut_short_divides_by_its_steps(clock, capsys):
+    callbacks = [TimeMonitor(), SlowSteps(clock, train=1.0, stop_after=6)]
+    model().train(9, SlowData(clock, 0.25, 4), callbacks)
+    assert capsys.readouterr().out.splitlines() == [
+        "Train epoch time: 5000.000 ms, per step time: 1250.000 ms",
+        "Train epoch time: 2500.000 ms, per step time: 1250.000 ms",
+    ]
+
+
+def test_a_resumed_run_divides_by_its_own_steps(clock, capsys):
+    model().train(3, SlowData(clock, 0.25, 4), [TimeMonitor(), SlowSteps(clock, train=1.0)], initial_epoch=2)
+    assert capsys.readouterr().out == "Train epoch time: 5000.000 ms, per step time: 1250.000 ms\n"
+
+
+def test_several_runs_with_one_monitor(clock, capsys):
+    callbacks = [TimeMonitor(data_time=True), SlowSteps(clock, train=1.0)]
+    expected = "Train epoch time: 5000.000 ms, per step time: 1250.000 ms (data time: 250.000 ms)\n"
+    for _ in range(2):
+        model().train(1, SlowData(clock, 0.25, 4), callbacks)
+        clock.spend(100.0)
+        assert capsys.readouterr().out == expected
+    model().eval(SlowData(clock, 0.125, 1), callbacks)
+    assert capsys.readouterr().out == (
+        "Eval epoch time: 125.000 ms, per step time: 125.000 ms (data time: 125.000 ms)\n"
+    )
+
+
+def test_a_failed_run_leaves_nothing_for_the_next(clock, capsys):
+    class Fails(Callback):
+        def on_eval_step_end(self, run_context):
+            raise RuntimeError("broken")
+
+    monitor = TimeMonitor()
+    with pytest.raises(RuntimeError, match="broken"):
+        model().fit(1, SlowData(clock, 1.0, 1), SlowData(clock, 1.0, 1), callbacks=[monitor, Fails()])
+    assert capsys.readouterr().out == ""
+    clock.spend(50.0)
+    model().eval(SlowData(clock, 1.0, 1), monitor)
+    model().train(1, SlowData(clock, 2.0, 1), monitor)
+    assert capsys.readouterr().out.splitlines() == [
+        "Eval epoch time: 1000.000 ms, per step time: 1000.000 ms",
+        "Train epoch time: 2000.000 ms, per step time: 2000.000 ms",
+    ]
+
+
+def test_an_evaluation_in_the_middle_of_an_epoch_is_no_waiting_for_data(clock, capsys):
+    monitor = TimeMonitor(data_time=True)
+    step = 0
+
+    def hear(name, **params):
+        getattr(monitor, name)(context(cur_step_num=step, batch_num=2, **params))
+
+    hear("on_train_begin")
+    hear("on_train_epoch_begin")
+    clock.spend(0.25)
+    hear("on_train_step_begin")
+    clock.spend(1.0)
+    step = 1
+    hear("on_train_step_end")
+    hear("on_eval_begin")
+    clock.spend(64.0)
+    hear("on_eval_end")
+    clock.spend(0.25)
+    hear("on_train_step_begin")
+    clock.spend(1.0)
+    step = 2
+    hear("on_train_step_end")
+    hear("on_train_epoch_end")
+    assert capsys.readouterr().out == (
+        "Train epoch time: 2500.000 ms, per step time: 1250.000 ms (data time: 250.000 ms)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("at_begin", "at_end", "data_size", "steps"),
+    [
+        ({"cur_step_num": 10}, {"cur_step_num": 15, "batch_num": 8}, 2, 5),
+        ({"cur_step_num": 10}, {"cur_step_num": 9, "batch_num": 8}, 2, 8),
+        ({}, {"batch_num": 8}, 2, 8),
+        ({}, {"batch_num": None}, 2, 2),
+        ({}, {"batch_num": 0}, 2, 2),
+        ({}, {}, 2, 2),
+    ],
+)
+def test_what_the_time_is_divided_by(clock, capsys, at_begin, at_end, data_size, steps):
+    monitor = TimeMonitor(data_size)
+    monitor.on_train_epoch_begin(context(**at_begin))
+    clock.spend(4.0)
+    monitor.on_train_epoch_end(context(**at_end))
+    assert capsys.readouterr().out == f"Train epoch time: 4000.000 ms, per step time: {4000 / steps:.3f} ms\n"
+
+
+@pytest.mark.parametrize("params", [{}, {"batch_num": None}, {"batch_num": -1}])
+def test_no_number_of_steps(params):
+    monitor = TimeMonitor()
+    monitor.on_train_epoch_begin(context())
+    with pytest.raises(ValueError, match=r"data_size must be given.*TimeMonitor\(data_size=<steps per epoch>\)"):
+        monitor.on_train_epoch_end(context(**params))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_the_gpu_has_done_its_work_when_the_time_is_taken(monkeypatch):
+    idle = []
+
+    def clock():
+        idle.append(torch.cuda.current_stream().query())
+        return 0.0
+
+    monkeypatch.setattr("collectors.time_monitor.perf_counter", clock)
+    network = nn.Linear(1, 1).cuda()
+    monitor, work = TimeMonitor(), torch.ones(4096, 4096, device="cuda")
+    for hook in ("on_train_epoch_begin", "on_eval_begin", "on_eval_end", "on_train_epoch_end"):
+        for _ in range(20):
+            work @ work
+        getattr(monitor, hook)(context(network=network, cur_step_num=0, batch_num=1))
+    assert idle == [True] * 4

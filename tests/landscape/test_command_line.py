@@ -1,0 +1,160 @@
+"""The console command, as a user types it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from examples import BatchNormNetwork, train_run
+
+from landscape import Landscape
+from landscape.landscape_data import PointStatus
+
+COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()"]
+
+CALLBACKS = f"""
+import sys, time
+sys.path.insert(0, {str(Path(__file__).parent.parent / "support")!r})
+from examples import batch_norm
+
+def callback_fn():
+    return batch_norm()
+
+def slow():
+    loss, network, dataset, metrics = batch_norm()
+    def slowly(outputs, targets):
+        time.sleep(0.02)
+        return loss(outputs, targets)
+    return slowly, network, dataset, {{}}
+
+not_a_function = 3
+"""
+
+
+def command(*arguments, folder, check=True, **more):
+    result = subprocess.run(
+        [*COMMAND, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=240, **more
+    )
+    assert not check or result.returncode == 0, result.stderr
+    return result
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("command-line")
+    train_run(folder / "run")
+    (folder / "my_callbacks.py").write_text(CALLBACKS)
+    return folder
+
+
+def test_run_info_and_plot(folder):
+    result = command(
+        "run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--size", "4", "--samples", "32",
+        "-o", "out", folder=folder,
+    )  # fmt: skip
+    assert "landscape_0-4_pca.h5" in result.stdout
+    assert "PCA landscape" in result.stderr
+    file = folder / "out/landscape_0-4_pca.h5"
+    text = command("info", file, folder=folder).stdout
+    assert "BatchNormNetwork" in text
+    assert "pca, 4 x 4 points" in text
+    assert "16 measured" in text
+    for suffix, magic in (("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")):
+        picture = folder / f"picture.{suffix}"
+        command("plot", file, "-o", picture, folder=folder)
+        assert picture.read_bytes().startswith(magic)
+    command("plot", file, "-o", "surface.png", "--kind", "surface", "--metric", "accuracy", folder=folder)
+    assert (folder / "surface.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_leaves_a_file_that_the_same_command_continues(folder, number):
+    arguments = [
+        "run", "run", "--function", "my_callbacks:slow", "--devices", "0", "--size", "16", "--no-result",
+        "--samples", "32", "-o", f"out-{number}",
+    ]  # fmt: skip
+    folder.joinpath(f"out-{number}").mkdir()
+    path = folder / f"out-{number}/landscape_0-4_pca.h5"
+    process = subprocess.Popen([*COMMAND, *arguments], cwd=folder, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    time.sleep(1.5)
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 128 + number
+    assert "the same command goes on from there" in errors
+    assert "Traceback" not in errors
+    stored = Landscape.load(path)
+    done = int((stored.status == PointStatus.MEASURED).sum())
+    assert 0 < done < 256
+    command(*[item if item != "my_callbacks:slow" else "my_callbacks:slow" for item in arguments], folder=folder)
+    finished = Landscape.load(path)
+    assert finished.complete
+    measured = stored.status == PointStatus.MEASURED
+    assert (finished.loss[measured] == stored.loss[measured]).all()
+
+
+def test_import_checkpoints(folder):
+    torch.manual_seed(0)
+    for number in range(3):
+        torch.save({"state_dict": BatchNormNetwork().state_dict()}, folder / f"{number}.pt")
+    result = command(
+        "import-checkpoints", "imported", "0.pt", "1.pt", "2.pt", "--numbers", "5,10,15", folder=folder
+    )
+    assert "epochs [5, 10, 15]" in result.stdout
+    command(
+        "run", "imported", "--function", "my_callbacks:callback_fn", "--devices", "0", "--size", "3", "--samples", "32",
+        "--no-progress", folder=folder,
+    )  # fmt: skip
+    assert Landscape.load(folder / "imported/landscape_5-15_pca.h5").complete
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["run", "nothing", "--function", "my_callbacks:callback_fn"], "is not a directory"),
+        (["run", "run", "--function", "my_callbacks"], "--function must be module:function"),
+        (["run", "run", "--function", "no_such_module:f"], "names the module 'no_such_module'"),
+        (["run", "run", "--function", "my_callbacks:nothing"], "does not define"),
+        (["run", "run", "--function", "my_callbacks:not_a_function"], "callback_fn must be a function"),
+        (["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "a"], "--devices must be whole numbers"),
+        (["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0,0"], "no device id is repeated"),
+        (["run", "run", "--function", "my_callbacks:callback_fn", "--size", "2"], "landscape_size"),
+        (["info", "nothing.h5"], "nothing.h5"),
+        (["plot", "my_callbacks.py", "-o", "x.png"], "my_callbacks.py"),
+        (["import-checkpoints", "x", "my_callbacks.py", "a", "b"], "my_callbacks.py"),
+    ],
+)
+def test_errors_are_one_clear_text(folder, arguments, text):
+    result = command(*arguments, folder=folder, check=False)
+    assert result.returncode == 1
+    assert "error: " in result.stderr
+    assert text in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_users_file_that_hides_a_package_is_named(folder, tmp_path):
+    (tmp_path / "workers.py").write_text("")
+    (tmp_path / "my_callbacks.py").write_text(CALLBACKS)
+    arguments = ["run", str(folder / "run"), "--function", "my_callbacks:callback_fn"]
+    result = command(*arguments, folder=tmp_path, check=False)
+    assert result.returncode == 1
+    assert f"{tmp_path}/workers.py hides the package 'workers'" in result.stderr
+    result = subprocess.run(
+        [sys.executable, "-c", "import landscape"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert f"{tmp_path}/workers.py hides the package 'workers'" in result.stderr
+
+
+def test_import_is_light():
+    code = (
+        "import sys, landscape; "
+        "print([name for name in ('torch', 'ray', 'matplotlib', 'sklearn', 'scipy') if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ))
+    assert result.stdout.strip() == "[]"

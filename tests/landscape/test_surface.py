@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import copy
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from landscape.landscape_data import DirectionsData, LandscapeData, PointStatus, TrajectoryData
+from landscape.landscape_file import write_landscape
+from landscape.surface import Landscape
+
+
+def build(*, line: bool = False) -> LandscapeData:
+    path = TrajectoryData.empty(
+        [1, 2, 3], np.array([-1.0, -0.5, 0.0]), None if line else np.array([9.0, 4.0, 0.0]), np.zeros(3), np.ones(3)
+    )
+    data = LandscapeData.empty(
+        np.linspace(-1, 1, 5),
+        None if line else np.array([0.0, 4, 9]),
+        DirectionsData(np.ones(1 if line else 2), None if line else np.array([0.632, 0.214]), None if line else 0.01),
+        ("loss", "accuracy"),
+        path,
+        {"decomposition": "custom" if line else "pca", "network": "LeNet", "unit": "epoch"},
+    )
+    data.metrics["loss"][...] = np.arange(data.status.size).reshape(data.shape) + 0.5
+    data.metrics["accuracy"][...] = 0.25
+    data.status[...] = PointStatus.MEASURED
+    path.projected["loss"][:] = [3, 2, 1]
+    path.status[:] = path.projected_status[:] = PointStatus.MEASURED
+    data.convergence.metrics["loss"] = 1.0
+    data.convergence.status = PointStatus.MEASURED
+    return data
+
+
+class TestContents:
+    def test_gives_what_the_file_holds(self, tmp_path: Path) -> None:
+        data = build()
+        write_landscape(tmp_path / "a.h5", data)
+        landscape = Landscape.load(tmp_path / "a.h5")
+        assert landscape.path == tmp_path / "a.h5"
+        assert landscape.report is None
+        np.testing.assert_array_equal(landscape.loss, data.metrics["loss"])
+        np.testing.assert_array_equal(landscape["accuracy"], data.metrics["accuracy"])
+        np.testing.assert_array_equal(landscape.x, data.x)
+        np.testing.assert_array_equal(landscape.y, data.y)
+        assert list(landscape.metrics) == ["loss", "accuracy"]
+        assert landscape.loss.shape == landscape.status.shape == (3, 5)
+        assert landscape.trajectory.number.tolist() == [1, 2, 3]
+        assert landscape.convergence.metrics["loss"] == 1
+        assert landscape.attributes["unit"] == "epoch"
+        assert landscape.errors == {}
+        assert landscape.explained_variance_ratio.tolist() == [0.632, 0.214]
+        assert landscape.cosine == 0.01
+        assert landscape.complete
+
+    def test_a_line_has_no_y(self) -> None:
+        landscape = Landscape(build(line=True))
+        assert landscape.y is None
+        assert landscape.loss.shape == (5,)
+        assert landscape.explained_variance_ratio is None
+
+    def test_an_unknown_metric(self) -> None:
+        with pytest.raises(KeyError, match=r"no metric 'recall'; it has \['accuracy', 'loss'\]"):
+            Landscape(build())["recall"]
+
+    def test_the_range_is_of_finite_values(self) -> None:
+        data = build()
+        data.metrics["loss"][0] = [np.nan, np.inf, -np.inf, 3, 4]
+        assert Landscape(data).loss_range == (3, 14.5)
+        data.metrics["loss"][:] = np.nan
+        assert np.isnan(Landscape(data).loss_range).all()
+
+
+class TestReadOnly:
+    def test_nothing_can_be_changed_through_it(self) -> None:
+        landscape = Landscape(build())
+        path = landscape.trajectory
+        for array in (landscape.x, landscape.y, landscape.loss, landscape["accuracy"], landscape.status, path.x,
+                      path.number, path.projected["loss"], path.status, landscape.explained_variance_ratio):  # fmt: skip
+            with pytest.raises(ValueError, match="read-only"):
+                array[...] = 0
+        for mapping in (landscape.metrics, landscape.attributes, landscape.errors):
+            with pytest.raises(TypeError, match="does not support item assignment"):
+                mapping["loss"] = 0
+        for name in ("x", "loss", "status", "trajectory", "complete"):
+            with pytest.raises(AttributeError):
+                setattr(landscape, name, 0)
+
+    def test_later_changes_of_the_data_do_not_show(self) -> None:
+        data = build()
+        landscape = Landscape(data)
+        before = copy.deepcopy(landscape.loss)
+        data.metrics["loss"][:] = -1
+        data.attributes["unit"] = "step"
+        np.testing.assert_array_equal(landscape.loss, before)
+        assert landscape.attributes["unit"] == "epoch"
+
+
+class TestXarray:
+    def test_dataset(self) -> None:
+        dataset = Landscape(build()).to_xarray()
+        assert dataset["loss"].dims == ("y", "x")
+        assert dataset["loss"].sel(x=0.5, y=4.0) == 8.5
+        assert dataset["status"].dtype == np.uint8
+        assert dataset.attrs["network"] == "LeNet"
+        dataset["loss"][0, 0] = 7
+        assert Landscape(build(line=True)).to_xarray()["loss"].dims == ("x",)
+
+    def test_without_xarray(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "xarray", None)
+        with pytest.raises(ImportError, match=r"pip install 'summary-landscape\[xarray\]'"):
+            Landscape(build()).to_xarray()
+
+
+class TestInNotebooks:
+    def test_repr_says_it_at_a_glance(self) -> None:
+        assert (
+            repr(Landscape(build()))
+            == "Landscape(pca, 5 x 3 points; loss 0.5 to 14.5; 84.6 % of the variance explained)"
+        )
+
+    def test_repr_of_what_is_unfinished(self) -> None:
+        data = build()
+        data.status[0] = PointStatus.PENDING
+        data.metrics["loss"][0] = np.nan
+        assert repr(Landscape(data)).endswith("10 of 15 points measured)")
+
+    @pytest.mark.parametrize("line", [True, False])
+    def test_shows_itself_as_a_picture(self, line: bool) -> None:
+        from PIL import Image
+
+        image = Landscape(build(line=line))._repr_png_()
+        with Image.open(io.BytesIO(image)) as picture:
+            assert picture.format == "PNG"
+            assert np.unique(np.asarray(picture)).size > 20
+
+    def test_the_methods_are_the_figures(self) -> None:
+        plane, line = Landscape(build()), Landscape(build(line=True))
+        assert plane.plot_contour(metric="accuracy", trajectory=False).name == "rectilinear"
+        assert plane.plot_surface(levels=5).name == "3d"
+        assert line.plot_profile(scale="linear").get_yscale() == "linear"

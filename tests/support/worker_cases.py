@@ -1,0 +1,260 @@
+"""Networks, data and plain float64 computations for the tests of the workers.
+
+The Ray tests send their callback_fn from here, because workers find modules where the driver finds them.
+"""
+
+import copy
+import itertools
+import os
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+from collectors.network_state import direction_dtype
+from collectors.torch_state import named_tensors, to_array
+from workers.evaluator import MeasurementOptions
+from workers.measurement_plan import MeasurementPlan
+from workers.torch_evaluator import TorchEvaluator
+
+
+class ConvNet(nn.Module):
+    """Batch normalization, dropout, and a layer in channels-last memory."""
+
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(3, 6, 3, padding=1), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 4, 3), nn.BatchNorm2d(4)
+        )
+        self.dropout = nn.Dropout(0.5)
+        self.head = nn.Linear(4 * 4 * 4, 5)
+
+    def forward(self, images):
+        return self.head(self.dropout(torch.tanh(self.features(images)).flatten(1)))
+
+
+class TinyTransformer(nn.Module):
+    """A causal language model with tied embeddings, a non-persistent mask and padding."""
+
+    def __init__(self, words=11, width=8, length=12):
+        super().__init__()
+        self.embedding = nn.Embedding(words, width, padding_idx=0)
+        self.position = nn.Parameter(torch.randn(length, width) * 0.1)
+        layer = nn.TransformerEncoderLayer(width, 2, 16, dropout=0.1, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 1, enable_nested_tensor=False)
+        self.head = nn.Linear(width, words, bias=False)
+        self.head.weight = self.embedding.weight
+        self.register_buffer("mask", torch.triu(torch.full((length, length), -torch.inf), 1), persistent=False)
+
+    def forward(self, tokens):
+        length = tokens.shape[1]
+        hidden = self.embedding(tokens) + self.position[:length]
+        hidden = self.encoder(hidden, mask=self.mask[:length, :length])
+        return self.head(hidden).transpose(1, 2)
+
+
+def seeded(build, seed=0):
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        network = build()
+        for name, buffer in network.named_buffers():
+            if name.endswith("running_mean"):
+                buffer.normal_()
+            elif name.endswith("running_var"):
+                buffer.uniform_(0.5, 2)
+    return network
+
+
+def mlp(inputs=6, outputs=4, dtype=torch.float32):
+    return seeded(lambda: nn.Sequential(nn.Linear(inputs, 8), nn.Tanh(), nn.Linear(8, outputs))).to(dtype)
+
+
+def features(count=50, inputs=6, seed=1, dtype=torch.float32):
+    return torch.randn(count, inputs, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def classes(count=50, number=4, seed=2):
+    return torch.randint(0, number, (count,), generator=torch.Generator().manual_seed(seed))
+
+
+def images(count=40):
+    return torch.randn(count, 3, 6, 6, generator=torch.Generator().manual_seed(3))
+
+
+class Sentences(Dataset):
+    """Token sequences of unequal length and the next token at each place."""
+
+    def __init__(self, count=23, words=11, longest=12):
+        generator = np.random.default_rng(4)
+        self.items = [
+            torch.from_numpy(generator.integers(1, words, generator.integers(3, longest + 1))) for _ in range(count)
+        ]
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, index):
+        return self.items[index][:-1], self.items[index][1:]
+
+
+def pad_batch(samples):
+    """Pads each batch to its own longest sequence; targets with the ignored class."""
+    inputs, targets = zip(*samples, strict=True)
+    pad = nn.utils.rnn.pad_sequence
+    return pad(list(inputs), batch_first=True), pad(list(targets), batch_first=True, padding_value=-100)
+
+
+def sentence_loader(batch_size=5):
+    return DataLoader(Sentences(), batch_size=batch_size, collate_fn=pad_batch)
+
+
+def case(name):
+    """Returns loss, network, data set of a named case."""
+    labelled = TensorDataset(features(), classes())
+    cross_entropy = nn.CrossEntropyLoss()
+    if name == "batchnorm":
+        network = seeded(ConvNet)
+        network.features[3].to(memory_format=torch.channels_last)
+        return cross_entropy, network, TensorDataset(images(), classes(40, 5))
+    if name == "transformer":
+        return cross_entropy, seeded(TinyTransformer), sentence_loader()
+    if name == "regression":
+        return nn.MSELoss(), mlp(outputs=3), TensorDataset(features(), features(inputs=3, seed=5))
+    if name == "frozen layer":
+        network = mlp()
+        network[0].requires_grad_(False)
+        return cross_entropy, network, labelled
+    dtype = {"float64": torch.float64, "bfloat16": torch.bfloat16, "float16": torch.float16}.get(name, torch.float32)
+    return cross_entropy, mlp(dtype=dtype), TensorDataset(features(dtype=dtype), classes())
+
+
+CASES = ("plain", "batchnorm", "transformer", "regression", "frozen layer", "float64", "bfloat16", "float16")
+
+
+def state_of(network):
+    entries = named_tensors(network)
+    parameters = {info.name: to_array(tensor) for info, tensor in entries if info.role == "parameter"}
+    buffers = {info.name: to_array(tensor) for info, tensor in entries if info.role == "buffer"}
+    return parameters, buffers
+
+
+def plane_of(network, axes=2, seed=0, scale=0.5, origin_seed=None):
+    """Returns origin, directions and buffers; the origin is the network's own state, or a shifted one."""
+    generator = np.random.default_rng(seed)
+    origin, buffers = state_of(network)
+    infos = [info for info, _ in named_tensors(network) if info.trainable]
+    if origin_seed is not None:
+        shift = np.random.default_rng(origin_seed)
+        for info in infos:
+            origin[info.name] = (origin[info.name] + 0.1 * shift.standard_normal(info.shape)).astype(
+                origin[info.name].dtype
+            )
+    directions = [
+        {
+            info.name: (scale * generator.standard_normal(info.shape)).astype(direction_dtype(info.dtype))
+            for info in infos
+        }
+        for _ in range(axes)
+    ]
+    return origin, directions, buffers
+
+
+def at_point(network, plane, coordinates):
+    """Returns a fresh copy of the network at a point, computed in float64 NumPy."""
+    origin, directions, buffers = plane
+    moved = copy.deepcopy(network).eval()
+    for info, tensor in named_tensors(moved):
+        value = (origin if info.role == "parameter" else buffers)[info.name].astype(np.float64)
+        if info.trainable:
+            for coordinate, direction in zip(coordinates, directions, strict=True):
+                value = value + coordinate * direction[info.name].astype(np.float64)
+        tensor.data = torch.from_numpy(np.asarray(value)).to(tensor.dtype)
+    return moved
+
+
+def direct_loss(loss, network, dataset):
+    """The loss over all samples at once, in float64 where the network is in float32."""
+    if isinstance(dataset, DataLoader):
+        return direct_token_loss(network, dataset)
+    low = next(network.parameters()).dtype in (torch.bfloat16, torch.float16)
+    network = network if low else copy.deepcopy(network).double()
+    inputs, targets = (torch.stack(list(part)) for part in zip(*dataset, strict=True))
+    inputs = inputs if low else inputs.double()
+    with torch.no_grad():
+        outputs = network(inputs).double()
+        return float(loss(outputs, targets.double() if targets.is_floating_point() else targets))
+
+
+def direct_token_loss(network, loader):
+    """One sentence after the other, no padding: the mean over all tokens."""
+    network = copy.deepcopy(network).double()
+    total, count = 0.0, 0
+    with torch.no_grad():
+        for inputs, targets in loader.dataset:
+            outputs = network(inputs[None])
+            total += float(nn.functional.cross_entropy(outputs, targets[None], reduction="sum"))
+            count += len(targets)
+    return total / count
+
+
+def evaluator_of(loss, network, dataset, metrics=None, *, batch_size=None, plan=None, options=None, **choices):
+    plan = plan or MeasurementPlan(batch_size=batch_size)
+    options = options or MeasurementOptions(**choices)
+    return TorchEvaluator(loss, network, dataset, metrics or {}, options=options, plan=plan)
+
+
+def found(network):
+    """Everything of a network that must be as it was."""
+    tensors = [*network.named_parameters(remove_duplicate=False), *network.named_buffers(remove_duplicate=False)]
+    return {
+        "values": {name: _bits(tensor) for name, tensor in tensors},
+        "places": {name: (tensor.data_ptr(), tensor.stride(), tensor.dtype, id(tensor)) for name, tensor in tensors},
+        "requires_grad": {name: tensor.requires_grad for name, tensor in tensors},
+        "gradients": {
+            name: None if tensor.grad is None else (id(tensor.grad), _bits(tensor.grad)) for name, tensor in tensors
+        },
+        "training": {name: layer.training for name, layer in network.named_modules()},
+    }
+
+
+def _bits(tensor):
+    return tensor.detach().clone().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+
+
+# What the Ray tests send to workers.
+
+
+class Trap(nn.Module):
+    """A linear network that misbehaves where its first weight is large."""
+
+    def __init__(self, mode="raise", above=10.0):
+        super().__init__()
+        self.layer = nn.Linear(6, 4)
+        self.mode, self.above = mode, above
+
+    def forward(self, inputs):
+        if float(self.layer.weight.detach()[0, 0]) > self.above:
+            if self.mode == "die":
+                os._exit(13)
+            raise ValueError("the trap is sprung")
+        return self.layer(inputs)
+
+
+def trap_callback(mode):
+    def callback():
+        return nn.CrossEntropyLoss(), seeded(lambda: Trap(mode)), (features(), classes()), {}
+
+    return callback
+
+
+def trap_plane():
+    """Along the first axis the trap's weight grows by the coordinate."""
+    origin, directions, buffers = plane_of(seeded(Trap))
+    directions[0]["layer.weight"][0, 0] = 1.0
+    directions[1]["layer.weight"][0, 0] = 0.0
+    return origin, directions, buffers
+
+
+def grid(xs, ys):
+    return list(itertools.product(xs, ys))

@@ -1,0 +1,49 @@
+"""What the tests of the workers share."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Networks this small lose most of their time to waiting for a second thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def tests_folder():
+    return Path(__file__).parent
+
+
+@pytest.fixture
+def support_folder():
+    return Path(__file__).parents[1] / "support"
+
+
+@pytest.fixture
+def run_python(tmp_path):
+    """Runs a script in a fresh process; it must end well."""
+
+    def run(script, *arguments, check=True, timeout=120, **environment):
+        path = tmp_path / "script.py"
+        path.write_text(script)
+        result = subprocess.run(
+            [sys.executable, str(path), *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+            env={**os.environ, **environment},
+        )
+        assert not check or result.returncode == 0, result.stdout + result.stderr
+        return result
+
+    return run

@@ -1,0 +1,168 @@
+"""Buffers on a plane: the origin's, or normalization statistics anew at each point."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+from worker_cases import (
+    ConvNet,
+    at_point,
+    classes,
+    direct_loss,
+    evaluator_of,
+    features,
+    found,
+    images,
+    mlp,
+    plane_of,
+    seeded,
+    state_of,
+)
+
+from workers.errors import SamplesError
+
+POINTS = np.array([[0.0, 0.0], [0.6, -0.4], [-0.8, 0.9]])
+DATA = TensorDataset(images(), classes(40, 5))
+
+
+def cumulative_average(network, inputs, batch_size):
+    """Statistics as they are defined: each layer's mean over batches of batch means and unbiased variances."""
+    network = copy.deepcopy(network).double().eval()
+    layers = [layer for layer in network.modules() if isinstance(layer, nn.modules.batchnorm._NormBase)]
+    batches = [inputs[start : start + batch_size].double() for start in range(0, len(inputs), batch_size)]
+    batches = [batch for batch in batches if len(batch) > 1]
+    means = {layer: [] for layer in layers}
+    variances = {layer: [] for layer in layers}
+
+    def normalize(layer, arguments, output):
+        (values,) = arguments
+        axes = [axis for axis in range(values.ndim) if axis != 1]
+        shape = [1, -1] + [1] * (values.ndim - 2)
+        if isinstance(layer, nn.modules.instancenorm._InstanceNorm):
+            inner = axes[1:]
+            means[layer].append(values.mean(inner).mean(0))
+            variances[layer].append(values.var(inner, unbiased=True).mean(0))
+            mean, variance = values.mean(inner, keepdim=True), values.var(inner, unbiased=False, keepdim=True)
+        else:
+            means[layer].append(values.mean(axes))
+            variances[layer].append(values.var(axes, unbiased=True))
+            mean, variance = (item.reshape(shape) for item in (values.mean(axes), values.var(axes, unbiased=False)))
+        weight = 1 if layer.weight is None else layer.weight.reshape(shape)
+        bias = 0 if layer.bias is None else layer.bias.reshape(shape)
+        return (values - mean) / (variance + layer.eps).sqrt() * weight + bias
+
+    handles = [layer.register_forward_hook(normalize) for layer in layers]
+    with torch.no_grad():
+        for batch in batches:
+            network(batch)
+        for handle in handles:
+            handle.remove()
+        for layer in layers:
+            layer.running_mean.copy_(torch.stack(means[layer]).mean(0))
+            layer.running_var.copy_(torch.stack(variances[layer]).mean(0))
+    return network
+
+
+@pytest.mark.parametrize("batch_size", [40, 16, 13])  # 13: the last batch holds a single sample and is left out
+def test_recalibrated_statistics_are_cumulative_averages(batch_size):
+    network = seeded(ConvNet)
+    plane = plane_of(network, origin_seed=2)
+    evaluator = evaluator_of(
+        nn.CrossEntropyLoss(), network, DATA, batch_size=9, buffers="recalibrate", recalibration_batch_size=batch_size
+    )
+    evaluator.load(*plane)
+    measured = evaluator.measure(POINTS)["loss"]
+    expected = []
+    for point in POINTS:
+        moved = cumulative_average(at_point(seeded(ConvNet), plane, point), images(), batch_size)
+        expected.append(direct_loss(nn.CrossEntropyLoss(), moved, DATA))
+    np.testing.assert_allclose(measured, expected, rtol=1e-5)
+    parameters, _ = plane[0], plane[2]
+    on_plane = evaluator.measure_state(parameters, None)["loss"]
+    np.testing.assert_allclose(on_plane, expected[0], rtol=1e-5)
+    evaluator.close()
+
+
+class InstanceNormalized(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convolution = nn.Conv2d(3, 4, 3)
+        self.norm = nn.InstanceNorm2d(4, affine=True, track_running_stats=True)
+        self.head = nn.Linear(64, 5)
+
+    def forward(self, pictures):
+        return self.head(torch.relu(self.norm(self.convolution(pictures))).flatten(1))
+
+
+def test_instance_normalization_is_recalibrated_too():
+    network = seeded(InstanceNormalized)
+    plane = plane_of(network)
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, DATA, buffers="recalibrate", recalibration_batch_size=16)
+    evaluator.load(*plane)
+    measured = evaluator.measure(POINTS)["loss"]
+    evaluator.close()
+    for point, value in zip(POINTS, measured, strict=True):
+        moved = cumulative_average(at_point(seeded(InstanceNormalized), plane, point), images(), 16)
+        np.testing.assert_allclose(value, direct_loss(nn.CrossEntropyLoss(), moved, DATA), rtol=1e-5)
+
+
+def test_fixed_statistics_are_the_origins_at_every_point():
+    network = seeded(ConvNet)
+    origin, directions, buffers = plane_of(network)
+    buffers = {name: array * 2 for name, array in buffers.items()}
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, DATA)
+    evaluator.load(origin, directions, buffers)
+    measured = evaluator.measure(POINTS)["loss"]
+    now = state_of(network)[1]
+    for name, array in buffers.items():
+        assert now[name].tobytes() == array.astype(now[name].dtype).tobytes()
+    evaluator.close()
+    for point, value in zip(POINTS, measured, strict=True):
+        moved = at_point(seeded(ConvNet), (origin, directions, buffers), point)
+        np.testing.assert_allclose(value, direct_loss(nn.CrossEntropyLoss(), moved, DATA), rtol=1e-5)
+
+
+def test_own_buffers_are_never_recalibrated():
+    network = seeded(ConvNet)
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, DATA, buffers="recalibrate", recalibration_batch_size=16)
+    plane = plane_of(network)
+    evaluator.load(*plane)
+    before = evaluator.measure(POINTS)["loss"]
+    other = seeded(ConvNet, seed=7)
+    own = evaluator.measure_state(*state_of(other))["loss"]
+    np.testing.assert_allclose(own, direct_loss(nn.CrossEntropyLoss(), other.eval(), DATA), rtol=1e-5)
+    assert evaluator.measure(POINTS)["loss"].tobytes() == before.tobytes()
+    evaluator.close()
+
+
+def test_momentum_mode_and_counters_come_back():
+    network = seeded(ConvNet).train()
+    network.features[1].momentum = 0.37
+    network.features[1].num_batches_tracked.fill_(12)
+    before = found(network)
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, DATA, buffers="recalibrate")
+    evaluator.load(*plane_of(network))
+    evaluator.measure(POINTS)
+    evaluator.close()
+    assert found(network) == before
+    assert [network.features[index].momentum for index in (1, 4)] == [0.37, 0.1]
+
+
+def test_recalibration_without_statistics_says_so():
+    for network in (mlp(), nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4, track_running_stats=False))):
+        with pytest.warns(UserWarning, match='buffers="recalibrate" changes nothing: the network has no normalization'):
+            evaluator = evaluator_of(nn.CrossEntropyLoss(), network, (features(), classes()), buffers="recalibrate")
+        assert "changes nothing" in evaluator.description.notes[0]
+        evaluator.close()
+
+
+def test_recalibration_needs_batches():
+    with pytest.raises(SamplesError, match="needs batches of at least two samples for its statistics"):
+        evaluator_of(
+            nn.CrossEntropyLoss(), seeded(ConvNet), (images(1), classes(1, 5)), buffers="recalibrate", num_samples=1
+        )

@@ -1,0 +1,480 @@
+"""TorchEvaluator against plain float64 computations, and what it leaves behind."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+from worker_cases import (
+    CASES,
+    ConvNet,
+    at_point,
+    case,
+    classes,
+    direct_loss,
+    evaluator_of,
+    features,
+    found,
+    mlp,
+    plane_of,
+    seeded,
+    state_of,
+)
+
+from workers.errors import CallbackFunctionError, FrozenNetworkError
+from workers.evaluator import Evaluator, MeasurementOptions, build_evaluator
+
+POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-1.0, 0.7], [0.05, 1.5]])
+LOW = ("bfloat16", "float16")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_points_equal_a_direct_computation(name):
+    loss, network, dataset = case(name)
+    pristine = copy.deepcopy(network)
+    evaluator = evaluator_of(loss, network, dataset, batch_size=7)
+    plane = plane_of(pristine, origin_seed=9)
+    evaluator.load(*plane)
+    values = evaluator.measure(POINTS)
+    evaluator.close()
+    expected = [direct_loss(loss, at_point(pristine, plane, point), dataset) for point in POINTS]
+    # Losses of low precision round each element; everything above that must agree in float64.
+    np.testing.assert_allclose(values["loss"], expected, rtol=5e-3 if name in LOW else 1e-5)
+    assert values["loss"].dtype == np.float64
+    assert evaluator.description.metrics[0] == "loss"
+    assert np.ptp(values["loss"]) > 1e-3
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_parameters_at_a_point_are_rounded_once(name):
+    loss, network, dataset = case(name)
+    pristine = copy.deepcopy(network)
+    evaluator = evaluator_of(loss, network, dataset)
+    origin, directions, buffers = plane_of(pristine)
+    evaluator.load(origin, directions, buffers)
+    for point in ((0.7, -1.3), (1e3, 1e-3), (0.7, -1.3)):  # far away and back: no drift
+        evaluator.measure(np.array([point]))
+        for info_name, array in state_of(network)[0].items():
+            value = origin[info_name].astype(np.float64)
+            scale = np.abs(value)
+            for coordinate, direction in zip(point, directions, strict=True):
+                if info_name in direction:
+                    value = value + coordinate * direction[info_name].astype(np.float64)
+                    scale = scale + np.abs(coordinate * direction[info_name])
+            step = np.finfo(np.float64 if array.dtype == np.float64 else np.float32).eps * 2 * scale
+            if array.dtype.itemsize == 2:
+                step = step + np.abs(value) * (2**-8 if name == "bfloat16" else 2**-11)
+            assert (np.abs(array.astype(np.float64) - value) <= step + 1e-30).all(), info_name
+    evaluator.close()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_origin_is_exact(name):
+    loss, network, dataset = case(name)
+    plane = plane_of(network, origin_seed=5)
+    evaluator = evaluator_of(loss, network, dataset)
+    evaluator.load(*plane)
+    evaluator.measure(np.array([[0.3, 0.4], [0.0, 0.0]]))
+    parameters, _ = state_of(network)
+    for key, array in plane[0].items():
+        assert parameters[key].tobytes() == array.tobytes()
+    evaluator.close()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_network_ends_as_it_was_found(name):
+    loss, network, dataset = case(name)
+    network.train()
+    next(iter(network.children())).eval()
+    gradient = next(network.parameters())
+    gradient.grad = torch.ones_like(gradient)
+    before = found(network)
+    evaluator = evaluator_of(loss, network, dataset)
+    plane = plane_of(network, origin_seed=1)
+    evaluator.load(*plane)
+    evaluator.measure(POINTS)
+    evaluator.measure_state(plane[0], plane[2])
+    during = found(network)
+    assert during["places"] == before["places"]
+    assert during["values"] != before["values"]
+    evaluator.close()
+    assert found(network) == before
+
+
+def test_close_twice_does_not_undo_what_the_user_did_between():
+    loss, network, dataset = case("plain")
+    evaluator = evaluator_of(loss, network, dataset)
+    evaluator.close()
+    with torch.no_grad():
+        network[0].weight.fill_(2.0)
+    evaluator.close()
+    assert (network[0].weight == 2).all()
+
+
+class Fails(ConvNet):
+    calls = 0
+    fail_at = 10**9
+
+    def forward(self, images):
+        type(self).calls += 1
+        if self.calls >= self.fail_at:
+            raise RuntimeError("out of luck")
+        return super().forward(images)
+
+
+@pytest.mark.parametrize("buffers", ["fixed", "recalibrate"])
+def test_an_exception_in_the_middle_leaves_the_network_as_found(buffers):
+    loss, _, dataset = case("batchnorm")
+    network = seeded(Fails).train()
+    before = found(network)
+    evaluator = evaluator_of(loss, network, dataset, batch_size=16, buffers=buffers, recalibration_batch_size=8)
+    plane = plane_of(network)
+    evaluator.load(*plane)
+    evaluator.measure(POINTS[:1])
+    Fails.fail_at = Fails.calls + 5
+    with pytest.raises(RuntimeError, match="out of luck"):
+        evaluator.measure(POINTS)
+    Fails.fail_at = 10**9
+    after = evaluator.measure(POINTS[1:2])
+    evaluator.close()
+    assert found(network) == before
+    if buffers == "fixed":
+        expected = direct_loss(loss, at_point(seeded(ConvNet), plane, POINTS[1]), dataset)
+        np.testing.assert_allclose(after["loss"], expected, rtol=1e-5)
+
+
+def test_an_exception_while_it_is_built_leaves_the_network_as_found():
+    loss, _, dataset = case("batchnorm")
+    network = seeded(ConvNet).train()
+    before = found(network)
+
+    def bad_metric(outputs, targets):
+        raise ZeroDivisionError("no")
+
+    with pytest.raises(CallbackFunctionError, match="cannot be evaluated on its data set: ZeroDivisionError: no"):
+        evaluator_of(loss, network, dataset, {"bad": bad_metric})
+    assert found(network) == before
+
+
+class Oddities(nn.Module):
+    """Buffers that are expanded, empty, of integers, counted, and shared."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 4)
+        self.scale = nn.Parameter(torch.tensor(1.5))
+        self.register_buffer("positions", torch.arange(3.0).expand(5, 3))
+        self.register_buffer("empty", torch.zeros(0))
+        self.register_buffer("count", torch.tensor(7))
+        self.register_buffer("cache", torch.ones(2), persistent=False)
+        self.nothing = nn.Parameter(torch.zeros(0, 3))
+
+    def forward(self, inputs):
+        self.count += 1
+        self.cache *= 0.5
+        return self.scale * self.layer(inputs) + self.positions.sum()
+
+
+def test_odd_buffers_are_kept():
+    network = Oddities()
+    before = found(network)
+    pristine = copy.deepcopy(network)
+    dataset = TensorDataset(features(), classes())
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, dataset)
+    plane = plane_of(pristine)
+    evaluator.load(*plane)
+    values = evaluator.measure(POINTS)
+    evaluator.measure_state(*state_of(pristine))
+    evaluator.close()
+    assert found(network) == before
+    expected = [direct_loss(nn.CrossEntropyLoss(), at_point(pristine, plane, point), dataset) for point in POINTS]
+    np.testing.assert_allclose(values["loss"], expected, rtol=1e-5)
+
+
+class Replaces(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 4)
+        self.register_buffer("steps", torch.zeros(3))
+
+    def forward(self, inputs):
+        self.steps = self.steps + 1
+        return self.layer(inputs)
+
+
+def test_a_buffer_that_the_network_replaces_comes_back():
+    network = Replaces()
+    before = found(network)
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, TensorDataset(features(), classes()))
+    evaluator.close()
+    assert found(network) == before
+
+
+class PenalizedLoss(nn.Module):
+    """A criterion that looks at the network."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.reduction = "mean"
+        self.network = network
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, outputs, targets):
+        penalty = sum(parameter.square().sum() for parameter in self.network.parameters())
+        return nn.functional.cross_entropy(self.dropout(outputs), targets, reduction=self.reduction) + 0.01 * penalty
+
+
+def test_a_loss_that_looks_at_the_network_sees_it_move():
+    network = mlp()
+    loss = PenalizedLoss(network)
+    plane = plane_of(network)
+    evaluator = evaluator_of(loss, network, TensorDataset(features(), classes()))
+    evaluator.load(*plane)
+    values = evaluator.measure(POINTS)["loss"]
+    evaluator.close()
+    expected = []
+    for point in POINTS:
+        moved = at_point(network, plane, point).double()
+        expected.append(PenalizedLoss(moved).eval()(moved(features().double()), classes()).item())
+    np.testing.assert_allclose(values, expected, rtol=1e-5)
+    assert loss.training
+    assert loss.dropout.training
+    assert loss.reduction == "mean"
+
+
+@pytest.mark.parametrize("wrap", [lambda network: torch.compile(network, backend="eager"), nn.DataParallel])
+def test_wrapped_networks_are_measured_inside(wrap):
+    network = mlp()
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), wrap(network), TensorDataset(features(), classes()))
+    assert evaluator.description.space.network == "Sequential"
+    assert [info.name for info in evaluator.description.space.parameters] == [
+        "0.weight",
+        "0.bias",
+        "2.weight",
+        "2.bias",
+    ]
+    evaluator.close()
+
+
+def test_description_says_what_is_measured():
+    network = seeded(ConvNet)
+    network.head.bias.requires_grad_(False)
+    evaluator = evaluator_of(case("batchnorm")[0], network, case("batchnorm")[2], batch_size=8, num_samples=20)
+    description = evaluator.description
+    assert description.metrics == ("loss", "loss_stderr")
+    assert description.num_samples == 20
+    assert description.plan.batch_size == 8
+    assert description.device == "cpu"
+    assert description.partition_dependent is False
+    assert "head.bias" not in [info.name for info in description.space.trainable]
+    assert len(description.samples_sha256) == 64
+
+
+def test_tied_weights_are_one_tensor():
+    loss, network, dataset = case("transformer")
+    evaluator = evaluator_of(loss, network, dataset)
+    (tied,) = [info for info in evaluator.description.space.tensors if info.aliases]
+    assert tied.name == "embedding.weight"
+    assert tied.aliases == ("head.weight",)
+    evaluator.load(*plane_of(network))
+    evaluator.measure(POINTS)
+    assert network.head.weight is network.embedding.weight
+    evaluator.close()
+
+
+@pytest.mark.parametrize("autocast", [True, False])
+def test_surroundings_of_the_caller_change_nothing(autocast):
+    loss, network, dataset = case("plain")
+    plane = plane_of(network)
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+        evaluator = evaluator_of(loss, network, dataset)
+        evaluator.load(*plane)
+        inside = evaluator.measure(POINTS)["loss"]
+        evaluator.close()
+    expected = [direct_loss(loss, at_point(network, plane, point), dataset) for point in POINTS]
+    np.testing.assert_allclose(inside, expected, rtol=1e-5)
+
+
+def test_measuring_needs_a_plane():
+    loss, network, dataset = case("plain")
+    evaluator = evaluator_of(loss, network, dataset)
+    with pytest.raises(RuntimeError, match="no plane is loaded"):
+        evaluator.measure(POINTS)
+    with pytest.raises(RuntimeError, match="no plane is loaded"):
+        evaluator.measure_state(*state_of(network))
+    evaluator.load(*plane_of(network))
+    with pytest.raises(ValueError, match=r"points must have shape \(points, 2\), but got \(4, 3\)"):
+        evaluator.measure(np.zeros((4, 3)))
+    evaluator.close()
+
+
+def test_a_line_and_a_volume_are_planes_too():
+    loss, network, dataset = case("plain")
+    evaluator = evaluator_of(loss, network, dataset)
+    for axes in (1, 3):
+        plane = plane_of(network, axes=axes)
+        evaluator.load(*plane)
+        point = np.linspace(0.2, 0.4, axes)
+        expected = direct_loss(loss, at_point(mlp(), plane, point), dataset)
+        np.testing.assert_allclose(evaluator.measure(point[None])["loss"], expected, rtol=1e-5)
+    evaluator.close()
+
+
+def test_no_points_give_no_values():
+    loss, network, dataset = case("plain")
+    evaluator = evaluator_of(loss, network, dataset)
+    evaluator.load(*plane_of(network))
+    values = evaluator.measure(np.zeros((0, 2)))
+    assert {name: value.shape for name, value in values.items()} == {"loss": (0,), "loss_stderr": (0,)}
+    evaluator.close()
+
+
+def test_measure_state_leaves_the_plane_in_place():
+    loss, network, dataset = case("batchnorm")
+    evaluator = evaluator_of(loss, network, dataset)
+    plane = plane_of(network)
+    evaluator.load(*plane)
+    before = evaluator.measure(POINTS)
+    other = seeded(ConvNet, seed=8)
+    with torch.no_grad():
+        other.features[1].running_mean.add_(1.0)
+    own = evaluator.measure_state(*state_of(other))
+    on_plane = evaluator.measure_state(state_of(other)[0], None)
+    with_plane_buffers = copy.deepcopy(other)
+    with_plane_buffers.load_state_dict(
+        {**other.state_dict(), **{key: torch.from_numpy(array) for key, array in plane[2].items()}}
+    )
+    np.testing.assert_allclose(own["loss"], direct_loss(loss, other.eval(), dataset), rtol=1e-5)
+    np.testing.assert_allclose(on_plane["loss"], direct_loss(loss, with_plane_buffers.eval(), dataset), rtol=1e-5)
+    assert abs(own["loss"] - on_plane["loss"]) > 1e-3
+    after = evaluator.measure(POINTS)
+    for name in before:
+        assert before[name].tobytes() == after[name].tobytes()
+    evaluator.close()
+
+
+def test_order_and_company_of_points_change_nothing():
+    loss, network, dataset = case("batchnorm")
+    evaluator = evaluator_of(loss, network, dataset)
+    evaluator.load(*plane_of(network))
+    together = evaluator.measure(POINTS)["loss"]
+    backwards = evaluator.measure(POINTS[::-1])["loss"][::-1]
+    alone = np.concatenate([evaluator.measure(point[None])["loss"] for point in POINTS])
+    assert together.tobytes() == backwards.tobytes() == alone.tobytes()
+    evaluator.close()
+
+
+def test_nan_and_infinity_stay():
+    evaluator = evaluator_of(nn.MSELoss(), mlp(outputs=3), TensorDataset(features(), features(inputs=3)))
+    origin, directions, buffers = plane_of(mlp(outputs=3))
+    directions[0]["2.bias"][:] = 1e30
+    evaluator.load(origin, directions, buffers)
+    values = evaluator.measure(np.array([[0.0, 0.0], [1.0, 0.0], [np.nan, 0.0]]))
+    assert np.isfinite(values["loss"][0])
+    assert values["loss"][1] == np.inf
+    assert np.isnan(values["loss"][2])
+    origin["0.weight"][:] = np.nan
+    evaluator.load(origin, directions, buffers)
+    assert np.isnan(evaluator.measure(np.zeros((1, 2)))["loss"]).all()
+    evaluator.close()
+
+
+def test_frozen_network_is_refused():
+    network = mlp().requires_grad_(False)
+    with pytest.raises(FrozenNetworkError, match=r"Sequential has no trainable parameter.*requires_grad=True"):
+        evaluator_of(nn.CrossEntropyLoss(), network, (features(), classes()))
+
+
+def test_complex_parameters_are_refused():
+    network = mlp()
+    network.extra = nn.Parameter(torch.zeros(2, dtype=torch.complex64))
+    with pytest.raises(TypeError, match=r"must have real parameters, but \['extra'\]"):
+        evaluator_of(nn.CrossEntropyLoss(), network, (features(), classes()))
+
+
+class TestCallback:
+    def test_raising(self):
+        def callback():
+            raise KeyError("no such file")
+
+        with pytest.raises(CallbackFunctionError, match="callback_fn raised KeyError: 'no such file'") as caught:
+            build_evaluator(callback, MeasurementOptions())
+        assert isinstance(caught.value.__cause__, KeyError)
+
+    @pytest.mark.parametrize(
+        ("result", "shown"),
+        [(None, "a NoneType"), (mlp(), "a Sequential"), ((1, 2), "a tuple of 2"), ([1, 2, 3], "a list of 3")],
+    )
+    def test_returning_something_else(self, result, shown):
+        with pytest.raises(CallbackFunctionError, match=f"must return .* but returned {shown}"):
+            build_evaluator(lambda: result, MeasurementOptions())
+
+    def test_no_network(self):
+        with pytest.raises(CallbackFunctionError, match=r"network of a supported framework .* there is str"):
+            build_evaluator(lambda: (nn.MSELoss(), "net", (features(), classes()), {}), MeasurementOptions())
+
+    @pytest.mark.parametrize(
+        ("loss", "shown"),
+        [(None, "NoneType"), (nn.MSELoss, r"the class MSELoss \(make an object of it\)"), ("mse", "str")],
+    )
+    def test_no_loss(self, loss, shown):
+        with pytest.raises(CallbackFunctionError, match=f"in first place, a Model with a loss_fn .* there is {shown}"):
+            build_evaluator(lambda: (loss, mlp(), (features(), classes()), {}), MeasurementOptions())
+
+    def test_a_loss_that_is_no_number(self):
+        with pytest.raises(
+            CallbackFunctionError, match="the loss must be a single number for a batch, but is a tensor"
+        ):
+            build_evaluator(
+                lambda: (lambda outputs, targets: outputs, mlp(), (features(), classes()), {}), MeasurementOptions()
+            )
+
+    def test_a_network_that_does_not_fit_the_data(self):
+        with pytest.raises(CallbackFunctionError, match="cannot be evaluated on its data set: RuntimeError"):
+            build_evaluator(
+                lambda: (nn.CrossEntropyLoss(), mlp(), (features(inputs=5), classes()), {}), MeasurementOptions()
+            )
+
+    def test_a_model_brings_its_loss(self):
+        from collectors.model import Model
+
+        network = mlp()
+        model = Model(network, nn.CrossEntropyLoss(label_smoothing=0.1), torch.optim.SGD(network.parameters(), 0.1))
+        evaluator = build_evaluator(lambda: (model, network, (features(), classes()), {}), MeasurementOptions())
+        plane = plane_of(network)
+        evaluator.load(*plane)
+        expected = direct_loss(nn.CrossEntropyLoss(label_smoothing=0.1), mlp(), TensorDataset(features(), classes()))
+        np.testing.assert_allclose(evaluator.measure(np.zeros((1, 2)))["loss"], expected, rtol=1e-5)
+        evaluator.close()
+
+    def test_an_evaluator_is_taken_as_it_is(self):
+        class Own(Evaluator):
+            description = None
+
+            def load(self, origin, directions, buffers): ...
+            def measure(self, points): ...
+            def measure_state(self, parameters, buffers): ...
+
+        own = Own()
+        assert build_evaluator(lambda: own, MeasurementOptions()) is own
+        own.close()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"num_samples": 0}, ValueError, "num_samples must be an int of at least 1"),
+        ({"num_samples": 2.5}, TypeError, "num_samples must be an int"),
+        ({"samples": "last"}, ValueError, "samples must be one of 'first', 'random'"),
+        ({"seed": -1}, ValueError, "seed must be an int of at least 0"),
+        ({"buffers": "interpolate"}, ValueError, "buffers must be one of 'fixed', 'recalibrate'"),
+        ({"recalibration_batch_size": 1}, ValueError, "recalibration_batch_size must be an int of at least 2"),
+    ],
+)
+def test_options_are_checked(arguments, error, text):
+    with pytest.raises(error, match=text):
+        MeasurementOptions(**arguments)

@@ -1,0 +1,386 @@
+"""Losses as sums over samples: batch size changes nothing, and torch's own value is what comes out."""
+
+from __future__ import annotations
+
+import copy
+import functools
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+from worker_cases import TinyTransformer, classes, evaluator_of, features, mlp, plane_of, seeded, sentence_loader
+
+from workers.errors import CallbackFunctionError, SamplesError
+from workers.evaluator import MeasurementOptions
+from workers.torch_samples import read_samples
+
+COUNT = 50
+WEIGHTS = torch.tensor([0.2, 1.0, 3.0, 0.5])
+POINT = np.array([[0.2, -0.3]])
+
+
+def probabilities(count=COUNT, seed=6):
+    return features(count, 4, seed).softmax(1)
+
+
+def with_ignored(targets):
+    targets = targets.clone()
+    targets[::3] = -100
+    return targets
+
+
+class UserMean(nn.Module):
+    """A criterion of the user's own that follows torch's convention."""
+
+    def __init__(self, reduction="mean"):
+        super().__init__()
+        self.reduction = reduction
+
+    def forward(self, outputs, targets):
+        losses = (outputs - targets).abs().sum(1)
+        return losses.mean() if self.reduction == "mean" else losses
+
+
+def mean_error(outputs, targets):
+    return (outputs - targets).square().mean()
+
+
+SPLIT = {
+    "cross entropy": (nn.CrossEntropyLoss(), classes()),
+    "class weights": (nn.CrossEntropyLoss(weight=WEIGHTS), classes()),
+    "ignored": (nn.CrossEntropyLoss(), with_ignored(classes())),
+    "other ignore_index": (nn.CrossEntropyLoss(ignore_index=2), classes()),
+    "weights and ignored": (nn.CrossEntropyLoss(weight=WEIGHTS), with_ignored(classes())),
+    "label smoothing": (nn.CrossEntropyLoss(label_smoothing=0.2), classes()),
+    "weights and label smoothing": (nn.CrossEntropyLoss(weight=WEIGHTS, label_smoothing=0.2), classes()),
+    "everything": (nn.CrossEntropyLoss(weight=WEIGHTS, label_smoothing=0.2), with_ignored(classes())),
+    "probabilities": (nn.CrossEntropyLoss(), probabilities()),
+    "weighted probabilities": (nn.CrossEntropyLoss(weight=WEIGHTS, label_smoothing=0.1), probabilities()),
+    "negative log likelihood": (nn.NLLLoss(weight=WEIGHTS), classes()),
+    "binary": (nn.BCEWithLogitsLoss(pos_weight=WEIGHTS), (probabilities() > 0.3).float()),
+    "binary, one weight for each class": (nn.BCEWithLogitsLoss(weight=WEIGHTS), (probabilities() > 0.3).float()),
+    "mean squared error": (nn.MSELoss(), probabilities()),
+    "absolute error": (nn.L1Loss(), probabilities()),
+    "huber": (nn.SmoothL1Loss(beta=0.3), probabilities()),
+    "poisson": (nn.PoissonNLLLoss(), probabilities()),
+    "multi margin": (nn.MultiMarginLoss(weight=WEIGHTS), classes()),
+    "divergence, batchmean": (nn.KLDivLoss(reduction="batchmean"), probabilities()),
+    "divergence, sum": (nn.KLDivLoss(reduction="sum"), probabilities()),
+    "sum": (nn.CrossEntropyLoss(reduction="sum"), classes()),
+    "weighted sum": (nn.CrossEntropyLoss(weight=WEIGHTS, reduction="sum"), with_ignored(classes())),
+    "function": (functional.cross_entropy, with_ignored(classes())),
+    "partial": (functools.partial(functional.cross_entropy, label_smoothing=0.1, weight=WEIGHTS), classes()),
+    "partial, sum": (functools.partial(functional.mse_loss, reduction="sum"), probabilities()),
+    "user's class": (UserMean(), probabilities()),
+}
+
+
+def own_value(loss, targets, point=POINT[0], order=slice(None)):
+    """torch's own value over the whole data set in float64."""
+    network = mlp().double()
+    origin, directions, _ = plane_of(mlp())
+    with torch.no_grad():
+        for name, tensor in network.named_parameters():
+            shift = sum(c * d[name].astype(np.float64) for c, d in zip(point, directions, strict=True))
+            tensor.copy_(torch.from_numpy(origin[name] + shift))
+        outputs = network(features(COUNT).double())[order]
+    targets = (targets.double() if targets.is_floating_point() else targets)[order]
+    if isinstance(loss, nn.Module):
+        loss = copy.deepcopy(loss).double()
+    elif isinstance(loss, functools.partial):
+        keywords = {key: item.double() if torch.is_tensor(item) else item for key, item in loss.keywords.items()}
+        loss = functools.partial(loss.func, **keywords)
+    return loss(outputs, targets).item()
+
+
+def measured(loss, dataset, batch_size=None, network=None, **choices):
+    network = network or mlp()
+    evaluator = evaluator_of(loss, network, dataset, batch_size=batch_size, **choices)
+    evaluator.load(*plane_of(network))
+    values = {name: float(value[0]) for name, value in evaluator.measure(POINT).items()}
+    evaluator.close()
+    return values, evaluator.description
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_batch_size_changes_nothing(name):
+    loss, targets = SPLIT[name]
+    loader = DataLoader(TensorDataset(features(), targets), batch_size=9, shuffle=True)
+    expected = own_value(loss, targets)
+    standard_errors = []
+    for batch_size in (1, 7, 64, COUNT, None):
+        values, description = measured(loss, loader, batch_size)
+        np.testing.assert_allclose(values["loss"], expected, rtol=1e-5, atol=1e-7)
+        assert not description.partition_dependent
+        assert description.notes == ()
+        standard_errors.append(values["loss_stderr"])
+    np.testing.assert_allclose(standard_errors, standard_errors[0], rtol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["cross entropy", "mean squared error", "divergence, batchmean", "partial, sum"])
+def test_standard_error_is_that_of_samples(name):
+    loss, targets = SPLIT[name]
+    each = np.array([own_value(loss, targets, order=slice(index, index + 1)) for index in range(COUNT)])
+    scale = COUNT if "sum" in name else 1
+    expected = scale * each.std(ddof=1) / np.sqrt(COUNT)
+    values, _ = measured(loss, TensorDataset(features(), targets), 7)
+    np.testing.assert_allclose(values["loss_stderr"], expected, rtol=1e-4)
+
+
+def test_standard_error_of_a_weighted_mean():
+    targets = with_ignored(classes())
+    network = mlp()
+    network_outputs = []
+    evaluator = evaluator_of(nn.CrossEntropyLoss(weight=WEIGHTS), network, TensorDataset(features(), targets))
+    evaluator.load(*plane_of(network))
+    handle = network.register_forward_hook(lambda module, inputs, outputs: network_outputs.append(outputs.double()))
+    value = {name: item[0] for name, item in evaluator.measure(POINT).items()}
+    handle.remove()
+    evaluator.close()
+    outputs = torch.cat(network_outputs)
+    losses = functional.cross_entropy(outputs, targets, weight=WEIGHTS.double(), reduction="none").numpy()
+    weights = np.where(targets != -100, WEIGHTS.double()[targets.clamp(min=0)], 0.0)
+    # By linearization (Cochran 1977, ch. 6), and by the jackknife, which equals it for large samples.
+    mean = losses.sum() / weights.sum()
+    linear = np.sqrt(COUNT / (COUNT - 1) * np.square(losses - mean * weights).sum()) / weights.sum()
+    ratios = (losses.sum() - losses) / (weights.sum() - weights)
+    jackknife = np.sqrt((COUNT - 1) / COUNT * np.square(ratios - ratios.mean()).sum())
+    np.testing.assert_allclose(value["loss"], mean, rtol=1e-5)
+    np.testing.assert_allclose(value["loss_stderr"], linear, rtol=1e-5)
+    np.testing.assert_allclose(value["loss_stderr"], jackknife, rtol=0.1)
+
+
+def test_one_sample_has_no_standard_error():
+    values, _ = measured(nn.CrossEntropyLoss(), (features(1), classes(1)))
+    assert np.isfinite(values["loss"])
+    assert np.isnan(values["loss_stderr"])
+
+
+def test_padding_counts_nothing():
+    values = [
+        measured(nn.CrossEntropyLoss(), sentence_loader(batch_size), network=seeded(TinyTransformer))[0]
+        for batch_size in (1, 4, 23)
+    ]
+    for value in values[1:]:
+        np.testing.assert_allclose(value["loss"], values[0]["loss"], rtol=1e-5)
+        np.testing.assert_allclose(value["loss_stderr"], values[0]["loss_stderr"], rtol=1e-4)
+
+
+def test_a_batch_of_padding_only_does_no_harm():
+    targets = classes()
+    targets[10:30] = -100
+    for loss in (nn.CrossEntropyLoss(), functional.cross_entropy):
+        for batch_size in (None, 5):
+            loader = DataLoader(TensorDataset(features(), targets), batch_size=10)
+            values, description = measured(loss, loader, batch_size)
+            np.testing.assert_allclose(values["loss"], own_value(loss, targets), rtol=1e-5)
+            assert not description.partition_dependent
+
+
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.CrossEntropyLoss(weight=torch.tensor([0.0, 1, 1, 1]))])
+def test_targets_that_all_count_nothing_are_refused(loss):
+    targets = torch.full((COUNT,), -100 if loss.weight is None else 0)
+    with pytest.raises(SamplesError, match=r"at least one target that counts, but every target is ignored"):
+        measured(loss, (features(), targets))
+
+
+def test_reduction_none_is_the_mean():
+    values, _ = measured(nn.CrossEntropyLoss(reduction="none"), (features(), classes()))
+    np.testing.assert_allclose(values["loss"], own_value(nn.CrossEntropyLoss(), classes()), rtol=1e-5)
+
+
+def test_flattened_outputs_have_no_standard_error():
+    """Outputs that the network flattens over samples no longer tell which element belongs to which sample."""
+    network = nn.Sequential(mlp(), nn.Flatten(0))
+
+    class Flat(nn.Module):
+        reduction = "mean"
+
+        def forward(self, outputs, targets):
+            return functional.mse_loss(outputs, targets.flatten(), reduction=self.reduction)
+
+    targets = probabilities()
+    for batch_size in (1, 7, None):
+        evaluator = evaluator_of(Flat(), network, TensorDataset(features(), targets), batch_size=batch_size)
+        assert evaluator.description.metrics == ("loss",)
+        assert not evaluator.description.partition_dependent
+        plane = plane_of(network)
+        evaluator.load(*plane)
+        value = evaluator.measure(np.zeros((1, 2)))["loss"][0]
+        evaluator.close()
+        with torch.no_grad():
+            expected = functional.mse_loss(mlp().double()(features().double()), targets.double()).item()
+        np.testing.assert_allclose(value, expected, rtol=1e-5)
+
+
+class TestLossesThatAreFree:
+    """No reduction that we know, and still the mean of means is the mean."""
+
+    @pytest.mark.parametrize("loss", [mean_error, lambda outputs, targets: (outputs - targets).abs().mean()])
+    def test_batch_size_is_free(self, loss):
+        targets = probabilities()
+        for batch_size in (1, 7, 64, None):
+            values, description = measured(loss, DataLoader(TensorDataset(features(), targets), 9), batch_size)
+            np.testing.assert_allclose(values["loss"], own_value(loss, targets), rtol=1e-5)
+            assert not description.partition_dependent
+            assert description.metrics == ("loss",)
+
+    def test_a_class_whose_elements_are_reduced_already(self):
+        """``reduction`` is there, but turning it off changes nothing."""
+
+        class Wrapped(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.reduction = "mean"
+                self.inner = nn.MSELoss()
+
+            def forward(self, outputs, targets):
+                return self.inner(outputs, targets)
+
+        values, description = measured(Wrapped(), DataLoader(TensorDataset(features(), probabilities()), 9), 7)
+        np.testing.assert_allclose(values["loss"], own_value(nn.MSELoss(), probabilities()), rtol=1e-5)
+        assert not description.partition_dependent
+        assert description.metrics == ("loss",)
+
+
+def contrastive(outputs, targets):
+    """Each sample against all others of its batch."""
+    return functional.cross_entropy(outputs @ targets.T, torch.arange(len(outputs)))
+
+
+class StrangeReduction(nn.Module):
+    """``reduction`` means another thing here."""
+
+    def __init__(self):
+        super().__init__()
+        self.reduction = "sum"
+
+    def forward(self, outputs, targets):
+        if self.reduction == "none":
+            return torch.zeros(len(outputs))
+        return (outputs - targets).square().sum() / len(outputs) ** 2
+
+
+def token_mean(outputs, targets):
+    return functional.cross_entropy(outputs, targets, ignore_index=-100)
+
+
+BOUND = {
+    "contrastive": (contrastive, probabilities()),
+    "strange reduction": (StrangeReduction(), probabilities()),
+    "ignored targets in a lambda": (lambda outputs, targets: token_mean(outputs, targets), with_ignored(classes())),
+    "sum in a lambda": (lambda outputs, targets: (outputs - targets).square().sum(), probabilities()),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    # A single ignored target has no mean at all.
+    [(name, own) for name in BOUND for own in (1, 9, COUNT) if (name, own) != ("ignored targets in a lambda", 1)],
+)
+def test_a_loss_of_batches_keeps_the_loaders_own(name, own):
+    loss, targets = BOUND[name]
+    loader = DataLoader(TensorDataset(features(), targets), batch_size=own)
+    with pytest.warns(UserWarning, match="loss depends on how samples are batched, so the data set's own batches"):
+        values, description = measured(loss, loader, 7)
+    assert description.partition_dependent
+    assert description.plan.batch_size is None
+    assert description.metrics == ("loss",)
+    (note,) = description.notes
+    assert "no standard error" in note
+    parts = [slice(start, start + own) for start in range(0, COUNT, own)]
+    sizes = [len(range(*part.indices(COUNT))) for part in parts]
+    expected = np.average([own_value(loss, targets, order=part) for part in parts], weights=sizes)
+    np.testing.assert_allclose(values["loss"], expected, rtol=1e-5)
+
+
+def test_own_batches_are_part_of_the_samples_identity_where_they_matter():
+    def identities(loss, targets):
+        result = []
+        for own in (5, 9):
+            evaluator = evaluator_of(loss, mlp(), DataLoader(TensorDataset(features(), targets), batch_size=own))
+            result.append(evaluator.description.samples_sha256)
+            evaluator.close()
+        return result
+
+    free = identities(nn.MSELoss(), probabilities())
+    assert free[0] == free[1]
+    with pytest.warns(UserWarning, match="depends on how samples are batched"):
+        bound = identities(contrastive, probabilities())
+    assert bound[0] != bound[1]
+    assert not set(free) & set(bound)
+
+
+def test_a_loss_that_needs_full_batches():
+    def picky(outputs, targets):
+        assert len(outputs) % 10 == 0
+        return (outputs - targets).square().mean()
+
+    with pytest.warns(UserWarning, match="loss depends on how samples are batched"):
+        values, description = measured(picky, DataLoader(TensorDataset(features(), probabilities()), 10))
+    assert description.partition_dependent
+    np.testing.assert_allclose(values["loss"], own_value(mean_error, probabilities()), rtol=1e-5)
+
+
+def test_nan_leaves_the_question_open():
+    """With NaN everywhere the two partitions look equal, which shows nothing."""
+    network = mlp()
+    plane = plane_of(network)
+    with torch.no_grad():
+        network[0].weight.fill_(torch.nan)
+    with pytest.warns(UserWarning, match="loss is nan with the weights that callback_fn gives, which leaves open"):
+        evaluator = evaluator_of(
+            contrastive, network, DataLoader(TensorDataset(features(), probabilities()), 9), batch_size=7
+        )
+    assert evaluator.description.partition_dependent
+    evaluator.close()
+    evaluator = evaluator_of(nn.MSELoss(), network, DataLoader(TensorDataset(features(), probabilities()), 9))
+    assert not evaluator.description.partition_dependent
+    evaluator.load(*plane)
+    value = evaluator.measure(POINT)["loss"][0]
+    evaluator.close()
+    np.testing.assert_allclose(value, own_value(nn.MSELoss(), probabilities()), rtol=1e-5)
+
+
+@pytest.mark.parametrize("extreme", [torch.inf, -torch.inf, torch.nan])
+def test_infinite_losses_stay(extreme):
+    targets = probabilities()
+    targets[3, 1] = extreme
+    values, _ = measured(nn.L1Loss(), (features(), targets), 7)
+    expected = own_value(nn.L1Loss(), targets)
+    np.testing.assert_equal(values["loss"], expected)
+    assert not np.isfinite(values["loss_stderr"])
+
+
+@pytest.mark.parametrize(
+    ("loss", "shown"),
+    [
+        (lambda outputs, targets: outputs, r"a tensor of shape \(50, 4\)"),
+        (lambda outputs, targets: {"loss": 1.0}, "a dict"),
+        (lambda outputs, targets: None, "a NoneType"),
+    ],
+)
+def test_a_loss_that_is_no_number_is_refused(loss, shown):
+    with pytest.raises(CallbackFunctionError, match=f"the loss must be a single number for a batch, but is {shown}"):
+        measured(loss, (features(), classes()))
+
+
+def test_losses_in_plain_numbers_are_taken():
+    for convert in (float, np.float32, lambda value: value.reshape(1)):
+        values, _ = measured(
+            lambda outputs, targets, convert=convert: convert((outputs - targets).square().mean()),
+            (features(), probabilities()),
+        )
+        np.testing.assert_allclose(values["loss"], own_value(mean_error, probabilities()), rtol=1e-5)
+
+
+def test_low_precision_may_round():
+    network = mlp(dtype=torch.bfloat16)
+    dataset = DataLoader(TensorDataset(features(dtype=torch.bfloat16), classes()), 9)
+    values, description = measured(nn.CrossEntropyLoss(), dataset, 7, network=network)
+    assert not description.partition_dependent
+    assert np.isfinite(values["loss_stderr"])
+    assert read_samples(dataset, MeasurementOptions())[0].count == COUNT

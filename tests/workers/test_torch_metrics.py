@@ -1,0 +1,139 @@
+"""Metrics come from the same forward pass as the loss."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torchmetrics
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from worker_cases import classes, evaluator_of, features, mlp, plane_of
+
+from workers.errors import CallbackFunctionError
+
+POINTS = np.array([[0.0, 0.0], [0.4, -0.2]])
+
+
+def accuracy(outputs, targets):
+    return (outputs.argmax(1) == targets).float().mean()
+
+
+def macro_recall(outputs, targets):
+    """Does not split into samples: each batch has its own classes."""
+    hits = outputs.argmax(1) == targets
+    return float(np.mean([hits[targets == label].float().mean().item() for label in targets.unique()]))
+
+
+def loader(batch_size=9, shuffle=False):
+    return DataLoader(TensorDataset(features(), classes()), batch_size=batch_size, shuffle=shuffle)
+
+
+def outputs_at(points):
+    network = mlp().double()
+    origin, directions, _ = plane_of(mlp())
+    result = []
+    for point in points:
+        with torch.no_grad():
+            for name, tensor in network.named_parameters():
+                shift = sum(c * d[name].astype(np.float64) for c, d in zip(point, directions, strict=True))
+                tensor.copy_(torch.from_numpy(origin[name] + shift))
+            result.append(network(features().double()))
+    return result
+
+
+def measured(metrics, batch_size=None, dataset=None):
+    network = mlp()
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, dataset or loader(), metrics, batch_size=batch_size)
+    evaluator.load(*plane_of(network))
+    values = evaluator.measure(POINTS)
+    evaluator.close()
+    return values, evaluator.description
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 64, None])
+def test_metrics_equal_a_direct_computation(batch_size):
+    metrics = {
+        "accuracy": accuracy,
+        "top": torchmetrics.classification.MulticlassAccuracy(4, average="micro"),
+        "f1": torchmetrics.classification.MulticlassF1Score(4, average="macro"),
+    }
+    values, description = measured(metrics, batch_size)
+    assert description.metrics == ("loss", "loss_stderr", "accuracy", "top", "f1")
+    assert not description.partition_dependent
+    for index, outputs in enumerate(outputs_at(POINTS)):
+        expected = float(accuracy(outputs, classes()))
+        np.testing.assert_allclose(values["accuracy"][index], expected, rtol=1e-6)
+        np.testing.assert_allclose(values["top"][index], expected, rtol=1e-6)
+        f1 = torchmetrics.functional.classification.multiclass_f1_score(outputs, classes(), 4, average="macro")
+        np.testing.assert_allclose(values["f1"][index], f1, rtol=1e-6)
+
+
+def test_the_users_metric_object_is_not_touched():
+    metric = torchmetrics.classification.MulticlassAccuracy(4)
+    metric.update(torch.eye(4), torch.arange(4))
+    before = {name: value.clone() for name, value in metric.metric_state.items()}
+    measured({"top": metric})
+    assert all(torch.equal(before[name], value) for name, value in metric.metric_state.items())
+
+
+@pytest.mark.parametrize("metrics", [{}, None, {"one": accuracy, "two": accuracy}])
+def test_one_forward_pass_for_all(metrics):
+    network = mlp()
+    calls = []
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, loader(), metrics, batch_size=20)
+    evaluator.load(*plane_of(network))
+    handle = network.register_forward_hook(lambda module, inputs, outputs: calls.append(len(outputs)))
+    evaluator.measure(POINTS)
+    handle.remove()
+    evaluator.close()
+    assert calls == [20, 20, 10] * len(POINTS)
+
+
+def test_a_metric_of_batches_keeps_the_loaders_own():
+    with pytest.warns(UserWarning, match="metric 'recall' depends on how samples are batched, so the data set's own"):
+        values, description = measured({"recall": macro_recall, "accuracy": accuracy}, 7)
+    assert description.partition_dependent
+    assert description.plan.batch_size is None
+    assert description.metrics == ("loss", "loss_stderr", "recall", "accuracy")  # the loss still splits
+    for index, outputs in enumerate(outputs_at(POINTS)):
+        parts = [slice(start, start + 9) for start in range(0, 50, 9)]
+        each = [macro_recall(outputs[part], classes()[part]) for part in parts]
+        expected = np.average(each, weights=[9, 9, 9, 9, 9, 5])
+        np.testing.assert_allclose(values["recall"][index], expected, rtol=1e-5)
+
+
+def test_nan_metrics_stay():
+    def never(outputs, targets):
+        return float("nan")
+
+    with pytest.warns(UserWarning, match="metric 'never' is nan with the weights that callback_fn gives"):
+        values, _ = measured({"never": never})
+    assert np.isnan(values["never"]).all()
+
+
+@pytest.mark.parametrize(
+    ("metrics", "text"),
+    [
+        ([accuracy], "in fourth place, a dict of metrics .* there is list"),
+        ({"": accuracy}, "a metric's name must be a str without '/'"),
+        ({"a/b": accuracy}, "a metric's name must be a str without '/'"),
+        ({".hidden": accuracy}, "a metric's name must be a str without '/'"),
+        ({1: accuracy}, "a metric's name must be a str without '/' .* but got 1"),
+        ({"loss": accuracy}, "metric 'loss' has a name that the landscape file needs itself; rename it"),
+        ({"loss_stderr": accuracy}, "metric 'loss_stderr' has a name that the landscape file needs"),
+        ({"projected_loss": accuracy}, "metric 'projected_loss' has a name that the landscape file needs"),
+        ({"a": 3}, r"metric 'a' must be a torchmetrics object or a function of \(outputs, targets\), but is 3"),
+        ({"a": torchmetrics.MeanMetric}, "metric 'a' must be a torchmetrics object or a function"),
+        ({"a": lambda outputs, targets: outputs}, "metric 'a' must be a single number for a batch, but is a tensor"),
+        ({"a": lambda outputs, targets: None}, "metric 'a' must be a single number for a batch, but is a NoneType"),
+        (
+            {"a": torchmetrics.classification.MulticlassAccuracy(4, average=None)},
+            r"metric 'a' must be a single number for a batch, but is a tensor of shape \(4,\)",
+        ),
+        ({"a": lambda outputs: 1.0}, "cannot be evaluated on its data set: TypeError"),
+    ],
+)
+def test_bad_metrics_are_refused(metrics, text):
+    with pytest.raises(CallbackFunctionError, match=text):
+        measured(metrics)

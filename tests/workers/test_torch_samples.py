@@ -1,0 +1,385 @@
+"""The fixed set of samples: which they are, in which order, and what cannot be measured."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    SequentialSampler,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
+from worker_cases import sentence_loader
+
+from workers.errors import SamplesError
+from workers.evaluator import MeasurementOptions
+from workers.torch_samples import read_samples
+
+COUNT = 30
+INPUTS = torch.arange(COUNT * 2.0).reshape(COUNT, 2)
+TARGETS = torch.arange(COUNT)
+DATA = TensorDataset(INPUTS, TARGETS)
+
+
+def read(dataset, **options):
+    samples, notes = read_samples(dataset, MeasurementOptions(**options))
+    batches = samples.batches(None)
+    numbers = [int(number) for batch in batches for number in batch.targets.reshape(-1)]
+    return numbers, [batch.size for batch in batches], samples, notes
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        return iter([(INPUTS[index], TARGETS[index]) for index in range(COUNT)])
+
+
+class Plain(Dataset):
+    def __init__(self, items):
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, index):
+        return self.items[index]
+
+
+def batch_list(size=8):
+    return [(INPUTS[start : start + size], TARGETS[start : start + size]) for start in range(0, COUNT, size)]
+
+
+KINDS = {
+    "loader": (lambda: DataLoader(DATA, batch_size=8), [8, 8, 8, 6]),
+    "shuffling loader": (lambda: DataLoader(DATA, batch_size=8, shuffle=True), [8, 8, 8, 6]),
+    "loader that drops its last batch": (lambda: DataLoader(DATA, batch_size=8, drop_last=True), [8, 8, 8, 6]),
+    "weighting sampler": (
+        lambda: DataLoader(DATA, batch_size=8, sampler=WeightedRandomSampler([1.0] * COUNT, 3)),
+        [8, 8, 8, 6],
+    ),
+    "batch sampler": (
+        lambda: DataLoader(DATA, batch_sampler=BatchSampler(SequentialSampler(DATA), 8, False)),
+        [8, 8, 8, 6],
+    ),
+    "own batch sampler": (lambda: DataLoader(DATA, batch_sampler=[[3, 4], [5]]), [COUNT]),
+    "loader without batching": (lambda: DataLoader(Plain(batch_list()), batch_size=None), [8, 8, 8, 6]),
+    "data set": (lambda: DATA, [COUNT]),
+    "pair of tensors": (lambda: (INPUTS, TARGETS), [COUNT]),
+    "list of two tensors": (lambda: [INPUTS, TARGETS], [COUNT]),
+    "iterable data set": (Stream, [COUNT]),
+    "loader of an iterable data set": (lambda: DataLoader(Stream(), batch_size=8), [8, 8, 8, 6]),
+    "list of batches": (batch_list, [8, 8, 8, 6]),
+    "generator": (lambda: (batch for batch in batch_list()), [8, 8, 8, 6]),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_come_in_data_set_order(kind):
+    make, sizes = KINDS[kind]
+    numbers, found, samples, notes = read(make())
+    assert numbers == list(range(COUNT))
+    assert found == sizes
+    assert notes == []
+    assert samples.can_be_cut
+    first, cut_sizes, _, _ = read(make(), num_samples=11)
+    assert first == list(range(11))
+    assert sum(cut_sizes) == 11
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_identity_is_that_of_the_samples(kind):
+    make, _ = KINDS[kind]
+    samples = read(make())[2]
+    expected = read(DATA)[2]
+    assert samples.sha256(with_batches=False) == expected.sha256(with_batches=False)
+    same_batches = samples.sha256(with_batches=True) == expected.sha256(with_batches=True)
+    assert same_batches == (KINDS[kind][1] == [COUNT])
+
+
+def test_identity_knows_values_types_shapes_and_order():
+    variants = [
+        DATA,
+        TensorDataset(INPUTS + 1e-6 * (INPUTS == 0), TARGETS),
+        TensorDataset(INPUTS.double(), TARGETS),
+        TensorDataset(INPUTS.reshape(COUNT, 1, 2), TARGETS),
+        TensorDataset(INPUTS.flip(0), TARGETS),
+        TensorDataset(INPUTS, TARGETS + 1),
+        Subset(DATA, range(COUNT - 1)),
+    ]
+    hashes = {read(item)[2].sha256(with_batches=False) for item in variants}
+    assert len(hashes) == len(variants)
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, 30, 100])
+def test_batches_are_cut_anew_as_views(batch_size):
+    samples = read(DataLoader(DATA, batch_size=8))[2]
+    batches = samples.batches(batch_size)
+    assert torch.equal(torch.cat([batch.inputs for batch in batches]), INPUTS)
+    assert [len(batch.inputs) for batch in batches] == [batch.size for batch in batches]
+    assert len({batch.inputs.untyped_storage().data_ptr() for batch in [*batches, *samples.own_batches]}) == 1
+
+
+@pytest.mark.parametrize("own", [1, 2, 3, 8, 29, 30, 64])
+def test_other_batches_hold_the_same_samples_otherwise(own):
+    samples = read(DataLoader(DATA, batch_size=own))[2]
+    other = samples.other_batches()
+    assert torch.equal(torch.cat([batch.inputs for batch in other]), INPUTS)
+    assert [batch.size for batch in other] != [batch.size for batch in samples.own_batches]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_other_batches_of_very_few_samples(count):
+    samples = read((INPUTS[:count], TARGETS[:count]))[2]
+    other = samples.other_batches()
+    assert torch.equal(torch.cat([batch.inputs for batch in other]), INPUTS[:count])
+    assert len(other) == min(count, 2)
+
+
+def test_random_samples_are_seeded_and_in_order():
+    first = read(DATA, num_samples=10, samples="random", seed=3)
+    again = read(DataLoader(DATA, batch_size=4, shuffle=True), num_samples=10, samples="random", seed=3)
+    other = read(DATA, num_samples=10, samples="random", seed=4)
+    assert first[0] == again[0] == sorted(first[0])
+    assert len(set(first[0])) == 10
+    assert first[0] != other[0]
+    assert first[0] != list(range(10))
+    assert read(DATA, samples="random")[0] == list(range(COUNT))
+
+
+def test_random_samples_of_a_stream_are_refused():
+    with pytest.raises(ValueError, match='samples="random" needs a data set that is read by index'):
+        read(Stream(), samples="random")
+
+
+def test_a_subset_is_kept():
+    indices = [20, 3, 11, 7]
+    sampler = SubsetRandomSampler(indices)
+    for loader in (
+        DataLoader(DATA, batch_size=3, sampler=sampler),
+        DataLoader(DATA, batch_sampler=BatchSampler(sampler, 3, False)),
+        DataLoader(DATA, batch_size=3, sampler=indices),
+        DataLoader(Subset(DATA, sorted(indices)), batch_size=3, shuffle=True),
+    ):
+        assert read(loader)[0] == sorted(indices)
+        assert read(loader, num_samples=2)[0] == [3, 7]
+
+
+def test_more_samples_than_there_are():
+    with pytest.warns(UserWarning, match="num_samples is 99, but the data set has 30; all of them are used"):
+        numbers, _, _, notes = read(DATA, num_samples=99)
+    assert numbers == list(range(COUNT))
+    assert notes == ["num_samples is 99, but the data set has 30; all of them are used."]
+    with pytest.warns(UserWarning, match="num_samples is 99"):
+        assert read(Stream(), num_samples=99)[0] == list(range(COUNT))
+
+
+def test_a_stream_is_read_no_further_than_needed():
+    def endless():
+        start = 0
+        while True:
+            assert start < 3
+            yield INPUTS[start * 8 : start * 8 + 8], TARGETS[start * 8 : start * 8 + 8]
+            start += 1
+
+    assert read(endless(), num_samples=20)[0] == list(range(20))
+
+
+def test_a_stream_may_fill_the_same_tensors_again():
+    def reusing():
+        inputs, targets = torch.empty(10, 2), torch.empty(10, dtype=torch.int64)
+        for start in range(0, COUNT, 10):
+            inputs.copy_(INPUTS[start : start + 10])
+            targets.copy_(TARGETS[start : start + 10])
+            yield inputs, targets
+
+    assert read(reusing())[0] == list(range(COUNT))
+
+
+def test_an_iterable_that_can_be_read_once():
+    class Once:
+        def __init__(self):
+            self.batches = iter(batch_list())
+
+        def __iter__(self):
+            return self.batches
+
+    assert read(Once())[0] == list(range(COUNT))
+
+
+def test_ragged_batches_are_kept():
+    samples, _ = read_samples(sentence_loader(5), MeasurementOptions())
+    assert not samples.can_be_cut
+    assert samples.count == 23
+    assert [batch.size for batch in samples.batches(64)] == [5, 5, 5, 5, 3]
+    assert sum(batch.size for batch in samples.other_batches()) == 23
+    other, _ = read_samples(sentence_loader(4), MeasurementOptions())
+    assert samples.sha256(with_batches=False) != other.sha256(with_batches=False)
+    few, _ = read_samples(sentence_loader(5), MeasurementOptions(num_samples=7))
+    assert [batch.size for batch in few.batches(None)] == [5, 2]
+
+
+def test_nested_inputs():
+    inputs = {"ids": TARGETS.reshape(COUNT, 1), "more": (INPUTS, INPUTS[:, 0])}
+    items = [
+        ({"ids": inputs["ids"][index], "more": (INPUTS[index], INPUTS[index, 0])}, TARGETS[index])
+        for index in range(COUNT)
+    ]
+    samples = read(DataLoader(Plain(items), batch_size=8))[2]
+    assert samples.can_be_cut
+    batch = samples.batches(11)[1]
+    assert torch.equal(batch.inputs["ids"], inputs["ids"][11:22])
+    assert torch.equal(batch.inputs["more"][0], INPUTS[11:22])
+
+
+class Picture:
+    """An object that only collate_fn turns into numbers, and whose text is its address."""
+
+    def __init__(self, number):
+        self.number = number
+
+
+class Pictures(Dataset):
+    def __len__(self):
+        return COUNT
+
+    def __getitem__(self, index):
+        return Picture(index), index
+
+
+def collate_pictures(samples):
+    pictures, numbers = zip(*samples, strict=True)
+    return torch.tensor([[float(picture.number)] for picture in pictures]), torch.tensor(numbers)
+
+
+def test_samples_that_only_collate_fn_understands():
+    assert read(DataLoader(Pictures(), batch_size=8, collate_fn=collate_pictures))[0] == list(range(COUNT))
+
+
+def test_texts_beside_the_numbers():
+    def collate(samples):
+        numbers = torch.tensor([number for _, number in samples])
+        return {"x": numbers[:, None].float(), "names": [str(number) for number in numbers]}, numbers
+
+    _, sizes, samples, _ = read(DataLoader(Pictures(), batch_size=8, collate_fn=collate))
+    assert sizes == [8, 8, 8, 6]
+    assert not samples.can_be_cut
+
+
+def test_identity_does_not_see_addresses():
+    def collate(samples):
+        return {"x": torch.ones(len(samples), 1), "extra": Picture(1), "array": np.arange(2000)}, torch.arange(
+            len(samples)
+        )
+
+    def make(change=0):
+        def changed(samples):
+            inputs, targets = collate(samples)
+            inputs["array"][1000] += change
+            return inputs, targets
+
+        return read(DataLoader(Pictures(), batch_size=COUNT, collate_fn=changed))[2].sha256(with_batches=False)
+
+    assert make() == make()
+    assert make() != make(1)  # NumPy's text of a long array leaves its middle out
+
+
+class Noisy(Dataset):
+    def __init__(self, from_index=0):
+        self.from_index = from_index
+
+    def __len__(self):
+        return COUNT
+
+    def __getitem__(self, index):
+        return INPUTS[index] + (torch.rand(2) if index >= self.from_index else 0), TARGETS[index]
+
+
+@pytest.mark.parametrize("first", [0, 5])
+def test_samples_that_change_are_refused(first):
+    with pytest.raises(SamplesError, match=f"same sample each time, but sample {first} changed between two reads"):
+        read(DataLoader(Noisy(first), batch_size=8))
+    with pytest.raises(SamplesError, match=f"sample {first} changed"):
+        read(Noisy(first))
+
+
+def test_noise_in_collate_fn_is_refused():
+    def collate(samples):
+        inputs, targets = zip(*samples, strict=True)
+        return torch.stack(inputs) + torch.rand(1), torch.stack(targets)
+
+    with pytest.raises(SamplesError, match="changed between two reads"):
+        read(DataLoader(DATA, batch_size=8, collate_fn=collate))
+
+
+def test_streams_that_change_are_refused():
+    class Changing(IterableDataset):
+        def __iter__(self):
+            return iter([(torch.rand(2), TARGETS[0])] * COUNT)
+
+    with pytest.raises(SamplesError, match=r"first batch changed between two reads\. Switch shuffling"):
+        read(Changing())
+
+
+def test_nan_samples_are_samples():
+    inputs = INPUTS.clone()
+    inputs[3] = torch.nan
+    assert read((inputs, TARGETS))[0] == list(range(COUNT))
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [
+        (INPUTS[:0], TARGETS[:0]),
+        Plain([]),
+        [],
+        DataLoader(DATA, sampler=SubsetRandomSampler([])),
+        iter([]),
+        DataLoader(Plain([]), batch_size=None),
+    ],
+)
+def test_empty_data_sets_are_refused(empty):
+    with pytest.raises(SamplesError, match="dataset must hold at least one sample, but it is empty"):
+        read(empty)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "error", "text"),
+    [
+        (TensorDataset(INPUTS), SamplesError, r"batches of \(inputs, targets\), but gave a list of 1"),
+        (INPUTS, SamplesError, r"batches of \(inputs, targets\), but gave a Tensor"),
+        (TensorDataset(INPUTS, TARGETS, TARGETS), SamplesError, "but gave a list of 3"),
+        (Plain([{"x": INPUTS[0], "y": TARGETS[0]}]), SamplesError, "but gave a dict"),
+        ((INPUTS, TARGETS[:5]), SamplesError, "as many targets as inputs, but got 30 inputs and 5 targets"),
+        ([(INPUTS[:8], TARGETS[:5])], SamplesError, r"gave 8 inputs and targets of length \[5\]"),
+        ([("text", TARGETS[:5])], SamplesError, "must give tensors as inputs, but gave str"),
+        (3, TypeError, "must be a DataLoader, a Dataset, a pair of tensors or an iterable of batches, but got int"),
+        (None, TypeError, "a pair of tensors or an iterable of batches, but got NoneType"),
+    ],
+)
+def test_what_cannot_be_measured(dataset, error, text):
+    with pytest.raises(error, match=text):
+        read(dataset)
+
+
+def test_a_data_set_without_length():
+    class Endless(Dataset):
+        def __getitem__(self, index):
+            return INPUTS[0], TARGETS[0]
+
+    with pytest.raises(TypeError, match="dataset must have a length to be read by index, but Endless has none"):
+        read(Endless())
+
+
+def test_targets_of_any_shape_for_each_sample():
+    def collate(samples):
+        return torch.stack([item for item, _ in samples]), [torch.ones(int(number) % 3, 4) for _, number in samples]
+
+    samples, _ = read_samples(DataLoader(DATA, batch_size=8, collate_fn=collate), MeasurementOptions())
+    assert samples.count == COUNT
+    assert not samples.can_be_cut

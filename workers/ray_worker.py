@@ -1,0 +1,129 @@
+"""One device's Ray actor as the driver sees it: started, started again after a death, given work."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .chunks import Chunk
+from .errors import NondeterministicLossError
+from .evaluator import EvaluatorDescription, MeasurementOptions
+from .measurement_plan import MeasurementPlan
+from .ray_actor import FRAMEWORKS, MeasurementActor
+
+
+@dataclass(frozen=True)
+class ActorRecipe:
+    """How an actor is made.
+
+    Attributes:
+        ray: the module.
+        callback: the pickled callback_fn in Ray's object store.
+        options: what is measured.
+        gpus: whether each actor needs a GPU.
+    """
+
+    ray: Any
+    callback: Any
+    options: MeasurementOptions
+    gpus: bool
+
+
+@dataclass(eq=False)
+class RayWorker:
+    """One device's actor, now or after it has been started again.
+
+    Attributes:
+        recipe: how its actor is made.
+        device_id: the id that the user knows it by.
+        cores: the CPU cores that are its own, or None.
+        in_flight: what it measures and what waits for it, each with the reference of its outcome.
+        starting: references of the calls that start it again, in the order in which they run.
+        started_at: when those were made.
+        points_per_second: its measured speed.
+        deaths: how often it died since it last measured something.
+        failed_starts: how often it could not be started since then.
+    """
+
+    recipe: ActorRecipe
+    device_id: int
+    cores: tuple[int, ...] | None
+    actor: Any = None
+    in_flight: deque[tuple[Any, Chunk]] = field(default_factory=deque)
+    starting: list[Any] = field(default_factory=list)
+    started_at: float = 0.0
+    points_per_second: float | None = None
+    deaths: int = 0
+    failed_starts: int = 0
+
+    @property
+    def label(self) -> str:
+        """How an error's text calls it."""
+        return f"the worker of device {self.device_id}"
+
+    def create(self) -> Any:
+        """Makes the actor and returns a reference that is ready when it has a place."""
+        recipe = self.recipe
+        options = {"num_cpus": 1, "num_gpus": int(recipe.gpus), "max_restarts": 0, "max_task_retries": 0}
+        search_path = [path or os.getcwd() for path in sys.path]  # noqa: PTH109
+        device = "cuda:0" if recipe.gpus else "cpu"  # Ray shows each actor only its own GPU
+        actor_class = recipe.ray.remote(MeasurementActor)
+        self.actor = actor_class.options(**options).remote(self.cores, device, search_path)
+        return self.actor.place.remote()
+
+    def prepare(self) -> Any:
+        """Has the actor load callback_fn and the framework; returns the reference."""
+        imported = [name for name in FRAMEWORKS if name in sys.modules]
+        return self.actor.prepare.remote(self.recipe.callback, imported)
+
+    def start_again(self, plan: MeasurementPlan, vectors: Sequence[Any] | None) -> None:
+        """Starts another actor in the place of a dead one, up to the loaded plane."""
+        self.end()
+        self.starting = [
+            self.create(),
+            self.prepare(),
+            self.actor.call.remote(),
+            self.actor.start.remote(self.recipe.options, plan),
+        ]
+        if vectors is not None:
+            self.starting.append(self.actor.load.remote(*vectors))
+        self.started_at = time.monotonic()
+
+    def end(self) -> None:
+        """Ends the actor."""
+        if self.actor is not None:
+            with contextlib.suppress(Exception):
+                self.recipe.ray.kill(self.actor)
+        self.actor = None
+        self.starting = []
+
+
+def raise_failures(answers: Sequence[Any]) -> Sequence[Any]:
+    """Raises the first exception that an actor returned."""
+    for answer in answers:
+        if isinstance(answer, Exception):
+            raise answer
+    return answers
+
+
+def check_same_description(label: str, expected: EvaluatorDescription, found: EvaluatorDescription) -> None:
+    """Raises NondeterministicLossError when callback_fn gave two workers different things."""
+    differences = expected.space.differences(found.space)
+    if found.samples_sha256 != expected.samples_sha256:
+        differences.append(f"samples {expected.samples_sha256[:12]} against {found.samples_sha256[:12]}")
+    for name in ("metrics", "num_samples", "partition_dependent"):
+        ours, theirs = getattr(expected, name), getattr(found, name)
+        if ours != theirs:
+            differences.append(f"{name} {ours} against {theirs}")
+    if differences:
+        raise NondeterministicLossError(
+            f"callback_fn must build the same network and samples on every worker, but {label} has others:\n  "
+            + "\n  ".join(differences[:20])
+            + "\nSet the seeds of whatever is random in it, and switch random augmentation off."
+        )

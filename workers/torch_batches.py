@@ -1,0 +1,163 @@
+"""Batches of samples: nested tuples, lists and dictionaries of tensors (PyTorch)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from .errors import SamplesError
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Inputs and targets of a few samples; nested tuples, lists and dictionaries of tensors."""
+
+    inputs: Any
+    targets: Any
+    size: int
+
+
+def as_batch(item: object) -> Batch:
+    """Returns a batch of (inputs, targets).
+
+    Raises:
+        SamplesError: the batch is no pair, or has no tensor that says how many samples there are.
+    """
+    if not isinstance(item, tuple | list) or len(item) != 2:
+        shown = f"a {type(item).__name__}" + (f" of {len(item)}" if isinstance(item, tuple | list) else "")
+        raise SamplesError(
+            f"dataset must give batches of (inputs, targets), but gave {shown}. Several inputs go into a tuple or a "
+            "dict in first place; without targets, give the inputs twice or return an Evaluator of your own."
+        )
+    inputs, targets = item
+    first = next((leaf for leaf in leaves(inputs) if isinstance(leaf, torch.Tensor) and leaf.ndim > 0), None)
+    if first is None:
+        raise SamplesError(
+            f"dataset must give tensors as inputs, but gave {type(inputs).__name__}; convert them in collate_fn."
+        )
+    _check_lengths(len(first), targets)
+    return Batch(inputs, targets, len(first))
+
+
+def call_network(network: Callable[..., Any], inputs: Any) -> Any:
+    """Calls a network on a batch's inputs: a dict as keywords, a tuple or list as positions."""
+    if isinstance(inputs, Mapping):
+        return network(**inputs)
+    if isinstance(inputs, tuple | list):
+        return network(*inputs)
+    return network(inputs)
+
+
+def cut(batch: Batch, start: int, stop: int) -> Batch:
+    """Returns some samples of a batch, as views."""
+
+    def part(leaf: Any) -> Any:
+        return leaf[start:stop] if isinstance(leaf, torch.Tensor) and leaf.ndim and len(leaf) == batch.size else leaf
+
+    size = min(stop, batch.size) - start
+    return Batch(map_leaves(part, batch.inputs), map_leaves(part, batch.targets), size)
+
+
+def join(batches: list[Batch]) -> Batch | None:
+    """Returns all samples as one batch, or None where batches do not fit together (padded to their own lengths)."""
+    if len(batches) == 1:
+        return batches[0]
+    try:
+        sizes = [batch.size for batch in batches]
+        inputs = _concatenate([batch.inputs for batch in batches], sizes)
+        targets = _concatenate([batch.targets for batch in batches], sizes)
+    except _RaggedError:
+        return None
+    return Batch(inputs, targets, sum(sizes))
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Yields what nested tuples, lists and dictionaries hold."""
+    if isinstance(value, Mapping):
+        for key in value:
+            yield from leaves(value[key])
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from leaves(item)
+    else:
+        yield value
+
+
+def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
+    """Returns the nested tuples and dictionaries with every leaf replaced."""
+    if isinstance(value, Mapping):
+        return {key: map_leaves(function, item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return tuple(map_leaves(function, item) for item in value)
+    return function(value)
+
+
+def map_batch(function: Callable[[Any], Any], batch: Batch) -> Batch:
+    """Returns the batch with every leaf replaced."""
+    return Batch(map_leaves(function, batch.inputs), map_leaves(function, batch.targets), batch.size)
+
+
+def leaf_bytes(leaf: Any) -> tuple[str, bytes | memoryview] | None:
+    """Returns a leaf's type and shape, and its values; None for an object that has no values to compare."""
+    if isinstance(leaf, torch.Tensor):
+        host = leaf.detach().cpu().contiguous()
+        return f"{host.dtype}|{tuple(host.shape)}|", host.reshape(-1).view(torch.uint8).numpy().data
+    if isinstance(leaf, np.ndarray):
+        return f"{leaf.dtype}|{leaf.shape}|", leaf.tobytes()
+    text = repr(leaf)
+    # An object's default text is its address, which differs between two reads and two workers.
+    return None if " at 0x" in text else (f"{type(leaf).__name__}|", text.encode())
+
+
+def same_leaves(first: Any, second: Any) -> bool:
+    """Returns whether two nested values are equal bit for bit, as far as they can be compared."""
+    one, other = list(leaves(first)), list(leaves(second))
+    return len(one) == len(other) and all(map(_same_leaf, one, other))
+
+
+def _same_leaf(one: Any, other: Any) -> bool:
+    ours, theirs = leaf_bytes(one), leaf_bytes(other)
+    if ours is None or theirs is None:
+        return type(one) is type(other)
+    return ours[0] == theirs[0] and bytes(ours[1]) == bytes(theirs[1])
+
+
+class _RaggedError(Exception):
+    """Batches that cannot be concatenated."""
+
+
+def _concatenate(parts: list[Any], sizes: list[int]) -> Any:
+    first = parts[0]
+    if any(type(part) is not type(first) for part in parts):
+        raise _RaggedError
+    if isinstance(first, torch.Tensor):
+        per_sample = all(part.ndim and len(part) == size for part, size in zip(parts, sizes, strict=True))
+        if not per_sample or len({(part.shape[1:], part.dtype) for part in parts}) != 1:
+            raise _RaggedError
+        return torch.cat(parts)
+    if isinstance(first, Mapping):
+        if any(part.keys() != first.keys() for part in parts):
+            raise _RaggedError
+        return {key: _concatenate([part[key] for part in parts], sizes) for key in first}
+    if isinstance(first, tuple | list):
+        if any(len(part) != len(first) for part in parts):
+            raise _RaggedError
+        return tuple(_concatenate(list(items), sizes) for items in zip(*parts, strict=True))
+    if all(_same_leaf(part, first) for part in parts):
+        return first
+    raise _RaggedError
+
+
+def _check_lengths(size: int, targets: Any) -> None:
+    if isinstance(targets, list | tuple) and len(targets) == size:
+        return  # one target for each sample, whatever its own shape
+    lengths = {len(leaf) for leaf in leaves(targets) if isinstance(leaf, torch.Tensor) and leaf.ndim > 0}
+    if lengths and size not in lengths:
+        raise SamplesError(
+            f"dataset must give as many targets as inputs in a batch, but gave {size} inputs and targets of length "
+            f"{sorted(lengths)}."
+        )

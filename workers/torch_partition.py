@@ -1,0 +1,130 @@
+"""Finds out whether a loss splits into samples, so that batch size is free, or belongs to its batches (PyTorch)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .errors import SamplesError
+from .torch_batches import Batch, call_network
+from .torch_loss import BatchLossTotal, LossTotal, split_into_samples
+from .torch_metrics import MetricTotal
+from .torch_samples import Samples
+
+
+@dataclass(frozen=True)
+class ChosenLoss:
+    """How the loss is added up.
+
+    Attributes:
+        total: adds it up.
+        notes: for the loss and each metric that belongs to the loader's own batches, a sentence that says so.
+    """
+
+    total: LossTotal
+    notes: tuple[str, ...]
+
+
+def run_batches(
+    forward: Callable[..., Any], batches: Sequence[Batch], loss: LossTotal, metrics: Mapping[str, MetricTotal]
+) -> dict[str, float]:
+    """Returns the loss and every metric over batches, from the same forward passes."""
+    loss.reset()
+    for metric in metrics.values():
+        metric.reset()
+    for batch in batches:
+        outputs = call_network(forward, batch.inputs)
+        loss.add(outputs, batch)
+        for metric in metrics.values():
+            metric.add(outputs, batch)
+    return {**loss.result(), **{name: metric.result() for name, metric in metrics.items()}}
+
+
+def choose_loss(
+    loss: Callable[..., Any],
+    forward: Callable[..., Any],
+    samples: Samples,
+    metrics: Mapping[str, MetricTotal],
+    tolerance: float,
+) -> ChosenLoss:
+    """Measures under two partitions of the samples and returns how the loss is to be added up.
+
+    Args:
+        loss: the user's loss.
+        forward: the network.
+        samples: what is measured.
+        metrics: the metrics, which follow the same rule.
+        tolerance: relative difference up to which two values are equal.
+    """
+    whole = BatchLossTotal(loss)
+    split = split_into_samples(loss)
+    candidates: list[LossTotal] = [whole]
+    if split is not None and _agree(split, whole, forward, samples.own_batches, tolerance):
+        candidates.insert(0, split)
+    bound: dict[str, str] = {}
+    for total in candidates:
+        bound = _bound_to_batches(total, forward, samples, metrics, tolerance)
+        if "loss" not in bound:
+            return ChosenLoss(total, tuple(bound.values()))
+    return ChosenLoss(whole, tuple(bound.values()))
+
+
+def _bound_to_batches(
+    loss: LossTotal,
+    forward: Callable[..., Any],
+    samples: Samples,
+    metrics: Mapping[str, MetricTotal],
+    tolerance: float,
+) -> dict[str, str]:
+    as_loaded = run_batches(forward, samples.own_batches, loss, metrics)
+    as_loaded.pop("loss_stderr", None)
+    try:
+        otherwise = run_batches(forward, samples.other_batches(), loss, metrics)
+    except SamplesError:
+        raise
+    except Exception:
+        otherwise = {}  # it needs a batch as the loader makes it
+    notes = {}
+    for name, value in as_loaded.items():
+        adds_up = loss.adds_up if name == "loss" else metrics[name].adds_up
+        label = name if name == "loss" else f"metric {name!r}"
+        kept = "so the data set's own batches are kept" + (" and it has no standard error." if name == "loss" else ".")
+        if name not in otherwise or not _is_close(value, otherwise[name], tolerance):
+            notes[name] = f"{label} depends on how samples are batched, {kept}"
+        elif not np.isfinite(value) and not adds_up:
+            notes[name] = (
+                f"{label} is {value} with the weights that callback_fn gives, which leaves open whether it depends on "
+                f"how samples are batched, {kept}"
+            )
+    return notes
+
+
+def _agree(
+    split: LossTotal, whole: LossTotal, forward: Callable[..., Any], batches: Sequence[Batch], tolerance: float
+) -> bool:
+    """Returns whether the sums give what the loss itself gives, batch for batch."""
+    for batch in batches:
+        outputs = call_network(forward, batch.inputs)
+        split.reset()
+        try:
+            split.add(outputs, batch)
+            value = split.result()["loss"]
+        except SamplesError:
+            value = float("nan")  # a batch of padding only has no mean of its own, but does no harm to the sums
+        except Exception:
+            return False  # a user's class that gives ``reduction`` another meaning
+        whole.reset()
+        try:
+            whole.add(outputs, batch)
+        except Exception:
+            continue  # its reduction is off: the sums take its elements' mean
+        if not _is_close(value, whole.result()["loss"], tolerance):
+            return False
+    return True
+
+
+def _is_close(first: float, second: float, tolerance: float) -> bool:
+    return bool(np.isclose(first, second, rtol=tolerance, atol=1e-7, equal_nan=True))
