@@ -30,5 +30,5 @@ clean:
 
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[torch,torchmetrics,xarray,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[torch,torchmetrics,xarray,tensorboard,crypto,dev]"
 	touch $@

@@ -205,4 +205,4 @@ def _check_value(name: str, key: Any, value: Any) -> Any:
 
 
 def _warn_without_effect(argument: str, reason: str) -> None:
-    warnings.warn(f"{argument} has no effect: {reason}. Leave it out.", UserWarning, stacklevel=5)
+    warnings.warn(f"{argument} has no effect: {reason}. Leave it out.", UserWarning, stacklevel=4)

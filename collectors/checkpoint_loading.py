@@ -64,7 +64,7 @@ def load_checkpoint(
     if dec_key is not None:
         check_key("dec_key", dec_key)
     check_choice("dec_mode", dec_mode, ENCRYPTION_MODES)
-    return Checkpoint(file, *read_archive(file, dec_key, dec_mode).unpack())
+    return Checkpoint(file, *read_archive(file, dec_key, dec_mode).unpack(f"checkpoint {file}"))
 
 
 def latest_checkpoint(directory: str | os.PathLike[str], prefix: str = "CKP") -> Path | None:

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from .checkpoint_file import STORABLE_DTYPES
-from .errors import CheckpointError
 from .network_state import Array
 
 _PLAIN = (bool, int, float, str)
@@ -61,30 +60,28 @@ def decode(encoded: Any, arrays: Mapping[str, Array]) -> Any:
     """Returns the tree that ``encode`` was given.
 
     Raises:
-        CheckpointError: the JSON is none that ``encode`` writes, or an array is missing.
+        ValueError, TypeError, KeyError, AttributeError: the JSON is none that ``encode`` writes, or an array is
+            missing.
     """
     if encoded is None or isinstance(encoded, _PLAIN):
         return encoded
     if isinstance(encoded, list):
         return [decode(item, arrays) for item in encoded]
-    try:
-        ((kind, content),) = encoded.items()
-        if kind == "tuple":
-            return tuple(decode(item, arrays) for item in content)
-        if kind in ("dict", "counter"):
-            pairs = {decode(key, arrays): decode(item, arrays) for key, item in content}
-            return Counter(pairs) if kind == "counter" else pairs
-        if kind == "bytes":
-            return bytes.fromhex(content)
-        if kind == "array":
-            return arrays[content].copy()
-        if kind == "tensor":
-            from .torch_state import to_tensor
+    ((kind, content),) = encoded.items()
+    if kind == "tuple":
+        return tuple(decode(item, arrays) for item in content)
+    if kind in ("dict", "counter"):
+        pairs = {decode(key, arrays): decode(item, arrays) for key, item in content}
+        return Counter(pairs) if kind == "counter" else pairs
+    if kind == "bytes":
+        return bytes.fromhex(content)
+    if kind == "array":
+        return arrays[content].copy()
+    if kind == "tensor":
+        from .torch_state import to_tensor
 
-            return to_tensor(arrays[content])
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"the checkpoint's state cannot be read ({error}); it was not written by us.") from error
-    raise CheckpointError(f"the checkpoint's state has an item of the unknown kind {kind!r}; update this library.")
+        return to_tensor(arrays[content])
+    raise ValueError(f"it has an item of the unknown kind {kind!r}")
 
 
 def _add(array: Array, name: str, arrays: dict[str, Array]) -> str:

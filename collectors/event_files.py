@@ -23,7 +23,7 @@ _LONGEST_NAME = 255
 
 
 def require_tensorboard() -> None:
-    """Imports what writes the files, so that nothing is imported in the middle of a training.
+    """Imports all that the writing thread uses: a process forked in the middle of an import would inherit half of it.
 
     Raises:
         ImportError: TensorBoard is not installed.
@@ -34,11 +34,15 @@ def require_tensorboard() -> None:
         import tensorboard.plugins.text.summary_v2
         import tensorboard.summary.writer.record_writer
         import tensorboard.util.tensor_util  # noqa: F401
+        from PIL import Image
     except ImportError as error:
         raise ImportError(
             f"SummaryRecord needs TensorBoard, which cannot be imported ({error}). Install it with "
             "pip install 'summary-landscape[tensorboard]'."
         ) from error
+    Image.preinit()
+    with contextlib.suppress(ImportError):
+        import google_crc32c  # noqa: F401
 
 
 class EventFiles:

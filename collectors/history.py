@@ -33,8 +33,26 @@ class History(BuiltInCallback):
         ValueError: at the end of an epoch, a metric is called "net_output".
     """
 
+    state_is_needed = False
+    """A resumed training without this callback loses nothing that it needs."""
+
     def __init__(self) -> None:
         self._restart()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the lists and the mean of the epoch under way, for a checkpoint."""
+        return {
+            "epoch": list(self.epoch["epoch"]),
+            "history": {name: list(values) for name, values in self.history.items()},
+            "total": float(self._total),
+            "samples": self._samples,
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on from what ``state_dict`` returned."""
+        self.epoch = {"epoch": list(state["epoch"])}
+        self.history = {name: list(values) for name, values in state["history"].items()}
+        self._total, self._samples = state["total"], state["samples"]
 
     def on_train_begin(self, run_context: RunContext) -> None:
         """Starts new lists."""

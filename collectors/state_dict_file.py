@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .checkpoint_archive import RESERVED_PREFIX
 from .checkpoint_file import CheckpointFile
 from .errors import CheckpointError
 from .network_state import Array, canonical_name
@@ -26,7 +27,9 @@ def read_state_dict(path: str | os.PathLike[str]) -> dict[str, Array]:
     path = Path(path)
     if path.suffix.lower() == ".safetensors":
         file = CheckpointFile(path)
-        return _canonical(path, {name: file.read(name) for name in file.shapes})
+        # What a ModelCheckpoint keeps beside the weights (optimizer state and the like) is no part of the network.
+        weights = [name for name in file.shapes if not name.startswith(RESERVED_PREFIX)]
+        return _canonical(path, {name: file.read(name) for name in weights})
     return _read_torch_file(path)
 
 

@@ -177,10 +177,11 @@ class SummaryRecord:
         if self._closed:
             return self._refuse(ValueError(f"the SummaryRecord of {self._directory} is closed; open a new one."))
         values = self._graph_values(self._network or train_network) + self._take(plugin_filter)
-        if not values:
-            return True
         try:
-            self._writer.submit(SummaryStep(step, time.time(), tuple(values)))
+            # A writer that has failed says so even where there is nothing to write.
+            self._writer.raise_failure()
+            if values:
+                self._writer.submit(SummaryStep(step, time.time(), tuple(values)))
         except SummaryWriteError as error:
             return self._refuse(error)
         return True

@@ -67,6 +67,17 @@ class SummaryWriter:
         error.__cause__ = self._failure
         return error
 
+    def raise_failure(self) -> None:
+        """Raises what the thread ran into, if anything.
+
+        Raises:
+            SummaryWriteError: the thread has failed.
+        """
+        failure = self.failure
+        if failure is not None:
+            self._failure_told = True
+            raise failure
+
     def submit(self, step: SummaryStep) -> None:
         """Takes a step over; waits while the queue is full.
 
@@ -76,7 +87,7 @@ class SummaryWriter:
         with self._changed:
             while self._is_full(step.size) and self._failure is None:
                 self._changed.wait()
-            self._raise_failure()
+            self.raise_failure()
             if self._closing:
                 raise SummaryWriteError(f"the SummaryRecord of {self._label} was closed meanwhile; open a new one.")
             self._queue.append(step)
@@ -99,7 +110,7 @@ class SummaryWriter:
             self._changed.notify_all()
             while self._durable < target and self._failure is None:
                 self._changed.wait()
-            self._raise_failure()
+            self.raise_failure()
 
     def close(self) -> None:
         """Returns when everything is on the disk and the files are closed; a second call does nothing.
@@ -112,7 +123,7 @@ class SummaryWriter:
             self._changed.notify_all()
             while self._thread is not None and not self._finished:
                 self._changed.wait()
-            self._raise_failure()
+            self.raise_failure()
 
     def abandon(self) -> None:
         """Closes a writer that nobody closed, at exit or when its record is forgotten."""
@@ -131,12 +142,6 @@ class SummaryWriter:
         return bool(self._queue) and (
             len(self._queue) >= LONGEST_QUEUE or self._queued_bytes + size > LARGEST_QUEUE_BYTES
         )
-
-    def _raise_failure(self) -> None:
-        failure = self.failure
-        if failure is not None:
-            self._failure_told = True
-            raise failure
 
     def _work(self) -> None:
         try:

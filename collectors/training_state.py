@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_type_hints
 
-from .errors import CheckpointError
 from .network_state import State
 
 
@@ -65,7 +64,7 @@ class TrainingState:
         """Returns the state that was made into a dict.
 
         Raises:
-            CheckpointError: the dict is no such state.
+            ValueError: the dict is no such state.
         """
         expected = {name: getattr(hint, "__origin__", hint) for name, hint in get_type_hints(cls, localns={}).items()}
         wrong = [
@@ -77,10 +76,7 @@ class TrainingState:
         ]
         if wrong or set(tree) != set(expected):
             wrong = wrong or sorted(set(tree) - set(expected))
-            raise CheckpointError(
-                f"the checkpoint's training state cannot be read ({wrong} are missing, wrong or unknown); it was written "
-                "by another version of this library, or changed."
-            )
+            raise ValueError(f"of the training state, {wrong} are missing, wrong or unknown")
         return cls(**tree)
 
 

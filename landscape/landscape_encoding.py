@@ -175,7 +175,7 @@ def _shortened(traceback: bytes) -> bytes:
 
 def _is_native(value: Any) -> bool:
     if isinstance(value, str):
-        return "\0" not in value and value.isascii()
+        return value.isprintable()
     if isinstance(value, int) and not isinstance(value, bool):
         return -(2**63) <= value < 2**63
     return isinstance(value, bool | float)

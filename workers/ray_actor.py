@@ -20,8 +20,6 @@ from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, call
 from .measurement_plan import MeasurementPlan
 from .pool import Outcome, measure_origin_twice, measure_points, measure_task_state
 
-FRAMEWORKS = ("torch",)
-
 
 class MeasurementActor:
     """One worker of a Ray pool.
@@ -48,18 +46,12 @@ class MeasurementActor:
         gpus = tuple(int(item) for item in context.get_accelerator_ids().get("GPU", ()) if item.isdigit())
         return context.get_node_id(), gpus, os.getpid()
 
-    def prepare(self, callback: bytes, imported: Sequence[str]) -> Exception | None:
-        """Loads callback_fn and the framework it will need; what goes wrong is returned.
-
-        Args:
-            callback: callback_fn, pickled.
-            imported: the frameworks that the driver has imported.
-        """
-        for framework in FRAMEWORKS:
+    def prepare(self, callback: bytes, frameworks: Sequence[str]) -> Exception | None:
+        """Loads callback_fn and the frameworks it will need; what goes wrong is returned."""
+        for framework in frameworks:
             # All workers do this at once; within callback_fn they would do it one after another.
-            if framework in imported or framework.encode() in callback:
-                with contextlib.suppress(ImportError):
-                    importlib.import_module(framework)
+            with contextlib.suppress(ImportError):
+                importlib.import_module(framework)
         try:
             self._callback_fn = pickle.loads(callback)
             return None

@@ -18,7 +18,7 @@ from .measurement_plan import MeasurementPlan
 from .pool import OriginValues, Pool, Result, StateTask, Task
 from .ray_placement import PLACEMENT_SECONDS, place_workers, private_devices
 from .ray_session import RaySession
-from .ray_worker import ActorRecipe, RayWorker, check_same_description, raise_failures
+from .ray_worker import ActorRecipe, RayWorker, check_same_description, mentioned_frameworks, raise_failures
 
 _IN_FLIGHT = 2
 _DEATHS_BEFORE_DROP = 12
@@ -59,7 +59,9 @@ class RayPool(Pool):
         try:
             if not self._session.private:
                 gpus = self._ray.cluster_resources().get("GPU", 0) > 0
-            recipe = ActorRecipe(self._ray, self._ray.put(self._pickled(callback_fn)), options, gpus)
+            pickled = self._pickled(callback_fn)
+            frameworks = mentioned_frameworks(callback_fn, pickled)
+            recipe = ActorRecipe(self._ray, self._ray.put(pickled), frameworks, options, gpus)
             if self._session.private:
                 shares = share_cores(len(ids))
                 self._workers = [RayWorker(recipe, number, cores) for number, cores in zip(ids, shares, strict=True)]
@@ -183,6 +185,8 @@ class RayPool(Pool):
                 except self._ray.exceptions.RayError as error:
                     self._replace(worker, error, _FAILED_STARTS_BEFORE_DROP)
                     waiting.append(worker)
+                else:
+                    worker.deaths = worker.failed_starts = 0
         return [answers[id(worker)] for worker in self._workers]
 
     def _feed(self, worker: RayWorker, queue: ChunkQueue) -> Iterator[Result]:

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,9 @@ from .chunks import Chunk
 from .errors import NondeterministicLossError
 from .evaluator import EvaluatorDescription, MeasurementOptions
 from .measurement_plan import MeasurementPlan
-from .ray_actor import FRAMEWORKS, MeasurementActor
+from .ray_actor import MeasurementActor
+
+_FRAMEWORKS = ("torch",)
 
 
 @dataclass(frozen=True)
@@ -25,12 +27,14 @@ class ActorRecipe:
     Attributes:
         ray: the module.
         callback: the pickled callback_fn in Ray's object store.
+        frameworks: what callback_fn will import.
         options: what is measured.
         gpus: whether each actor needs a GPU.
     """
 
     ray: Any
     callback: Any
+    frameworks: tuple[str, ...]
     options: MeasurementOptions
     gpus: bool
 
@@ -79,8 +83,7 @@ class RayWorker:
 
     def prepare(self) -> Any:
         """Has the actor load callback_fn and the framework; returns the reference."""
-        imported = [name for name in FRAMEWORKS if name in sys.modules]
-        return self.actor.prepare.remote(self.recipe.callback, imported)
+        return self.actor.prepare.remote(self.recipe.callback, self.recipe.frameworks)
 
     def start_again(self, plan: MeasurementPlan, vectors: Sequence[Any] | None) -> None:
         """Starts another actor in the place of a dead one, up to the loaded plane."""
@@ -102,6 +105,12 @@ class RayWorker:
                 self.recipe.ray.kill(self.actor)
         self.actor = None
         self.starting = []
+
+
+def mentioned_frameworks(callback_fn: Callable[[], Any], pickled: bytes) -> tuple[str, ...]:
+    """Returns the frameworks whose names occur in callback_fn, in its code or in what it holds."""
+    names = getattr(getattr(callback_fn, "__code__", None), "co_names", ())
+    return tuple(name for name in _FRAMEWORKS if name in names or name.encode() in pickled)
 
 
 def raise_failures(answers: Sequence[Any]) -> Sequence[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .errors import SamplesError
+from .pool import check_same_values
 from .torch_batches import Batch, call_network
 from .torch_loss import BatchLossTotal, LossTotal, split_into_samples
 from .torch_metrics import MetricTotal
@@ -58,6 +59,10 @@ def choose_loss(
         samples: what is measured.
         metrics: the metrics, which follow the same rule.
         tolerance: relative difference up to which two values are equal.
+
+    Raises:
+        NondeterministicLossError: the same batches gave two losses.
+        SamplesError: no target counts.
     """
     whole = BatchLossTotal(loss)
     split = split_into_samples(loss)
@@ -87,12 +92,15 @@ def _bound_to_batches(
         raise
     except Exception:
         otherwise = {}  # it needs a batch as the loader makes it
-    notes = {}
+    notes: dict[str, str] = {}
     for name, value in as_loaded.items():
         adds_up = loss.adds_up if name == "loss" else metrics[name].adds_up
         label = name if name == "loss" else f"metric {name!r}"
         kept = "so the data set's own batches are kept" + (" and it has no standard error." if name == "loss" else ".")
         if name not in otherwise or not _is_close(value, otherwise[name], tolerance):
+            if not notes:
+                again = run_batches(forward, samples.own_batches, loss, metrics)
+                check_same_values("callback_fn's network", as_loaded, again, "in the same batches")
             notes[name] = f"{label} depends on how samples are batched, {kept}"
         elif not np.isfinite(value) and not adds_up:
             notes[name] = (

@@ -25,7 +25,8 @@ _MANTISSAS = (
     (1.0, 3.0),
     (1.0,),
 )
-_EXTREME = 1e300
+# Matplotlib's contours end at 1e250.
+_EXTREME = 1e200
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,8 @@ def choose_scale(values: Array, scale: str = "auto", levels: int = 12, clip: Cli
     finite = np.sort(values[np.isfinite(values)].ravel())
     if not len(finite):
         return Scale("linear", math.nan, math.nan, np.empty(0))
+    extremes = float(finite[0]), float(finite[-1])
+    finite = np.clip(finite, -_EXTREME, _EXTREME)
     kind = _kind(finite) if scale == "auto" else scale
     positive = finite[finite > 0]
     if kind == "log" and not len(positive):
@@ -169,9 +172,10 @@ def choose_scale(values: Array, scale: str = "auto", levels: int = 12, clip: Cli
     threshold = 1.0
     if kind == "symlog":
         sizes = np.abs(finite[finite != 0])
-        threshold = 10.0 ** math.floor(math.log10(max(np.quantile(sizes, 0.1), 1 / _EXTREME))) if len(sizes) else 1.0
+        smallest = max(np.quantile(sizes, 0.1), 1e-12 * sizes.max()) if len(sizes) else 1.0
+        threshold = 10.0 ** math.floor(math.log10(max(smallest, 1 / _EXTREME)))
     low, high = _range(positive if kind == "log" else finite, Scale(kind, 0, 0, np.empty(0), threshold=threshold))
-    if scale == "auto" and kind == "log" and high / low <= 10:
+    if scale == "auto" and kind == "log" and high <= 10 * low:
         # Without its outliers the bulk spans less than a decade.
         kind = "linear"
         low, high = _range(finite, Scale(kind, 0, 0, np.empty(0)))
@@ -179,7 +183,7 @@ def choose_scale(values: Array, scale: str = "auto", levels: int = 12, clip: Cli
     high = high if upper is None or (kind == "log" and upper <= 0) else upper
     if high - low <= 8 * np.finfo(np.float64).eps * max(abs(low), abs(high)):
         return Scale(kind, low, low, np.array([low]), threshold=threshold)
-    below, above = bool(finite[0] < low), bool(finite[-1] > high)
+    below, above = extremes[0] < low, extremes[1] > high
     bare = Scale(kind, low, high, np.empty(0), below, above, threshold)
     return Scale(kind, low, high, _levels(bare, levels), below, above, threshold)
 
@@ -200,18 +204,16 @@ def number_text(value: float, beside: Array | None = None) -> str:
 def _kind(finite: Array) -> str:
     low, high = finite[0], finite[-1]
     positive = finite[finite > 0]
-    if low >= 0 and len(positive) and high / max(positive[0], 1 / _EXTREME) > 10:
+    if low >= 0 and len(positive) and high > 10 * max(positive[0], 1 / _EXTREME):
         return "log"
     sizes = np.abs(finite)
     typical = max(float(np.median(sizes)), 1 / _EXTREME)
-    return "symlog" if low < 0 < high and sizes.max() / typical > 100 else "linear"
+    return "symlog" if low < 0 < high and sizes.max() > 100 * typical else "linear"
 
 
 def _range(finite: Array, scale: Scale) -> tuple[float, float]:
     """Returns the smallest and largest value, or less where outliers lie far beyond the bulk."""
-    bounded = np.clip(finite, -_EXTREME, _EXTREME)
-    if scale.kind == "log":
-        bounded = np.maximum(bounded, 1 / _EXTREME)
+    bounded = np.maximum(finite, 1 / _EXTREME) if scale.kind == "log" else finite
     heights = scale.forward(bounded)
     first, last = np.quantile(heights, [0.05, 0.95])
     width = last - first
@@ -242,7 +244,10 @@ def _decade_levels(low: float, high: float, count: int) -> Array:
     """Returns round numbers from low to high, at most ``count`` where a set of round numbers allows it."""
     decades = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)
     levels = np.empty(0)
-    strides = [*((mantissas, 1) for mantissas in _MANTISSAS), *(((1.0,), stride) for stride in (2, 3, 5, 10, 20, 50))]
+    strides = [
+        *((mantissas, 1) for mantissas in _MANTISSAS),
+        *(((1.0,), stride) for stride in (2, 3, 5, 10, 20, 50, 100)),
+    ]
     for mantissas, stride in strides:
         numbers = np.array([float(f"{m}e{d}") for d in decades if d % stride == 0 for m in mantissas])
         levels = numbers[(numbers >= low) & (numbers <= high)]

@@ -161,3 +161,29 @@ def test_a_metric_may_not_take_the_loss_name():
 def test_outputs_without_a_loss():
     with pytest.raises(TypeError, match=r"cb_params\.net_outputs must be the loss"):
         History().on_train_step_end(context(net_outputs={"logits": 1.0}))
+
+
+def test_a_resumed_run_has_the_whole_history(tmp_path):
+    from collectors.checkpoint_config import CheckpointConfig
+    from collectors.checkpoint_loading import latest_checkpoint
+    from collectors.model import Model
+    from collectors.model_checkpoint import ModelCheckpoint
+
+    inputs = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
+    batches = [(part, part.sum(1, keepdim=True)) for part in inputs.split(4)]
+
+    def model():
+        torch.manual_seed(1)
+        network = torch.nn.Linear(3, 1)
+        return Model(network, torch.nn.MSELoss(), torch.optim.SGD(network.parameters(), 0.1))
+
+    whole = History()
+    model().train(3, batches, callbacks=[whole])
+    config = CheckpointConfig(save_checkpoint_steps=5)
+    model().train(2, batches, callbacks=[History(), ModelCheckpoint(directory=tmp_path, config=config)])
+    (middle,) = tmp_path.glob("CKP-2_2.safetensors")
+    resumed = History()
+    model().train(3, batches, callbacks=[resumed], resume_from=middle)
+    assert latest_checkpoint(tmp_path) is not None
+    assert resumed.epoch == whole.epoch
+    assert resumed.history == whole.history

@@ -15,6 +15,8 @@ from collectors.errors import CheckpointError, LandscapeError, RunDirectoryError
 from collectors.network_state import describe_network
 from collectors.run_directory import RunDirectory
 
+SPACE = describe_network(SmallNetwork())
+
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
@@ -200,10 +202,9 @@ def probe(directory, whole):
         with contextlib.suppress(LandscapeError):
             run = RunDirectory(directory)
             assert all(len(interval) >= 3 for interval in run.settings.intervals)
-            space = describe_network(SmallNetwork())
             for number in run.settings.numbers | set(run.metadata.files):
                 with contextlib.suppress(LandscapeError):
-                    path = run.checkpoint(number, space).path
+                    path = run.checkpoint(number, SPACE).path
                     assert path.resolve().parent == directory / "ckpt_dir"
                     assert path.name in whole
         assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
@@ -251,7 +252,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_changed_values_of_the_metadata(playground, data):
     directory, original, whole = playground

@@ -429,6 +429,7 @@ def test_the_documents_order_and_defaults(tmp_path):
     SummaryCollector(
         str(tmp_path), 10, {"collect_metric": True, "collect_landscape": landscape}, True, {"lr": 0.1}, None, None, None
     )
+    SummaryCollector(tmp_path, export_options={"tensor_format": None}, collect_tensor_freq=1, max_file_size=10**9)
     assert SummaryCollector(tmp_path / "a").summary_dir == str(tmp_path / "a")
     assert names(tmp_path) == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 from event_reading import event_files, events, scalars
 
 from collectors.errors import LandscapeError
+from collectors.event_files import record_writer
 from collectors.summary_record import SummaryRecord
 from collectors.summary_values import SummaryStep, check_value
 from collectors.summary_writer import LARGEST_QUEUE_BYTES, LONGEST_QUEUE, SummaryWriteError, SummaryWriter
@@ -180,25 +182,6 @@ def test_a_forgotten_record_ends_its_thread_and_loses_nothing(tmp_path):
     assert scalars(tmp_path, "loss") == [(1, 1.0)]
 
 
-def test_memory_stays_flat(tmp_path):
-    values = np.random.default_rng(0).normal(size=200)
-    process = psutil.Process()
-    with SummaryRecord(tmp_path, raise_exception=True, max_file_size=200_000) as record:
-        for step in range(20_000):
-            record.add_value("scalar", "loss", float(step))
-            record.add_value("scalar", "accuracy", step / 20_000)
-            if step % 10 == 0:
-                record.add_value("histogram", "weights", values)
-            record.record(step)
-            if step == 4_000:
-                record.flush()
-                before = process.memory_info().rss
-        record.flush()
-        growth = process.memory_info().rss - before
-    assert growth < 24 * 2**20
-    assert [event.step for event in events(tmp_path)] == list(range(20_000))
-
-
 # Processes of their own.
 
 
@@ -207,6 +190,69 @@ def run(script, **options):
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", head + script], capture_output=True, text=True, check=False, **options
     )
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 5000])
+def test_the_fast_checksum_gives_the_same_bytes_as_tensorboard(monkeypatch, size):
+    content = np.random.default_rng(size).bytes(size)
+    fast, slow = io.BytesIO(), io.BytesIO()
+    record_writer(fast).write(content)
+    monkeypatch.setitem(sys.modules, "google_crc32c", None)
+    record_writer(slow).write(content)
+    assert fast.getvalue() == slow.getvalue()
+
+
+def test_the_writing_thread_imports_nothing(tmp_path):
+    # A process that is forked during an import would inherit half a module.
+    script = f"""
+import numpy as np
+from collectors.summary_record import SummaryRecord
+VALUES = {{
+    "scalar": 1.0,
+    "image": np.zeros((1, 3, 4, 4)),
+    "tensor": np.arange(9.0),
+    "histogram": np.array([1.0, np.nan]),
+    "train_lineage": {{"epoch": 3}},
+    "eval_lineage": {{"metrics": {{"a": 0.5}}}},
+    "dataset_graph": {{"a": [1]}},
+    "custom_lineage_data": {{"a": 1}},
+}}
+record = SummaryRecord({str(tmp_path)!r}, raise_exception=True, export_options={{"tensor_format": "npy"}})
+for plugin, value in VALUES.items():
+    record.add_value(plugin, plugin, value)
+before = set(sys.modules)
+record.record(1)
+record.close()
+print(sorted(set(sys.modules) - before))
+"""
+    result = run(script)
+    assert (result.stdout, result.stderr) == ("[]\n", "")
+
+
+def test_memory_stays_flat(tmp_path):
+    script = f"""
+import numpy as np
+import psutil
+from collectors.summary_record import SummaryRecord
+values = np.random.default_rng(0).normal(size=200)
+process = psutil.Process()
+with SummaryRecord({str(tmp_path)!r}, raise_exception=True, max_file_size=200_000) as record:
+    for step in range(20_000):
+        record.add_value("scalar", "loss", float(step))
+        record.add_value("scalar", "accuracy", step / 20_000)
+        if step % 20 == 0:
+            record.add_value("histogram", "weights", values)
+        record.record(step)
+        if step == 4_000:
+            record.flush()
+            before = process.memory_info().rss
+    record.flush()
+    print(process.memory_info().rss - before)
+"""
+    result = run(script)
+    assert result.stderr == ""
+    assert int(result.stdout) < 24 * 2**20
+    assert [event.step for event in events(tmp_path)] == list(range(20_000))
 
 
 FULL_DISK = """
@@ -337,6 +383,19 @@ for step in range(500):
     assert (result.returncode, result.stderr) == (0, "")
     assert len(scalars(tmp_path, "loss")) == 500
     assert [path.stat().st_mode & 0o777 for path in event_files(tmp_path)] == [0o400]
+
+
+def test_a_failure_that_nobody_was_told_shows_at_exit(tmp_path):
+    script = f"""
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+import numpy as np
+from collectors.summary_record import SummaryRecord
+record = SummaryRecord({str(tmp_path)!r})
+record.add_value("tensor", "t", np.zeros(2000))
+record.record(1)
+"""
+    assert "summaries cannot be written to" in run(script).stderr
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

@@ -78,8 +78,9 @@ class TestReadOnly:
     def test_nothing_can_be_changed_through_it(self) -> None:
         landscape = Landscape(build())
         path = landscape.trajectory
-        for array in (landscape.x, landscape.y, landscape.loss, landscape["accuracy"], landscape.status, path.x,
-                      path.number, path.projected["loss"], path.status, landscape.explained_variance_ratio):  # fmt: skip
+        arrays = [landscape.x, landscape.y, landscape.loss, landscape["accuracy"], landscape.status]
+        arrays += [landscape.explained_variance_ratio, path.x, path.number, path.projected["loss"], path.status]
+        for array in arrays:
             with pytest.raises(ValueError, match="read-only"):
                 array[...] = 0
         for mapping in (landscape.metrics, landscape.attributes, landscape.errors):

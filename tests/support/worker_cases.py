@@ -4,8 +4,6 @@ The Ray tests send their callback_fn from here, because workers find modules whe
 """
 
 import copy
-import itertools
-import os
 
 import numpy as np
 import torch
@@ -220,41 +218,3 @@ def found(network):
 
 def _bits(tensor):
     return tensor.detach().clone().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-
-
-# What the Ray tests send to workers.
-
-
-class Trap(nn.Module):
-    """A linear network that misbehaves where its first weight is large."""
-
-    def __init__(self, mode="raise", above=10.0):
-        super().__init__()
-        self.layer = nn.Linear(6, 4)
-        self.mode, self.above = mode, above
-
-    def forward(self, inputs):
-        if float(self.layer.weight.detach()[0, 0]) > self.above:
-            if self.mode == "die":
-                os._exit(13)
-            raise ValueError("the trap is sprung")
-        return self.layer(inputs)
-
-
-def trap_callback(mode):
-    def callback():
-        return nn.CrossEntropyLoss(), seeded(lambda: Trap(mode)), (features(), classes()), {}
-
-    return callback
-
-
-def trap_plane():
-    """Along the first axis the trap's weight grows by the coordinate."""
-    origin, directions, buffers = plane_of(seeded(Trap))
-    directions[0]["layer.weight"][0, 0] = 1.0
-    directions[1]["layer.weight"][0, 0] = 0.0
-    return origin, directions, buffers
-
-
-def grid(xs, ys):
-    return list(itertools.product(xs, ys))

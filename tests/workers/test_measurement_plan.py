@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from worker_cases import CASES, ConvNet, case, classes, evaluator_of, features, images, mlp, plane_of, seeded
+from worker_cases import CASES, case, classes, evaluator_of, features, mlp, plane_of
 
 from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
@@ -54,8 +54,7 @@ def test_plans_are_checked(value, error, text):
     "plan", [MeasurementPlan(7, 2), MeasurementPlan(64, 1, channels_last=True), MeasurementPlan(None, 1)]
 )
 def test_a_plan_changes_no_value(name, plan):
-    loss, network, dataset = case(name)
-    plane = plane_of(network)
+    plane = plane_of(case(name)[1])
     results = []
     for chosen in (MeasurementPlan(16, 1), plan, plan):
         evaluator = evaluator_of(*case(name), plan=chosen)
@@ -153,33 +152,24 @@ def test_settings_of_the_plan_hold_inside_and_the_users_come_back(threads):
 
 NEW_PRECISION = """
 import sys
-sys.path.insert(0, {support!r})
+sys.path[:0] = sys.argv[1:]
 import torch
-from workers.measurement_plan import MeasurementPlan
-sys.path.insert(0, {here!r})
-{lines}
-before = [owner.fp32_precision for owner in (torch.backends, torch.backends.mkldnn.matmul, torch.backends.mkldnn.conv)]
 from test_measurement_plan import watched
-(settings,) = watched(MeasurementPlan(20, 1))
-assert settings[4] in ("ieee", "none"), settings
-after = [owner.fp32_precision for owner in (torch.backends, torch.backends.mkldnn.matmul, torch.backends.mkldnn.conv)]
-assert before == after, (before, after)
-print("good", *after)
+from workers.measurement_plan import MeasurementPlan
+owners = (torch.backends, torch.backends.mkldnn.matmul, torch.backends.mkldnn.conv)
+for owner, value in zip(owners[::-1], ("bf16", "bf16", "tf32")):
+    owner.fp32_precision = value
+    before = [item.fp32_precision for item in owners]
+    assert value in before
+    (settings,) = watched(MeasurementPlan(20, 1))
+    assert settings[4] in ("ieee", "none"), settings
+    assert [item.fp32_precision for item in owners] == before
 """
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        "torch.backends.fp32_precision = 'tf32'",
-        "torch.backends.mkldnn.matmul.fp32_precision = 'bf16'",
-        "torch.backends.mkldnn.conv.fp32_precision = 'bf16'",
-    ],
-)
-def test_precision_set_through_the_newer_attributes_comes_back(lines, run_python, support_folder, tests_folder):
+def test_precision_set_through_the_newer_attributes_comes_back(run_python, support_folder, tests_folder):
     """PyTorch refuses its older function beside these; in a process of its own, because they cannot be unset."""
-    script = NEW_PRECISION.format(lines=lines, support=str(support_folder), here=str(tests_folder))
-    assert run_python(script).stdout.startswith("good")
+    run_python(NEW_PRECISION, support_folder, tests_folder)
 
 
 def test_settings_come_back_after_an_exception():
@@ -210,25 +200,25 @@ def test_settings_come_back_after_an_exception():
 COMPILER_WARNINGS = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 
 
+@pytest.mark.slow
 @COMPILER_WARNINGS
-def test_compiled_values_equal_eager_ones():
-    data = TensorDataset(images(), classes(40, 5))
-    network = seeded(ConvNet)
+def test_compiled_values_equal_eager_ones(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    network = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 4))
+    data = TensorDataset(features(), classes())
     plane = plane_of(network)
-    other = seeded(ConvNet, seed=4)
     results = []
     for compiled in (False, True):
-        plan = MeasurementPlan(16, 1, compile=compiled)
+        plan = MeasurementPlan(25, 1, compile=compiled)
         evaluator = evaluator_of(nn.CrossEntropyLoss(), network, data, plan=plan)
         assert evaluator.description.notes == ()
         evaluator.load(*plane)
         values = evaluator.measure(POINTS)["loss"]
-        state = evaluator.measure_state(dict(plane[0], **{"head.bias": np.ones(5, np.float32)}), None)["loss"]
+        state = evaluator.measure_state(dict(plane[0], **{"3.bias": np.ones(4, np.float32)}), None)["loss"]
         results.append([*values, state])
         evaluator.close()
     np.testing.assert_allclose(results[1], results[0], rtol=1e-5, atol=1e-7)
     assert np.ptp(results[1]) > 1e-2  # weights are not frozen into the code
-    assert torch.equal(other.head.weight, seeded(ConvNet, seed=4).head.weight)
 
 
 @pytest.mark.parametrize("tools", ["", "broken"])

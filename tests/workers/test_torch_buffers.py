@@ -154,11 +154,22 @@ def test_momentum_mode_and_counters_come_back():
 
 
 def test_recalibration_without_statistics_says_so():
-    for network in (mlp(), nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4, track_running_stats=False))):
-        with pytest.warns(UserWarning, match='buffers="recalibrate" changes nothing: the network has no normalization'):
-            evaluator = evaluator_of(nn.CrossEntropyLoss(), network, (features(), classes()), buffers="recalibrate")
-        assert "changes nothing" in evaluator.description.notes[0]
-        evaluator.close()
+    with pytest.warns(UserWarning, match='buffers="recalibrate" changes nothing: the network has no normalization'):
+        evaluator = evaluator_of(nn.CrossEntropyLoss(), mlp(), (features(), classes()), buffers="recalibrate")
+    assert "changes nothing" in evaluator.description.notes[0]
+    evaluator.close()
+
+
+def test_normalization_that_keeps_no_statistics_belongs_to_its_batches():
+    network = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4, track_running_stats=False))
+    with pytest.warns(UserWarning, match="loss depends on how samples are batched"):
+        evaluator = evaluator_of(nn.CrossEntropyLoss(), network, (features(), classes()), batch_size=7)
+    assert evaluator.description.partition_dependent
+    evaluator.load(*plane_of(network))
+    with torch.no_grad():
+        expected = nn.functional.cross_entropy(network(features()), classes())
+    np.testing.assert_allclose(evaluator.measure(POINTS[:1])["loss"], expected, rtol=1e-5)
+    evaluator.close()
 
 
 def test_recalibration_needs_batches():

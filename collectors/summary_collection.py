@@ -1,0 +1,236 @@
+"""One run under watch: what is recorded at which of its steps."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .collected_values import (
+    histogram_parameters,
+    input_images,
+    is_torch_network,
+    learning_rate_tag,
+    learning_rates,
+)
+from .dataset_description import EpochSamples, dataset_batch_size, dataset_graph, dataset_size
+from .lineage import custom_lineage_with_environment
+from .run_lineage import eval_lineage, train_lineage
+from .step_loss import step_loss
+from .summary_items import HISTOGRAMS
+from .summary_plan import FILE_SUFFIX, SummaryPlan
+from .summary_record import SummaryRecord
+from .summary_writer import SummaryWriteError
+
+Parameters = Mapping[str, Any]
+
+
+class SummaryCollection:
+    """Records one training, or one evaluation, in event files.
+
+    Every method that takes ``params`` takes the run's ``cb_params``, or a dictionary with those of its keys that are
+    known. A value that cannot be recorded ends its item with a warning, never the training.
+
+    Args:
+        directory: where the event files go.
+        plan: what to record.
+        begin: the number of steps done before.
+
+    Raises:
+        ImportError: TensorBoard is not installed.
+        OSError: the directory cannot be used.
+    """
+
+    def __init__(self, directory: Path, plan: SummaryPlan, begin: int = 0) -> None:
+        self._plan = plan
+        self._record = SummaryRecord(
+            directory,
+            file_suffix=FILE_SUFFIX,
+            max_file_size=plan.max_file_size,
+            export_options=plan.export_options,
+        )
+        self._items = set(plan.items.names)
+        self._step = begin
+        self._total: int | None = None
+        self._is_first = True
+        self._network: Any = None
+        self._evaluating = False
+        self._rates: list[Any] | None = None
+        self._first_rate: float | None = None
+        self._rate_changed = False
+        self._histograms: dict[str, Any] | None = None
+        self._batch_size: int | None = None
+        self._samples: EpochSamples | None = None
+        self._custom_is_recorded = False
+
+    def begin_training(self, params: Parameters) -> None:
+        """Learns what is known before the first step."""
+        self._learn(params)
+        dataset = params.get("train_dataset")
+        if dataset is not None and "collect_train_lineage" in self._items and dataset_size(dataset) is None:
+            self._samples = EpochSamples()
+
+    def begin_step(self, params: Parameters) -> None:
+        """Looks at the learning rate that the step will use: callbacks may set the next one before it ends."""
+        self._learn(params)
+        if self._is_first or self._plan.steps.collects(int(params["cur_step_num"])):
+            self._rates = learning_rates(params.get("optimizer"))
+
+    def end_step(self, params: Parameters) -> None:
+        """Records a step where that is due; the first one always is."""
+        self._step = step = int(params["cur_step_num"])
+        first, self._is_first = self._is_first, False
+        if self._samples is not None:
+            self._samples.add(params.get("train_dataset_element"))
+        if first:
+            self._record_once(params)
+        due = first or self._plan.steps.collects(step)
+        if due:
+            self._add_values(params)
+        if due or self._plan.steps.collects_tensors(step, self._total):
+            self._record.record(step)
+
+    def end_epoch(self, params: Parameters) -> None:
+        """Counts the data set's samples where it cannot tell them."""
+        if self._samples is not None:
+            self._samples.end_epoch(params.get("batch_num"))
+
+    def end_training(self, params: Parameters) -> None:
+        """Records what the training was."""
+        if "collect_train_lineage" not in self._items:
+            return
+        for rate in learning_rates(params.get("optimizer"))[:1]:
+            self._rate_changed |= self._first_rate is not None and float(rate) != self._first_rate
+        rate = None if self._rate_changed else self._first_rate
+        counted = None if self._samples is None else self._samples.total
+        self._try(
+            "collect_train_lineage",
+            lambda: self._record.add_value(
+                "train_lineage", "train_lineage", train_lineage(params, rate, self._batch_size, counted)
+            ),
+        )
+        self._record.record(self._step)
+
+    def begin_evaluation(self) -> None:
+        """Leaves out what networks capture while they are evaluated."""
+        self._evaluating = True
+
+    def end_evaluation(self, params: Parameters) -> None:
+        """Records how an evaluation ended, under the training step that it followed (0 without any)."""
+        self._evaluating = False
+        self._record_custom_lineage()
+        if "collect_eval_lineage" in self._items:
+            self._try(
+                "collect_eval_lineage",
+                lambda: self._record.add_value("eval_lineage", "eval_lineage", eval_lineage(params)),
+            )
+            self._record.record(self._step)
+
+    def capture(self, plugin: str, name: str, value: Any) -> None:
+        """Takes a value from inside a forward pass, where the step that it belongs to is recorded."""
+        if self._evaluating or not getattr(self._network, "training", True):
+            return
+        step, steps = self._step + 1, self._plan.steps
+        due = steps.collects_tensors(step, self._total) if plugin == "tensor" else steps.collects(step)
+        if due or self._is_first:
+            self._record.capture(plugin, name, value)
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Waits until everything is on the disk; what could not be written is a warning, or a note of the error."""
+        try:
+            self._record.close()
+        except SummaryWriteError as failure:
+            if error is None:
+                warnings.warn(f"the summary is incomplete: {failure}", RuntimeWarning, stacklevel=4)
+            else:
+                error.add_note(f"The summary is incomplete as well: {failure}")
+
+    def _learn(self, params: Parameters) -> None:
+        self._network = params.get("network")
+        epochs, batches = params.get("epoch_num"), params.get("batch_num")
+        self._total = None if epochs is None or batches is None else epochs * batches
+
+    def _record_once(self, params: Parameters) -> None:
+        self._batch_size = dataset_batch_size(params.get("train_dataset"), params.get("train_dataset_element"))
+        if "collect_graph" in self._items and is_torch_network(self._network):
+            self._try("collect_graph", self._add_graph)
+        dataset = params.get("train_dataset")
+        if "collect_dataset_graph" in self._items and dataset is not None:
+            self._try(
+                "collect_dataset_graph",
+                lambda: self._record.add_value("dataset_graph", "train_dataset", dataset_graph(dataset)),
+            )
+        self._record_custom_lineage()
+
+    def _record_custom_lineage(self) -> None:
+        if not self._custom_is_recorded:
+            self._custom_is_recorded = True
+            custom = custom_lineage_with_environment(self._plan.custom_lineage)
+            if custom:
+                self._record.add_value("custom_lineage_data", "custom_lineage_data", custom)
+                self._record.record(self._step)
+
+    def _add_graph(self) -> None:
+        from .random_state import capture_random_state, restore_random_state
+
+        # Following the data flow runs the forward function, which may draw random numbers.
+        random = capture_random_state(None)
+        try:
+            self._record.add_value("graph", "train_network/auto", self._network)
+        finally:
+            restore_random_state(random, None)
+
+    def _add_values(self, params: Parameters) -> None:
+        if self._rates is None:
+            self._rates = learning_rates(params.get("optimizer"))
+        rates, self._rates = [float(rate) for rate in self._rates], None
+        if rates:
+            self._first_rate = rates[0] if self._first_rate is None else self._first_rate
+            self._rate_changed |= rates[0] != self._first_rate
+        for item, add in (
+            ("collect_metric", lambda: self._add_metric(params, rates)),
+            ("collect_input_data", lambda: self._add_images(params)),
+            (HISTOGRAMS, lambda: self._add_histograms(params)),
+        ):
+            if item in self._items:
+                self._try(item, add)
+
+    def _add_metric(self, params: Parameters, rates: list[float]) -> None:
+        if params.get("net_outputs") is not None:
+            self._record.add_value("scalar", "loss/auto", step_loss(params["net_outputs"]))
+        for group, rate in enumerate(rates):
+            self._record.add_value("scalar", learning_rate_tag(group), rate)
+
+    def _add_images(self, params: Parameters) -> None:
+        element = params.get("train_dataset_element")
+        images = input_images(element)
+        if images is not None:
+            self._record.add_value("image", "input_data/auto", images)
+            return
+        self._items.discard("collect_input_data")
+        # Who leaves the defaults alone need not hear that a table is no picture.
+        if element is not None and "collect_input_data" in self._plan.items.asked:
+            warnings.warn(
+                "collect_input_data records nothing: batches must begin with images, a tensor of shape (N, C, H, W) or "
+                "(N, H, W, C) with 1, 3 or 4 channels.",
+                UserWarning,
+                stacklevel=6,
+            )
+
+    def _add_histograms(self, params: Parameters) -> None:
+        if self._histograms is None:
+            pattern = self._plan.items.pattern
+            self._histograms = histogram_parameters(self._network, params.get("optimizer"), pattern)
+            if not self._histograms and HISTOGRAMS in self._plan.items.asked:
+                matching = "" if pattern is None else f" whose name begins with a match of {pattern.pattern!r}"
+                raise ValueError(f"the optimizer moves no parameter of the network{matching}")
+        for name, parameter in self._histograms.items():
+            self._record.add_value("histogram", f"{name}/auto", parameter)
+
+    def _try(self, item: str, add: Callable[[], None]) -> None:
+        try:
+            add()
+        except (TypeError, ValueError) as error:
+            self._items.discard(item)
+            warnings.warn(f"{item} records no more in this run: {error}", UserWarning, stacklevel=5)

@@ -1,0 +1,282 @@
+"""CheckpointConfig, argument by argument: PARITY's tables, with the flaws listed there mended."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from collectors.checkpoint_config import CheckpointConfig
+from collectors.checkpoint_policy import Retention, SavePolicy
+
+DEFAULTS = {
+    "save_checkpoint_steps": 1,
+    "save_checkpoint_seconds": 0,
+    "keep_checkpoint_max": 5,
+    "keep_checkpoint_per_n_minutes": 0,
+    "integrated_save": True,
+    "async_save": False,
+    "saved_network": None,
+    "append_info": None,
+    "enc_key": None,
+    "enc_mode": "AES-GCM",
+    "exception_save": False,
+    "crc_check": False,
+    "remove_redundancy": False,
+    "format": "safetensors",
+    "training_state": True,
+}
+NUMBERS = list(DEFAULTS)[:4]
+
+
+def numbers(config):
+    return [getattr(config, name) for name in NUMBERS]
+
+
+def test_the_arguments_their_order_and_their_defaults():
+    parameters = inspect.signature(CheckpointConfig).parameters
+    assert {name: parameter.default for name, parameter in parameters.items()} == DEFAULTS
+    assert list(parameters) == list(DEFAULTS)
+    assert [name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY] == [
+        "training_state"
+    ]
+
+
+def test_every_argument_is_an_attribute():
+    network = nn.Linear(1, 1)
+    given = {
+        "save_checkpoint_steps": 7,
+        "keep_checkpoint_max": 2,
+        "async_save": "thread",
+        "saved_network": network,
+        "append_info": ["epoch_num"],
+        "enc_key": bytes(16),
+        "enc_mode": "AES-CBC",
+        "exception_save": True,
+        "crc_check": True,
+        "training_state": False,
+    }
+    config = CheckpointConfig(**given)
+    for name, value in {
+        **DEFAULTS,
+        "save_checkpoint_seconds": None,
+        "keep_checkpoint_per_n_minutes": None,
+        **given,
+    }.items():
+        assert getattr(config, name) == value, name
+    assert "enc_key" not in repr(config)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ((), [1, None, 5, None]),
+        ((1, 0, 5, 0), [1, None, 5, None]),
+        ((10, None, 1, None), [10, None, 1, None]),
+        # A time that is asked for wins over the default number of steps, as does one over the default maximum.
+        ({"save_checkpoint_seconds": 100}, [None, 100, 5, None]),
+        ({"keep_checkpoint_per_n_minutes": 3}, [1, None, None, 3]),
+        ((0, 1, 0, 1), [None, 1, None, 1]),
+        ((None, 1, None, 1), [None, 1, None, 1]),
+        ((np.int64(2), 0, np.int32(3), 0), [2, None, 3, None]),
+        # Nothing to keep would be pointless: one file is kept.
+        ((1, 0, 0, 0), [1, None, 1, None]),
+        ((1, None, None, None), [1, None, 1, None]),
+        ({"keep_checkpoint_max": 0}, [1, None, 1, None]),
+    ],
+)
+def test_what_the_four_numbers_come_to(given, expected):
+    config = CheckpointConfig(**given) if isinstance(given, dict) else CheckpointConfig(*given)
+    assert numbers(config) == expected
+    policy = dict(zip(NUMBERS, expected, strict=True))
+    assert config.get_checkpoint_policy() == {**policy, "saved_network": None}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize(
+    ("value", "error"), [(-1, ValueError), (1.0, TypeError), ("1", TypeError), (True, TypeError), ([1], TypeError)]
+)
+def test_wrong_numbers(name, value, error):
+    with pytest.raises(error, match=f"{name} must be an int of at least 0, but got"):
+        CheckpointConfig(**{name: value})
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (0, 0, 0, 0),
+        (None, None, None, None),
+        (0, None, 0, None),
+        (0, 0, 3, 0),
+        {"save_checkpoint_steps": 0},
+        {"save_checkpoint_steps": None, "keep_checkpoint_per_n_minutes": 3},
+    ],
+)
+def test_a_policy_that_would_never_save(given):
+    with pytest.raises(ValueError, match="save_checkpoint_steps or save_checkpoint_seconds must be positive"):
+        CheckpointConfig(**given) if isinstance(given, dict) else CheckpointConfig(*given)
+
+
+@pytest.mark.parametrize("names", [NUMBERS[:2], NUMBERS[2:]])
+def test_both_ways_at_once(names):
+    with pytest.raises(ValueError, match=f"{names[0]} and {names[1]} exclude each other, but got 1 and 2. Give one"):
+        CheckpointConfig(**dict(zip(names, (1, 2), strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "match"),
+    [
+        ({"integrated_save": 1}, TypeError, "integrated_save must be a bool, but got int"),
+        ({"async_save": 1}, TypeError, "async_save must be a bool or 'thread', but got int"),
+        ({"async_save": None}, TypeError, "async_save must be a bool or 'thread', but got NoneType"),
+        ({"async_save": "fork"}, ValueError, "async_save must be one of 'thread', but got 'fork'"),
+        ({"async_save": "process"}, ValueError, r"async_save must be a bool or 'thread' \(a forked process can hang"),
+        ({"saved_network": "network"}, TypeError, r"saved_network must be a torch\.nn\.Module or None, but got str"),
+        ({"saved_network": nn.Linear}, TypeError, r"saved_network must be a torch\.nn\.Module or None, but got type"),
+        ({"append_info": "epoch_num"}, TypeError, "append_info must be a list of .* but got str"),
+        ({"append_info": {"a": 1}}, TypeError, "append_info must be a list of .* but got dict"),
+        ({"append_info": [1]}, TypeError, r'append_info\[0\] must be "epoch_num", "step_num" or a dict, but got int'),
+        (
+            {"append_info": ["epoch"]},
+            ValueError,
+            r"append_info\[0\] must be one of 'epoch_num', 'step_num', but got 'epo",
+        ),
+        ({"append_info": [{"a": 1}, {"b": 1}]}, TypeError, r"append_info\[1\] is a second dict"),
+        ({"append_info": [{1: 1}]}, TypeError, r"a key of append_info\[0\] must be a str, but got int"),
+        ({"append_info": [{"a": [1]}]}, TypeError, r"append_info\[0\]\['a'\] must be an int, float, bool, str, tensor"),
+        ({"append_info": [{"a": None}]}, TypeError, r"append_info\[0\]\['a'\] must be an int"),
+        (
+            {"append_info": [{"step_num": 1.5}]},
+            TypeError,
+            r"append_info\[0\]\['step_num'\] must be an int, but got float",
+        ),
+        ({"enc_key": "k" * 16}, TypeError, "enc_key must be bytes of length 16, 24 or 32, or None, but got str.$"),
+        ({"enc_key": bytearray(16)}, TypeError, "enc_key must be bytes .* but got bytearray"),
+        ({"enc_key": b""}, ValueError, r"enc_key must have 16, 24 or 32 bytes .* but got 0\. secrets\.token_bytes"),
+        ({"enc_key": bytes(15)}, ValueError, "enc_key must have 16, 24 or 32 bytes .* but got 15"),
+        ({"enc_key": bytes(33)}, ValueError, "enc_key must have 16, 24 or 32 bytes .* but got 33"),
+        ({"enc_mode": "SM4-CBC"}, ValueError, "enc_mode must be one of 'AES-GCM', 'AES-CBC', but got 'SM4-CBC'"),
+        ({"enc_mode": "aes-gcm"}, ValueError, "enc_mode must be one of"),
+        ({"enc_mode": None}, TypeError, "enc_mode must be one of 'AES-GCM', 'AES-CBC', but got NoneType"),
+        ({"exception_save": 0}, TypeError, "exception_save must be a bool"),
+        ({"crc_check": "no"}, TypeError, "crc_check must be a bool"),
+        ({"remove_redundancy": 1}, TypeError, "remove_redundancy must be a bool"),
+        ({"format": "ckpt"}, ValueError, "format must be one of 'safetensors', but got 'ckpt'"),
+        ({"format": 1}, TypeError, "format must be one of 'safetensors'"),
+        ({"training_state": None}, TypeError, "training_state must be a bool"),
+        ({"anything": 1}, TypeError, "anything"),
+    ],
+)
+def test_wrong_arguments(given, error, match):
+    with pytest.raises(error, match=match):
+        CheckpointConfig(**given)
+
+
+def test_the_key_is_in_no_error():
+    with pytest.raises(TypeError) as caught:
+        CheckpointConfig(enc_key="my secret")
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("length", [16, 24, 32])
+@pytest.mark.parametrize("mode", ["AES-GCM", "AES-CBC"])
+def test_keys_and_modes(length, mode):
+    assert CheckpointConfig(enc_key=bytes(length), enc_mode=mode).enc_key == bytes(length)
+
+
+def test_the_missing_package_is_named(monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "cryptography"]:
+        monkeypatch.delitem(sys.modules, name)
+    # This is what makes an import of a package fail as if it were not installed.
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    CheckpointConfig()
+    with pytest.raises(ImportError, match=r"pip install 'summary-landscape\[crypto\]'"):
+        CheckpointConfig(enc_key=bytes(16))
+
+
+@pytest.mark.parametrize("given", [{"integrated_save": False}, {"remove_redundancy": True}])
+def test_what_has_no_effect_warns(given):
+    with pytest.warns(UserWarning, match=f"^{next(iter(given))}=.* has no effect"):
+        CheckpointConfig(**given)
+
+
+@pytest.mark.parametrize(
+    ("given", "append", "info"),
+    [
+        (None, None, {}),
+        ([], None, {}),
+        ([{}], None, {}),
+        (["epoch_num"], {"epoch_num": 0}, {"epoch_num": 3}),
+        (("epoch_num", "step_num"), {"epoch_num": 0, "step_num": 0}, {"epoch_num": 3, "step_num": 40}),
+        ([{"epoch_num": 10, "step_num": 100}], {"epoch_num": 10, "step_num": 100}, {"epoch_num": 13, "step_num": 140}),
+        # The base counts wherever it stands.
+        (["step_num", {"step_num": 5}], {"step_num": 5}, {"step_num": 45}),
+        ([{"step_num": 5}, "step_num"], {"step_num": 5}, {"step_num": 45}),
+        (
+            ["epoch_num", {"rate": 0.1, "on": True, "name": "a", "count": 2}],
+            {"epoch_num": 0, "rate": 0.1, "on": True, "name": "a", "count": 2},
+            {"epoch_num": 3, "rate": 0.1, "on": True, "name": "a", "count": 2},
+        ),
+    ],
+)
+def test_append_info(given, append, info):
+    config = CheckpointConfig(append_info=given)
+    assert config.append_dict == append
+    assert config.info(3, 40) == info
+    assert config.info(3, 40) == info
+
+
+def test_append_info_takes_tensors_and_arrays():
+    values = {"tensor": torch.ones(2), "array": np.ones(3), "number": np.float32(0.5)}
+    assert CheckpointConfig(append_info=[values]).append_dict == values
+
+
+# When to save
+
+
+def test_saving_by_steps():
+    policy = SavePolicy(3, None, 10, 0.0)
+    assert [step for step in range(11, 14) if policy.due(step, 1e9)] == [13]
+    policy.saved(14, 0.0)
+    assert [policy.due(step, 0.0) for step in (16, 17, 18)] == [False, True, True]
+
+
+def test_saving_by_time():
+    policy = SavePolicy(None, 10, 0, 100.0)
+    assert [policy.due(1, now) for now in (100.0, 110.0, 110.5)] == [False, False, True]
+    policy.saved(1, 115.0)
+    assert [policy.due(99, now) for now in (120.0, 125.0, 126.0)] == [False, False, True]
+    assert not SavePolicy(None, None, 0, 0.0).due(5, 1e9)
+
+
+# What to keep
+
+
+def test_keeping_the_newest(tmp_path):
+    paths = [tmp_path / str(number) for number in range(6)]
+    retention = Retention(2, None)
+    assert [retention.add(path, 0.0) for path in paths[:4]] == [[], [], [paths[0]], [paths[1]]]
+    assert retention.files == paths[2:4]
+    # A file that is written anew is the newest.
+    assert retention.add(paths[2], 0.0) == []
+    assert retention.add(paths[4], 0.0) == [paths[3]]
+    assert retention.files == [paths[2], paths[4]]
+
+
+def test_a_smaller_maximum_shrinks_at_the_next_file(tmp_path):
+    paths = [tmp_path / str(number) for number in range(6)]
+    assert Retention(2, None, paths[:5]).add(paths[5], 0.0) == paths[:4]
+    assert Retention(1, None, paths[:5]).add(paths[5], 0.0) == paths[:5]
+
+
+def test_keeping_one_file_of_every_few_minutes(tmp_path):
+    paths = [tmp_path / str(number) for number in range(7)]
+    times = [1000.0, 1001.0, 1119.0, 1120.0, 1121.0, 1500.0, 1590.0]
+    retention = Retention(None, 2, [tmp_path / "before"])
+    removed = [retention.add(path, now) for path, now in zip(paths, times, strict=True)]
+    assert removed == [[], [paths[0]], [paths[1]], [], [paths[3]], [], [paths[5]]]
+    assert retention.files == [tmp_path / "before", paths[2], paths[4], paths[6]]

@@ -1,0 +1,700 @@
+"""ModelCheckpoint: which files there are, what they hold, and when they go."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import random
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from collectors.callback import Callback, CallbackParameters, RunContext
+from collectors.checkpoint_archive import Archive, write_archive
+from collectors.checkpoint_config import CheckpointConfig
+from collectors.checkpoint_loading import latest_checkpoint, load_checkpoint, parse_name
+from collectors.checkpoint_tree import decode, encode
+from collectors.errors import CheckpointError, CheckpointWriteError
+from collectors.model import Model
+from collectors.model_checkpoint import ModelCheckpoint
+from collectors.random_state import capture_random_state, dataset_generators, restore_random_state
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Networks this small lose most of their time to waiting for a second thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path / "checkpoints"
+
+
+def batches(count=4):
+    generator = torch.Generator().manual_seed(0)
+    return [(torch.randn(2, 3, generator=generator), torch.tensor([0, 1])) for _ in range(count)]
+
+
+def build(network=None):
+    torch.manual_seed(0)
+    network = nn.Linear(3, 2) if network is None else network
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    return Model(network, nn.CrossEntropyLoss(), optimizer, {"zero": lambda outputs, targets: 0.0})
+
+
+def names(folder):
+    return sorted(path.name.removesuffix(".safetensors") for path in folder.iterdir())
+
+
+def train(folder, epochs=2, callbacks=(), prefix="CKP", data=None, model=None, stateful=None, **config):
+    checkpoint = ModelCheckpoint(prefix, folder, CheckpointConfig(**config), stateful=stateful)
+    (model or build()).train(epochs, data or batches(), [checkpoint, *callbacks])
+    return checkpoint
+
+
+class At(Callback):
+    """Does something at one hook of one step."""
+
+    def __init__(self, hook, step, action):
+        self.step, self.action = step, action
+        setattr(self, hook, self.act)
+
+    def act(self, run_context):
+        if run_context.original_args().cur_step_num == self.step:
+            self.action(run_context)
+
+
+def fail(run_context):
+    raise ArithmeticError("failed")
+
+
+# Arguments
+
+
+def test_the_arguments_their_order_and_their_defaults():
+    parameters = inspect.signature(ModelCheckpoint).parameters
+    assert {name: parameter.default for name, parameter in parameters.items()} == {
+        "prefix": "CKP",
+        "directory": None,
+        "config": None,
+        "stateful": None,
+    }
+    assert parameters["stateful"].kind is inspect.Parameter.KEYWORD_ONLY
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "match"),
+    [
+        ({"prefix": 3}, TypeError, "prefix must be a str, or a function of cb_params that returns one, but got int"),
+        ({"prefix": None}, TypeError, "prefix must be a str"),
+        ({"prefix": "a/b"}, ValueError, "prefix must be a part of a file name: not blank, without '/'"),
+        ({"prefix": " "}, ValueError, "prefix must be a part of a file name"),
+        ({"prefix": "p" * 181}, ValueError, "prefix must be a part of a file name: .* at most 180 bytes"),
+        ({"directory": 3}, TypeError, "directory must be a path"),
+        ({"directory": b"bytes"}, TypeError, "directory must be a path"),
+        ({"directory": ""}, ValueError, "directory must be a path that is not blank"),
+        ({"directory": "d" * 300}, ValueError, "directory must be a path of at most 4095 bytes"),
+        ({"config": {}}, TypeError, "config must be a CheckpointConfig or None, but got dict"),
+        ({"config": CheckpointConfig}, TypeError, "config must be a CheckpointConfig or None, but got type"),
+        ({"stateful": [1]}, TypeError, "stateful must be a dict of objects with state_dict and load_state_dict"),
+        ({"stateful": {1: nn.Linear(1, 1)}}, TypeError, "a key of stateful must be a str"),
+        ({"stateful": {"a": 1}}, TypeError, r"stateful\['a'\] must be an object with state_dict and load_state_dict"),
+        ({"stateful": {"a": nn.Linear}}, TypeError, r"stateful\['a'\] must be an object with .* but got type"),
+    ],
+)
+def test_wrong_arguments(arguments, error, match):
+    with pytest.raises(error, match=match):
+        ModelCheckpoint(**arguments)
+
+
+def test_the_directory_is_no_file(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("text")
+    for directory in (file, file / "below" / "it"):
+        with pytest.raises(NotADirectoryError, match=r"directory must be a directory, but .*file is a file"):
+            ModelCheckpoint(directory=directory)
+
+
+def test_the_directory_can_be_written(tmp_path):
+    locked = tmp_path / "locked"
+    locked.mkdir()
+    if os.geteuid() == 0:
+        # Root may write everywhere, so somebody else has to try.
+        os.seteuid(65534)
+    else:
+        locked.chmod(0o500)
+    try:
+        for directory in (locked, locked / "below"):
+            with pytest.raises(PermissionError, match=r"directory must be writable, but .* is not. Choose another one"):
+                ModelCheckpoint(directory=directory)
+    finally:
+        os.seteuid(os.getuid())
+        locked.chmod(0o700)
+
+
+def test_the_default_directory_is_the_present_one(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    checkpoint = ModelCheckpoint()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    build().train(1, batches(1), checkpoint)
+    assert names(tmp_path) == ["CKP-1_1", "elsewhere"]
+
+
+def test_the_directory_is_created_late_and_privately(tmp_path):
+    real = tmp_path / "real"
+    real.mkdir()
+    (tmp_path / "link").symlink_to(real)
+    checkpoint = ModelCheckpoint(directory=tmp_path / "link" / "a" / "b")
+    assert names(real) == []
+    build().train(1, batches(1), checkpoint)
+    assert (real / "a" / "b").stat().st_mode & 0o777 == 0o700
+    assert checkpoint.latest_ckpt_file_name == str(real / "a" / "b" / "CKP-1_1.safetensors")
+    # Not read-only: whoever may delete a run may delete its files.
+    assert Path(checkpoint.latest_ckpt_file_name).stat().st_mode & 0o200
+
+
+# When files are written
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({}, ["CKP-1_4", "CKP-2_1", "CKP-2_2", "CKP-2_3", "CKP-2_4"]),
+        ({"save_checkpoint_steps": 3}, ["CKP-1_3", "CKP-2_2", "CKP-2_4"]),
+        ({"save_checkpoint_steps": 4}, ["CKP-1_4", "CKP-2_4"]),
+        ({"save_checkpoint_steps": 100}, ["CKP-2_4"]),
+        ({"save_checkpoint_seconds": 10**6}, ["CKP-2_4"]),
+        ({"keep_checkpoint_max": 1}, ["CKP-2_4"]),
+        ({"keep_checkpoint_max": 0}, ["CKP-2_4"]),
+        ({"keep_checkpoint_max": 2, "save_checkpoint_steps": 2}, ["CKP-2_2", "CKP-2_4"]),
+        ({"keep_checkpoint_per_n_minutes": 10**6}, ["CKP-2_4"]),
+    ],
+)
+@pytest.mark.parametrize("asynchronous", [False, True, "thread"])
+def test_files(config, expected, asynchronous, folder):
+    checkpoint = ModelCheckpoint("CKP", folder, CheckpointConfig(async_save=asynchronous, **config))
+    assert checkpoint.latest_ckpt_file_name == ""
+    build().fit(2, batches(), batches(), callbacks=checkpoint)
+    assert names(folder) == expected
+    assert checkpoint.latest_ckpt_file_name == str(folder / f"{expected[-1]}.safetensors")
+
+
+def test_a_second_run_begins_anew(folder):
+    checkpoint = ModelCheckpoint("CKP", folder, CheckpointConfig(3, keep_checkpoint_max=1))
+    model = build()
+    model.train(1, batches(), checkpoint)
+    model.train(2, batches(), checkpoint)
+    assert names(folder) == ["CKP-1_4", "CKP_1-2_4"]
+    train(folder, 1, keep_checkpoint_max=1)
+    assert names(folder) == ["CKP-1_4", "CKP_1-2_4", "CKP_2-1_4"]
+
+
+def test_prefixes_that_look_alike(folder):
+    train(folder, 1, prefix="CKP-1")
+    train(folder, 1, prefix="CKP-1_2", keep_checkpoint_max=1)
+    before = names(folder)
+    train(folder, 2, prefix="CKP", keep_checkpoint_max=1)
+    assert names(folder) == sorted([*before, "CKP-2_4"])
+
+
+def test_files_of_others_stay(folder):
+    folder.mkdir()
+    others = ["CKP-text.safetensors", "CKP-1_1.ckpt", "notes.txt", "CKP-0_0.safetensors.bak", ".CKP-1_1.safetensors"]
+    for name in others:
+        (folder / name).write_text("mine")
+    train(folder, 2, keep_checkpoint_max=1)
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*others, "CKP-2_4.safetensors"])
+
+
+def test_two_checkpoints_in_one_directory(folder):
+    first = ModelCheckpoint("CKP", folder, CheckpointConfig(1, keep_checkpoint_max=2))
+    second = ModelCheckpoint("CKP", folder, CheckpointConfig(4, keep_checkpoint_max=2))
+    build().train(2, batches(), [first, second])
+    assert names(folder) == ["CKP-2_3", "CKP-2_4", "CKP_1-1_4", "CKP_1-2_4"]
+
+
+def test_functions_as_prefix_and_directory(tmp_path):
+    checkpoint = ModelCheckpoint(
+        lambda params: f"epoch{params.cur_epoch_num}",
+        lambda params: tmp_path / f"until{params.epoch_num}",
+        CheckpointConfig(keep_checkpoint_max=9),
+    )
+    build().train(2, batches(), checkpoint)
+    assert names(tmp_path / "until2") == ["epoch1", "epoch2"]
+    assert load_checkpoint(checkpoint.latest_ckpt_file_name).training_state.step == 8
+    for prefix, error in ((lambda params: 3, TypeError), (lambda params: "a/b", ValueError)):
+        with pytest.raises(error, match="prefix must be a"):
+            build().train(1, batches(), ModelCheckpoint(prefix, tmp_path))
+    train(lambda params: tmp_path / "named", 1, prefix="it", keep_checkpoint_max=1)
+    assert names(tmp_path / "named") == ["it-1_4"]
+
+
+def test_cb_params_name_the_latest_file(folder):
+    seen = []
+
+    class Look(Callback):
+        def on_train_step_begin(self, run_context):
+            params = run_context.original_args()
+            seen.append((params.last_save_ckpt_step, params.latest_ckpt_file))
+
+    train(folder, 1, [Look()], save_checkpoint_steps=2)
+    assert seen == [(None, None), (None, None), (2, str(folder / "CKP-1_2.safetensors")), *seen[2:3]]
+
+
+def test_a_stop_is_saved(folder):
+    train(folder, 2, [At("on_train_step_end", 2, RunContext.request_stop)], save_checkpoint_steps=100)
+    assert names(folder) == ["CKP-1_2"]
+
+
+def test_evaluations_do_nothing(folder):
+    checkpoint = ModelCheckpoint("CKP", folder)
+    build().eval(batches(), checkpoint)
+    assert not folder.exists()
+    assert checkpoint.latest_ckpt_file_name == ""
+
+
+@pytest.mark.parametrize("rank", ["1", "2"])
+def test_other_ranks_write_nothing(rank, folder, monkeypatch):
+    monkeypatch.setenv("RANK", rank)
+    train(folder, 1)
+    assert not folder.exists()
+
+
+def test_a_data_set_of_unknown_length(folder):
+    class Unsized:
+        def __iter__(self):
+            return iter(batches())
+
+    train(folder, 2, data=Unsized(), save_checkpoint_steps=3)
+    assert names(folder) == ["CKP-1_3", "CKP-2_2", "CKP-2_4"]
+
+
+def test_another_trainer_gives_weights(folder):
+    """A hand-written loop that calls the hooks; its run context knows no training state."""
+    network = nn.Linear(3, 2)
+    checkpoint = ModelCheckpoint("CKP", folder, CheckpointConfig(2, append_info=["epoch_num", "step_num"]))
+    params = CallbackParameters(network=network, batch_num=3, cur_step_num=0, cur_epoch_num=1)
+    context = RunContext(params)
+    with checkpoint:
+        checkpoint.on_train_begin(context)
+        for step in range(1, 6):
+            params.update(cur_step_num=step, cur_epoch_num=(step + 2) // 3)
+            checkpoint.on_train_step_end(context)
+        checkpoint.on_train_end(context)
+    assert names(folder) == ["CKP-1_2", "CKP-2_1", "CKP-2_2"]
+    loaded = load_checkpoint(params.latest_ckpt_file)
+    assert loaded.training_state is None
+    assert loaded.info == {"epoch_num": 2, "step_num": 5}
+    assert np.array_equal(loaded.weights["weight"], network.weight.detach())
+
+
+# What files hold
+
+
+class Everything(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Linear(3, 3))
+        self.layers[2].weight = self.layers[0].weight
+        self.scalar = nn.Parameter(torch.tensor(2.0, dtype=torch.bfloat16))
+        self.frozen = nn.Parameter(torch.arange(4).double(), requires_grad=False)
+
+    def forward(self, inputs):
+        return (self.layers(inputs) * self.scalar)[:, :2]
+
+
+@pytest.mark.parametrize("config", [{}, {"async_save": True}, {"enc_key": bytes(16)}])
+def test_weights_go_into_a_file_and_back(config, folder):
+    model = build(Everything())
+    train(folder, 1, model=model, **config)
+    loaded = load_checkpoint(latest_checkpoint(folder), config.get("enc_key"))
+    assert "layers.2.weight" not in loaded.weights
+    other = Everything()
+    untouched = other.layers[0].weight.data_ptr()
+    loaded.load_into(nn.DataParallel(other))
+    for name, tensor in model.network.state_dict().items():
+        assert torch.equal(other.state_dict()[name], tensor), name
+    assert other.layers[0].weight.data_ptr() == other.layers[2].weight.data_ptr() == untouched
+    assert not other.frozen.requires_grad
+
+
+def test_async_equals_sync(folder, tmp_path):
+    train(folder, 2)
+    train(tmp_path / "async", 2, async_save=True)
+    assert names(folder) == names(tmp_path / "async")
+    for one in folder.iterdir():
+        first, second = load_checkpoint(one), load_checkpoint(tmp_path / "async" / one.name)
+        for name in first.weights:
+            assert np.array_equal(first.weights[name], second.weights[name])
+        state, other = first.training_state, second.training_state
+        assert (state.epoch, state.epoch_steps, state.step) == (other.epoch, other.epoch_steps, other.step)
+        momenta = [entry["momentum_buffer"] for entry in state.optimizer["state"]["state"].values()]
+        others = [entry["momentum_buffer"] for entry in other.optimizer["state"]["state"].values()]
+        assert momenta
+        assert all(map(torch.equal, momenta, others))
+
+
+def test_an_async_file_holds_the_moment_it_was_asked_for(folder):
+    """The thread is held back until training has moved on."""
+    moved = threading.Event()
+    weights = {}
+
+    class Slow(dict):
+        def values(self):
+            moved.wait(20)
+            return super().values()
+
+    class Hold(Callback):
+        def on_train_step_end(self, run_context):
+            params = run_context.original_args()
+            weights[params.cur_step_num] = params.network.weight.detach().clone()
+            if params.cur_step_num == 2:
+                assert params.latest_ckpt_file is None
+                moved.set()
+
+    original = Archive.pack
+
+    def pack(*arguments):
+        archive = original(*arguments)
+        object.__setattr__(archive, "arrays", Slow(archive.arrays))
+        return archive
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Archive, "pack", pack)
+        train(folder, 1, [Hold()], data=batches(2), async_save=True, save_checkpoint_steps=1)
+    assert torch.equal(torch.from_numpy(load_checkpoint(folder / "CKP-1_1.safetensors").weights["weight"]), weights[1])
+    assert not torch.equal(weights[1], weights[2])
+
+
+def test_appended_values(folder):
+    counter = torch.zeros(2)
+    own = {"rate": 0.1, "on": True, "name": "mine", "count": 10**18, "tensor": counter, "epoch_num": 10}
+    count = At("on_train_step_end", 3, lambda run_context: counter.add_(1))
+    train(folder, 2, [count], save_checkpoint_steps=4, append_info=["step_num", own])
+    first, second = (load_checkpoint(folder / f"CKP-{epoch}_4.safetensors").info for epoch in (1, 2))
+    plain = {"rate": 0.1, "on": True, "name": "mine", "count": 10**18}
+    assert {name: first[name] for name in plain} == plain
+    assert type(first["on"]) is bool
+    assert (first["step_num"], first["epoch_num"]) == (4, 11)
+    assert (second["step_num"], second["epoch_num"]) == (8, 12)
+    assert torch.equal(first["tensor"], torch.ones(2))
+
+
+def test_a_saved_network_of_its_own(folder):
+    model = build()
+    average = torch.optim.swa_utils.AveragedModel(model.network)
+    update = At("on_train_step_end", 3, lambda run_context: average.update_parameters(model.network))
+    train(folder, 1, [update], model=model, saved_network=average, save_checkpoint_steps=4)
+    file = folder / "CKP-1_4.safetensors"
+    loaded = load_checkpoint(file)
+    assert np.array_equal(loaded.weights["weight"], average.module.weight.detach())
+    assert not np.array_equal(loaded.weights["weight"], model.network.weight.detach())
+    other = torch.optim.swa_utils.AveragedModel(nn.Linear(3, 2))
+    loaded.load_into(other)
+    # It can be resumed all the same: the weights of both networks are there.
+    resumed = build()
+    resumed.train(2, batches(), resume_from=file)
+    model.train(2, batches(), initial_epoch=1)
+    assert torch.equal(resumed.network.weight, model.network.weight)
+    train(folder, 1, model=build(), prefix="bare", saved_network=average, training_state=False)
+    assert load_checkpoint(latest_checkpoint(folder, "bare")).training_state is None
+
+
+def test_the_trained_network_is_not_saved_twice(folder):
+    model = build()
+    train(folder, 1, model=model, saved_network=nn.DataParallel(model.network))
+    assert load_checkpoint(latest_checkpoint(folder)).training_state.network is None
+
+
+def test_networks_that_do_not_fit(folder):
+    train(folder, 1)
+    loaded = load_checkpoint(latest_checkpoint(folder))
+    network = nn.Sequential(nn.Linear(3, 2))
+    before = network[0].weight.detach().clone()
+    with pytest.raises(CheckpointError, match=r"CKP-1_4.safetensors does not fit the network Sequential:\n  0.weight"):
+        loaded.load_into(network)
+    assert torch.equal(network[0].weight, before)
+    with pytest.raises(CheckpointError, match=r"  weight: the network has \(2, 4\), found \(2, 3\)"):
+        loaded.load_into(nn.Linear(4, 2))
+    with pytest.raises(CheckpointError, match=r"  bias \(2,\): unknown"):
+        loaded.load_into(nn.Linear(3, 2, bias=False))
+
+
+def test_what_cannot_be_stored_is_named(folder):
+    class Strange(Callback):
+        def state_dict(self):
+            return {"set": {1, 2}}
+
+        def load_state_dict(self, state):
+            pass
+
+    with pytest.raises(TypeError, match=r"checkpoint/training/callbacks/1/1/set must be made of .* but it is set"):
+        train(folder, 1, [Strange()])
+    network = build()
+    network.network.register_parameter("checkpoint/x", nn.Parameter(torch.ones(1)))
+    with pytest.raises(ValueError, match=r"network's tensors \['checkpoint/x'\] must not begin with 'checkpoint/'"):
+        train(folder, 1, model=network)
+
+
+# What an exception leaves
+
+
+def test_an_exception_leaves_the_steps_that_were_done(folder):
+    for hook, step, expected in [
+        ("on_train_step_begin", 1, []),
+        ("on_train_step_begin", 7, ["a-2_2_breakpoint"]),
+        ("on_train_step_end", 7, ["b-2_3_breakpoint"]),
+        ("on_train_epoch_begin", 4, ["c-1_4_breakpoint"]),
+    ]:
+        prefix = expected[0][0] if expected else "none"
+        with pytest.raises(ArithmeticError) as caught:
+            train(folder, 2, [At(hook, step, fail)], prefix, exception_save=True, save_checkpoint_steps=100)
+        assert not hasattr(caught.value, "__notes__")
+        assert [name for name in names(folder) if name.startswith(f"{prefix}-")] == expected
+
+
+def test_an_interrupt_is_an_exception(folder):
+    def interrupt(run_context):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(folder, 2, [At("on_train_step_begin", 3, interrupt)], exception_save=True, async_save=True)
+    assert names(folder) == ["CKP-1_1", "CKP-1_2", "CKP-1_2_breakpoint"]
+
+
+def test_without_being_asked_for_an_exception_leaves_nothing(folder):
+    with pytest.raises(ArithmeticError):
+        train(folder, 2, [At("on_train_step_begin", 3, fail)], save_checkpoint_steps=100)
+    assert names(folder) == []
+
+
+# Failures
+
+
+def refuse(folder):
+    """Makes every further write in a folder fail, for root as well: the folder is a file now."""
+
+    def act(run_context):
+        folder.rename(folder.with_name("moved"))
+        folder.write_text("in the way")
+
+    return act
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+@pytest.mark.parametrize("step", [1, 3, 8])
+def test_a_failed_write_stops_training(asynchronous, step, folder):
+    model = build()
+    reached = []
+    count = Callback()
+    count.on_train_step_begin = lambda run_context: reached.append(1)
+    with pytest.raises(CheckpointWriteError, match=r"CKP-\d_\d\.safetensors could not be written: .*free some space"):
+        train(folder, 2, [At("on_train_step_begin", step, refuse(folder)), count], model=model, async_save=asynchronous)
+    assert step <= len(reached) <= min(8, step + asynchronous)
+
+
+def test_a_failed_write_does_not_hide_the_error_of_the_run(folder):
+    def both(run_context):
+        refuse(folder)(run_context)
+        raise ArithmeticError("failed")
+
+    with pytest.raises(ArithmeticError, match="failed") as caught:
+        train(folder, 2, [At("on_train_step_begin", 3, both)], exception_save=True)
+    assert "CKP-1_2_breakpoint.safetensors could not be written" in caught.value.__notes__[0]
+
+
+def test_old_files_go_only_after_the_new_one_is_there(folder):
+    class Guard(Callback):
+        def on_train_step_begin(self, run_context):
+            step = run_context.original_args().cur_step_num
+            if step == 3:
+                # The next file's place is taken by a folder, which no file can replace.
+                (folder / "CKP-1_3.safetensors").mkdir()
+
+    with pytest.raises(CheckpointWriteError, match=r"CKP-1_3\.safetensors could not be written"):
+        train(folder, 2, [Guard()], keep_checkpoint_max=1)
+    assert load_checkpoint(folder / "CKP-1_2.safetensors").training_state.step == 2
+    assert names(folder) == ["CKP-1_2", "CKP-1_3"]
+
+
+def test_leftovers_of_killed_writers_go(folder):
+    folder.mkdir()
+    old, young = folder / ".CKP-1_1.safetensors.1.00000000.tmp", folder / ".CKP-1_2.safetensors.1.00000000.tmp"
+    foreign = folder / ".notes.safetensors.1.00000000.tmp"
+    for path in (old, young, foreign):
+        path.write_text("half")
+    hours_ago = time.time() - 7200
+    for path in (old, foreign):
+        os.utime(path, (hours_ago, hours_ago))
+    train(folder, 1, data=batches(1))
+    assert sorted(path.name for path in folder.iterdir()) == [young.name, foreign.name, "CKP-1_1.safetensors"]
+
+
+# Going on with a run's files
+
+
+def resume(folder, config, directory=None, prefix="CKP"):
+    checkpoint = ModelCheckpoint(prefix, directory or folder, config)
+    build().train(3, batches(), checkpoint, resume_from=latest_checkpoint(folder))
+
+
+@pytest.fixture
+def interrupted(folder):
+    with pytest.raises(ArithmeticError):
+        train(folder, 3, [At("on_train_step_begin", 7, fail)])
+    assert names(folder) == ["CKP-1_2", "CKP-1_3", "CKP-1_4", "CKP-2_1", "CKP-2_2"]
+    return folder
+
+
+def test_a_resumed_run_goes_on_with_its_prefix_and_files(interrupted):
+    resume(interrupted, CheckpointConfig(keep_checkpoint_max=5))
+    assert names(interrupted) == ["CKP-2_4", "CKP-3_1", "CKP-3_2", "CKP-3_3", "CKP-3_4"]
+
+
+def test_a_smaller_maximum_shrinks_a_resumed_run(interrupted):
+    resume(interrupted, CheckpointConfig(6, keep_checkpoint_max=2))
+    assert names(interrupted) == ["CKP-2_2", "CKP-3_4"]
+
+
+def test_elsewhere_or_under_another_name_a_resumed_run_has_no_old_files(interrupted, tmp_path):
+    before = names(interrupted)
+    resume(interrupted, CheckpointConfig(keep_checkpoint_max=1), prefix="other")
+    assert names(interrupted) == [*before, "other-3_4"]
+    resume(interrupted, CheckpointConfig(keep_checkpoint_max=1), directory=tmp_path / "elsewhere")
+    assert names(tmp_path / "elsewhere") == ["CKP-3_4"]
+    assert names(interrupted) == [*before, "other-3_4"]
+
+
+def test_a_changed_checkpoint_cannot_have_foreign_files_deleted(interrupted, tmp_path):
+    outside = tmp_path / "CKP-9_9.safetensors"
+    inside = interrupted / "precious.safetensors"
+    for path in (outside, inside):
+        path.write_text("precious")
+    loaded = load_checkpoint(latest_checkpoint(interrupted))
+    (_, state, _), *_ = loaded.training_state.callbacks
+    state["run"]["files"] = ["precious.safetensors", "../CKP-9_9.safetensors", str(outside), *state["run"]["files"]]
+    build().train(
+        3, batches(), ModelCheckpoint("CKP", interrupted, CheckpointConfig(keep_checkpoint_max=1)), resume_from=loaded
+    )
+    assert names(interrupted) == ["CKP-3_4", "precious"]
+    assert outside.exists()
+
+
+# Finding and naming
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("CKP-1_2.safetensors", ("CKP", 1, 2)),
+        ("CKP-1-2_3.safetensors", ("CKP-1", 2, 3)),
+        ("CKP_1-2_3_breakpoint.safetensors", ("CKP_1", 2, 3)),
+        ("a-1_2-3_4.safetensors", ("a-1_2", 3, 4)),
+        ("CKP-1_2.ckpt", None),
+        ("CKP-1.safetensors", None),
+        ("-1_2.safetensors", None),
+        ("CKP-1_2.safetensors.tmp", None),
+    ],
+)
+def test_names(name, expected):
+    assert parse_name(name) == expected
+
+
+def test_the_latest_checkpoint(tmp_path):
+    assert latest_checkpoint(tmp_path) is None
+    assert latest_checkpoint(tmp_path / "absent") is None
+    order = ["CKP-1_9", "CKP-2_1", "CKP-2_10", "CKP-10_1", "CKP-10_1_breakpoint", "CKP_2-1_1", "CKP_10-1_1"]
+    (tmp_path / "CKP-1-99_1.safetensors").write_text("")
+    (tmp_path / "CKP_x-99_1.safetensors").write_text("")
+    for name in order:
+        (tmp_path / f"{name}.safetensors").write_text("")
+        assert latest_checkpoint(tmp_path).name == f"{name}.safetensors"
+    assert latest_checkpoint(str(tmp_path), "CKP-1").name == "CKP-1-99_1.safetensors"
+    with pytest.raises(TypeError, match="prefix must be a str"):
+        latest_checkpoint(tmp_path, 3)
+    with pytest.raises(TypeError, match="directory must be a path"):
+        latest_checkpoint(3)
+
+
+# States of any kind
+
+
+def test_nested_states_go_through_json(tmp_path):
+    tree = {
+        "numbers": [1, -(2**70), 0.1, float("inf"), True, None, "text", b"\x00\xff"],
+        3: {"3": (1, (2.5,)), 4.5: [], (1, 2): {}},
+        "3": Counter({5: 2}),
+        "tensors": [torch.ones(2, dtype=torch.bfloat16), torch.tensor(3), torch.empty(0, 2), np.arange(3)],
+        "numpy": [np.float64(0.25), np.int32(4), np.bool_(False)],
+    }
+    tree["tensors"].append(nn.Parameter(torch.ones(1)))
+    write_archive(tmp_path / "a.safetensors", Archive.pack({}, tree, None), None, "AES-GCM")
+    back = load_checkpoint(tmp_path / "a.safetensors").info
+    assert list(back) == list(tree)
+    assert [type(item) for item in back["numbers"]] == [type(item) for item in tree["numbers"]]
+    for key in ("numbers", 3, "3", "numpy"):
+        assert back[key] == tree[key]
+    assert type(back["3"]) is Counter
+    assert type(back["numpy"][2]) is bool
+    for one, other in zip(back["tensors"][:3], tree["tensors"][:3], strict=True):
+        assert one.dtype == other.dtype
+        assert torch.equal(one, other)
+    assert np.array_equal(back["tensors"][3], np.arange(3))
+
+
+def test_equal_names_of_different_keys():
+    arrays = {}
+    encoded = encode({1: np.zeros(1), "1": np.ones(1)}, "it", arrays)
+    assert {key: float(array[0]) for key, array in decode(encoded, arrays).items()} == {1: 0.0, "1": 1.0}
+
+
+@pytest.mark.parametrize("wrong", [object(), {1, 2}, range(3), 1j, np.array([1j]), np.array(["a"]), np.longdouble(1)])
+def test_what_no_state_may_hold(wrong):
+    with pytest.raises(TypeError, match=r"it/a/0 (must be made of|has elements of type)"):
+        encode({"a": [wrong]}, "it", {})
+
+
+class WithGenerators:
+    def __init__(self, seed):
+        self.generator = torch.Generator().manual_seed(seed)
+        self.numpy = np.random.default_rng(seed)
+        self.old = np.random.RandomState(seed)
+        self.python = random.Random(seed)
+        self.dataset = self
+        self.transforms = [type("T", (), {})(), 3]
+        self.transforms[0].rng = np.random.default_rng(seed + 1)
+
+    def draw(self):
+        local = [torch.rand(1, generator=self.generator).item(), self.numpy.random(), self.old.normal()]
+        local += [self.python.gauss(0, 1), self.transforms[0].rng.random()]
+        return [*local, torch.rand(1).item(), random.random(), np.random.normal()]  # noqa: NPY002
+
+
+def test_random_states():
+    first, second = WithGenerators(1), WithGenerators(2)
+    assert sorted(dataset_generators(first)) == ["generator", "numpy", "old", "python", "transforms.0.rng"]
+    first.draw()
+    arrays = {}
+    state = encode(capture_random_state(first), "it", arrays)
+    expected = [first.draw() for _ in range(3)]
+    restore_random_state(decode(state, arrays), second)
+    assert [second.draw() for _ in range(3)] == expected
+
+
+def test_random_states_that_do_not_fit():
+    state = capture_random_state(WithGenerators(1))
+    with pytest.raises(CheckpointError, match=r"train_dataset has no generators \['generator', 'numpy'"):
+        restore_random_state(state, [])
+    with pytest.raises(CheckpointError, match="random state does not fit this process"):
+        restore_random_state({**state, "torch": torch.ones(3)}, WithGenerators(1))

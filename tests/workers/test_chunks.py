@@ -1,0 +1,149 @@
+"""Laws of the queue: whatever dies, each task ends exactly once."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.chunks import KILLS_BEFORE_SPLIT, Chunk, ChunkQueue
+from workers.pool import PointTask, StateTask
+
+
+def make_tasks(kinds):
+    return [
+        PointTask(index, (float(index),)) if is_point else StateTask(index, lambda: ({}, None))
+        for index, is_point in enumerate(kinds)
+    ]
+
+
+KINDS = st.lists(st.booleans() | st.just(True), max_size=60)
+SPEEDS = st.none() | st.floats(0.01, 200)
+
+
+def keys(chunk):
+    return [task.key for task in chunk.tasks]
+
+
+def drive(tasks, workers, speed, die):
+    """Plays workers with two chunks in flight each; ``die(chunk)`` says whether measuring it kills its worker.
+
+    Returns:
+        Keys that were measured, keys that were given up, and how often each was measured when a worker died.
+    """
+    queue = ChunkQueue(iter(tasks), workers)
+    in_flight = [deque() for _ in range(workers)]
+    done, given_up, deaths = [], [], Counter()
+    while True:
+        for flight in in_flight:
+            while len(flight) < 2 and (chunk := queue.next(speed)) is not None:
+                assert chunk.tasks
+                flight.append(chunk)
+        busy = [flight for flight in in_flight if flight]
+        if not busy:
+            assert queue.is_empty
+            return done, given_up, deaths
+        for flight in busy:
+            if not die(flight[0]):
+                done += keys(flight.popleft())
+                continue
+            deaths.update(keys(flight[0]))
+            for position, chunk in enumerate(flight):
+                hopeless = queue.bring_back(chunk, killed=position == 0)
+                if hopeless is not None:
+                    given_up += keys(hopeless)
+            flight.clear()
+
+
+@given(KINDS, st.integers(1, 4), SPEEDS, st.randoms(use_true_random=False), st.floats(0, 0.8))
+def test_each_task_ends_exactly_once_whatever_dies(kinds, workers, speed, random, rate):
+    tasks = make_tasks(kinds)
+    done, given_up, deaths = drive(tasks, workers, speed, lambda chunk: random.random() < rate)
+    assert Counter(done) + Counter(given_up) == Counter(task.key for task in tasks)
+    assert all(deaths[key] >= KILLS_BEFORE_SPLIT for key in given_up)
+
+
+@given(KINDS, st.integers(1, 4), SPEEDS, st.data())
+def test_exactly_the_culprits_are_given_up(kinds, workers, speed, data):
+    tasks = make_tasks(kinds)
+    culprits = set(data.draw(st.lists(st.sampled_from(tasks), max_size=5))) if tasks else set()
+    guilty = {task.key for task in culprits}
+    done, given_up, _ = drive(tasks, workers, speed, lambda chunk: not guilty.isdisjoint(keys(chunk)))
+    assert set(given_up) == guilty
+    assert Counter(done) + Counter(given_up) == Counter(task.key for task in tasks)
+
+
+@given(KINDS, st.integers(1, 4), SPEEDS)
+def test_without_deaths_tasks_are_given_out_in_order(kinds, workers, speed):
+    tasks = make_tasks(kinds)
+    queue = ChunkQueue(iter(tasks), workers)
+    given_out = []
+    while (chunk := queue.next(speed)) is not None:
+        assert chunk.is_state == isinstance(chunk.tasks[0], StateTask)
+        assert len({type(task) for task in chunk.tasks}) == 1
+        assert len(chunk.tasks) == 1 or not chunk.is_state
+        given_out += chunk.tasks
+    assert given_out == tasks
+    assert queue.is_empty
+
+
+@given(st.integers(1, 4), st.floats(0.1, 500))
+def test_a_chunk_takes_about_a_second(workers, speed):
+    queue = ChunkQueue((PointTask(index, (0.0,)) for index in range(10**5)), workers)
+    for _ in range(5):
+        assert len(queue.next(speed).tasks) == max(1, int(speed))
+
+
+def test_chunks_become_small_towards_the_end():
+    queue = ChunkQueue((PointTask(index, (0.0,)) for index in range(100)), 2)
+    sizes = []
+    while (chunk := queue.next(50.0)) is not None:
+        sizes.append(len(chunk.tasks))
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == 25
+    assert sizes[-1] == 1
+
+
+def test_tasks_are_read_no_further_than_needed():
+    read = []
+
+    def stream():
+        for index in range(1000):
+            read.append(index)
+            yield PointTask(index, (0.0,))
+
+    queue = ChunkQueue(stream(), 2)
+    assert len(queue.next(None).tasks) == 1
+    assert len(read) == 4
+    queue.next(10.0)
+    assert len(read) < 50
+
+
+def test_a_chunk_that_was_only_waiting_is_not_suspected():
+    queue = ChunkQueue([], 1)
+    chunk = Chunk(make_tasks([True] * 4))
+    for _ in range(20):
+        assert queue.bring_back(chunk, killed=False) is None
+        assert queue.next(None) is chunk
+    assert chunk.kills == 0
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 16])
+def test_suspects_are_split(size):
+    queue = ChunkQueue([], 1)
+    chunk = Chunk(make_tasks([True] * size))
+    for _ in range(KILLS_BEFORE_SPLIT - 1):
+        assert queue.bring_back(chunk, killed=True) is None
+        assert queue.next(None) is chunk
+    hopeless = queue.bring_back(chunk, killed=True)
+    if size == 1:
+        assert hopeless is chunk
+        assert queue.is_empty
+        return
+    assert hopeless is None
+    halves = [queue.next(None), queue.next(None)]
+    assert [key for half in halves for key in keys(half)] == list(range(size))
+    assert {half.kills for half in halves} == {KILLS_BEFORE_SPLIT - 1}
+    assert queue.next(None) is None

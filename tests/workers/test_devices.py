@@ -1,0 +1,71 @@
+"""Which devices there are, and how workers share the cores."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers import devices
+from workers.devices import available_cores, choose_devices, gpu_ids, share_cores
+
+
+@pytest.fixture
+def eight_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(8)))
+    monkeypatch.setattr(devices, "_container_quota", lambda: None)
+
+
+def test_cores_are_those_that_this_process_may_use():
+    assert set(available_cores()) <= os.sched_getaffinity(0)
+    assert available_cores()
+
+
+@pytest.mark.parametrize(("quota", "count"), [(None, 8), (0.5, 1), (2.9, 2), (100.0, 8)])
+def test_a_containers_quota_counts(eight_cores, monkeypatch, quota, count):
+    monkeypatch.setattr(devices, "_container_quota", lambda: quota)
+    assert len(available_cores()) == count
+
+
+@given(st.integers(1, 40))
+def test_shares_are_fair(slots):
+    shares = share_cores(slots)
+    assert len(shares) == slots
+    sizes = [len(share) for share in shares]
+    assert min(sizes) >= 1
+    assert max(sizes) - min(sizes) <= 1
+    used = list(itertools.chain.from_iterable(shares))
+    assert set(used) <= set(available_cores())
+    if slots <= len(available_cores()):
+        assert sorted(used) == list(available_cores())
+
+
+def test_shares_of_eight_cores(eight_cores):
+    assert share_cores(2) == ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert [len(share) for share in share_cores(3)] == [3, 2, 3]
+    assert share_cores(9)[-1] == (0,)
+
+
+@pytest.mark.parametrize(
+    ("visible", "ids"), [("", ()), ("-1", ()), ("0", (0,)), ("3,5", (0, 1)), ("GPU-a, GPU-b,GPU-c", (0, 1, 2))]
+)
+def test_gpus_are_those_that_are_visible(monkeypatch, visible, ids):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert gpu_ids() == ids
+
+
+def test_devices_without_gpus(eight_cores, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert choose_devices(None) == (0, 1)
+    assert choose_devices((0, 7, 3)) == (0, 7, 3)
+
+
+def test_devices_with_gpus(monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
+    assert choose_devices(None) == (0, 1, 2)
+    assert choose_devices((2, 0)) == (2, 0)
+    with pytest.raises(ValueError, match=r"device_ids must be among this machine's GPUs \[0, 1, 2\], but got \[1, 3\]"):
+        choose_devices((1, 3))

@@ -1,0 +1,239 @@
+"""The pool of one process, and when it is chosen."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from paraboloid import Paraboloid, paraboloid_plane
+from torch import nn
+from worker_cases import (
+    ConvNet,
+    case,
+    classes,
+    features,
+    found,
+    mlp,
+    plane_of,
+    seeded,
+    state_of,
+)
+
+from workers.errors import NondeterministicLossError
+from workers.evaluator import MeasurementOptions
+from workers.measurement_plan import MeasurementPlan
+from workers.open_pool import open_pool
+from workers.pool import InProcessPool, OriginValues, PointTask, StateTask, check_determinism
+
+PLAN = MeasurementPlan(16)
+
+
+def test_results_are_the_evaluators():
+    loss, network, dataset = case("batchnorm")
+    before = found(network)
+    other = seeded(ConvNet, seed=3)
+    with InProcessPool(lambda: (loss, network, dataset, {}), MeasurementOptions(), plan=PLAN) as pool:
+        assert pool.workers == 1
+        assert pool.description.metrics == ("loss", "loss_stderr")
+        pool.load(*plane_of(network))
+        tasks = [PointTask(("a", 1), (0.0, 0.0)), StateTask("b", lambda: state_of(other)), PointTask(3, (0.1, 0.2))]
+        results = list(pool.run(iter(tasks)))
+        evaluator = pool._evaluator
+        expected = evaluator.measure(np.array([[0.0, 0.0], [0.1, 0.2]]))["loss"]
+        own = evaluator.measure_state(*state_of(other))
+    assert [result.key for result in results] == [("a", 1), "b", 3]
+    assert [result.error for result in results] == [None] * 3
+    assert [results[0].values["loss"], results[2].values["loss"]] == expected.tolist()
+    assert results[1].values == own
+    assert found(network) == before
+
+
+def test_a_task_that_raises_costs_only_itself():
+    def unreadable():
+        raise OSError("the disk is gone")
+
+    with InProcessPool(Paraboloid, MeasurementOptions()) as pool:
+        pool.load(*paraboloid_plane())
+        tasks = [
+            PointTask(0, (0.5, 0.0)),
+            PointTask(1, (20.0, 0.0)),
+            StateTask(2, unreadable),
+            StateTask(3, lambda: ({"x": np.full(3, 11.0)}, {})),
+            PointTask(4, (0.5, 0.0)),
+        ]
+        results = list(pool.run(iter(tasks)))
+    assert [result.values is None for result in results] == [False, True, True, True, False]
+    assert results[0].values == results[4].values
+    assert "ValueError: the trap is sprung" in results[1].error
+    assert results[1].error.startswith("Traceback")
+    assert "OSError: the disk is gone" in results[2].error
+    assert "the trap is sprung" in results[3].error
+
+
+def test_the_network_is_put_back_when_the_caller_raises():
+    loss, network, dataset = case("plain")
+    before = found(network)
+
+    def measure_and_raise():
+        with InProcessPool(lambda: (loss, network, dataset, {}), MeasurementOptions(), plan=PLAN) as pool:
+            pool.load(*plane_of(network))
+            next(iter(pool.run([PointTask(0, (1.0, 1.0))])))
+            raise KeyError("the caller's own")
+
+    with pytest.raises(KeyError, match="the caller's own"):
+        measure_and_raise()
+    assert found(network) == before
+
+
+class Forgetful(nn.Module):
+    """Drops values in eval mode too."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 4)
+
+    def forward(self, inputs):
+        return nn.functional.dropout(self.layer(inputs), 0.5, training=True)
+
+
+def test_a_network_with_randomness_is_found_out():
+    network = Forgetful().train()
+    before = found(network)
+    text = r"same weights and samples, but loss is .* draws random numbers in eval mode"
+    with pytest.raises(NondeterministicLossError, match=text):
+        InProcessPool(
+            lambda: (nn.CrossEntropyLoss(), network, (features(), classes()), {}), MeasurementOptions(), plan=PLAN
+        )
+    assert found(network) == before
+
+
+class Drifting(nn.Module):
+    """Changes its own state a little with each pass, in a buffer that no checkpoint holds."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 4)
+        self.register_buffer("scale", torch.ones(()), persistent=False)
+
+    def forward(self, inputs):
+        self.scale += 1e-5
+        return self.layer(inputs) * self.scale
+
+
+def test_a_network_that_drifts_is_found_out_at_the_origin():
+    network = Drifting()
+    with InProcessPool(
+        lambda: (nn.MSELoss(), network, (features(), features(inputs=4)), {}), MeasurementOptions(), plan=PLAN
+    ) as pool:
+        origin, directions, buffers = plane_of(network)
+        origin["layer.weight"] *= 30
+        pool.load(origin, directions, buffers)
+        with pytest.raises(NondeterministicLossError, match="changes its own state while it is evaluated"):
+            check_determinism(pool.measure_origin())
+
+
+def test_a_nan_origin_is_deterministic():
+    network = mlp()
+    origin, directions, buffers = plane_of(network)
+    origin["0.weight"][0, 0] = np.nan
+    with InProcessPool(
+        lambda: (nn.CrossEntropyLoss(), network, (features(), classes()), {}), MeasurementOptions(), plan=PLAN
+    ) as pool:
+        pool.load(origin, directions, buffers)
+        (values,) = pool.measure_origin()
+        assert np.isnan(check_determinism([values])["loss"])
+        assert values.device == "cpu"
+
+
+class TestDeterminism:
+    def origin(self, loss, again=None, device="cpu", **others):
+        first = {"loss": loss, **others}
+        return OriginValues("a worker", device, (first, dict(first, loss=loss if again is None else again)))
+
+    @pytest.mark.parametrize("value", [0.0, 1.0, -3.0, np.nan, np.inf, 1e300])
+    def test_equal_values_pass(self, value):
+        assert check_determinism([self.origin(value), self.origin(value)])["loss"] is value
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [(1.0, 1 + 3e-5), (np.nan, 1.0), (1.0, np.nan), (np.inf, -np.inf), (np.inf, 1e300), (0.0, 3e-7)],
+    )
+    def test_other_values_do_not(self, one, other):
+        with pytest.raises(NondeterministicLossError, match=r"on a worker\. Likely causes"):
+            check_determinism([self.origin(one, other)])
+        with pytest.raises(NondeterministicLossError, match="Make the evaluation deterministic and run again"):
+            check_determinism([self.origin(one), self.origin(other)])
+
+    def test_device_types_may_differ_more(self):
+        check_determinism([self.origin(1.0), self.origin(1 + 5e-5, device="cuda")])
+        with pytest.raises(NondeterministicLossError):
+            check_determinism([self.origin(1.0), self.origin(1 + 3e-4, device="cuda")])
+
+    def test_every_metric_counts(self):
+        with pytest.raises(NondeterministicLossError, match=r"but accuracy is 0\.5"):
+            check_determinism([self.origin(1.0, accuracy=0.5), self.origin(1.0, accuracy=0.6)])
+        check_determinism([self.origin(1.0, loss_stderr=0.1), self.origin(1.0, loss_stderr=0.1 + 5e-5)])
+
+
+class TestChoice:
+    def test_one_device_needs_no_ray(self):
+        for device_ids in ([0], None):
+            with open_pool(Paraboloid, MeasurementOptions(), device_ids=device_ids) as pool:
+                assert isinstance(pool, InProcessPool)
+
+    @pytest.mark.parametrize(
+        ("arguments", "error", "text"),
+        [
+            ({"callback_fn": 3}, TypeError, "callback_fn must be a function without arguments, but got int"),
+            ({"device_ids": []}, ValueError, "device_ids must be a list with at least one device id"),
+            ({"device_ids": [1, 1]}, ValueError, "no device id is repeated"),
+            ({"device_ids": [-1]}, ValueError, r"device_ids\[0\] must be an int of at least 0"),
+            ({"device_ids": "0"}, TypeError, "device_ids must be a list of ints or None"),
+            ({"address": 6379}, TypeError, r"address must be the address of a Ray cluster \(str\) or None"),
+        ],
+    )
+    def test_arguments_are_checked(self, arguments, error, text):
+        with pytest.raises(error, match=text):
+            open_pool(**{"callback_fn": Paraboloid, "options": MeasurementOptions(), **arguments})
+
+    def test_nothing_is_started(self, run_python, support_folder):
+        result = run_python(NOTHING_STARTED, support_folder)
+        assert result.stdout.split() == ["InProcessPool", "measured"]
+
+
+NOTHING_STARTED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import psutil
+from paraboloid import Paraboloid, paraboloid_plane
+from workers.evaluator import MeasurementOptions
+from workers.open_pool import open_pool
+from workers.pool import PointTask
+
+pool = open_pool(Paraboloid, MeasurementOptions(), device_ids=[0])
+print(type(pool).__name__)
+pool.load(*paraboloid_plane())
+(result,) = pool.run([PointTask(0, (2.0, 1.0))])
+assert result.values == {"loss": 9.0}
+process = psutil.Process()
+assert process.children(recursive=True) == []
+assert [item for item in process.net_connections() if item.status == psutil.CONN_LISTEN] == []
+assert not {"ray", "torch"} & set(sys.modules)
+pool.close()
+print("measured")
+"""
+
+
+def test_measuring_twice_gives_the_same_bits():
+    loss, network, dataset = case("batchnorm")
+    pristine = copy.deepcopy(network)
+    results = []
+    for _ in range(2):
+        with InProcessPool(
+            lambda: (loss, network, dataset, {}), MeasurementOptions(buffers="recalibrate"), plan=PLAN
+        ) as pool:
+            pool.load(*plane_of(pristine))
+            results.append([item.values for item in pool.run([PointTask(0, (0.3, 0.1)), PointTask(1, (1.0, 0.1))])])
+    assert results[0] == results[1]

@@ -1,0 +1,329 @@
+"""The pool of Ray actors: the same numbers as in one process, whatever dies. All tests share one private Ray."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+import torch
+from paraboloid import Paraboloid, different_networks, different_samples, locked, paraboloid_plane
+from torch import nn
+from worker_cases import (
+    ConvNet,
+    TinyTransformer,
+    case,
+    classes,
+    features,
+    mlp,
+    plane_of,
+    seeded,
+    state_of,
+)
+
+from workers import chunks
+from workers.errors import (
+    CallbackFunctionError,
+    FrozenNetworkError,
+    NondeterministicLossError,
+    PoolError,
+    SamplesError,
+)
+from workers.evaluator import MeasurementOptions
+from workers.measurement_plan import MeasurementPlan
+from workers.open_pool import open_pool
+from workers.pool import InProcessPool, PointTask, StateTask, check_determinism
+from workers.ray_pool import RayPool
+from workers.ray_session import RaySession, ray_is_running
+
+PLAN = MeasurementPlan(16, 1)
+OPTIONS = MeasurementOptions(buffers="recalibrate", recalibration_batch_size=16)
+GRID = [(float(x), float(y)) for x in np.linspace(-1, 1, 7) for y in np.linspace(-0.5, 0.7, 5)]
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignore::FutureWarning:ray")
+
+
+@pytest.fixture(scope="module")
+def session():
+    """One Ray for all; the pools find it running and leave it so."""
+    with RaySession(None, slots=4) as session:
+        yield session
+    assert not ray_is_running()
+
+
+@pytest.fixture(scope="module")
+def paraboloid(session):
+    with RayPool(Paraboloid, MeasurementOptions(), device_ids=(0, 1)) as pool:
+        yield pool
+
+
+def tasks():
+    other = state_of(seeded(ConvNet, seed=5))
+    return [
+        *(PointTask(("grid", index), point) for index, point in enumerate(GRID)),
+        StateTask(("own", 0), lambda: other),
+        StateTask(("on plane", 0), lambda: (other[0], None)),
+    ]
+
+
+def values(results):
+    """Results by key; each key once, and floats that compare bit for bit."""
+    results = list(results)
+    keys = [result.key for result in results]
+    assert len(set(keys)) == len(keys)
+    assert [result.error for result in results] == [None] * len(results)
+    return {result.key: {name: value.hex() for name, value in result.values.items()} for result in results}
+
+
+@pytest.fixture(scope="module")
+def in_process():
+    loss, network, dataset = case("batchnorm")
+    plane = plane_of(network)
+    with InProcessPool(lambda: (loss, network, dataset, {}), OPTIONS, plan=PLAN) as pool:
+        pool.load(*plane)
+        return values(pool.run(iter(tasks()))), pool.description
+
+
+@pytest.mark.parametrize("actors", [1, 2, 3])
+def test_numbers_are_those_of_one_process(session, in_process, actors, monkeypatch):
+    expected, description = in_process
+    loss, network, dataset = case("batchnorm")
+    plane = plane_of(network)
+    with RayPool(lambda: (loss, network, dataset, {}), OPTIONS, device_ids=tuple(range(actors)), plan=PLAN) as pool:
+        assert pool.workers == actors
+        assert pool.description == description
+        for seconds in (1e-9, 0.05, 100.0) if actors == 2 else (1.0,):
+            monkeypatch.setattr(chunks, "CHUNK_SECONDS", seconds)
+            pool.load(*plane)
+            assert len(pool.measure_origin()) == actors
+            check_determinism(pool.measure_origin())
+            assert values(pool.run(iter(tasks()))) == expected
+        assert values(pool.run(iter([]))) == {}
+        other = plane_of(network, seed=11)
+        pool.load(*other)
+        second = values(pool.run([PointTask(0, (0.5, 0.5))]))
+    with InProcessPool(lambda: (loss, network, dataset, {}), OPTIONS, plan=PLAN) as alone:
+        alone.load(*other)
+        assert values(alone.run([PointTask(0, (0.5, 0.5))])) == second
+
+
+def test_a_run_that_is_left_early_leaves_nothing_behind(paraboloid):
+    paraboloid.load(*paraboloid_plane())
+    points = [PointTask(index, (index / 10, 0.0)) for index in range(20)]
+    everything = values(paraboloid.run(points))
+    for count in (1, 3):
+        run = paraboloid.run([PointTask("other", (9.0, 0.0))] * 10)
+        for _ in range(count):
+            next(run)
+        run.close()
+        assert values(paraboloid.run(points)) == everything
+
+
+class TestCallbacks:
+    def test_a_function_from_a_module_that_only_the_driver_finds(self, session, tmp_path, monkeypatch):
+        (tmp_path / "my_landscape_setup.py").write_text(
+            textwrap.dedent("""
+            import torch
+            from torch import nn
+            from my_landscape_data import DATA
+
+            def callback_fn():
+                torch.manual_seed(0)
+                return nn.MSELoss(), nn.Linear(2, 1), DATA, {}
+            """)
+        )
+        (tmp_path / "my_landscape_data.py").write_text("import torch\nDATA = (torch.ones(5, 2), torch.zeros(5, 1))\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        import my_landscape_setup
+
+        with RayPool(my_landscape_setup.callback_fn, MeasurementOptions(), device_ids=(0,), plan=PLAN) as pool:
+            network = nn.Linear(2, 1)
+            origin, directions, buffers = plane_of(network, axes=1)
+            origin["weight"][:], origin["bias"][:] = 1.0, 0.5
+            pool.load(origin, directions, buffers)
+            (result,) = pool.run([PointTask(0, (0.0,))])
+            assert result.values["loss"] == 6.25
+        for name in ("my_landscape_setup", "my_landscape_data"):
+            del sys.modules[name]
+
+    def test_a_closure_over_a_live_object_is_refused(self, session):
+        with pytest.raises(CallbackFunctionError, match=r"cannot be sent to the workers \(TypeError: .*lock"):
+            RayPool(locked(), MeasurementOptions(), device_ids=(0,))
+        assert ray_is_running()
+
+    def test_what_a_worker_cannot_load(self, session, tmp_path, monkeypatch):
+        module = tmp_path / "vanishing_setup.py"
+        module.write_text("def callback_fn(): ...\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        import vanishing_setup
+
+        module.unlink()
+        with pytest.raises(CallbackFunctionError, match=r"could not be loaded by a worker .*vanishing_setup"):
+            RayPool(vanishing_setup.callback_fn, MeasurementOptions(), device_ids=(0,))
+        del sys.modules["vanishing_setup"]
+
+    @pytest.mark.parametrize(
+        ("callback", "error", "text"),
+        [
+            (lambda: 1 / 0, CallbackFunctionError, "callback_fn raised ZeroDivisionError: division by zero"),
+            (lambda: None, CallbackFunctionError, "must return .* but returned a NoneType"),
+            (
+                lambda: (nn.MSELoss(), nn.Linear(2, 1).requires_grad_(False), (torch.ones(3, 2), torch.ones(3, 1)), {}),
+                FrozenNetworkError,
+                "Linear has no trainable parameter",
+            ),
+            (lambda: (nn.MSELoss(), nn.Linear(2, 1), [], {}), SamplesError, "it is empty"),
+            (lambda: (nn.MSELoss(), nn.Linear(2, 1), 3, {}), TypeError, "dataset must be a DataLoader"),
+            (lambda: os._exit(3), PoolError, "a worker died while it started. Likely causes: memory ran out"),
+        ],
+    )
+    def test_errors_are_those_of_one_process(self, session, callback, error, text):
+        with pytest.raises(error, match=text) as caught:
+            RayPool(callback, MeasurementOptions(), device_ids=(0,), plan=PLAN)
+        assert type(caught.value) is error
+        assert ray_is_running()
+
+    def test_the_workers_must_agree(self, session):
+        text = (
+            r"(?s)same network and samples on every worker, but the worker of device 7 has others:\s+{} .*"
+            "Set the seeds of whatever is random in it"
+        )
+        with pytest.raises(NondeterministicLossError, match=text.format("samples 0000")):
+            RayPool(different_samples, MeasurementOptions(), device_ids=(4, 7))
+        with pytest.raises(NondeterministicLossError, match=text.format("x: .*'shape'")):
+            RayPool(different_networks, MeasurementOptions(), device_ids=(4, 7))
+
+    def test_what_the_evaluator_notes_the_user_hears(self, session):
+        def callback():
+            loss, network, dataset = case("plain")
+            return loss, network, dataset, {}
+
+        with pytest.warns(UserWarning, match="num_samples is 99, but the data set has 50; all of them are used"):
+            pool = open_pool(callback, MeasurementOptions(num_samples=99), device_ids=[0])
+        assert isinstance(pool, RayPool)  # because Ray runs
+        assert pool.description.plan.threads == 1
+        pool.close()
+        assert pool.workers == 0
+
+
+def line(*coordinates):
+    return [PointTask(index, (value, 0.0)) for index, value in enumerate(coordinates)]
+
+
+def kill(process_ids):
+    for process in process_ids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+class TestFailures:
+    def test_points_that_raise(self, paraboloid):
+        def unreadable():
+            raise OSError("the disk is gone")
+
+        paraboloid.load(*paraboloid_plane())
+        points = line(*(20.0 if index % 5 == 3 else index / 100 for index in range(40)))
+        results = {result.key: result for result in paraboloid.run([*points, StateTask("state", unreadable)])}
+        assert len(results) == 41
+        for index in range(40):
+            if index % 5 == 3:
+                assert results[index].values is None
+                assert "ValueError: the trap is sprung" in results[index].error
+                assert results[index].error.startswith("Traceback")
+            else:
+                assert results[index].error is None
+        assert "OSError: the disk is gone" in results["state"].error
+
+    @pytest.mark.parametrize("victims", [1, 2])
+    def test_workers_that_are_killed_in_the_middle(self, paraboloid, victims, monkeypatch):
+        monkeypatch.setattr(chunks, "CHUNK_SECONDS", 0.01)
+        paraboloid.load(*paraboloid_plane())
+        points = line(*np.linspace(-1, 1, 200).tolist())
+        expected = values(paraboloid.run(points))
+        assert len(expected) == 200
+        processes = paraboloid.process_ids
+        results = []
+        for result in paraboloid.run(points):
+            results.append(result)
+            if len(results) == 5:
+                kill(processes[:victims])
+        assert values(results) == expected
+        assert paraboloid.workers == 2
+        assert not set(processes[:victims]) & set(paraboloid.process_ids)
+
+    def test_workers_that_are_killed_between_calls(self, paraboloid):
+        plane = paraboloid_plane()
+        paraboloid.load(*plane)
+        before = check_determinism(paraboloid.measure_origin())
+        kill(paraboloid.process_ids)
+        assert check_determinism(paraboloid.measure_origin()) == before
+        kill(paraboloid.process_ids[:1])
+        paraboloid.load(*plane)
+        assert check_determinism(paraboloid.measure_origin()) == before
+        kill(paraboloid.process_ids)
+        (result,) = paraboloid.run(line(0.0))
+        assert result.values == before
+
+    def test_a_point_that_kills_its_worker(self, paraboloid, monkeypatch):
+        monkeypatch.setattr(chunks, "CHUNK_SECONDS", 0.005)
+        paraboloid.load(*paraboloid_plane())
+        points = line(*(-20.0 if index == 61 else index / 100 for index in range(80)))
+        results = {result.key: result for result in paraboloid.run(points)}
+        assert sorted(results) == list(range(80))
+        assert [key for key, result in results.items() if result.values is None] == [61]
+        assert re.match(r"The worker died \d times while it measured this point: ", results[61].error)
+        assert paraboloid.workers == 2
+
+    def test_a_worker_that_cannot_start_again_is_given_up(self, session, tmp_path):
+        marker = tmp_path / "gone"
+
+        def callback():
+            if marker.exists():
+                raise FileNotFoundError("the data set is gone")
+            return Paraboloid()
+
+        with RayPool(callback, MeasurementOptions(), device_ids=(0,)) as pool:
+            pool.load(*paraboloid_plane())
+            marker.touch()
+            run = pool.run(line(*np.linspace(0, 1, 1000).tolist()))
+            next(run)
+            kill(pool.process_ids)
+            with pytest.raises(
+                PoolError,
+                match=r"last worker died and could not be started again\. What was measured .* data set is gone",
+            ):
+                list(run)
+
+
+def test_a_language_model_with_tied_weights(session):
+    def callback():
+        loss, network, dataset = case("transformer")
+        return loss, network, dataset, {}
+
+    plane = plane_of(seeded(TinyTransformer))
+    points = [PointTask(index, point) for index, point in enumerate(GRID[:6])]
+    results = []
+    for make in (
+        lambda: RayPool(callback, MeasurementOptions(), device_ids=(0,)),
+        lambda: InProcessPool(callback, MeasurementOptions(), plan=MeasurementPlan(None, 1)),
+    ):
+        with make() as pool:
+            assert pool.description.plan.batch_size is None
+            pool.load(*plane)
+            results.append(values(pool.run(points)))
+    assert results[0] == results[1]
+
+
+def test_networks_of_the_driver_are_not_touched(session):
+    network = mlp().train()
+    data = (features(), classes())
+    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
+    with RayPool(lambda: (nn.CrossEntropyLoss(), network, data, {}), MeasurementOptions(), device_ids=(0,)) as pool:
+        pool.load(*plane_of(network))
+        list(pool.run([PointTask(0, (1.0, 1.0))]))
+    assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
+    assert network.training
