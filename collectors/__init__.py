@@ -61,7 +61,7 @@ _HOMES = {
     "TimeMonitor": "time_monitor",
 }
 
-__all__ = list(_HOMES)  # noqa: PLE0605
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import time
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from .checkpoint_loading import SUFFIX, parse_name
+from .checkpoint_loading import parse_name
 from .validation import check_path
 
 # A write that has not touched its file for so long is dead, on whatever machine it was.
@@ -54,12 +52,3 @@ def unused_prefix(folder: Path, prefix: str, taken: Collection[str]) -> str:
         number += 1
         candidate = f"{prefix}_{number}"
     return candidate
-
-
-def remove_stale_temporaries(folder: Path) -> None:
-    """Removes the temporary files of checkpoints whose writers were killed."""
-    for path in folder.glob(f".*{SUFFIX}.*.tmp"):
-        if parse_name(path.name[1 : path.name.index(SUFFIX)] + SUFFIX):
-            with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime > _STALE_SECONDS:
-                    path.unlink()

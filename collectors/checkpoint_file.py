@@ -6,29 +6,24 @@ maps files, and mapped pages count as resident memory, while ``readinto`` needs 
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import io
 import json
 import math
 import os
-import re
-import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 import numpy as np
 
+from .atomic_files import replacing
 from .errors import CheckpointError
 from .network_state import Array, State, numpy_dtype
 
 _HEADER_LIMIT = 100 * 1024 * 1024
 # What NumPy can shape; a file that asks for more is damaged or hostile.
 _MOST_AXES, _LARGEST = 32, 2**48
-_TEMPORARY = re.compile(
-    r"\.(?:[\w.-]+_[0-9]+_(?:step|epoch)\.safetensors|train_metadata\.json)\.([0-9]{1,10})\.[0-9a-f]{8}\.tmp"
-)
 _DTYPES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
@@ -155,61 +150,13 @@ def write_checkpoint(path: str | os.PathLike[str], state: State, metadata: Mappi
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    path = Path(path)
-    temporary = temporary_sibling(path)
     tensors = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in state.items()}
-    try:
+    with replacing(path) as temporary:
         try:
             save_file(tensors, temporary, metadata=dict(metadata or {}))
         except SafetensorError as error:
             raise OSError(f"checkpoint {path} cannot be written: {error}") from error
-        digest = file_sha256(temporary)
-        replace_durably(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    return digest
-
-
-def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a text file through a temporary sibling."""
-    path = Path(path)
-    temporary = temporary_sibling(path)
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        replace_durably(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def remove_stale_temporaries(folder: Path) -> None:
-    """Removes what writers that were killed left behind in a checkpoint folder; foreign files stay."""
-    for path in folder.iterdir():
-        match = _TEMPORARY.fullmatch(path.name)
-        if match and not _is_alive(int(match[1])):
-            with contextlib.suppress(OSError):
-                path.unlink()
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
-
-
-def temporary_sibling(path: Path) -> Path:
-    """Returns an unused name beside a file; the process id in it tells later runs whether its writer still lives."""
-    return path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp")
-
-
-def replace_durably(temporary: Path, path: Path) -> None:
-    """Moves a finished temporary file into place, after its bytes are on the disk."""
-    with temporary.open("rb") as file:
-        os.fsync(file.fileno())
-    temporary.replace(path)
+        return file_sha256(temporary)
 
 
 def file_sha256(path: str | os.PathLike[str]) -> str:

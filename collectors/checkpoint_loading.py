@@ -15,6 +15,8 @@ from .training_state import TrainingState
 from .validation import check_choice, check_instance, check_path
 
 SUFFIX = ".safetensors"
+# The last group of numbers counts: a file of the prefix CKP-1 is none of the prefix CKP.
+CHECKPOINT_NAME = re.compile(rf"(.+)-(\d+)_(\d+)(?:_breakpoint)?{re.escape(SUFFIX)}", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -97,8 +99,7 @@ def latest_checkpoint(directory: str | os.PathLike[str], prefix: str = "CKP") ->
 
 def parse_name(name: str) -> tuple[str, int, int] | None:
     """Returns prefix, epoch and step of a checkpoint file's name, or None when it is no such name."""
-    # The last group of numbers counts: a file of the prefix CKP-1 is none of the prefix CKP.
-    match = re.fullmatch(rf"(.+)-(\d+)_(\d+)(?:_breakpoint)?{re.escape(SUFFIX)}", name, re.DOTALL)
+    match = CHECKPOINT_NAME.fullmatch(name)
     return (match[1], int(match[2]), int(match[3])) if match else None
 
 

@@ -9,11 +9,12 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from .atomic_files import remove_stale_temporaries
 from .callback import RunContext
 from .checkpoint_archive import Archive
 from .checkpoint_config import CheckpointConfig
-from .checkpoint_directory import check_directory, make_directory, remove_stale_temporaries, unused_prefix
-from .checkpoint_loading import SUFFIX, parse_name
+from .checkpoint_directory import check_directory, make_directory, unused_prefix
+from .checkpoint_loading import CHECKPOINT_NAME, SUFFIX, parse_name
 from .checkpoint_policy import Retention, SavePolicy
 from .checkpoint_writer import CheckpointWriter
 from .network_state import read_network
@@ -56,7 +57,7 @@ class CheckpointRun:
         self.prefix = prefix if isinstance(prefix, str) else ""
         if isinstance(directory, Path):
             make_directory(directory)
-            remove_stale_temporaries(directory)
+            remove_stale_temporaries(directory, CHECKPOINT_NAME)
             if isinstance(prefix, str):
                 self.prefix = unused_prefix(directory, prefix, taken)
         self._current: Path | None = None

@@ -36,6 +36,10 @@ class History(BuiltInCallback):
     state_is_needed = False
     """A resumed training without this callback loses nothing that it needs."""
 
+    epoch: dict[str, list[int]]
+    history: dict[str, list[Any]]
+    _total: float | torch.Tensor
+
     def __init__(self) -> None:
         self._restart()
 
@@ -85,12 +89,12 @@ class History(BuiltInCallback):
         self._record(params, params.get("metrics") or {})
 
     def _restart(self) -> None:
-        self.epoch: dict[str, list[int]] = {"epoch": []}
-        self.history: dict[str, list[Any]] = {_LOSS: []}
+        self.epoch = {"epoch": []}
+        self.history = {_LOSS: []}
         self._restart_mean()
 
     def _restart_mean(self) -> None:
-        self._total: float | torch.Tensor = 0.0
+        self._total = 0.0
         self._samples = 0
 
     def _add(self, params: dict[str, Any], element: str) -> None:

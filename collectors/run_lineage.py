@@ -46,7 +46,7 @@ def train_lineage(
 
 
 def eval_lineage(params: Mapping[str, Any]) -> EvalLineage:
-    """Returns the facts of an evaluation that has ended; a metric of several values gives ``name/0``, ``name/1``, ..."""
+    """Returns the facts of an evaluation that has ended; of a metric with several values each is ``<name>/<index>``."""
     metrics: dict[str, float] = {}
     for name, value in (params.get("eval_results") or params.get("metrics") or {}).items():
         numbers = np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)

@@ -10,13 +10,8 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from .checkpoint_file import (
-    STORABLE_DTYPES,
-    CheckpointFile,
-    remove_stale_temporaries,
-    write_checkpoint,
-    write_text,
-)
+from .atomic_files import remove_stale_temporaries, write_text
+from .checkpoint_file import STORABLE_DTYPES, CheckpointFile, write_checkpoint
 from .errors import CheckpointError, CheckpointWriteError, RunDirectoryError
 from .network_state import Array, WeightSpace
 from .run_directory import CHECKPOINT_FOLDER, METADATA_NAME
@@ -26,6 +21,7 @@ from .settings import LandscapeSettings
 EXISTING = ("error", "resume", "overwrite")
 METADATA_INTERVAL_SECONDS = 1.0
 _QUEUE_LENGTH = 2
+_OUR_FILES = re.compile(r"[\w.-]+_[0-9]+_(?:step|epoch)\.safetensors|train_metadata\.json")
 _LONGEST_NETWORK_NAME = 40
 _METADATA_CHANGED: tuple[int, dict[str, Array]] = (-1, {})
 
@@ -139,7 +135,7 @@ class RunWriter:
             # The metadata goes first: it must never name files that are gone.
             path.unlink()
             self._delete(old.files.values())
-            remove_stale_temporaries(self._folder)
+            remove_stale_temporaries(self._folder, _OUR_FILES)
             return
         if old.settings != self._metadata.settings:
             raise RunDirectoryError(
@@ -159,7 +155,7 @@ class RunWriter:
             self._metadata.step_per_epoch = old.step_per_epoch
         self._write_metadata()
         self._delete(set(old.files.values()) - set(kept.values()))
-        remove_stale_temporaries(self._folder)
+        remove_stale_temporaries(self._folder, _OUR_FILES)
 
     def _check_same_network(self, files: dict[int, str]) -> None:
         # Names and sizes of the metadata may agree where shapes do not; the last checkpoint knows.

@@ -1,66 +1,74 @@
-"""SummaryCollector: collects, while a network trains, what its loss landscape is drawn from."""
+"""SummaryCollector: collects, while a network trains, its summary and what its loss landscape is drawn from."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from os import PathLike
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from .callback import BuiltInCallback, RunContext
+from .collected_run import CollectedRun, open_collection
 from .run_writer import EXISTING
 from .settings import LandscapeSettings
-from .trajectory_recorder import TrajectoryRecorder
-from .validation import (
-    check_bool,
-    check_choice,
-    check_int,
-    check_keys,
-    check_path,
-    wrong_type,
-    wrong_value,
-)
-
-_SWITCHES = (
-    "collect_metric",
-    "collect_graph",
-    "collect_train_lineage",
-    "collect_eval_lineage",
-    "collect_input_data",
-    "collect_dataset_graph",
-)
-_SPECIFIED = (*_SWITCHES, "histogram_regular", "collect_landscape")
+from .summary_items import check_specified
+from .summary_plan import SummaryPlan
+from .trajectory_recorder import is_first_rank
+from .validation import check_bool, check_choice, check_int, check_path, wrong_type
+from .watched_training import WatchedTraining
 
 
 class SummaryCollector(BuiltInCallback):
-    """Saves checkpoints at chosen steps or epochs into a run directory, from which landscapes are drawn later.
+    """Records a training for TensorBoard, and saves checkpoints from which landscapes are drawn later.
 
-    Use it as a callback of ``collectors.Model``, or in any PyTorch loop through ``watch``.
+    Use it as a callback of ``collectors.Model``, or in any PyTorch loop through ``watch``. The first step is recorded,
+    then every ``collect_freq``-th. Recording needs TensorBoard (``pip install 'summary-landscape[tensorboard]'``);
+    collecting landscapes does not: without it, only what was asked for explicitly is an error.
+
+    ``collect_specified_data`` has these keys. All but ``collect_landscape`` are on by default:
+
+    - ``collect_metric``: the loss as ``loss/auto``, and the learning rate that the step used as ``learning_rate/auto``
+      (of further parameter groups as ``learning_rate/group_1/auto``, ...).
+    - ``collect_graph``: the network's graph, with the first step.
+    - ``collect_train_lineage``: at the end of training, what it was: network, loss, optimizer, learning rate (None
+      where it changed), epochs, batch size, data set size and path, the last checkpoint's path and size.
+    - ``collect_eval_lineage``: at the end of each evaluation, those inside ``fit`` included, metrics and data set.
+    - ``collect_input_data``: the first input of the batch as ``input_data/auto`` where it is an image batch, at most
+      64 of its images.
+    - ``collect_dataset_graph``: the data pipeline, with the first step.
+    - ``histogram_regular``: histograms ``<parameter>/auto`` of the optimizer's parameters whose names this regular
+      expression matches from the beginning; None, the default, takes the first five.
+    - ``collect_landscape``: checkpoints, with the keys ``intervals`` (list of lists or ranges of numbers), ``unit``
+      ("step" or "epoch"), ``landscape_size`` (3 to 256), ``num_samples`` and ``create_landscape`` ({"train": bool,
+      "result": bool}).
+
+    In a distributed training rank 0 writes. A summary that cannot be written is a warning; a checkpoint that cannot be
+    written stops the training.
 
     Args:
         summary_dir: the run directory; it is created when training begins.
-        collect_freq: every how many steps summary records are collected.
-        collect_specified_data: what to collect; ``{"collect_landscape": {...}}`` asks for checkpoints with the keys
-            ``intervals`` (list of lists or ranges of numbers), ``unit`` ("step" or "epoch"), ``landscape_size``
-            (3 to 256), ``num_samples`` and ``create_landscape`` ({"train": bool, "result": bool}).
-        keep_default_action: whether items that ``collect_specified_data`` leaves out keep their defaults.
-        custom_lineage_data: your own facts about the run, str to int, float or str.
-        collect_tensor_freq: every how many steps tensors are collected; None chooses.
-        max_file_size: the largest size of a summary file in bytes; None sets no limit.
-        export_options: {"tensor_format": "npy"} or None.
+        collect_freq: every how many steps is recorded.
+        collect_specified_data: what to collect.
+        keep_default_action: whether items that ``collect_specified_data`` leaves out keep their defaults; with False
+            they are off.
+        custom_lineage_data: your own facts about the run, str to int, float or str; recorded with the first step.
+        collect_tensor_freq: every how many steps tensors (see ``capture``) are recorded; None chooses: the same steps
+            where that makes at most twenty, else about twenty steps spread over the run.
+        max_file_size: bytes after which the next event file is begun; None sets no limit.
+        export_options: {"tensor_format": "npy"} writes tensors as files as well; None does not.
         collect_landscape: shorthand for the entry in ``collect_specified_data``.
-        existing: what to do when the directory already holds a run: "error", "resume" (equal network and
-            settings; checkpoints numbered after the restart point are dropped) or "overwrite".
+        existing: what to do when the directory already holds checkpoints of a run: "error", "resume" (equal network
+            and settings; checkpoints numbered after the restart point are dropped) or "overwrite", which also removes
+            what earlier collectors recorded there. Otherwise records are added beside those that are there.
 
     Raises:
         TypeError: an argument has the wrong type.
         ValueError: an argument has a wrong value.
-
-    Note:
-        Of the summary system only ``collect_landscape`` does its work in this version; the other arguments are
-        checked and kept for the records to come.
+        ImportError: summaries are asked for explicitly, and TensorBoard is not installed.
     """
+
+    # Evaluations inside fit have a lineage, too.
+    called_in_fit_evaluation = True
 
     def __init__(
         self,
@@ -85,13 +93,16 @@ class SummaryCollector(BuiltInCallback):
                         f"summary_dir must be a directory, but {path} is a file; choose another path."
                     )
                 break
-        self._collect_freq = check_int("collect_freq", collect_freq, minimum=1)
-        specified = _check_specified(collect_specified_data)
-        self._keep_default_action = check_bool("keep_default_action", keep_default_action)
-        self._custom_lineage_data = _check_lineage(custom_lineage_data)
-        self._collect_tensor_freq = _optional_positive("collect_tensor_freq", collect_tensor_freq)
-        self._max_file_size = _optional_positive("max_file_size", max_file_size)
-        self._export_options = _check_export_options(export_options)
+        specified = check_specified(collect_specified_data)
+        plan = SummaryPlan.from_arguments(
+            collect_freq,
+            specified,
+            check_bool("keep_default_action", keep_default_action),
+            custom_lineage_data,
+            collect_tensor_freq,
+            max_file_size,
+            export_options,
+        )
         if collect_landscape is not None and specified.get("collect_landscape") is not None:
             raise ValueError(
                 "collect_landscape is given twice, as an argument and inside collect_specified_data; give it once."
@@ -99,7 +110,9 @@ class SummaryCollector(BuiltInCallback):
         landscape = collect_landscape if collect_landscape is not None else specified.get("collect_landscape")
         self._landscape = None if landscape is None else LandscapeSettings.from_dict(landscape)
         self._existing = check_choice("existing", existing, EXISTING)
-        self._recorder: TrajectoryRecorder | None = None
+        self._plan = plan.where_possible(collect_specified_data is not None, self._landscape is not None)
+        self._run: CollectedRun | None = None
+        self._is_entered = False
 
     @property
     def summary_dir(self) -> str:
@@ -113,6 +126,8 @@ class SummaryCollector(BuiltInCallback):
         steps_per_epoch: int | None = None,
         start_epoch: int = 0,
         start_step: int = 0,
+        optimizer: object = None,
+        epochs: int | None = None,
     ) -> WatchedTraining:
         """Returns a context for a hand-written training loop.
 
@@ -131,6 +146,10 @@ class SummaryCollector(BuiltInCallback):
             steps_per_epoch: where it is known; otherwise learnt at the first epoch's end.
             start_epoch: epochs already done, after a resume.
             start_step: steps already done, after a resume.
+            optimizer: has its learning rate recorded, and histograms of the parameters that it moves; without it, of
+                those that are trained.
+            epochs: how many there will be in all, where it is known; with ``steps_per_epoch`` it spreads the records
+                of tensors over the run.
 
         Raises:
             TypeError: an argument has the wrong type; for the network, on entering.
@@ -148,33 +167,91 @@ class SummaryCollector(BuiltInCallback):
                 f"start_step must be given with start_epoch={start_epoch}, because checkpoints are numbered by steps; "
                 "it is the number of steps already done."
             )
-        return WatchedTraining(self, network, steps_per_epoch, start_epoch, start_step)
+        if epochs is not None:
+            check_int("epochs", epochs, minimum=1)
+        if optimizer is not None and not isinstance(getattr(optimizer, "param_groups", None), list):
+            raise wrong_type("optimizer", "an optimizer with param_groups, as PyTorch's are, or None", optimizer)
+        return WatchedTraining(
+            self,
+            {
+                "mode": "train",
+                "network": network,
+                "optimizer": optimizer,
+                "epoch_num": epochs,
+                "batch_num": steps_per_epoch,
+                "cur_epoch_num": start_epoch,
+                "cur_step_num": start_step,
+            },
+        )
+
+    def capture(self, plugin: str, name: str, value: Any) -> None:
+        """Takes a value from inside a training forward pass, for example in a hook of a layer.
+
+        It is recorded where its step is: tensors at the steps of ``collect_tensor_freq``, others at those of
+        ``collect_freq``; of several values of one name and step the last counts. At other times nothing happens, so
+        that a call costs next to nothing.
+
+        Args:
+            plugin: "scalar", "image", "tensor" or "histogram".
+            name: its name in TensorBoard.
+            value: a number, an array or a tensor, as for ``SummaryRecord.add_value``.
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            ValueError: the plugin is unknown, the name is empty, or the value has a shape that the plugin cannot take.
+        """
+        if self._run is not None:
+            self._run.capture(plugin, name, value)
+
+    def __enter__(self) -> Self:
+        self._is_entered = True
+        return self
 
     def on_train_begin(self, run_context: RunContext) -> None:
         """Opens the run directory and saves the state before the first step where that is asked for."""
         parameters = run_context.original_args()
         self._check_alone(parameters.get("list_callback"))
-        # A data set without a length has no batch_num until its first epoch has ended.
-        self._begin(
-            parameters["network"],
-            parameters.get("batch_num"),
-            int(parameters.get("cur_epoch_num", 0)),
-            int(parameters.get("cur_step_num", 0)),
-        )
+        self._begin(parameters)
+
+    def on_train_step_begin(self, run_context: RunContext) -> None:
+        """Looks at the learning rate of a step that will be recorded."""
+        if self._run is not None:
+            self._run.begin_step(run_context.original_args())
 
     def on_train_step_end(self, run_context: RunContext) -> None:
-        """Saves a checkpoint where the step's number asks for it."""
-        if self._recorder is not None:
-            self._recorder.step()
+        """Saves a checkpoint, and records the step, where its number asks for it."""
+        if self._run is not None:
+            self._run.end_step(run_context.original_args())
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
         """Saves a checkpoint where the epoch's number asks for it."""
-        if self._recorder is not None:
-            self._recorder.end_epoch()
+        if self._run is not None:
+            self._run.end_epoch(run_context.original_args())
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Waits until everything is on disk."""
-        self._finish(None)
+        """Waits until every checkpoint is on disk; the lineage follows when the callback is left."""
+        if self._run is not None:
+            self._run.end_training(run_context.original_args())
+            if not self._is_entered:
+                self._finish(None)
+
+    def on_eval_begin(self, run_context: RunContext) -> None:
+        """Leaves out what networks capture while they are evaluated."""
+        self._check_alone(run_context.original_args().get("list_callback"))
+        if self._run is not None:
+            self._run.begin_evaluation()
+
+    def on_eval_end(self, run_context: RunContext) -> None:
+        """Records how the evaluation ended."""
+        parameters = run_context.original_args()
+        if self._run is not None:
+            self._run.end_evaluation(parameters)
+        elif self._plan is not None and "collect_eval_lineage" in self._plan.items.names and is_first_rank():
+            collection = open_collection(self._summary_dir, self._plan)
+            try:
+                collection.end_evaluation(parameters)
+            finally:
+                collection.close()
 
     def on_exception(self, run_context: RunContext, error: BaseException) -> None:
         """Leaves a directory behind that can be analysed as far as training came."""
@@ -186,134 +263,21 @@ class SummaryCollector(BuiltInCallback):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._is_entered = False
         self._finish(error)
 
-    def _begin(self, network: object, steps_per_epoch: int | None, start_epoch: int, start_step: int) -> None:
-        if self._recorder is not None:
+    def _begin(self, parameters: Mapping[str, Any]) -> CollectedRun | None:
+        if self._run is not None:
             raise RuntimeError("this SummaryCollector already watches a training; make another one for another run.")
-        if self._landscape is not None:
-            self._recorder = TrajectoryRecorder(
-                self._summary_dir,
-                self._landscape,
-                self._existing,
-                network,
-                step_per_epoch=steps_per_epoch,
-                start_epoch=start_epoch,
-                start_step=start_step,
-            )
+        if self._landscape is not None or self._plan is not None:
+            self._run = CollectedRun(self._summary_dir, self._existing, self._landscape, self._plan, parameters)
+        return self._run
 
     def _finish(self, error: BaseException | None) -> None:
-        recorder, self._recorder = self._recorder, None
-        if recorder is not None:
-            recorder.finish(error)
+        run, self._run = self._run, None
+        if run is not None:
+            run.finish(error)
 
     def _check_alone(self, callbacks: object) -> None:
         if isinstance(callbacks, list | tuple) and sum(isinstance(item, SummaryCollector) for item in callbacks) > 1:
             raise ValueError("callbacks must hold at most one SummaryCollector; remove the others.")
-
-
-class WatchedTraining:
-    """A hand-written training loop under watch; made by ``SummaryCollector.watch``."""
-
-    def __init__(
-        self,
-        collector: SummaryCollector,
-        network: object,
-        steps_per_epoch: int | None,
-        start_epoch: int,
-        start_step: int,
-    ) -> None:
-        self._collector = collector
-        self._arguments = (network, steps_per_epoch, start_epoch, start_step)
-        self._entered = False
-
-    def step(self, loss: object = None) -> None:
-        """Call it after every optimizer step.
-
-        Args:
-            loss: the step's loss; kept for the summary records to come, landscapes do not need it.
-
-        Raises:
-            RuntimeError: the context was not entered, or is left.
-            CheckpointWriteError: an earlier checkpoint could not be written.
-        """
-        self._check_entered()
-        if self._collector._recorder is not None:
-            self._collector._recorder.step()
-
-    def end_epoch(self) -> None:
-        """Call it after every epoch.
-
-        Raises:
-            RuntimeError: the context was not entered, or is left.
-            CheckpointWriteError: an earlier checkpoint could not be written.
-        """
-        self._check_entered()
-        if self._collector._recorder is not None:
-            self._collector._recorder.end_epoch()
-
-    def __enter__(self) -> WatchedTraining:
-        self._collector._begin(*self._arguments)
-        self._entered = True
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._entered = False
-        self._collector._finish(error)
-
-    def _check_entered(self) -> None:
-        if not self._entered:
-            raise RuntimeError(
-                "a watched training must be inside its context, or nothing is saved; write "
-                "`with collector.watch(network) as run:` around the loop."
-            )
-
-
-def _check_specified(value: object) -> dict[str, Any]:
-    if value is None:
-        return {}
-    given = check_keys("collect_specified_data", value, _SPECIFIED)
-    for key in _SWITCHES:
-        if key in given:
-            check_bool(f"collect_specified_data[{key!r}]", given[key])
-    pattern = given.get("histogram_regular")
-    if pattern is not None:
-        name = "collect_specified_data['histogram_regular']"
-        if not isinstance(pattern, str):
-            raise wrong_type(name, "a regular expression (str) or None", pattern)
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise wrong_value(name, f"a valid regular expression ({error})", pattern) from error
-    return given
-
-
-def _check_lineage(value: object) -> dict[str, int | float | str]:
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise wrong_type("custom_lineage_data", "a dict or None", value)
-    for key, item in value.items():
-        if not isinstance(key, str):
-            raise wrong_type("a key of custom_lineage_data", "a str", key)
-        if isinstance(item, bool) or not isinstance(item, int | float | str):
-            raise wrong_type(f"custom_lineage_data[{key!r}]", "an int, a float or a str", item)
-    return dict(value)
-
-
-def _optional_positive(name: str, value: object) -> int | None:
-    return None if value is None else check_int(name, value, minimum=1)
-
-
-def _check_export_options(value: object) -> dict[str, str | None]:
-    if value is None:
-        return {}
-    given = check_keys("export_options", value, ("tensor_format",))
-    if given.get("tensor_format") is not None:
-        check_choice("export_options['tensor_format']", given["tensor_format"], ("npy",))
-    return given

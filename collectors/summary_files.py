@@ -5,12 +5,11 @@ from __future__ import annotations
 import hashlib
 import urllib.parse
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .checkpoint_file import replace_durably, temporary_sibling
+from .atomic_files import replacing
 from .event_files import EventFiles, write_event_file
 from .network_state import Array
 from .summary_encoding import LINEAGE_KINDS, SummaryEncoder, lineage_summary
@@ -76,10 +75,5 @@ class SummaryFiles:
         folder = self._events.directory / f"export_{self._events.created}_{self._events.token}" / "tensor"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = folder / f"{tag}_{step}.npy"
-        temporary = temporary_sibling(Path(path))
-        try:
-            with temporary.open("wb") as file:
-                np.save(file, content, allow_pickle=False)
-            replace_durably(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(path) as temporary, temporary.open("wb") as file:
+            np.save(file, content, allow_pickle=False)

@@ -7,10 +7,14 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from .collection_steps import CollectionSteps
 from .event_files import require_tensorboard
+from .lineage import check_custom_lineage
+from .summary_arguments import check_export_options
 from .summary_items import SummaryItems
+from .validation import check_int, wrong_type
 
 # By this suffix a collector knows its own files from those of other records in the directory.
 FILE_SUFFIX = "_collector_MS"
@@ -37,6 +41,32 @@ class SummaryPlan:
     custom_lineage: Mapping[str, int | float | str] = field(default_factory=dict)
     max_file_size: int | None = None
     export_options: Mapping[str, str | None] = field(default_factory=dict)
+
+    @classmethod
+    def from_arguments(
+        cls,
+        collect_freq: Any,
+        specified: Mapping[str, Any],
+        keep_default_action: bool,
+        custom_lineage_data: Any,
+        collect_tensor_freq: Any,
+        max_file_size: Any,
+        export_options: Any,
+    ) -> SummaryPlan:
+        """Returns the plan of a SummaryCollector's arguments; ``specified`` is checked already.
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            ValueError: an argument has a wrong value.
+        """
+        every = check_int("collect_freq", collect_freq, minimum=1)
+        return cls(
+            SummaryItems.merged(specified, keep_default_action),
+            CollectionSteps(every, _optional_positive("collect_tensor_freq", collect_tensor_freq)),
+            _check_lineage(custom_lineage_data),
+            _optional_positive("max_file_size", max_file_size),
+            check_export_options(export_options),
+        )
 
     @property
     def is_asked_for(self) -> bool:
@@ -92,3 +122,13 @@ def _remove_exports(directory: Path) -> None:
     for emptied in (folder, directory):
         if not any(emptied.iterdir()):
             emptied.rmdir()
+
+
+def _check_lineage(value: Any) -> dict[str, int | float | str]:
+    if value is not None and not isinstance(value, Mapping):
+        raise wrong_type("custom_lineage_data", "a dict or None", value)
+    return check_custom_lineage("custom_lineage_data", value or {})
+
+
+def _optional_positive(name: str, value: Any) -> int | None:
+    return None if value is None else check_int(name, value, minimum=1)

@@ -197,17 +197,23 @@ def _integers(option: str, text: str) -> list[int]:
         ) from error
 
 
+class _TerminatedError(KeyboardInterrupt):
+    """SIGTERM, on its way through the same exits as Ctrl-C: no point that is being measured takes it for its own."""
+
+
 @contextlib.contextmanager
 def _interruptible() -> Iterator[None]:
     """Lets Ctrl-C and SIGTERM end the work with one clear text, after everything was closed."""
 
-    def stop(number: int, _frame: object) -> None:
-        typer.secho(f"\nTerminated. {_CONTINUE}", fg="yellow", err=True)
-        raise typer.Exit(128 + number)
+    def stop(_number: int, _frame: object) -> None:
+        raise _TerminatedError
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
+    except _TerminatedError as error:
+        typer.secho(f"\nTerminated. {_CONTINUE}", fg="yellow", err=True)
+        raise typer.Exit(128 + signal.SIGTERM) from error
     except KeyboardInterrupt as error:
         typer.secho(f"\nInterrupted. {_CONTINUE}", fg="yellow", err=True)
         raise typer.Exit(128 + signal.SIGINT) from error

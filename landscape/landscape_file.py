@@ -13,7 +13,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from collectors.checkpoint_file import replace_durably, temporary_sibling
+from collectors.atomic_files import replacing
 from collectors.errors import LandscapeError
 
 from .errors import (
@@ -44,13 +44,9 @@ def write_landscape(path: str | os.PathLike[str], data: LandscapeData) -> None:
     """
     target = Path(path).resolve()
     image = landscape_bytes(data)
-    temporary = temporary_sibling(target)
     try:
-        try:
+        with replacing(target) as temporary:
             temporary.write_bytes(image)
-            replace_durably(temporary, target)
-        finally:
-            temporary.unlink(missing_ok=True)
     except OSError as error:
         kept = "The file on the disk is untouched" if _exists(target) else "No file was there, and none is now"
         raise LandscapeWriteError(

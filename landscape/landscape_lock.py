@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from collectors.atomic_files import remove_stale_temporaries
+
 from .errors import LandscapeLockedError, LandscapeWriteError
 
 
@@ -46,16 +48,7 @@ def clean_temporaries(path: str | os.PathLike[str]) -> list[Path]:
         What was removed.
     """
     target = Path(path).resolve()
-    pattern = re.compile(re.escape(f".{target.name}.") + r"(\d{1,10})\.[0-9a-f]{8}\.tmp")
-    removed = []
-    with suppress(FileNotFoundError, NotADirectoryError):
-        for sibling in sorted(target.parent.iterdir()):
-            match = pattern.fullmatch(sibling.name)
-            if match and not _is_alive(int(match[1])):
-                with suppress(OSError):
-                    sibling.unlink()
-                    removed.append(sibling)
-    return removed
+    return remove_stale_temporaries(target.parent, re.compile(re.escape(target.name)))
 
 
 def _acquire(lock: Path, path: str | os.PathLike[str]) -> int:
@@ -97,13 +90,3 @@ def _is_same_file(descriptor: int, path: Path) -> bool:
         there, here = path.stat(), os.fstat(descriptor)
         return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
     return False
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True

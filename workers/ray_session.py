@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from collectors.atomic_files import process_is_alive
+
 from .errors import PoolError
 
 _FOLDER_PREFIX = "landscape-ray-"
@@ -129,7 +131,7 @@ def remove_dead_sessions() -> None:
     for folder in folders:
         owner = folder.name.removeprefix(_FOLDER_PREFIX).split("-")[0]
         in_use = any(folder.name in command for command in commands)
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists() and not in_use:
+        if owner.isdigit() and not process_is_alive(int(owner)) and not in_use:
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from collectors.checkpoint_file import replace_durably, temporary_sibling
+from collectors.atomic_files import replacing
 from collectors.validation import check_path, wrong_type, wrong_value
 
 if TYPE_CHECKING:
@@ -51,13 +50,8 @@ def save_figure(figure: Axes | FigureBase, path: str | os.PathLike[str] | Binary
     kind = target.suffix.lower().removeprefix(".")
     if kind not in _METADATA:
         raise wrong_value("path", "a name that ends in .png, .pdf or .svg", str(path))
-    temporary = temporary_sibling(target)
-    try:
-        with temporary.open("wb") as file:
-            _save(whole, file, kind, dpi)
-        replace_durably(temporary, target)
-    finally:
-        _remove(temporary)
+    with replacing(target) as temporary, temporary.open("wb") as file:
+        _save(whole, file, kind, dpi)
 
 
 def _save(figure: Figure, file: BinaryIO, kind: str, dpi: int) -> None:
@@ -78,8 +72,3 @@ def _figure_of(figure: Any) -> Figure:
     if isinstance(root, Figure):
         return root
     raise wrong_type("figure", "a matplotlib figure or axes that lie on one", figure)
-
-
-def _remove(temporary: Path) -> None:
-    if temporary.parent.is_dir():
-        temporary.unlink(missing_ok=True)

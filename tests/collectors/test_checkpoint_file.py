@@ -14,14 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runs import names
 
+from collectors.atomic_files import temporary_sibling, write_text
 from collectors.checkpoint_file import (
     STORABLE_DTYPES,
     CheckpointFile,
     MemoryState,
     file_sha256,
-    temporary_sibling,
     write_checkpoint,
-    write_text,
 )
 from collectors.errors import CheckpointError
 from collectors.network_state import numpy_dtype, state_sha256

@@ -103,9 +103,7 @@ def test_import_checkpoints(folder):
     torch.manual_seed(0)
     for number in range(3):
         torch.save({"state_dict": BatchNormNetwork().state_dict()}, folder / f"{number}.pt")
-    result = command(
-        "import-checkpoints", "imported", "0.pt", "1.pt", "2.pt", "--numbers", "5,10,15", folder=folder
-    )
+    result = command("import-checkpoints", "imported", "0.pt", "1.pt", "2.pt", "--numbers", "5,10,15", folder=folder)
     assert "epochs [5, 10, 15]" in result.stdout
     command(
         "run", "imported", "--function", "my_callbacks:callback_fn", "--devices", "0", "--size", "3", "--samples", "32",
@@ -156,5 +154,7 @@ def test_import_is_light():
         "import sys, landscape; "
         "print([name for name in ('torch', 'ray', 'matplotlib', 'sklearn', 'scipy') if name in sys.modules])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ))
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ)
+    )
     assert result.stdout.strip() == "[]"

@@ -19,7 +19,7 @@ import xarray
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.checkpoint_file import temporary_sibling
+from collectors.atomic_files import temporary_sibling
 from collectors.errors import LandscapeError
 from landscape.errors import (
     LandscapeDamagedError,

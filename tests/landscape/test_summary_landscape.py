@@ -88,7 +88,9 @@ def test_both_landscapes_with_their_trajectory(run):
 def test_a_checkpoints_own_loss_its_foot_and_its_residual(run):
     (train, _) = generate(run)
     path = train.trajectory
-    files = {number: CheckpointFile(run / f"ckpt_dir/BatchNormNetwork_{number}_epoch.safetensors") for number in range(5)}
+    files = {
+        number: CheckpointFile(run / f"ckpt_dir/BatchNormNetwork_{number}_epoch.safetensors") for number in range(5)
+    }
     states = {number: {name: file.read(name) for name in file.shapes} for number, file in files.items()}
     buffers = {name for name in states[0] if name.startswith("norm.running") or name.endswith("num_batches_tracked")}
     last_buffers = {name: states[4][name] for name in buffers}
@@ -140,7 +142,12 @@ def test_settings_of_this_call_replace_the_collected_ones(run):
     before = snapshot(run)
     (only,) = generate(
         run,
-        settings={"landscape_size": 4, "num_samples": 20, "intervals": [[1, 2, 4]], "create_landscape": {"result": False}},
+        settings={
+            "landscape_size": 4,
+            "num_samples": 20,
+            "intervals": [[1, 2, 4]],
+            "create_landscape": {"result": False},
+        },
         name="mine",
     )
     assert only.path.name == "mine_1-4_pca.h5"
@@ -231,7 +238,9 @@ def test_a_killed_driver_is_continued_and_no_stored_point_is_measured_again(run,
     settings = {"landscape_size": 20, "num_samples": 32}
     train, _ = generate(run, slow, settings)
     assert train.report.measured <= 400 - done + 15 + 1
-    np.testing.assert_array_equal(train.loss.reshape(-1)[stored.status.reshape(-1) == 1], stored.loss[stored.status == 1])
+    np.testing.assert_array_equal(
+        train.loss.reshape(-1)[stored.status.reshape(-1) == 1], stored.loss[stored.status == 1]
+    )
     whole, _ = generate(run, slow, settings, output=tmp_path / "whole", plan=PLAN)
     np.testing.assert_array_equal(train.loss, whole.loss)
     wait_for_the_orphans()
@@ -275,7 +284,9 @@ class TestRunDirectory:
             generate(run)
 
     def test_a_checkpoint_of_another_network(self, run):
-        with pytest.raises(CheckpointError, match=r"does not fit the network DropoutNetwork(.|\n)*1\.weight(.|\n)*missing"):
+        with pytest.raises(
+            CheckpointError, match=r"does not fit the network DropoutNetwork(.|\n)*1\.weight(.|\n)*missing"
+        ):
             generate(run, dropout)
 
     def test_a_changed_checkpoint(self, run):
@@ -351,7 +362,9 @@ class TestRunDirectory:
     def test_a_full_disk(self, run, tmp_path):
         small = tmp_path / "small"
         small.mkdir()
-        if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(small)], capture_output=True).returncode:
+        if subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(small)], capture_output=True
+        ).returncode:
             pytest.skip("a small file system cannot be mounted here")
         try:
             with pytest.raises(LandscapeWriteError, match="cannot be written"):

@@ -1,0 +1,74 @@
+"""Files that are whole or not there: written beside their place, moved into it when they are on the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+_TEMPORARY = re.compile(r"\.(.+)\.(\d{1,10})\.[0-9a-f]{8}\.tmp", re.DOTALL)
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """Gives the path of a temporary sibling to write, which takes the file's place when the block ends well.
+
+    Raises:
+        OSError: the file cannot be written; what was there is untouched, and nothing else is left behind.
+    """
+    target = Path(path)
+    temporary = temporary_sibling(target)
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(target)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a text file, whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def temporary_sibling(path: Path) -> Path:
+    """Returns an unused name beside a file; the process id in it tells later runs whether its writer still lives."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}.tmp")
+
+
+def remove_stale_temporaries(folder: Path, name: re.Pattern[str]) -> list[Path]:
+    """Removes temporary files whose writers were killed.
+
+    Args:
+        folder: where to look; it need not exist.
+        name: which files' temporaries; all others stay.
+
+    Returns:
+        What was removed.
+    """
+    removed = []
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        for path in sorted(folder.iterdir()):
+            match = _TEMPORARY.fullmatch(path.name)
+            if match and name.fullmatch(match[1]) and not process_is_alive(int(match[2])):
+                with contextlib.suppress(OSError):
+                    path.unlink()
+                    removed.append(path)
+    return removed
+
+
+def process_is_alive(process: int) -> bool:
+    """Returns whether a process of that id exists on this machine."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
