@@ -63,6 +63,7 @@ class SummaryCollection:
         self._batch_size: int | None = None
         self._samples: EpochSamples | None = None
         self._custom_is_recorded = False
+        self._failure_is_told = False
 
     def begin_training(self, params: Parameters) -> None:
         """Learns what is known before the first step."""
@@ -89,7 +90,7 @@ class SummaryCollection:
         if due:
             self._add_values(params)
         if due or self._plan.steps.collects_tensors(step, self._total):
-            self._record.record(step)
+            self._write()
 
     def end_epoch(self, params: Parameters) -> None:
         """Counts the data set's samples where it cannot tell them."""
@@ -110,7 +111,7 @@ class SummaryCollection:
                 "train_lineage", "train_lineage", train_lineage(params, rate, self._batch_size, counted)
             ),
         )
-        self._record.record(self._step)
+        self._write()
 
     def begin_evaluation(self) -> None:
         """Leaves out what networks capture while they are evaluated."""
@@ -125,7 +126,7 @@ class SummaryCollection:
                 "collect_eval_lineage",
                 lambda: self._record.add_value("eval_lineage", "eval_lineage", eval_lineage(params)),
             )
-            self._record.record(self._step)
+            self._write()
 
     def capture(self, plugin: str, name: str, value: Any) -> None:
         """Takes a value from inside a forward pass, where the step that it belongs to is recorded."""
@@ -141,9 +142,9 @@ class SummaryCollection:
         try:
             self._record.close()
         except SummaryWriteError as failure:
-            if error is None:
+            if error is None and not self._failure_is_told:
                 warnings.warn(f"the summary is incomplete: {failure}", RuntimeWarning, stacklevel=4)
-            else:
+            elif error is not None:
                 error.add_note(f"The summary is incomplete as well: {failure}")
 
     def _learn(self, params: Parameters) -> None:
@@ -169,7 +170,7 @@ class SummaryCollection:
             custom = custom_lineage_with_environment(self._plan.custom_lineage)
             if custom:
                 self._record.add_value("custom_lineage_data", "custom_lineage_data", custom)
-                self._record.record(self._step)
+                self._write()
 
     def _add_graph(self) -> None:
         from .random_state import capture_random_state, restore_random_state
@@ -227,6 +228,10 @@ class SummaryCollection:
                 raise ValueError(f"the optimizer moves no parameter of the network{matching}")
         for name, parameter in self._histograms.items():
             self._record.add_value("histogram", f"{name}/auto", parameter)
+
+    def _write(self) -> None:
+        # The record has warned when it returns False.
+        self._failure_is_told |= not self._record.record(self._step)
 
     def _try(self, item: str, add: Callable[[], None]) -> None:
         try:

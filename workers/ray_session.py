@@ -9,6 +9,7 @@ import os
 import secrets
 import shutil
 import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -22,6 +23,7 @@ from collectors.atomic_files import process_is_alive
 from .errors import PoolError
 
 _FOLDER_PREFIX = "landscape-ray-"
+_REACH_SECONDS = 5.0
 
 
 def ray_is_running() -> bool:
@@ -32,7 +34,8 @@ def ray_is_running() -> bool:
 
 def ray_address(address: str | None) -> str | None:
     """Returns the address of the cluster to join, if any was named."""
-    return address or os.environ.get("RAY_ADDRESS") or None
+    address = address or os.environ.get("RAY_ADDRESS") or None
+    return None if address == "local" else address  # Ray's word for a private one
 
 
 class RaySession:
@@ -87,6 +90,7 @@ class RaySession:
         self.ray = ray
         self._ended.callback(ray.shutdown)
         try:
+            _check_reachable(address)
             ray.init(address=address, log_to_driver=False, logging_level="ERROR")
         except Exception as error:
             raise PoolError(
@@ -120,6 +124,14 @@ class RaySession:
                 )
         except Exception as error:
             raise PoolError(f"a private Ray could not be started: {error}") from error
+
+
+def _check_reachable(address: str) -> None:
+    # Ray itself would try for many minutes.
+    host, _, port = address.partition("://")[-1].rpartition(":") if "://" in address else address.rpartition(":")
+    if port.isdigit():
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_SECONDS):
+            pass
 
 
 def remove_dead_sessions() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 import os
 import random
+import subprocess
+import sys
 import threading
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -530,15 +531,15 @@ def test_old_files_go_only_after_the_new_one_is_there(folder):
 
 def test_leftovers_of_killed_writers_go(folder):
     folder.mkdir()
-    old, young = folder / ".CKP-1_1.safetensors.1.00000000.tmp", folder / ".CKP-1_2.safetensors.1.00000000.tmp"
-    foreign = folder / ".notes.safetensors.1.00000000.tmp"
-    for path in (old, young, foreign):
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    gone = folder / f".CKP-1_1.safetensors.{process.pid}.00000000.tmp"
+    alive = folder / f".CKP-1_2.safetensors.{os.getppid()}.00000000.tmp"
+    foreign = folder / f".notes.safetensors.{process.pid}.00000000.tmp"
+    for path in (gone, alive, foreign):
         path.write_text("half")
-    hours_ago = time.time() - 7200
-    for path in (old, foreign):
-        os.utime(path, (hours_ago, hours_ago))
     train(folder, 1, data=batches(1))
-    assert sorted(path.name for path in folder.iterdir()) == [young.name, foreign.name, "CKP-1_1.safetensors"]
+    assert sorted(path.name for path in folder.iterdir()) == [alive.name, foreign.name, "CKP-1_1.safetensors"]
 
 
 # Going on with a run's files

@@ -282,6 +282,6 @@ def test_a_plane_refuses_what_does_not_fit():
 
 
 def test_trajectories_are_plain_data():
-    path = Trajectory(*(np.zeros(1) for _ in range(5)))
+    path = Trajectory(np.zeros(1, np.int64), *(np.zeros(1) for _ in range(4)))
     with pytest.raises(dataclasses.FrozenInstanceError):
         path.x = np.ones(1)

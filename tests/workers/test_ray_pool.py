@@ -189,10 +189,10 @@ class TestCallbacks:
 
     def test_the_workers_must_agree(self, session):
         text = (
-            r"(?s)same network and samples on every worker, but the worker of device 7 has others:\s+{} .*"
+            r"(?s)same network and samples on every worker, but the worker of device 7 has others:\s+{}.*"
             "Set the seeds of whatever is random in it"
         )
-        with pytest.raises(NondeterministicLossError, match=text.format("samples 0000")):
+        with pytest.raises(NondeterministicLossError, match=text.format("samples 0")):
             RayPool(different_samples, MeasurementOptions(), device_ids=(4, 7))
         with pytest.raises(NondeterministicLossError, match=text.format("x: .*'shape'")):
             RayPool(different_networks, MeasurementOptions(), device_ids=(4, 7))
@@ -327,3 +327,26 @@ def test_networks_of_the_driver_are_not_touched(session):
         list(pool.run([PointTask(0, (1.0, 1.0))]))
     assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
     assert network.training
+
+
+JOINING = """
+import sys
+sys.path[:0] = sys.argv[1:2]
+from paraboloid import Paraboloid, paraboloid_plane
+from workers.evaluator import MeasurementOptions
+from workers.open_pool import open_pool
+from workers.pool import PointTask
+from workers.ray_session import ray_is_running
+
+with open_pool(Paraboloid, MeasurementOptions(), device_ids=[0], address=sys.argv[2]) as pool:
+    pool.load(*paraboloid_plane())
+    print([result.values for result in pool.run([PointTask(0, (1.0, 1.0))])])
+assert not ray_is_running()
+"""
+
+
+def test_a_cluster_is_joined_by_its_address(session, run_python, support_folder):
+    address = session.ray.get_runtime_context().gcs_address
+    result = run_python(JOINING, support_folder, address)
+    assert result.stdout.splitlines()[-1] == "[{'loss': 6.0}]"
+    assert session.ray.get(session.ray.put(1)) == 1

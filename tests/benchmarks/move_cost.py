@@ -1,0 +1,82 @@
+"""Prints what moving a network to a point costs, as a share of a forward pass over 1,024 samples.
+
+Run it by hand: ``python tests/benchmarks/move_cost.py``. The goal is below one percent.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import nn
+
+from collectors.network_state import State
+from collectors.torch_state import named_tensors, to_array
+from workers.evaluator import MeasurementOptions
+from workers.torch_evaluator import TorchEvaluator
+
+SAMPLES = 1024
+
+
+def lenet() -> nn.Module:
+    """LeNet-5 for 1 x 32 x 32 images."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 6, 5), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(6, 16, 5), nn.Tanh(), nn.AvgPool2d(2)),
+        *(nn.Flatten(), nn.Linear(400, 120), nn.Tanh(), nn.Linear(120, 84), nn.Tanh(), nn.Linear(84, 10)),
+    )
+
+
+def many_small_tensors() -> nn.Module:
+    """300 parameters in 150 layers."""
+    layers = [layer for _ in range(149) for layer in (nn.Linear(32, 32), nn.Tanh())]
+    return nn.Sequential(nn.Flatten(), nn.AdaptiveAvgPool1d(32), *layers, nn.Linear(32, 10))
+
+
+def seconds(function: Callable[[], object], repeats: int) -> float:
+    """Returns the median time of a call."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def plane_of(network: nn.Module) -> tuple[State, list[State], State]:
+    """Returns the network's own state and two random directions."""
+    generator = np.random.default_rng(0)
+    entries = named_tensors(network)
+    origin = {info.name: to_array(tensor) for info, tensor in entries if info.role == "parameter"}
+    buffers = {info.name: to_array(tensor) for info, tensor in entries if info.role == "buffer"}
+    directions = [
+        {name: generator.standard_normal(array.shape).astype(np.float32) for name, array in origin.items()}
+        for _ in range(2)
+    ]
+    return origin, directions, buffers
+
+
+def main() -> None:
+    """Measures both networks with one thread."""
+    torch.manual_seed(0)
+    data = (torch.randn(SAMPLES, 1, 32, 32), torch.randint(0, 10, (SAMPLES,)))
+    for name, network in (("LeNet-5", lenet()), ("300 small tensors", many_small_tensors())):
+        torch.set_num_threads(1)
+        evaluator = TorchEvaluator(nn.CrossEntropyLoss(), network, data, {}, options=MeasurementOptions())
+        evaluator.load(*plane_of(network))
+        with torch.no_grad():
+            move = seconds(lambda evaluator=evaluator: evaluator._moves.move([0.1, 0.2]), 300)
+        point = np.array([[0.1, 0.2]])
+        whole = seconds(lambda evaluator=evaluator: evaluator.measure(point), 30)
+        forward = whole - move
+        print(
+            f"{name:18} move {1e6 * move:7.0f} us, forward pass {1e3 * forward:7.2f} ms, share {100 * move / forward:.2f} %"
+            f"   ({evaluator.description.plan})"
+        )
+        evaluator.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,301 @@
+"""Ray as a guest: private, locked, gone without a trace; and a Ray that is there already stays as it is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from workers import ray_session
+from workers.errors import PoolError
+from workers.ray_session import RaySession, ray_address, ray_is_running, remove_dead_sessions
+
+BEGIN = """
+import os, signal, sys, time
+sys.path[:0] = sys.argv[1:3]
+from pathlib import Path
+import psutil
+from paraboloid import Paraboloid, locked, paraboloid_plane
+from workers.errors import CallbackFunctionError
+from workers.evaluator import MeasurementOptions
+from workers.open_pool import open_pool
+from workers.pool import InProcessPool, PointTask
+from workers.ray_pool import RayPool
+
+OPTIONS = MeasurementOptions()
+
+def folders():
+    return list(Path("/tmp").glob(f"landscape-ray-{os.getpid()}-*"))
+
+def measure(pool):
+    pool.load(*paraboloid_plane())
+    results = sorted(pool.run([PointTask(index, (float(index), 1.0)) for index in range(9)]), key=lambda item: item.key)
+    assert [item.values for item in results] == [{"loss": float(index**2 + 5)} for index in range(9)]
+
+def check_gone(before):
+    deadline = time.monotonic() + 20
+    while psutil.Process().children(recursive=True):
+        assert time.monotonic() < deadline, psutil.Process().children(recursive=True)
+        time.sleep(0.05)
+    ray = sys.modules["ray"]
+    assert not ray.is_initialized()
+    assert folders() == []
+    connections = psutil.Process().net_connections()
+    assert [item for item in connections if item.status == psutil.CONN_LISTEN] == []
+    assert (signal.getsignal(signal.SIGTERM), sys.excepthook) == before[:2]
+    changed = {key for key in {*os.environ, *before[2]} if os.environ.get(key) != before[2].get(key)}
+    assert changed <= {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_CLIENT_MODE"}, changed
+
+def traces():
+    return signal.getsignal(signal.SIGTERM), sys.excepthook, dict(os.environ)
+"""
+
+LIFE = (
+    BEGIN
+    + """
+import subprocess
+
+CLIENT = '''
+import sys
+from ray._raylet import GcsClient
+client = GcsClient(address=sys.argv[1])
+client.internal_kv_put(b"key", b"value", True, b"test")
+print(client.internal_kv_get(b"key", b"test"))
+'''
+
+def connect(address, **environment):
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    process = subprocess.Popen(
+        [sys.executable, "-c", CLIENT, address],
+        env={**plain, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )
+    said = ""
+    for line in process.stdout:
+        said += line
+        if "InvalidAuthToken" in said or "value" in said:
+            break  # it would try again for 20 seconds
+    process.kill()
+    process.wait()
+    return said
+
+before = traces()
+with open_pool(Paraboloid, OPTIONS, device_ids=[0, 1]) as pool:
+    assert type(pool) is RayPool
+    (folder,) = folders()
+    names = " ".join(" ".join(process.cmdline()) for process in psutil.Process().children(recursive=True))
+    assert "log_monitor" not in names
+    measure(pool)
+    import ray
+    address = ray.get_runtime_context().gcs_address
+    elsewhere = str(Path(sys.argv[3]) / "elsewhere")
+    refused = [
+        connect(address, HOME=elsewhere),
+        connect(address, HOME=elsewhere, RAY_AUTH_MODE="disabled"),
+        connect(address, HOME=elsewhere, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="f" * 64),
+    ]
+    assert all("InvalidAuthToken" in said and "value" not in said for said in refused), refused
+    secret = {key: os.environ[key] for key in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN") if key in os.environ}
+    assert "value" in connect(address, **secret), "a client with the token must get in"
+check_gone(before)
+
+try:
+    RayPool(locked(), OPTIONS, device_ids=(0,))
+except CallbackFunctionError as error:
+    assert "cannot be sent to the workers" in str(error)
+else:
+    raise AssertionError("a lock was sent")
+check_gone(before)
+
+# The user's own Ray, in the same process; its GPUs are only names here.
+ray.init(num_cpus=6, num_gpus=3, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+with open_pool(Paraboloid, OPTIONS, device_ids=[2, 0]) as pool:
+    assert type(pool) is RayPool
+    assert sorted(worker.device_id for worker in pool._workers) == [0, 2]
+    measure(pool)
+    deadline = time.monotonic() + 20
+    while ray.available_resources().get("GPU") != 1:  # the third one was released
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    try:
+        open_pool(Paraboloid, OPTIONS, device_ids=[2])
+    except Exception as error:
+        assert type(error).__name__ == "PoolError"
+        assert "device_ids [2] are busy or absent on the cluster; free are [1]" in str(error), error
+    else:
+        raise AssertionError("a busy GPU was given away")
+assert ray.is_initialized()
+deadline = time.monotonic() + 20
+while ray.available_resources().get("GPU") != 3:
+    assert time.monotonic() < deadline
+    time.sleep(0.1)
+with open_pool(Paraboloid, OPTIONS) as pool:
+    assert pool.workers == 3
+    measure(pool)
+assert ray.is_initialized()
+assert ray.get(ray.put(3)) == 3
+ray.shutdown()
+assert type(open_pool(Paraboloid, OPTIONS, device_ids=[0])) is InProcessPool
+print("good")
+"""
+)
+
+
+def home_environment(tmp_path):
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    return {**environment, "HOME": str(tmp_path)}
+
+
+@pytest.fixture
+def run_alone(run_python, support_folder, tests_folder, tmp_path, monkeypatch):
+    """Runs a script as a user with a home of his own, for whom nothing of Ray is set."""
+    for key in [key for key in os.environ if key.startswith("RAY_")]:
+        monkeypatch.delenv(key)
+
+    def run(script):
+        return run_python(script, support_folder, tests_folder, tmp_path, HOME=str(tmp_path))
+
+    return run
+
+
+@pytest.mark.slow
+def test_the_life_of_a_private_ray(run_alone, tmp_path):
+    assert run_alone(LIFE).stdout.splitlines()[-1] == "good"
+    assert not (tmp_path / ".ray").exists()
+
+
+EARLIER = (
+    BEGIN
+    + """
+import ray
+before = traces()
+with open_pool(Paraboloid, OPTIONS, device_ids=[0, 1]) as pool:
+    measure(pool)
+    from ray._raylet import AuthenticationMode, get_authentication_mode
+    assert get_authentication_mode() == AuthenticationMode.TOKEN
+    assert ("RAY_AUTH_TOKEN" in os.environ) != (Path.home() / ".ray" / "auth_token").exists()
+check_gone(before)
+print("good")
+"""
+)
+
+
+def test_ray_may_be_imported_already(run_alone, tmp_path):
+    """That is when it reads most of its settings."""
+    assert run_alone(EARLIER).stdout.splitlines()[-1] == "good"
+    assert not (tmp_path / ".ray").exists()
+
+
+def test_a_token_that_is_there_is_used_and_kept(run_alone, tmp_path):
+    token = tmp_path / ".ray" / "auth_token"
+    token.parent.mkdir()
+    token.write_text("a" * 64)
+    before = token.stat()
+    assert run_alone(EARLIER).stdout.splitlines()[-1] == "good"
+    assert token.read_text() == "a" * 64
+    assert token.stat().st_mtime_ns == before.st_mtime_ns
+    assert list(token.parent.iterdir()) == [token]
+
+
+INTERRUPTED = (
+    BEGIN
+    + """
+import itertools
+with open_pool(Paraboloid, OPTIONS, device_ids=[0, 1]) as pool:
+    pool.load(*paraboloid_plane())
+    for index, result in enumerate(pool.run(PointTask(number, (0.0, 0.0)) for number in itertools.count())):
+        if index == 3:
+            print("running", flush=True)
+"""
+)
+
+
+def test_ctrl_c_ends_everything(tmp_path, support_folder, tests_folder):
+    """A terminal sends SIGINT to the whole process group."""
+    script = tmp_path / "script.py"
+    script.write_text(INTERRUPTED)
+    process = subprocess.Popen(
+        [sys.executable, str(script), str(support_folder), str(tests_folder)],
+        env=home_environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout.readline() == "running\n"
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) >= 4
+    os.killpg(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode not in (0, None)
+    assert said.rstrip().endswith("KeyboardInterrupt"), said
+    _, alive = psutil.wait_procs(family, timeout=20)
+    assert alive == []
+    assert list(Path("/tmp").glob(f"landscape-ray-{process.pid}-*")) == []
+
+
+class TestAddress:
+    @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "[::1]:1", "no.such.host.invalid:6379"])
+    def test_an_address_without_a_cluster(self, address):
+        start = time.monotonic()
+        with pytest.raises(PoolError, match=r"names no Ray cluster that can be joined: .* Start one with `ray start"):
+            RaySession(address, slots=1)
+        assert time.monotonic() - start < 60
+        assert not ray_is_running()
+
+    def test_where_it_comes_from(self, monkeypatch):
+        monkeypatch.delenv("RAY_ADDRESS", raising=False)
+        assert ray_address(None) is None
+        assert ray_address("host:1") == "host:1"
+        monkeypatch.setenv("RAY_ADDRESS", "other:2")
+        assert ray_address(None) == "other:2"
+        assert ray_address("host:1") == "host:1"
+        monkeypatch.setenv("RAY_ADDRESS", "local")
+        assert ray_address(None) is None
+
+
+class TestDeadSessions:
+    @pytest.fixture
+    def folder(self, monkeypatch):
+        short = Path(tempfile.mkdtemp(dir="/tmp"))
+        monkeypatch.setattr(ray_session, "_short_temporary_folder", lambda: str(short))
+        yield short
+        shutil.rmtree(short)
+
+    def make(self, folder, name):
+        path = folder / name
+        (path / "session").mkdir(parents=True)
+        (path / "session" / "log").write_text("x")
+        return path
+
+    def test_a_dead_owners_folder_goes_and_a_living_ones_stays(self, folder):
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        dead = self.make(folder, f"landscape-ray-{ended.pid}-abc")
+        living = self.make(folder, f"landscape-ray-{os.getpid()}-abc")
+        others = [self.make(folder, name) for name in ("ray-1-2", "landscape-ray-x-1", f"landscape-{ended.pid}-abc")]
+        remove_dead_sessions()
+        assert not dead.exists()
+        assert living.exists()
+        assert all(path.exists() for path in others)
+
+    def test_a_folder_that_is_still_in_use_stays(self, folder):
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        path = self.make(folder, f"landscape-ray-{ended.pid}-abc")
+        user = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", str(path / "session")])
+        try:
+            remove_dead_sessions()
+            assert path.exists()
+        finally:
+            user.kill()
+            user.wait()
+        remove_dead_sessions()
+        assert not path.exists()
