@@ -118,7 +118,10 @@ def read_archive(path: Path, key: bytes | None, mode: str) -> Archive:
         # Else whoever can replace a file could have plain content taken for authenticated content.
         raise ValueError(f"dec_key must be None, because {path} is not encrypted.")
     # A file of ours whose metadata were damaged must not pass for a foreign one.
-    if metadata.get("format") != _FORMAT and not ({"sha256", "contents", "encryption"} & set(metadata)):
+    traces = {"sha256", "contents", "encryption"} & set(metadata) or [
+        text for text in metadata.values() if "sha256" in text
+    ]
+    if metadata.get("format") != _FORMAT and not traces:
         return Archive(
             {canonical_name(name): array for name, array in arrays.items()},
             '{"info": {"dict": []}, "training": null}',

@@ -21,6 +21,7 @@ from .atomic_files import replacing
 from .errors import CheckpointError
 from .network_state import Array, State, numpy_dtype
 
+_METADATA_ENTRY = "summary-landscape"
 _HEADER_LIMIT = 100 * 1024 * 1024
 # What NumPy can shape; a file that asks for more is damaged or hostile.
 _MOST_AXES, _LARGEST = 32, 2**48
@@ -153,7 +154,9 @@ def write_checkpoint(path: str | os.PathLike[str], state: State, metadata: Mappi
     tensors = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in state.items()}
     with replacing(path) as temporary:
         try:
-            save_file(tensors, temporary, metadata=dict(metadata or {}))
+            # One entry, because the library writes several in an order that changes from file to file.
+            text = {_METADATA_ENTRY: json.dumps(dict(metadata), sort_keys=True)} if metadata else None
+            save_file(tensors, temporary, metadata=text)
         except SafetensorError as error:
             raise OSError(f"checkpoint {path} cannot be written: {error}") from error
         return file_sha256(temporary)
@@ -183,7 +186,9 @@ def _read_header(file: IO[bytes], path: Path) -> tuple[dict[str, str], dict[str,
         raise broken(f"its header claims {length} bytes, the file has {size}")
     try:
         header = json.loads(file.read(length))
-        metadata = {str(key): str(value) for key, value in header.pop("__metadata__", {}).items()}
+        given = header.pop("__metadata__", {})
+        given |= json.loads(given.pop(_METADATA_ENTRY, "{}"))
+        metadata = {str(key): str(value) for key, value in given.items()}
         entries = {name: _entry(name, value) for name, value in header.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise broken(f"its header cannot be read: {error}") from error

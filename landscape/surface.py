@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collectors.network_state import Array
+
 from .landscape_data import ConvergenceData, LandscapeData, PointStatus, TrajectoryData
 from .landscape_file import read_landscape
 
@@ -164,6 +166,17 @@ class Landscape:
         from .figures import plot_profile
 
         return plot_profile(self, ax, **options)
+
+    def summary_values(self) -> dict[str, Array]:
+        """Returns what a SummaryRecord shows of a landscape.
+
+        Returns:
+            "image": the contour (a line's profile), uint8 of shape (1, 3, height, width); "tensor": the loss.
+        """
+        from .figures import figure_pixels
+
+        pixels = figure_pixels(self.plot_profile() if self.y is None else self.plot_contour())
+        return {"image": np.ascontiguousarray(pixels.transpose(2, 0, 1)[None]), "tensor": np.array(self.loss)}
 
     def __repr__(self) -> str:
         shape = " x ".join(str(len(axis)) for axis in (self.x, self.y) if axis is not None)

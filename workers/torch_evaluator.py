@@ -84,7 +84,7 @@ class TorchEvaluator(Evaluator):
             for module in (self._module, loss):
                 if isinstance(module, nn.Module):
                     self._found.append(FoundModule(module, self._device, restore=restore_network))
-                    module.eval()
+                    self._found[-1].bring()
             self._moves = NetworkInPlace(self._module)
             self._check_space()
             self._forward: Callable[..., Any] = self._module
@@ -158,9 +158,8 @@ class TorchEvaluator(Evaluator):
 
     def close(self) -> None:
         """Leaves the user's network as it was found, bit for bit."""
-        for found in self._found:
-            found.put_back()
-        self._found = []
+        while self._found:
+            self._found.pop().put_back()  # the last first: a loss may hold the network
 
     def _settings(self) -> contextlib.AbstractContextManager[None]:
         return measurement_settings(self._device, self._plan.threads)

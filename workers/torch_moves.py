@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
 from torch import nn
 
-from collectors.network_state import State, TensorInfo, WeightSpace
+from collectors.network_state import Array, State, TensorInfo, WeightSpace
 from collectors.torch_state import named_tensors, to_tensor, unwrap
 
 from .torch_restore import collapsed
+
+_SMALL = 1 << 16  # elements; below that a tensor costs more for being one than for its values
 
 
 class NetworkInPlace:
@@ -27,35 +30,36 @@ class NetworkInPlace:
         """Of the loaded plane; None before ``load``."""
         self._parameters = {info.name: tensor.detach() for info, tensor in entries if info.role == "parameter"}
         self._buffers = {info.name: tensor.detach() for info, tensor in entries if info.role == "buffer"}
-        self._infos = {info.name: info for info, _ in entries}
         trainable = [info for info in self.space.trainable if info.size]
-        self._direct = [info for info in trainable if info.dtype in ("float32", "float64")]
-        self._cast = [info for info in trainable if info.dtype not in ("float32", "float64")]
+        self._large = [info for info in trainable if _is_large(info)]
+        self._staged = {
+            dtype: [info for info in trainable if not _is_large(info) and _wide_dtype(info) is dtype]
+            for dtype in (torch.float32, torch.float64)
+        }
 
     def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
         """Puts origin and directions on the device, in the parameters' own memory layout."""
         self._origin_state = {name: to_tensor(origin[name]) for name in self._parameters}
-        self._origin_buffers = {name: self._like(target, buffers[name]) for name, target in self._buffers.items()}
+        origin_buffers = {name: _like(target, buffers[name]) for name, target in self._buffers.items()}
         self._fused_buffers = (
             [collapsed(target) for target in self._buffers.values()],
-            [collapsed(self._origin_buffers[name], target) for name, target in self._buffers.items()],
+            [collapsed(origin_buffers[name], target) for name, target in self._buffers.items()],
         )
-        self._targets = [[self._parameters[info.name] for info in group] for group in (self._direct, self._cast)]
-        self._origins = [[self._wide(info, origin) for info in group] for group in (self._direct, self._cast)]
-        self._directions = [
-            [[self._wide(info, direction) for info in group] for direction in directions]
-            for group in (self._direct, self._cast)
+
+        def arrays(infos: Sequence[TensorInfo]) -> list[list[Array]]:
+            return [[state[info.name] for info in infos] for state in (origin, *directions)]
+
+        self._parts: list[_Direct | _Stage] = [_Direct(self._targets(self._large), arrays(self._large))]
+        self._parts += [
+            _Stage(self._targets(infos), dtype, arrays(infos)) for dtype, infos in self._staged.items() if infos
         ]
-        self._scratch = [torch.empty_like(tensor) for tensor in self._origins[1]]
         self.axes = len(directions)
         self.return_to_origin()
 
     def move(self, coordinates: Sequence[float]) -> None:
         """Sets the trainable parameters to the origin plus the coordinates times the directions."""
-        self._displace(self._targets[0], 0, coordinates)
-        if self._cast:
-            self._displace(self._scratch, 1, coordinates)
-            torch._foreach_copy_(self._targets[1], self._scratch)
+        for part in self._parts:
+            part.move(coordinates)
 
     def reset_buffers(self) -> None:
         """Sets the buffers to the origin's."""
@@ -77,19 +81,77 @@ class NetworkInPlace:
             target.copy_(self._origin_state[name])
         self.reset_buffers()
 
-    def _displace(self, targets: list[torch.Tensor], group: int, coordinates: Sequence[float]) -> None:
-        if not targets:
+    def _targets(self, infos: Sequence[TensorInfo]) -> list[torch.Tensor]:
+        return [self._parameters[info.name] for info in infos]
+
+
+class _Direct:
+    """Large tensors, moved where they are.
+
+    Args:
+        targets: the parameters.
+        states: origin and directions, each an array per target.
+    """
+
+    def __init__(self, targets: list[torch.Tensor], states: Sequence[Sequence[Array]]) -> None:
+        self._targets = targets
+        # The same strides as the targets let PyTorch fuse all tensors into one kernel.
+        arrays = [[_like(target, array) for target, array in zip(targets, state, strict=True)] for state in states]
+        self._origin, *self._directions = arrays
+
+    def move(self, coordinates: Sequence[float]) -> None:
+        """Sets the targets to a point."""
+        if not self._targets:
             return
-        torch._foreach_copy_(targets, self._origins[group])
-        for coordinate, direction in zip(coordinates, self._directions[group], strict=True):
-            torch._foreach_add_(targets, direction, alpha=float(coordinate))
+        torch._foreach_copy_(self._targets, self._origin)
+        for coordinate, direction in zip(coordinates, self._directions, strict=True):
+            torch._foreach_add_(self._targets, direction, alpha=float(coordinate))
 
-    def _wide(self, info: TensorInfo, state: State) -> torch.Tensor:
-        dtype = torch.float64 if info.dtype == "float64" else torch.float32
-        return self._like(self._parameters[info.name], state[info.name], dtype)
 
-    @staticmethod
-    def _like(target: torch.Tensor, array: object, dtype: torch.dtype | None = None) -> torch.Tensor:
-        # The same strides as the target let PyTorch fuse all tensors into one kernel.
-        result = torch.empty_like(target, dtype=dtype or target.dtype)
-        return result.copy_(to_tensor(array))  # type: ignore[arg-type]
+class _Stage:
+    """Small tensors, and those of low precision: moved side by side in one vector, then copied to their places.
+
+    Args:
+        targets: the parameters.
+        dtype: in which points are computed.
+        states: origin and directions, each an array per target.
+    """
+
+    def __init__(self, targets: list[torch.Tensor], dtype: torch.dtype, states: Sequence[Sequence[Array]]) -> None:
+        self._targets = targets
+        size = sum(target.numel() for target in targets)
+        self._vector, self._origin, *self._directions = (
+            torch.empty(size, dtype=dtype, device=targets[0].device) for _ in range(len(states) + 1)
+        )
+        self._views = _views(self._vector, targets)
+        for vector, state in zip((self._origin, *self._directions), states, strict=True):
+            for view, array in zip(_views(vector, targets), state, strict=True):
+                view.copy_(to_tensor(array))
+
+    def move(self, coordinates: Sequence[float]) -> None:
+        """Sets the targets to a point."""
+        self._vector.copy_(self._origin)
+        for coordinate, direction in zip(coordinates, self._directions, strict=True):
+            self._vector.add_(direction, alpha=float(coordinate))
+        torch._foreach_copy_(self._targets, self._views)
+
+
+def _views(vector: torch.Tensor, targets: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Returns consecutive pieces of a vector in the shapes and, where they are dense, the strides of the targets."""
+    ends = itertools.accumulate(target.numel() for target in targets)
+    return [
+        vector.as_strided(target.shape, torch.empty_like(target, device="meta").stride(), end - target.numel())
+        for target, end in zip(targets, ends, strict=True)
+    ]
+
+
+def _is_large(info: TensorInfo) -> bool:
+    return info.size > _SMALL and info.dtype in ("float32", "float64")
+
+
+def _wide_dtype(info: TensorInfo) -> torch.dtype:
+    return torch.float64 if info.dtype == "float64" else torch.float32
+
+
+def _like(target: torch.Tensor, array: Array) -> torch.Tensor:
+    return torch.empty_like(target).copy_(to_tensor(array))

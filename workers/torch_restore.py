@@ -12,47 +12,49 @@ class FoundModule:
     Args:
         module: the network, or a loss that is a module.
         device: where it is needed.
-        restore: whether ``put_back`` will be asked for; without it nothing is copied.
+        restore: whether ``put_back`` will be asked for; without it nothing is remembered.
     """
 
     def __init__(self, module: nn.Module, device: torch.device, *, restore: bool) -> None:
-        self._values: list[tuple[torch.Tensor, torch.Tensor]] = []
-        self._parameters: list[tuple[nn.Parameter, torch.Tensor, torch.Tensor | None]] = []
-        self._buffers: list[tuple[nn.Module, str, torch.Tensor]] = []
-        self._modes: list[tuple[nn.Module, bool]] = []
-        if restore:
-            self._remember(module, device)
-        if any(tensor.device != device for tensor in (*module.parameters(), *module.buffers())):
-            module.to(device)
+        self._module = module
+        self._device = device
+        tensors = (*module.parameters(), *module.buffers()) if restore else ()
+        layers = list(module.modules()) if restore else []
+        self._modes = [(layer, layer.training) for layer in layers]
+        self._values = [
+            (tensor.detach(), collapsed(tensor.detach()).clone()) for tensor in tensors if tensor.device == device
+        ]
+        self._moved = [
+            (layer, name, parameter, parameter.data, parameter.grad)
+            for layer in layers
+            for name, parameter in layer._parameters.items()
+            if parameter is not None and parameter.device != device
+        ]
+        self._buffers = [(layer, name, buffer) for layer in layers for name, buffer in layer._buffers.items()]
+
+    def bring(self) -> None:
+        """Brings the module to the device, in eval mode."""
+        if any(tensor.device != self._device for tensor in (*self._module.parameters(), *self._module.buffers())):
+            for _, _, parameter, _, _ in self._moved:
+                parameter.grad = None
+            self._module.to(self._device)
+        self._module.eval()
 
     def put_back(self) -> None:
-        """Makes the module what it was when it came; a second call does nothing."""
+        """Makes the module what it was when it came."""
         with torch.no_grad():
             for target, value in self._values:
                 collapsed(target).copy_(value)
-            # What was moved to the device left its own storage untouched; a network may also replace its buffers.
-            for parameter, data, gradient in self._parameters:
+        # What was moved to the device left its own storage untouched; a network may also replace its buffers.
+        for layer, name, parameter, data, gradient in self._moved:
+            if parameter.data.data_ptr() != data.data_ptr():
                 parameter.data = data
-                parameter.grad = gradient
-            for layer, name, buffer in self._buffers:
-                layer._buffers[name] = buffer
-            for layer, training in self._modes:
-                layer.training = training
-        self._values, self._parameters, self._buffers, self._modes = [], [], [], []
-
-    def _remember(self, module: nn.Module, device: torch.device) -> None:
-        self._modes = [(layer, layer.training) for layer in module.modules()]
-        for tensor in (*module.parameters(), *module.buffers()):
-            if tensor.device == device:
-                self._values.append((tensor.detach(), collapsed(tensor.detach()).clone()))
-        for parameter in module.parameters():
-            if parameter.device != device:
-                self._parameters.append((parameter, parameter.data, parameter.grad))
-                parameter.grad = None
-        for layer in module.modules():
-            for name, buffer in layer._buffers.items():
-                if buffer is not None:
-                    self._buffers.append((layer, name, buffer))
+            parameter.grad = gradient
+            layer._parameters[name] = parameter
+        for layer, name, buffer in self._buffers:
+            layer._buffers[name] = buffer
+        for layer, training in self._modes:
+            layer.training = training
 
 
 def collapsed(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.Tensor:

@@ -9,6 +9,8 @@ from collectors.atomic_files import replacing
 from collectors.validation import check_path, wrong_type, wrong_value
 
 if TYPE_CHECKING:
+    import numpy as np
+    from jaxtyping import UInt8
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase
 
@@ -52,6 +54,27 @@ def save_figure(figure: Axes | FigureBase, path: str | os.PathLike[str] | Binary
         raise wrong_value("path", "a name that ends in .png, .pdf or .svg", str(path))
     with replacing(target) as temporary, temporary.open("wb") as file:
         _save(whole, file, kind, dpi)
+
+
+def figure_pixels(figure: Axes | FigureBase, dpi: int = 100) -> UInt8[np.ndarray, "height width 3"]:
+    """Returns a picture as red, green and blue, shape (height, width, 3).
+
+    Args:
+        figure: a figure, or the axes a plot function returned.
+        dpi: dots per inch.
+
+    Raises:
+        TypeError: ``figure`` has no picture.
+    """
+    import io
+
+    import numpy as np
+
+    whole = _figure_of(figure)
+    raw = io.BytesIO()
+    whole.savefig(raw, format="rgba", dpi=dpi)
+    width, height = (round(length * dpi) for length in whole.get_size_inches())
+    return np.frombuffer(raw.getvalue(), np.uint8).reshape(height, width, 4)[:, :, :3].copy()
 
 
 def _save(figure: Figure, file: BinaryIO, kind: str, dpi: int) -> None:

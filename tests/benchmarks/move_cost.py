@@ -69,11 +69,10 @@ def main() -> None:
         with torch.no_grad():
             move = seconds(lambda evaluator=evaluator: evaluator._moves.move([0.1, 0.2]), 300)
         point = np.array([[0.1, 0.2]])
-        whole = seconds(lambda evaluator=evaluator: evaluator.measure(point), 30)
-        forward = whole - move
+        forward = seconds(lambda evaluator=evaluator, point=point: evaluator.measure(point), 30) - move
         print(
-            f"{name:18} move {1e6 * move:7.0f} us, forward pass {1e3 * forward:7.2f} ms, share {100 * move / forward:.2f} %"
-            f"   ({evaluator.description.plan})"
+            f"{name:18} move {1e6 * move:5.0f} us, forward pass {1e3 * forward:6.1f} ms, "
+            f"share {100 * move / forward:.2f} %   ({evaluator.description.plan})"
         )
         evaluator.close()
 

@@ -113,6 +113,14 @@ def test_writing_replaces_the_old_file_and_leaves_nothing_else(path):
     assert names(path.parent) == ["net_3_step.safetensors", "notes.json"]
 
 
+def test_equal_states_are_equal_files(tmp_path):
+    information = {name: name for name in "abcdefgh"}
+    state = {name: np.arange(3) for name in "hgfedcba"}
+    digests = {write_checkpoint(tmp_path / str(index), state, information) for index in range(20)}
+    assert len(digests) == 1
+    assert CheckpointFile(tmp_path / "0").metadata == information
+
+
 def test_a_failed_write_keeps_the_old_file(path):
     write_checkpoint(path, {"a": np.zeros(3)})
     with pytest.raises(OSError, match='cannot be written: Unknown dtype "complex128"'):

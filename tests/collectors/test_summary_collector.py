@@ -229,9 +229,10 @@ def test_a_model_trains_the_same_with_and_without_a_collector(tmp_path):
 
 
 def test_nothing_is_written_in_an_evaluation_or_without_collect_landscape(tmp_path):
-    collector = SummaryCollector(tmp_path / "a", collect_landscape={"intervals": [range(9)]})
+    landscape = {"intervals": [range(9)]}
+    collector = SummaryCollector(tmp_path / "a", keep_default_action=False, collect_landscape=landscape)
     model().eval(batches(), collector)
-    silent = SummaryCollector(tmp_path / "b")
+    silent = SummaryCollector(tmp_path / "b", keep_default_action=False)
     model().train(1, batches(), silent)
     with silent.watch(SmallNetwork()) as run:
         run.step()

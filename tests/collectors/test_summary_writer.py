@@ -236,14 +236,14 @@ import psutil
 from collectors.summary_record import SummaryRecord
 values = np.random.default_rng(0).normal(size=200)
 process = psutil.Process()
-with SummaryRecord({str(tmp_path)!r}, raise_exception=True, max_file_size=200_000) as record:
-    for step in range(20_000):
+with SummaryRecord({str(tmp_path)!r}, raise_exception=True, max_file_size=1_000_000) as record:
+    for step in range(100_000):
         record.add_value("scalar", "loss", float(step))
-        record.add_value("scalar", "accuracy", step / 20_000)
+        record.add_value("scalar", "accuracy", step / 100_000)
         if step % 20 == 0:
             record.add_value("histogram", "weights", values)
         record.record(step)
-        if step == 4_000:
+        if step == 20_000:
             record.flush()
             before = process.memory_info().rss
     record.flush()
@@ -252,7 +252,7 @@ with SummaryRecord({str(tmp_path)!r}, raise_exception=True, max_file_size=200_00
     result = run(script)
     assert result.stderr == ""
     assert int(result.stdout) < 24 * 2**20
-    assert [event.step for event in events(tmp_path)] == list(range(20_000))
+    assert [event.step for event in events(tmp_path)] == list(range(100_000))
 
 
 FULL_DISK = """

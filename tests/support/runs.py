@@ -93,7 +93,8 @@ def collected(directory, network=None, *, epochs=2, existing="error", error=None
     With an error, that is raised in the loop after the last epoch.
     """
     network = seeded(SmallNetwork) if network is None else network
-    collector = SummaryCollector(directory, collect_landscape={"intervals": [range(9)], **landscape}, existing=existing)
+    settings = {"intervals": [range(9)], **landscape}
+    collector = SummaryCollector(directory, keep_default_action=False, collect_landscape=settings, existing=existing)
     with collector.watch(network) as run:
         steps, by_epoch = train(network, run, epochs)
         if error is not None:

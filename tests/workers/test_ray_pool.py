@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import signal
@@ -18,15 +19,12 @@ from worker_cases import (
     ConvNet,
     TinyTransformer,
     case,
-    classes,
-    features,
-    mlp,
     plane_of,
     seeded,
     state_of,
 )
 
-from workers import chunks
+from workers import chunks, ray_placement
 from workers.errors import (
     CallbackFunctionError,
     FrozenNetworkError,
@@ -40,6 +38,7 @@ from workers.open_pool import open_pool
 from workers.pool import InProcessPool, PointTask, StateTask, check_determinism
 from workers.ray_pool import RayPool
 from workers.ray_session import RaySession, ray_is_running
+from workers.ray_worker import mentioned_frameworks
 
 PLAN = MeasurementPlan(16, 1)
 OPTIONS = MeasurementOptions(buffers="recalibrate", recalibration_batch_size=16)
@@ -318,15 +317,41 @@ def test_a_language_model_with_tied_weights(session):
     assert results[0] == results[1]
 
 
-def test_networks_of_the_driver_are_not_touched(session):
-    network = mlp().train()
-    data = (features(), classes())
-    before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    with RayPool(lambda: (nn.CrossEntropyLoss(), network, data, {}), MeasurementOptions(), device_ids=(0,)) as pool:
-        pool.load(*plane_of(network))
-        list(pool.run([PointTask(0, (1.0, 1.0))]))
-    assert all(torch.equal(before[name], tensor) for name, tensor in network.state_dict().items())
-    assert network.training
+class TestPlaces:
+    def test_some_find_no_place(self, session, paraboloid, monkeypatch):
+        """The cluster has four places, two of which are taken."""
+        monkeypatch.setattr(ray_placement, "PLACEMENT_SECONDS", 6.0)
+        with pytest.warns(UserWarning, match=r"\d of 5 workers found no place within 6 s; going on without"):
+            pool = RayPool(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2, 3, 4))
+        with pool:
+            assert 1 <= pool.workers <= 2
+            pool.load(*paraboloid_plane())
+            assert len(values(pool.run(line(*range(5))))) == 5
+            monkeypatch.setattr(ray_placement, "PLACEMENT_SECONDS", 1.0)
+            text = (
+                r"no worker found a place within 1 s\. The cluster has .*'CPU': 4.* Each worker needs one CPU; ask for"
+            )
+            with pytest.raises(PoolError, match=text):
+                RayPool(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2))
+        assert ray_is_running()
+
+    def test_all_free_places_by_default(self, session):
+        with RayPool(Paraboloid, MeasurementOptions()) as pool:
+            assert pool.workers == 1  # one for each four free cores, and one at least
+
+
+@pytest.mark.parametrize(
+    ("callback", "frameworks"),
+    [
+        (lambda: torch.ones(3), ("torch",)),
+        (lambda: __import__("math").pi, ()),
+        (functools.partial(case, "plain"), ()),
+    ],
+)
+def test_the_framework_is_guessed_from_the_callback(callback, frameworks):
+    """All workers import it at once; a wrong guess costs time only."""
+    assert mentioned_frameworks(callback, b"") == frameworks
+    assert mentioned_frameworks(callback, b"... torch.nn ...") == ("torch",)
 
 
 JOINING = """

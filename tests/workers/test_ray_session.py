@@ -24,6 +24,7 @@ sys.path[:0] = sys.argv[1:3]
 from pathlib import Path
 import psutil
 from paraboloid import Paraboloid, locked, paraboloid_plane
+from workers.devices import share_cores
 from workers.errors import CallbackFunctionError
 from workers.evaluator import MeasurementOptions
 from workers.open_pool import open_pool
@@ -87,8 +88,10 @@ def connect(address, **environment):
     return said
 
 before = traces()
-with open_pool(Paraboloid, OPTIONS, device_ids=[0, 1]) as pool:
+with open_pool(Paraboloid, OPTIONS, device_ids=[0, 4, 7]) as pool:
     assert type(pool) is RayPool
+    assert pool.workers == 3
+    assert [tuple(psutil.Process(number).cpu_affinity()) for number in pool.process_ids] == list(share_cores(3))
     (folder,) = folders()
     names = " ".join(" ".join(process.cmdline()) for process in psutil.Process().children(recursive=True))
     assert "log_monitor" not in names
@@ -97,7 +100,6 @@ with open_pool(Paraboloid, OPTIONS, device_ids=[0, 1]) as pool:
     address = ray.get_runtime_context().gcs_address
     elsewhere = str(Path(sys.argv[3]) / "elsewhere")
     refused = [
-        connect(address, HOME=elsewhere),
         connect(address, HOME=elsewhere, RAY_AUTH_MODE="disabled"),
         connect(address, HOME=elsewhere, RAY_AUTH_MODE="token", RAY_AUTH_TOKEN="f" * 64),
     ]
@@ -239,6 +241,17 @@ def test_ctrl_c_ends_everything(tmp_path, support_folder, tests_folder):
     _, alive = psutil.wait_procs(family, timeout=20)
     assert alive == []
     assert list(Path("/tmp").glob(f"landscape-ray-{process.pid}-*")) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "gpus", "visible"),
+    [(None, (2, 0), "2,0"), ("3,5, 8", (1, 2), "5,8"), ("GPU-a,GPU-b", (0,), "GPU-a"), (None, (), None)],
+)
+def test_exactly_the_asked_gpus_are_visible(monkeypatch, before, gpus, visible):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    if before is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", before)
+    assert ray_session._visible_gpus(gpus).get("CUDA_VISIBLE_DEVICES") == visible
 
 
 class TestAddress:

@@ -25,8 +25,10 @@ from worker_cases import (
     state_of,
 )
 
+from workers import torch_moves
 from workers.errors import CallbackFunctionError, FrozenNetworkError
 from workers.evaluator import Evaluator, MeasurementOptions, build_evaluator
+from workers.torch_restore import FoundModule
 
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-1.0, 0.7], [0.05, 1.5]])
 LOW = ("bfloat16", "float16")
@@ -70,6 +72,22 @@ def test_parameters_at_a_point_are_rounded_once(name):
                 step = step + np.abs(value) * (2**-8 if name == "bfloat16" else 2**-11)
             assert (np.abs(array.astype(np.float64) - value) <= step + 1e-30).all(), info_name
     evaluator.close()
+
+
+@pytest.mark.parametrize("small", [0, 10, 1 << 16])
+def test_large_tensors_and_small_ones_move_alike(small, monkeypatch):
+    """Small tensors are moved side by side in one vector."""
+    monkeypatch.setattr(torch_moves, "_SMALL", small)
+    for name in ("batchnorm", "float64", "bfloat16"):
+        loss, network, dataset = case(name)
+        pristine = copy.deepcopy(network)
+        plane = plane_of(network)
+        evaluator = evaluator_of(loss, network, dataset)
+        evaluator.load(*plane)
+        values = evaluator.measure(POINTS)["loss"]
+        evaluator.close()
+        expected = [direct_loss(loss, at_point(pristine, plane, point), dataset) for point in POINTS]
+        np.testing.assert_allclose(values, expected, rtol=5e-3 if name in LOW else 1e-5)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -230,6 +248,7 @@ class PenalizedLoss(nn.Module):
 
 def test_a_loss_that_looks_at_the_network_sees_it_move():
     network = mlp()
+    before = found(network)
     loss = PenalizedLoss(network)
     plane = plane_of(network)
     evaluator = evaluator_of(loss, network, TensorDataset(features(), classes()))
@@ -243,7 +262,23 @@ def test_a_loss_that_looks_at_the_network_sees_it_move():
     np.testing.assert_allclose(values, expected, rtol=1e-5)
     assert loss.training
     assert loss.dropout.training
+    assert found(network) == before
     assert loss.reduction == "mean"
+
+
+@pytest.mark.parametrize("name", ["batchnorm", "transformer"])
+def test_a_network_comes_back_from_another_device(name):
+    """The meta device stands for a GPU: nothing that happens there may reach the network's own storage."""
+    _, network, _ = case(name)
+    network.train()
+    gradient = next(network.parameters())
+    gradient.grad = torch.ones_like(gradient)
+    before = found(network)
+    module = FoundModule(network, torch.device("meta"), restore=True)
+    module.bring()
+    assert {tensor.device.type for tensor in (*network.parameters(), *network.buffers())} == {"meta"}
+    module.put_back()
+    assert found(network) == before
 
 
 @pytest.mark.parametrize("wrap", [lambda network: torch.compile(network, backend="eager"), nn.DataParallel])
