@@ -14,9 +14,7 @@ from landscape import custom_plane, evaluate
 def test_a_landscape_is_recorded_as_picture_and_numbers(tmp_path):
     directions = [{"weight": np.array([1.0, 0.5, 0.0, 0.0])}, {"weight": np.array([0.0, 0.0, -2.0, 1.0])}]
     plane = custom_plane(bowl()[1], directions)
-    landscape = evaluate(
-        plane, bowl, x=np.linspace(-1, 1, 5), y=np.linspace(0, 1, 3), progress=False, device_ids=[0]
-    )
+    landscape = evaluate(plane, bowl, x=np.linspace(-1, 1, 5), y=np.linspace(0, 1, 3), progress=False, device_ids=[0])
     values = landscape.summary_values()
     assert values["image"].dtype == np.uint8
     assert values["image"].shape[:2] == (1, 3)
