@@ -129,6 +129,7 @@ def plot(
 
     check_choice("--kind", kind, ("contour", "surface"))
     landscape = Landscape.load(file)
+    check_choice("--metric", metric, tuple(landscape.metrics))
     if landscape.y is None:
         axes = landscape.plot_profile(metric=metric, scale=scale)
     elif kind == "contour":

@@ -82,6 +82,8 @@ def train(run_directory: Path) -> float:
     from collectors import Model, SummaryCollector
 
     torch.manual_seed(SEED)
+    # A network this small gains nothing from more threads, and loses much when another program wants the cores.
+    torch.set_num_threads(1)
     data = _Data()
     loader = DataLoader(
         TensorDataset(*data.training), batch_size=64, shuffle=True, generator=torch.Generator().manual_seed(SEED)

@@ -19,10 +19,12 @@ class Chunk:
     Attributes:
         tasks: what to measure.
         kills: how many workers died of it.
+        alone: whether it must not share a worker with another chunk, because its worker died before.
     """
 
     tasks: Sequence[Task]
     kills: int = 0
+    alone: bool = False
 
     @property
     def is_state(self) -> bool:
@@ -44,8 +46,14 @@ class ChunkQueue:
         self._returned: deque[Chunk] = deque()
         self._workers = workers
 
-    def next(self, points_per_second: float | None) -> Chunk | None:
-        """Returns the next chunk for a worker of that measured speed, or None when there is none."""
+    def next(self, points_per_second: float | None, *, idle: bool) -> Chunk | None:
+        """Returns the next chunk for a worker, or None when there is none.
+
+        Args:
+            points_per_second: the worker's measured speed.
+            idle: whether it has no other chunk in flight. Only then is a chunk given out again whose worker died:
+                of two in flight it would be uncertain which one killed.
+        """
         size = 1 if points_per_second is None else max(1, int(points_per_second * CHUNK_SECONDS))
         self._look_ahead(2 * self._workers * size)
         if self._ahead:
@@ -58,7 +66,7 @@ class ChunkQueue:
                 points.append(self._ahead.popleft())
             return Chunk(points)
         # Chunks that killed a worker come last, so that they hold up nothing else.
-        return self._returned.popleft() if self._returned else None
+        return self._returned.popleft() if self._returned and idle else None
 
     @property
     def is_empty(self) -> bool:
@@ -77,6 +85,7 @@ class ChunkQueue:
             The chunk, if it has killed too often and cannot be split any further; otherwise None.
         """
         chunk.kills += killed
+        chunk.alone = True
         if chunk.kills < KILLS_BEFORE_SPLIT:
             self._returned.append(chunk)
             return None
@@ -85,7 +94,7 @@ class ChunkQueue:
         middle = len(chunk.tasks) // 2
         for part in (chunk.tasks[:middle], chunk.tasks[middle:]):
             # A half is under suspicion already: one more death splits it again.
-            self._returned.append(Chunk(part, kills=KILLS_BEFORE_SPLIT - 1))
+            self._returned.append(Chunk(part, kills=KILLS_BEFORE_SPLIT - 1, alone=True))
         return None
 
     def _look_ahead(self, count: int) -> None:

@@ -192,9 +192,9 @@ class RayPool(Pool):
     def _feed(self, worker: RayWorker, queue: ChunkQueue) -> Iterator[Result]:
         """Gives a worker its next chunks; yields what could not even be read."""
         while not worker.starting and len(worker.in_flight) < _IN_FLIGHT:
-            if worker.in_flight and worker.points_per_second is None:
-                return  # the speed is not known yet
-            chunk = queue.next(worker.points_per_second)
+            if worker.in_flight and (worker.points_per_second is None or worker.in_flight[0][1].alone):
+                return  # the speed is not known yet, or the chunk is under suspicion
+            chunk = queue.next(worker.points_per_second, idle=not worker.in_flight)
             if chunk is None:
                 return
             try:

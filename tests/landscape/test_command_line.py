@@ -67,6 +67,9 @@ def test_run_info_and_plot(folder):
         picture = folder / f"picture.{suffix}"
         command("plot", file, "-o", picture, folder=folder)
         assert picture.read_bytes().startswith(magic)
+    wrong = command("plot", file, "-o", "wrong.png", "--metric", "nothing", folder=folder, check=False)
+    assert "--metric must be one of 'loss', 'accuracy'" in wrong.stderr
+    assert wrong.returncode == 1
     command("plot", file, "-o", "surface.png", "--kind", "surface", "--metric", "accuracy", folder=folder)
     assert (folder / "surface.png").stat().st_size > 5000
 

@@ -305,6 +305,8 @@ class TestDeadSessions:
         path = self.make(folder, f"landscape-ray-{ended.pid}-abc")
         user = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", str(path / "session")])
         try:
+            while str(path / "session") not in psutil.Process(user.pid).cmdline():
+                time.sleep(0.01)
             remove_dead_sessions()
             assert path.exists()
         finally:
