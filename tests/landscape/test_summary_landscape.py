@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,8 +15,9 @@ import pytest
 import torch
 from examples import batch_norm, dropout, train_run
 
-from collectors import CheckpointError, RunDirectoryError
+from collectors import CheckpointError, RunDirectory, RunDirectoryError
 from collectors.checkpoint_file import CheckpointFile, write_checkpoint
+from collectors.network_state import describe_network
 from landscape import Landscape, LandscapeError, MeasurementPlan, SummaryLandscape
 from landscape.errors import DegenerateTrajectoryError, LandscapeIdentityError, LandscapeWriteError
 from landscape.landscape_data import PointStatus
@@ -257,6 +259,43 @@ def wait_for_the_orphans():
             return
         time.sleep(1)
     raise AssertionError("a killed driver's Ray left its folder behind")
+
+
+def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
+    from landscape.plane_building import plane_of_trajectory
+    from landscape.survey import survey
+    from workers.evaluator import MeasurementOptions
+    from workers.pool import InProcessPool
+    from workers.ray_pool import RayPool
+
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+
+    def slow():
+        loss, network, dataset, metrics = batch_norm()
+
+        def slowly(outputs, targets):
+            time.sleep(0.04)
+            return loss(outputs, targets)
+
+        return slowly, network, dataset, metrics
+
+    directory = RunDirectory(run)
+    readers = [directory.checkpoint(number) for number in range(5)]
+    plane = plane_of_trajectory(readers, range(5), describe_network(batch_norm()[1]))
+    x, y = plane.axes((11, 9))
+    options = MeasurementOptions(num_samples=32)
+    disturbed, undisturbed = tmp_path / "disturbed.h5", tmp_path / "undisturbed.h5"
+    with RayPool(slow, options, device_ids=(0, 1), plan=PLAN) as pool:
+        victim = pool.process_ids[0]
+        # The workers need about two seconds for the 99 points; the blow falls in the middle.
+        blow = threading.Timer(1.0, os.kill, (victim, signal.SIGKILL))
+        blow.start()
+        survey(pool, plane, x, y, path=disturbed, attributes={}, progress=False)
+        assert not blow.is_alive()
+        assert not Path(f"/proc/{victim}").exists()
+    with InProcessPool(slow, options, plan=PLAN) as pool:
+        survey(pool, plane, x, y, path=undisturbed, attributes={}, progress=False)
+    assert digest(disturbed) == digest(undisturbed)
 
 
 class TestRunDirectory:
