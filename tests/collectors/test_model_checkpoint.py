@@ -352,9 +352,9 @@ def test_an_async_file_holds_the_moment_it_was_asked_for(folder):
     weights = {}
 
     class Slow(dict):
-        def values(self):
-            moved.wait(20)
-            return super().values()
+        def items(self):
+            assert moved.wait(20)
+            return super().items()
 
     class Hold(Callback):
         def on_train_step_end(self, run_context):

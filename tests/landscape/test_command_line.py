@@ -82,7 +82,14 @@ def test_an_interruption_leaves_a_file_that_the_same_command_continues(folder, n
     ]  # fmt: skip
     folder.joinpath(f"out-{number}").mkdir()
     path = folder / f"out-{number}/landscape_0-4_pca.h5"
-    process = subprocess.Popen([*COMMAND, *arguments], cwd=folder, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*COMMAND, *arguments],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell starts what it puts into the background with SIGINT ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     deadline = time.monotonic() + 60
     while not path.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
