@@ -118,10 +118,8 @@ def read_archive(path: Path, key: bytes | None, mode: str) -> Archive:
         # Else whoever can replace a file could have plain content taken for authenticated content.
         raise ValueError(f"dec_key must be None, because {path} is not encrypted.")
     # A file of ours whose metadata were damaged must not pass for a foreign one.
-    traces = {"sha256", "contents", "encryption"} & set(metadata) or [
-        text for text in metadata.values() if "sha256" in text
-    ]
-    if metadata.get("format") != _FORMAT and not traces:
+    named = not metadata.keys().isdisjoint(("sha256", "contents", "encryption"))
+    if metadata.get("format") != _FORMAT and not named and not any("sha256" in text for text in metadata.values()):
         return Archive(
             {canonical_name(name): array for name, array in arrays.items()},
             '{"info": {"dict": []}, "training": null}',

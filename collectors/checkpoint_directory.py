@@ -10,9 +10,6 @@ from typing import Any
 from .checkpoint_loading import parse_name
 from .validation import check_path
 
-# A write that has not touched its file for so long is dead, on whatever machine it was.
-_STALE_SECONDS = 3600
-
 
 def check_directory(value: Any) -> Path:
     """Returns a directory's real path; nothing is created.

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from collectors.checkpoint_file import CheckpointFile
 from collectors.errors import RunDirectoryError
 from collectors.network_state import WeightSpace
 from collectors.run_directory import CHECKPOINT_FOLDER, RunDirectory
@@ -139,7 +140,10 @@ class SummaryLandscape:
         with open_pool(callback_fn, options, device_ids=device_ids, address=address, plan=plan) as pool:
             space = pool.description.space
             # All planes are laid before the first point is measured, so that a damaged checkpoint shows at once.
-            planes = [_plane(run, job, space, seed, normalization, centering) for job in jobs]
+            # Each checkpoint is opened, and its SHA-256 checked, once for all the landscapes that it is part of.
+            numbers = dict.fromkeys(number for job in jobs for number in job.numbers)
+            readers = {number: run.checkpoint(number, space) for number in numbers}
+            planes = [_plane(job, readers, space, seed, normalization, centering) for job in jobs]
             for job, plane in zip(jobs, planes, strict=True):
                 x, y = plane.axes(settings.landscape_size)
                 data, report = survey(
@@ -212,11 +216,18 @@ def _jobs(run: RunDirectory, settings: LandscapeSettings, folder: Path, stem: st
     return jobs
 
 
-def _plane(run: RunDirectory, job: _Job, space: WeightSpace, seed: int, normalization: str, centering: str) -> Plane:
-    readers = [run.checkpoint(number, space) for number in job.numbers]
+def _plane(
+    job: _Job,
+    readers: Mapping[int, CheckpointFile],
+    space: WeightSpace,
+    seed: int,
+    normalization: str,
+    centering: str,
+) -> Plane:
+    states = [readers[number] for number in job.numbers]
     if job.kind == "pca":
-        return plane_of_trajectory(readers, job.numbers, space, centering=centering)
-    return random_plane_of(readers[0], space, seed=seed, normalization=normalization)
+        return plane_of_trajectory(states, job.numbers, space, centering=centering)
+    return random_plane_of(states[0], space, seed=seed, normalization=normalization)
 
 
 def _output_folder(output: str | os.PathLike[str]) -> Path:
