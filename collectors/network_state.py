@@ -1,7 +1,7 @@
 """A network as named tensors: which there are, and their values as NumPy arrays.
 
-Every framework has one reader (``torch_state`` is PyTorch's). The rest of the project sees only what is
-defined here: a ``WeightSpace`` (names, shapes, dtypes, roles) and a ``State`` (name to array).
+Every framework has one reader (``torch_state`` is PyTorch's), found by ``frameworks``. The rest of the project sees
+only what is defined here: a ``WeightSpace`` (names, shapes, dtypes, roles) and a ``State`` (name to array).
 """
 
 from __future__ import annotations
@@ -178,37 +178,47 @@ def describe_network(network: object) -> WeightSpace:
     Raises:
         TypeError: the object is no network of a supported framework.
     """
-    space: WeightSpace = _reader(network).describe(network)
-    return space
+    from .frameworks import reader_of
+
+    return reader_of(network).describe(network)
 
 
 def read_network(network: object) -> dict[str, Array]:
-    """Returns copies of all parameters and buffers of a network, in host memory, each storage once."""
-    state: dict[str, Array] = _reader(network).read(network)
-    return state
+    """Returns copies of all parameters and buffers of a network, in host memory, each storage once.
+
+    Raises:
+        TypeError: the object is no network of a supported framework.
+    """
+    from .frameworks import reader_of
+
+    return reader_of(network).read(network)
 
 
 def is_network(value: object) -> bool:
     """Returns whether the object is a network of a supported framework."""
-    return _framework(value) is not None
+    from .frameworks import framework_of
+
+    return framework_of(value) is not None
 
 
-def _framework(value: object) -> str | None:
-    # A framework that the user's objects come from is imported already; nothing else needs to be.
-    import sys
+def describe_arrays(arrays: State, network: str = "arrays", *, filter_axis: int = 0) -> WeightSpace:
+    """Returns the description of a network that is known by its arrays alone.
 
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.nn.Module):
-        return "torch"
-    return None
+    Args:
+        arrays: name to array; floating-point arrays are trainable parameters, all others are buffers.
+        network: its name.
+        filter_axis: the axis of arrays with two axes and more whose entries are the filters (0 where a matrix is
+            applied as ``weight @ x``, -1 where it is ``x @ weight``).
 
-
-def _reader(network: object) -> Any:
-    framework = _framework(network)
-    if framework == "torch":
-        from . import torch_state
-
-        return torch_state
-    raise TypeError(
-        f"network must be a network of a supported framework (torch.nn.Module), but got {type(network).__name__}."
-    )
+    Raises:
+        TypeError: a value is no array.
+    """
+    tensors = []
+    for name, array in arrays.items():
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"arrays must map names to NumPy arrays, but {name!r} is a {type(array).__name__}.")
+        floating = array.dtype.kind == "f" or array.dtype.name in ("bfloat16",)
+        axis = filter_axis % array.ndim if floating and array.ndim >= 2 else None
+        role: Literal["parameter", "buffer"] = "parameter" if floating else "buffer"
+        tensors.append(TensorInfo(name, array.shape, array.dtype.name, role, floating, axis))
+    return WeightSpace("arrays", network, tuple(tensors))

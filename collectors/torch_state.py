@@ -13,6 +13,11 @@ from .network_state import Array, TensorInfo, WeightSpace, canonical_name, numpy
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
 
+def owns(value: object) -> bool:
+    """Returns whether the object is a PyTorch network."""
+    return isinstance(value, nn.Module)
+
+
 def unwrap(network: nn.Module) -> nn.Module:
     """Returns the user's own module inside ``DataParallel``, ``DistributedDataParallel`` and ``torch.compile``."""
     while True:

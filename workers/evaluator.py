@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.network_state import State, WeightSpace, is_network
+from collectors.frameworks import NETWORK_KINDS, framework_of
+from collectors.network_state import State, WeightSpace
 from collectors.validation import check_choice, check_int
 
 from .errors import CallbackFunctionError
@@ -191,14 +193,13 @@ def make_evaluator(
             "a Model or a loss function, an nn.Module, a DataLoader, and a dict of metrics (may be empty)."
         )
     model, network, dataset, metrics = result
-    if not is_network(network):
+    framework = framework_of(network)
+    if framework is None:
         raise CallbackFunctionError(
             "callback_fn must return (model, network, dataset, metrics) with a network of a supported framework "
-            f"(torch.nn.Module) in second place, but there is {type(network).__name__}."
+            f"({NETWORK_KINDS}) in second place, but there is {type(network).__name__}."
         )
-    from .torch_evaluator import TorchEvaluator
-
-    return TorchEvaluator(
+    evaluator: Evaluator = import_module(f".{framework}_evaluator", __package__).EVALUATOR(
         model,
         network,
         dataset,
@@ -209,3 +210,4 @@ def make_evaluator(
         plan=plan,
         restore_network=restore_network,
     )
+    return evaluator

@@ -17,7 +17,7 @@ from .evaluator import EvaluatorDescription, MeasurementOptions
 from .measurement_plan import MeasurementPlan
 from .ray_actor import MeasurementActor
 
-_FRAMEWORKS = ("torch",)
+_FRAMEWORKS = ("torch", "lightning", "transformers", "composer", "keras", "jax", "flax", "mindspore")
 
 
 @dataclass(frozen=True)

@@ -18,19 +18,21 @@ from collectors.errors import LandscapeError
 from collectors.network_state import State
 from collectors.torch_state import unwrap
 
+from .batches import Batch
 from .errors import CallbackFunctionError, FrozenNetworkError, SamplesError
 from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
 from .measurement_plan import MeasurementPlan
-from .torch_batches import Batch
-from .torch_loss import find_loss, place_loss
+from .partition import ChosenLoss, choose_loss, run_batches
+from .samples import Samples
+from .torch_loss import find_loss, place_loss, split_into_samples
 from .torch_metrics import make_metrics
 from .torch_moves import NetworkInPlace
-from .torch_partition import ChosenLoss, choose_loss, run_batches
 from .torch_recalibration import normalization_layers, recalibrate
 from .torch_restore import FoundModule
-from .torch_samples import Samples, read_samples
+from .torch_samples import place_samples, read_samples
 from .torch_settings import measurement_settings
-from .torch_tuning import tune
+from .totals import batch_loss
+from .tuning import tune
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -88,7 +90,7 @@ class TorchEvaluator(Evaluator):
             self._moves = NetworkInPlace(self._module)
             self._check_space()
             self._forward: Callable[..., Any] = self._module
-            self._samples = samples.on(self._device)
+            self._samples = place_samples(samples, self._device)
             self._metrics = make_metrics(metrics, self._device)
             self._normalization = normalization_layers(self._module)
             self._check_buffers(notes)
@@ -101,7 +103,7 @@ class TorchEvaluator(Evaluator):
             samples_sha256 = samples.sha256(with_batches=dependent)
             fixed_batches = dependent or not self._samples.can_be_cut
             self._plan = self._final_plan(plan, threads, fixed_batches)
-            self._samples = self._samples.on(self._device, self._plan.channels_last)
+            self._samples = place_samples(self._samples, self._device, self._plan.channels_last)
             with self._settings():
                 names = tuple(self._first_measurement(notes))
         except BaseException:
@@ -197,7 +199,9 @@ class TorchEvaluator(Evaluator):
         tolerance = _CLOSE_LOW_PRECISION if low else _CLOSE
         try:
             with self._settings():
-                return choose_loss(loss, self._forward, self._samples, self._metrics, tolerance)
+                return choose_loss(
+                    batch_loss(loss), split_into_samples(loss), self._forward, self._samples, self._metrics, tolerance
+                )
         except LandscapeError:
             raise
         except Exception as error:
@@ -214,8 +218,12 @@ class TorchEvaluator(Evaluator):
             threads,
             self._samples,
             fixed_batches=fixed_batches,
-            has_images=_has_images(self._samples),
+            ran_out_of_memory=_ran_out_of_memory,
+            channels_last=self._channels_last if _has_images(self._samples) else None,
         )
+
+    def _channels_last(self) -> Samples:
+        return place_samples(self._samples, self._device, channels_last=True)
 
     def _time_plan(self, plan: MeasurementPlan, batches: Sequence[Batch]) -> None:
         self._plan = replace(plan, compile=False)
@@ -256,6 +264,13 @@ def _full_device(device: str) -> torch.device:
     return place
 
 
+def _ran_out_of_memory(error: Exception) -> bool:
+    if isinstance(error, torch.cuda.OutOfMemoryError):
+        torch.cuda.empty_cache()
+        return True
+    return False
+
+
 def _has_compiler() -> bool:
     return any(map(shutil.which, (os.environ.get("CXX") or "g++", "c++", "clang++")))
 
@@ -263,3 +278,6 @@ def _has_compiler() -> bool:
 def _has_images(samples: Samples) -> bool:
     inputs = samples.own_batches[0].inputs
     return isinstance(inputs, torch.Tensor) and inputs.ndim == 4 and inputs.shape[1] > 1
+
+
+EVALUATOR = TorchEvaluator

@@ -5,63 +5,19 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
-from .errors import CallbackFunctionError, SamplesError
-from .torch_batches import Batch
+from .batches import Batch
+from .errors import CallbackFunctionError
+from .totals import Total, mean_over_samples
 
 
-class LossTotal(ABC):
-    """Adds up a loss over batches."""
-
-    adds_up: bool
-    """Whether it is made for adding up batches, so that batches which cannot show it need not."""
-
-    @abstractmethod
-    def reset(self) -> None:
-        """Starts a new sum."""
-
-    @abstractmethod
-    def add(self, outputs: Any, batch: Batch) -> None:
-        """Adds one batch."""
-
-    @abstractmethod
-    def result(self) -> dict[str, float]:
-        """Returns "loss" and, where samples have losses of their own, "loss_stderr"."""
-
-
-class BatchLossTotal(LossTotal):
-    """The mean over batches of whatever the loss returns for a batch, weighted by samples."""
-
-    adds_up = False
-
-    def __init__(self, loss: Callable[..., Any]) -> None:
-        self._loss = loss
-        self.reset()
-
-    def reset(self) -> None:
-        """Starts a new sum."""
-        self._values: list[torch.Tensor] = []
-        self._sizes: list[int] = []
-
-    def add(self, outputs: Any, batch: Batch) -> None:
-        """Adds one batch."""
-        self._values.append(scalar("the loss", self._loss(outputs, batch.targets)))
-        self._sizes.append(batch.size)
-
-    def result(self) -> dict[str, float]:
-        """Returns the result over all batches."""
-        return {"loss": weighted_mean(self._values, self._sizes)}
-
-
-class SampleLossTotal(LossTotal):
+class SampleLossTotal(Total):
     """A loss with a reduction, as float64 sums of a numerator and a denominator for each sample.
 
     Args:
@@ -113,21 +69,7 @@ class SampleLossTotal(LossTotal):
         """Returns the result over all batches."""
         numerators = torch.cat(self._numerators).cpu().numpy()
         denominators = torch.cat(self._denominators).cpu().numpy()
-        weight = 1.0 if self._reduction == "sum" else float(denominators.sum())
-        if weight == 0:
-            raise SamplesError(
-                "dataset must hold at least one target that counts, but every target is ignored (ignore_index) or has "
-                "class weight zero; check the padding, or use other samples."
-            )
-        with np.errstate(over="ignore", invalid="ignore"):  # a loss may be infinite or NaN, and stays so
-            loss = float(numerators.sum()) / weight
-            expected = numerators.mean() if self._reduction == "sum" else loss * denominators
-            result = {"loss": loss}
-            if self._has_stderr:
-                count = len(numerators)
-                variance = np.square(numerators - expected).sum() / (count - 1) if count > 1 else np.nan
-                result["loss_stderr"] = float(np.sqrt(count * variance)) / weight
-        return result
+        return mean_over_samples(numerators, denominators, self._reduction, with_stderr=self._has_stderr)
 
     def _counts(self, elements: torch.Tensor, targets: Any) -> torch.Tensor:
         classes = isinstance(targets, torch.Tensor) and not targets.is_floating_point()
@@ -197,31 +139,6 @@ def place_loss(loss: Callable[..., Any], device: torch.device) -> Callable[..., 
         return loss
     keywords = {key: item.to(device) if isinstance(item, torch.Tensor) else item for key, item in loss.keywords.items()}
     return functools.partial(loss.func, *loss.args, **keywords)
-
-
-def scalar(name: str, value: Any) -> torch.Tensor:
-    """Returns a loss or metric as a float64 tensor with one element, still on its device.
-
-    Raises:
-        CallbackFunctionError: it is no single number.
-    """
-    if isinstance(value, torch.Tensor):
-        if value.numel() == 1:
-            return value.detach().reshape(()).double()
-        shown = f"a tensor of shape {tuple(value.shape)}"
-    elif isinstance(value, int | float | np.number | np.ndarray) and np.size(value) == 1:
-        return torch.tensor(float(value), dtype=torch.float64)
-    else:
-        shown = f"a {type(value).__name__}"
-    raise CallbackFunctionError(
-        f"{name} must be a single number for a batch, but is {shown}; reduce it (for example mean())."
-    )
-
-
-def weighted_mean(values: list[torch.Tensor], sizes: list[int]) -> float:
-    """Returns the mean of values over samples, in float64."""
-    numbers = np.array([float(value) for value in values])
-    return float(np.dot(numbers, np.array(sizes, np.float64)) / sum(sizes))
 
 
 def _mean_of_none(reduction: str) -> str:

@@ -4,59 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
+from .batches import Batch
 from .errors import CallbackFunctionError
-from .torch_batches import Batch
-from .torch_loss import scalar, weighted_mean
-
-_RESERVED = ("loss", "loss_stderr")
+from .totals import BatchMean, Total, check_metric_name, scalar
 
 
-class MetricTotal(Protocol):
-    """Adds up one metric over batches."""
-
-    adds_up: bool
-    """Whether it is made for adding up batches, so that batches which cannot show it need not."""
-
-    def reset(self) -> None:
-        """Starts anew."""
-
-    def add(self, outputs: Any, batch: Batch) -> None:
-        """Adds one batch."""
-
-    def result(self) -> float:
-        """Returns the metric of all batches."""
-
-
-class FunctionTotal:
-    """A plain function of (outputs, targets), averaged over samples."""
-
-    adds_up = False
-
-    def __init__(self, name: str, function: Any) -> None:
-        self._name = name
-        self._function = function
-        self.reset()
-
-    def reset(self) -> None:
-        """Starts a new sum."""
-        self._values: list[torch.Tensor] = []
-        self._sizes: list[int] = []
-
-    def add(self, outputs: Any, batch: Batch) -> None:
-        """Adds one batch."""
-        self._values.append(scalar(f"metric {self._name!r}", self._function(outputs, batch.targets)))
-        self._sizes.append(batch.size)
-
-    def result(self) -> float:
-        """Returns the result over all batches."""
-        return weighted_mean(self._values, self._sizes)
-
-
-class TorchmetricsTotal:
+class TorchmetricsTotal(Total):
     """A torchmetrics object: updated with every batch and computed at the end."""
 
     adds_up = True
@@ -73,12 +30,12 @@ class TorchmetricsTotal:
         """Adds one batch."""
         self._metric.update(outputs, batch.targets)
 
-    def result(self) -> float:
+    def result(self) -> dict[str, float]:
         """Returns the result over all batches."""
-        return float(scalar(f"metric {self._name!r}", self._metric.compute()))
+        return {self._name: float(scalar(f"metric {self._name!r}", self._metric.compute()))}
 
 
-def make_metrics(metrics: object, device: torch.device) -> dict[str, MetricTotal]:
+def make_metrics(metrics: object, device: torch.device) -> dict[str, Total]:
     """Returns an accumulator for each metric.
 
     Args:
@@ -96,19 +53,14 @@ def make_metrics(metrics: object, device: torch.device) -> dict[str, MetricTotal
             "of outputs and "
             f"targets; may be empty), but there is {type(metrics).__name__}."
         )
-    totals: dict[str, MetricTotal] = {}
+    totals: dict[str, Total] = {}
     for name, metric in metrics.items():
-        if not isinstance(name, str) or not name or "/" in name or name.startswith(".") or "\0" in name:
-            raise CallbackFunctionError(
-                f"a metric's name must be a str without '/' that starts with no '.', but got {name!r}."
-            )
-        if name in _RESERVED or name.startswith("projected_"):
-            raise CallbackFunctionError(f"metric {name!r} has a name that the landscape file needs itself; rename it.")
+        check_metric_name(name)
         is_class = isinstance(metric, type)
         if not is_class and all(callable(getattr(metric, method, None)) for method in ("reset", "update", "compute")):
             totals[name] = TorchmetricsTotal(name, metric, device)
         elif callable(metric) and not is_class:
-            totals[name] = FunctionTotal(name, metric)
+            totals[name] = BatchMean(name, f"metric {name!r}", metric)
         else:
             raise CallbackFunctionError(
                 f"metric {name!r} must be a torchmetrics object or a function of (outputs, targets), but is {metric!r}."

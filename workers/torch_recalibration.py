@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
-from .torch_batches import Batch, call_network
+from .batches import Batch, call_network
 
 
 def normalization_layers(network: nn.Module) -> list[_NormBase]:

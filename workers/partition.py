@@ -1,4 +1,4 @@
-"""Finds out whether a loss splits into samples, so that batch size is free, or belongs to its batches (PyTorch)."""
+"""Finds out whether a loss splits into samples, so that batch size is free, or belongs to its batches."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from .batches import Batch, call_network
 from .errors import SamplesError
 from .pool import check_same_values
-from .torch_batches import Batch, call_network
-from .torch_loss import BatchLossTotal, LossTotal, split_into_samples
-from .torch_metrics import MetricTotal
-from .torch_samples import Samples
+from .samples import Samples
+from .totals import Total
 
 
 @dataclass(frozen=True)
@@ -25,12 +24,12 @@ class ChosenLoss:
         notes: for the loss and each metric that belongs to the loader's own batches, a sentence that says so.
     """
 
-    total: LossTotal
+    total: Total
     notes: tuple[str, ...]
 
 
 def run_batches(
-    forward: Callable[..., Any], batches: Sequence[Batch], loss: LossTotal, metrics: Mapping[str, MetricTotal]
+    forward: Callable[..., Any], batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]
 ) -> dict[str, float]:
     """Returns the loss and every metric over batches, from the same forward passes."""
     loss.reset()
@@ -41,20 +40,25 @@ def run_batches(
         loss.add(outputs, batch)
         for metric in metrics.values():
             metric.add(outputs, batch)
-    return {**loss.result(), **{name: metric.result() for name, metric in metrics.items()}}
+    results = loss.result()
+    for metric in metrics.values():
+        results |= metric.result()
+    return results
 
 
 def choose_loss(
-    loss: Callable[..., Any],
+    whole: Total,
+    split: Total | None,
     forward: Callable[..., Any],
     samples: Samples,
-    metrics: Mapping[str, MetricTotal],
+    metrics: Mapping[str, Total],
     tolerance: float,
 ) -> ChosenLoss:
     """Measures under two partitions of the samples and returns how the loss is to be added up.
 
     Args:
-        loss: the user's loss.
+        whole: the user's loss, as it is.
+        split: the same as sums over samples, or None where nobody knows how it splits.
         forward: the network.
         samples: what is measured.
         metrics: the metrics, which follow the same rule.
@@ -64,9 +68,7 @@ def choose_loss(
         NondeterministicLossError: the same batches gave two losses.
         SamplesError: no target counts.
     """
-    whole = BatchLossTotal(loss)
-    split = split_into_samples(loss)
-    candidates: list[LossTotal] = [whole]
+    candidates: list[Total] = [whole]
     if split is not None and _agree(split, whole, forward, samples.own_batches, tolerance):
         candidates.insert(0, split)
     bound: dict[str, str] = {}
@@ -78,10 +80,10 @@ def choose_loss(
 
 
 def _bound_to_batches(
-    loss: LossTotal,
+    loss: Total,
     forward: Callable[..., Any],
     samples: Samples,
-    metrics: Mapping[str, MetricTotal],
+    metrics: Mapping[str, Total],
     tolerance: float,
 ) -> dict[str, str]:
     as_loaded = run_batches(forward, samples.own_batches, loss, metrics)
@@ -110,9 +112,7 @@ def _bound_to_batches(
     return notes
 
 
-def _agree(
-    split: LossTotal, whole: LossTotal, forward: Callable[..., Any], batches: Sequence[Batch], tolerance: float
-) -> bool:
+def _agree(split: Total, whole: Total, forward: Callable[..., Any], batches: Sequence[Batch], tolerance: float) -> bool:
     """Returns whether the sums give what the loss itself gives, batch for batch."""
     for batch in batches:
         outputs = call_network(forward, batch.inputs)

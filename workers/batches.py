@@ -1,24 +1,35 @@
-"""Batches of samples: nested tuples, lists and dictionaries of tensors (PyTorch)."""
+"""Batches of samples: nested tuples, lists and dictionaries of NumPy arrays or PyTorch tensors."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from .errors import SamplesError
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs and targets of a few samples; nested tuples, lists and dictionaries of tensors."""
+    """Inputs and targets of a few samples; nested tuples, lists and dictionaries of arrays or tensors."""
 
     inputs: Any
     targets: Any
     size: int
+
+
+def is_array(value: object) -> bool:
+    """Returns whether a value is a NumPy array or a PyTorch tensor."""
+    return isinstance(value, np.ndarray) or is_tensor(value)
+
+
+def is_tensor(value: object) -> bool:
+    """Returns whether a value is a PyTorch tensor, without importing PyTorch."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def as_batch(item: object) -> Batch:
@@ -34,7 +45,7 @@ def as_batch(item: object) -> Batch:
             "dict in first place; without targets, give the inputs twice or return an Evaluator of your own."
         )
     inputs, targets = item
-    first = next((leaf for leaf in leaves(inputs) if isinstance(leaf, torch.Tensor) and leaf.ndim > 0), None)
+    first = next((leaf for leaf in leaves(inputs) if is_array(leaf) and leaf.ndim > 0), None)
     if first is None:
         raise SamplesError(
             f"dataset must give tensors as inputs, but gave {type(inputs).__name__}; convert them in collate_fn."
@@ -56,7 +67,7 @@ def cut(batch: Batch, start: int, stop: int) -> Batch:
     """Returns some samples of a batch, as views."""
 
     def part(leaf: Any) -> Any:
-        return leaf[start:stop] if isinstance(leaf, torch.Tensor) and leaf.ndim and len(leaf) == batch.size else leaf
+        return leaf[start:stop] if is_array(leaf) and leaf.ndim and len(leaf) == batch.size else leaf
 
     size = min(stop, batch.size) - start
     return Batch(map_leaves(part, batch.inputs), map_leaves(part, batch.targets), size)
@@ -103,9 +114,9 @@ def map_batch(function: Callable[[Any], Any], batch: Batch) -> Batch:
 
 def leaf_bytes(leaf: Any) -> tuple[str, bytes | memoryview] | None:
     """Returns a leaf's type and shape, and its values; None for an object that has no values to compare."""
-    if isinstance(leaf, torch.Tensor):
+    if is_tensor(leaf):
         host = leaf.detach().cpu().contiguous()
-        return f"{host.dtype}|{tuple(host.shape)}|", host.reshape(-1).view(torch.uint8).numpy().data
+        return f"{host.dtype}|{tuple(host.shape)}|", host.reshape(-1).view(sys.modules["torch"].uint8).numpy().data
     if isinstance(leaf, np.ndarray):
         return f"{leaf.dtype}|{leaf.shape}|", leaf.tobytes()
     text = repr(leaf)
@@ -134,11 +145,11 @@ def _concatenate(parts: list[Any], sizes: list[int]) -> Any:
     first = parts[0]
     if any(type(part) is not type(first) for part in parts):
         raise _RaggedError
-    if isinstance(first, torch.Tensor):
+    if is_array(first):
         per_sample = all(part.ndim and len(part) == size for part, size in zip(parts, sizes, strict=True))
         if not per_sample or len({(part.shape[1:], part.dtype) for part in parts}) != 1:
             raise _RaggedError
-        return torch.cat(parts)
+        return np.concatenate(parts) if isinstance(first, np.ndarray) else sys.modules["torch"].cat(parts)
     if isinstance(first, Mapping):
         if any(part.keys() != first.keys() for part in parts):
             raise _RaggedError
@@ -155,7 +166,7 @@ def _concatenate(parts: list[Any], sizes: list[int]) -> Any:
 def _check_lengths(size: int, targets: Any) -> None:
     if isinstance(targets, list | tuple) and len(targets) == size:
         return  # one target for each sample, whatever its own shape
-    lengths = {len(leaf) for leaf in leaves(targets) if isinstance(leaf, torch.Tensor) and leaf.ndim > 0}
+    lengths = {len(leaf) for leaf in leaves(targets) if is_array(leaf) and leaf.ndim > 0}
     if lengths and size not in lengths:
         raise SamplesError(
             f"dataset must give as many targets as inputs in a batch, but gave {size} inputs and targets of length "

@@ -5,11 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-import torch
-
+from .batches import Batch
 from .measurement_plan import MeasurementPlan
-from .torch_batches import Batch
-from .torch_samples import Samples
+from .samples import Samples
 
 _BATCH_SIZES = (64, 128, 256, 512, 1024, 4096)
 _BUDGET_SECONDS = 1.0
@@ -22,7 +20,8 @@ def tune(
     samples: Samples,
     *,
     fixed_batches: bool,
-    has_images: bool,
+    ran_out_of_memory: Callable[[Exception], bool],
+    channels_last: Callable[[], Samples] | None = None,
 ) -> MeasurementPlan:
     """Returns the fastest of a few plans.
 
@@ -33,7 +32,8 @@ def tune(
         threads: CPU threads that may be used.
         samples: what is measured.
         fixed_batches: whether the data set's own batches must be kept.
-        has_images: whether another memory layout is worth a try.
+        ran_out_of_memory: says whether an exception means that a batch was too large, and frees what it held.
+        channels_last: returns the samples in that memory layout, where it is worth a try.
     """
     deadline = time.perf_counter() + _BUDGET_SECONDS
     largest = min(samples.count, _BATCH_SIZES[-1])
@@ -45,22 +45,22 @@ def tune(
             break
         try:
             rate = _samples_per_second(run, plan, samples)
-        except torch.cuda.OutOfMemoryError:
-            if not best_rate:
+        except Exception as error:
+            if not best_rate or not ran_out_of_memory(error):
                 raise
-            torch.cuda.empty_cache()
             break
         if rate > best_rate * _CLEARLY_FASTER:
             best, best_rate = plan, rate
     alternatives = [MeasurementPlan(best.batch_size, 1)] if threads > 1 else []
-    if has_images:
+    if channels_last is not None:
         alternatives += [
             MeasurementPlan(best.batch_size, item.threads, channels_last=True) for item in [best, *alternatives]
         ]
     for plan in alternatives:
         if time.perf_counter() > deadline:
             break
-        rate = _samples_per_second(run, plan, samples)
+        laid_out = channels_last() if plan.channels_last and channels_last is not None else samples
+        rate = _samples_per_second(run, plan, laid_out)
         if rate > best_rate * _CLEARLY_FASTER:
             best, best_rate = plan, rate
     return best
@@ -69,11 +69,6 @@ def tune(
 def _samples_per_second(
     run: Callable[[MeasurementPlan, Sequence[Batch]], None], plan: MeasurementPlan, samples: Samples
 ) -> float:
-    own = samples.own_batches
-    first = own[0]
-    device = first.inputs.device if hasattr(first.inputs, "device") else None
-    if plan.channels_last and device is not None:
-        samples = samples.on(device, channels_last=True)
     batches = samples.batches(plan.batch_size)[:4]
     count = sum(batch.size for batch in batches)
     seconds = []

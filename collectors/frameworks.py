@@ -1,0 +1,60 @@
+"""Which framework an object comes from, without importing any.
+
+A framework that the user's objects come from is imported already; nothing else needs to be.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Protocol, cast
+
+from .network_state import Array, WeightSpace
+
+
+class NetworkReader(Protocol):
+    """What the module that reads a framework's networks offers."""
+
+    def owns(self, value: object) -> bool:
+        """Returns whether the object is a network of this framework."""
+
+    def describe(self, network: object) -> WeightSpace:
+        """Returns the description of a network's parameters and buffers."""
+
+    def read(self, network: object) -> dict[str, Array]:
+        """Returns copies of all parameters and buffers in host memory."""
+
+
+# A Keras model is a torch.nn.Module as well where PyTorch is its back end, so it comes first.
+FRAMEWORKS = ("keras", "mindspore", "jax", "torch")
+
+
+def framework_of(value: object) -> str | None:
+    """Returns the name of the framework whose network an object is, or None."""
+    for name in FRAMEWORKS:
+        if name in sys.modules and _reader(name).owns(value):
+            return name
+    return None
+
+
+def reader_of(network: object) -> NetworkReader:
+    """Returns what reads a network.
+
+    Raises:
+        TypeError: the object is no network of a supported framework.
+    """
+    name = framework_of(network)
+    if name is None:
+        raise TypeError(
+            f"network must be a network of a supported framework ({NETWORK_KINDS}), but got {type(network).__name__}."
+        )
+    return _reader(name)
+
+
+NETWORK_KINDS = (
+    "a torch.nn.Module, a keras.Model, a mindspore.nn.Cell, a flax.nnx.Module, or a collectors.jax.JaxNetwork"
+)
+
+
+def _reader(name: str) -> NetworkReader:
+    return cast(NetworkReader, import_module(f".{name}_state", __package__))

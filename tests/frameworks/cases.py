@@ -1,0 +1,85 @@
+"""What every framework gives to the contract tests: one network to measure, one training to watch."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+# Framework to the packages that it needs; a session of make says which must be there (test_sessions.py).
+PACKAGES = {
+    "torch": ("torch",),
+    "arrays": ("sklearn",),
+    "lightning": ("lightning", "pytorch_lightning"),
+    "transformers": ("transformers", "peft"),
+    "composer": ("composer",),
+    "keras": ("keras", "torch", "jax"),
+    "jax": ("jax", "flax", "optax"),
+    "mindspore": ("mindspore",),
+}
+
+
+@dataclass(frozen=True)
+class EvaluatorCase:
+    """A network with its data, in the form that a user's callback_fn returns it.
+
+    Attributes:
+        name: shown in the test's name.
+        build: returns what callback_fn returns, (model, network, dataset, metrics), anew with equal weights and data
+            each time; at least 40 samples and one metric named "accuracy" (None where the case has no metrics).
+        own_loss: given what ``build`` returned, the framework's own plain evaluation of the loss over all samples
+            (eval mode, its own loss function and data pipeline, none of our code).
+        freeze: freezes one parameter of a built network and returns its name in the ``WeightSpace``; None where the
+            framework has no frozen parameters.
+        freeze_all: freezes every parameter; None where that cannot be.
+        recalibrate: "done" where ``buffers="recalibrate"`` works, "refused" where it is a clear error.
+        restored: returns a value that compares equal exactly when a network is as it was found, bit for bit
+            (values, modes, trainability); None takes the arrays alone.
+        closes: a relative tolerance between our loss and ``own_loss``.
+    """
+
+    name: str
+    build: Callable[[], Any]
+    own_loss: Callable[[Any], float]
+    freeze: Callable[[Any], str] | None = None
+    freeze_all: Callable[[Any], None] | None = None
+    recalibrate: str = "refused"
+    restored: Callable[[Any], Any] | None = None
+    closes: float = 1e-5
+
+
+@dataclass(frozen=True)
+class CollectorCase:
+    """A training under watch: 32 samples, batches of 8, so 4 steps in each epoch, 3 epochs.
+
+    Attributes:
+        name: shown in the test's name.
+        train: trains with the trainer's own SummaryCollector, from equal weights each time:
+            ``train(summary_dir, collect_landscape, existing="error", crash_after=None, checkpoint=None)``.
+            ``crash_after``: raises ``Crash`` from user code (a callback, the data, the loss) right after that many
+            optimizer steps are done; ``checkpoint``: with ``crash_after`` a path where the trainer has saved its own
+            checkpoint at the end of epoch 1, otherwise the path from which it resumes (as its users do) and trains to
+            the end.
+        can_resume: whether the trainer has checkpoints of its own to resume from.
+    """
+
+    name: str
+    train: Callable[..., None]
+    can_resume: bool = True
+
+
+class Crash(Exception):
+    """Raised in the middle of a training, to see what is left behind."""
+
+
+def installed(framework: str) -> bool:
+    return all(find_spec(package) is not None for package in PACKAGES[framework])
+
+
+def all_cases(kind: str) -> list[Any]:
+    """Returns the EVALUATOR_CASES or COLLECTOR_CASES of every framework that is installed here."""
+    here = Path(__file__).parent
+    names = [name for name in PACKAGES if installed(name) and (here / f"{name}_cases.py").exists()]
+    modules = [import_module(f"{name}_cases") for name in names]
+    return [case for module in modules for case in getattr(module, kind, [])]

@@ -1,0 +1,290 @@
+"""An evaluator for every framework whose networks take their weights as NumPy arrays, one point after another."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from collectors.errors import LandscapeError
+from collectors.network_state import Array, State, WeightSpace, direction_dtype, numpy_dtype
+
+from .batches import Batch
+from .errors import CallbackFunctionError, FrozenNetworkError, SamplesError
+from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from .measurement_plan import MeasurementPlan
+from .partition import ChosenLoss, choose_loss, run_batches
+from .samples import Samples
+from .totals import Total
+from .tuning import tune
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+_CLOSE = 1e-5
+_CLOSE_LOW_PRECISION = 2e-2
+
+
+class ArrayNetwork(Protocol):
+    """A user's network, seen as arrays; what an adapter of a framework offers."""
+
+    @property
+    def space(self) -> WeightSpace:
+        """The network's description."""
+
+    def read(self) -> dict[str, Array]:
+        """Returns copies of all parameters and buffers, by name."""
+
+    def write(self, state: State) -> None:
+        """Sets the named parameters and buffers, in their own element types; others stay."""
+
+    def forward(self, *inputs: Any, **named_inputs: Any) -> Any:
+        """Returns the network's outputs in eval mode, without gradients.
+
+        Args:
+            inputs: one array; several where a batch's inputs are a tuple or list.
+            named_inputs: where they are a dict.
+        """
+
+    def settings(self, threads: int) -> contextlib.AbstractContextManager[None]:
+        """Returns the context in which everything is computed; the framework's own settings come back afterwards."""
+
+    def recalibrate(self, batches: Sequence[Batch]) -> None:
+        """Computes normalization statistics anew; only called where ``can_recalibrate``."""
+
+    @property
+    def can_recalibrate(self) -> bool:
+        """Whether normalization statistics can be computed anew."""
+
+    def ran_out_of_memory(self, error: Exception) -> bool:
+        """Returns whether an exception means that a batch was too large."""
+
+    def close(self) -> None:
+        """Puts back everything that is not an array (train and eval modes)."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What is measured of a network.
+
+    Attributes:
+        samples: on which.
+        whole: the user's loss, batch by batch.
+        split: the same as sums over samples, or None.
+        metrics: by name.
+        notes: what the user should know about the samples.
+    """
+
+    samples: Samples
+    whole: Total
+    split: Total | None
+    metrics: Mapping[str, Total]
+    notes: Sequence[str] = ()
+
+
+class ArrayEvaluator(Evaluator):
+    """Measures a network that takes its weights as NumPy arrays (contract 2).
+
+    Args:
+        network: the network; it ends as it was found.
+        measured: samples, loss and metrics.
+        options: what is measured.
+        threads: CPU threads that may be used.
+        device: where the framework computes, such as "cpu".
+        plan: how to compute; None tunes one.
+        restore_network: whether ``close`` puts the network back; a worker of its own saves that memory.
+
+    Raises:
+        FrozenNetworkError: no parameter is trainable.
+        SamplesError: the samples cannot be measured.
+        CallbackFunctionError: the network, the loss or a metric raises, or gives no single number.
+        ValueError: ``buffers="recalibrate"`` is asked for where the framework offers no way.
+    """
+
+    def __init__(
+        self,
+        network: ArrayNetwork,
+        measured: Measured,
+        *,
+        options: MeasurementOptions,
+        threads: int = 1,
+        device: str = "cpu",
+        plan: MeasurementPlan | None = None,
+        restore_network: bool = True,
+    ) -> None:
+        self._network = network
+        self._samples = measured.samples
+        self._metrics = measured.metrics
+        self._options = options
+        self._threads = threads
+        self._batch_size: int | None = None
+        self._space = network.space
+        self._found = network.read() if restore_network else None
+        self._axes: int | None = None
+        try:
+            self._check()
+            notes = list(measured.notes)
+            chosen = self._choose_loss(measured)
+            self._loss = chosen.total
+            for note in chosen.notes:
+                warnings.warn(note, stacklevel=2)
+            notes.extend(chosen.notes)
+            dependent = bool(chosen.notes)
+            fixed_batches = dependent or not self._samples.can_be_cut
+            used = self._final_plan(plan, fixed_batches)
+            self._batch_size, self._threads = used.batch_size, used.threads
+            with self._settings():
+                names = tuple(self._measure_current())
+        except BaseException:
+            self.close()
+            raise
+        self._description = EvaluatorDescription(
+            space=self._space,
+            metrics=names,
+            num_samples=self._samples.count,
+            samples_sha256=self._samples.sha256(with_batches=dependent),
+            options=options,
+            partition_dependent=dependent,
+            plan=used,
+            device=device,
+            notes=tuple(notes),
+        )
+
+    @property
+    def description(self) -> EvaluatorDescription:
+        """What this evaluator measures, and how."""
+        return self._description
+
+    def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
+        """Keeps a plane, in host memory."""
+        self._origin = {info.name: np.array(origin[info.name]) for info in self._space.parameters}
+        self._buffers = {info.name: np.array(buffers[info.name]) for info in self._space.buffers}
+        wide = {info.name: direction_dtype(info.dtype) for info in self._space.trainable}
+        self._wide_origin = {name: self._origin[name].astype(dtype) for name, dtype in wide.items()}
+        self._directions = [
+            {name: np.asarray(direction[name], dtype) for name, dtype in wide.items()} for direction in directions
+        ]
+        self._axes = len(directions)
+        self._return_to_origin()
+
+    def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
+        """Measures points of the loaded plane, shape (points, axes)."""
+        points = np.asarray(points, np.float64)
+        axes = self._loaded_axes()
+        if points.ndim != 2 or points.shape[1] != axes:
+            raise ValueError(f"points must have shape (points, {axes}), but got {points.shape}.")
+        rows = []
+        with self._settings():
+            for coordinates in points:
+                self._network.write({**self._point(coordinates.tolist()), **self._buffers})
+                self._treat_buffers()
+                rows.append(self._measure_current())
+        return {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
+
+    def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
+        """Measures one full set of weights, off the plane; the loaded plane stays in place."""
+        self._loaded_axes()
+        with self._settings():
+            try:
+                state = {info.name: parameters[info.name] for info in self._space.parameters}
+                held = self._buffers if buffers is None else buffers
+                self._network.write({**state, **{info.name: held[info.name] for info in self._space.buffers}})
+                if buffers is None:
+                    self._treat_buffers()
+                return self._measure_current()
+            finally:
+                self._return_to_origin()
+
+    def close(self) -> None:
+        """Leaves the user's network as it was found, bit for bit."""
+        found, self._found = self._found, None
+        if found is not None:
+            self._network.write(found)
+            self._network.close()
+
+    def _check(self) -> None:
+        trainable = self._space.trainable
+        if not trainable:
+            raise FrozenNetworkError(
+                f"network {self._space.network} has no trainable parameter, so there is no plane through its weights; "
+                "let at least one parameter be trainable."
+            )
+        wrong = [info.name for info in trainable if info.dtype.startswith("complex")]
+        if wrong:
+            raise TypeError(f"network must have real parameters, but {wrong} are complex; view them as real numbers.")
+        if self._options.buffers == "recalibrate" and not self._network.can_recalibrate:
+            raise ValueError(
+                f'buffers="recalibrate" is not available for {self._space.framework}; use buffers="fixed" (the '
+                "origin's statistics everywhere)."
+            )
+
+    def _choose_loss(self, measured: Measured) -> ChosenLoss:
+        low = any(info.dtype not in ("float32", "float64") for info in self._space.trainable)
+        tolerance = _CLOSE_LOW_PRECISION if low else _CLOSE
+        try:
+            with self._settings():
+                return choose_loss(
+                    measured.whole,
+                    measured.split,
+                    self._network.forward,
+                    self._samples,
+                    self._metrics,
+                    tolerance,
+                )
+        except LandscapeError:
+            raise
+        except Exception as error:
+            raise CallbackFunctionError(
+                "the network, loss and metrics that callback_fn returned cannot be evaluated on its data set: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+    def _final_plan(self, plan: MeasurementPlan | None, fixed_batches: bool) -> MeasurementPlan:
+        if plan is None:
+            plan = tune(
+                self._time_plan,
+                self._threads,
+                self._samples,
+                fixed_batches=fixed_batches,
+                ran_out_of_memory=self._network.ran_out_of_memory,
+            )
+        # Memory layout and compilation are the framework's own business here.
+        return replace(plan, batch_size=None if fixed_batches else plan.batch_size, channels_last=False, compile=False)
+
+    def _time_plan(self, plan: MeasurementPlan, batches: Sequence[Batch]) -> None:
+        # A few batches may hold nothing but padding, of which there is no mean.
+        with self._network.settings(plan.threads), contextlib.suppress(SamplesError):
+            run_batches(self._network.forward, batches, self._loss, {})
+
+    def _measure_current(self) -> dict[str, float]:
+        batches = self._samples.batches(self._batch_size)
+        return run_batches(self._network.forward, batches, self._loss, self._metrics)
+
+    def _treat_buffers(self) -> None:
+        if self._options.buffers == "recalibrate":
+            self._network.recalibrate(self._samples.batches(self._options.recalibration_batch_size))
+
+    def _return_to_origin(self) -> None:
+        self._network.write({**self._origin, **self._buffers})
+
+    def _point(self, coordinates: Sequence[float]) -> dict[str, Array]:
+        point = {}
+        for info in self._space.trainable:
+            value = self._wide_origin[info.name].copy()
+            for coordinate, direction in zip(coordinates, self._directions, strict=True):
+                value += value.dtype.type(coordinate) * direction[info.name]
+            with np.errstate(over="ignore"):  # a float16 weight may leave its range, and is infinite then
+                point[info.name] = value.astype(numpy_dtype(info.dtype), copy=False)
+        return point
+
+    def _settings(self) -> contextlib.AbstractContextManager[None]:
+        return self._network.settings(self._threads)
+
+    def _loaded_axes(self) -> int:
+        if self._axes is None:
+            raise RuntimeError("no plane is loaded; call load(origin, directions, buffers) before measuring.")
+        return self._axes

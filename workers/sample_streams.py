@@ -1,0 +1,94 @@
+"""Samples read from whatever yields batches, whichever framework made it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .batches import Batch, as_batch, cut, is_tensor, join, map_leaves, same_leaves
+from .errors import SamplesError
+from .evaluator import MeasurementOptions
+from .samples import Samples
+
+
+def collect_samples(raw: Sequence[Any], options: MeasurementOptions) -> Samples:
+    """Returns the samples of batches of (inputs, targets), at most as many as asked.
+
+    Raises:
+        SamplesError: a batch is no pair of inputs and targets.
+    """
+    batches = [as_batch(item) for item in raw]
+    if options.num_samples is not None:
+        batches = _first(batches, options.num_samples)
+    return Samples(batches, join(batches))
+
+
+def read_stream(dataset: Any, options: MeasurementOptions, notes: list[str]) -> list[Any]:
+    """Reads as many batches of a stream as are needed, and checks that it gives the same ones again.
+
+    Raises:
+        TypeError: it cannot be iterated over.
+        ValueError: random samples were asked for.
+        SamplesError: it is empty, or gives other samples each time.
+    """
+    if options.samples == "random":
+        raise ValueError('samples="random" needs a data set that is read by index; use samples="first" for a stream.')
+    try:
+        batches: Iterator[Any] = iter(dataset)
+    except TypeError as error:
+        raise TypeError(
+            "dataset must be a DataLoader, a Dataset, a pair of tensors or an iterable of batches, but got "
+            f"{type(dataset).__name__}."
+        ) from error
+    result: list[Any] = []
+    count = 0
+    for item in batches:
+        count += as_batch(item).size
+        # A stream may fill the same tensors again for its next batch.
+        result.append(map_leaves(_copy, item))
+        if options.num_samples is not None and count >= options.num_samples:
+            break
+    if count == 0:
+        raise no_samples()
+    if batches is not dataset:
+        again = next(iter(dataset), None)  # nothing where the stream can be read only once
+        if again is not None and not same_leaves(again, result[0]):
+            raise SamplesError(
+                "dataset must give the same samples each time, but its first batch changed between two reads. Switch "
+                "shuffling and random augmentation off for the landscape."
+            )
+    count_samples(count, options.num_samples, notes)
+    return result
+
+
+def count_samples(available: int, asked: int | None, notes: list[str]) -> int:
+    """Returns how many samples are used; fewer than asked is a warning and a note."""
+    if asked is not None and asked > available:
+        text = f"num_samples is {asked}, but the data set has {available}; all of them are used."
+        warnings.warn(text, stacklevel=2)
+        notes.append(text)
+    return available if asked is None else min(asked, available)
+
+
+def no_samples() -> SamplesError:
+    """Returns the error of an empty data set."""
+    return SamplesError("dataset must hold at least one sample, but it is empty.")
+
+
+def _first(batches: list[Batch], count: int) -> list[Batch]:
+    result = []
+    for batch in batches:
+        if count <= 0:
+            break
+        result.append(cut(batch, 0, count) if batch.size > count else batch)
+        count -= batch.size
+    return result
+
+
+def _copy(leaf: Any) -> Any:
+    if isinstance(leaf, np.ndarray):
+        return leaf.copy()
+    return leaf.clone() if is_tensor(leaf) else leaf

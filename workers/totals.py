@@ -1,0 +1,146 @@
+"""Losses and metrics added up over batches, in float64, whichever framework computes them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .batches import Batch, is_tensor
+from .errors import CallbackFunctionError, SamplesError
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+_RESERVED = ("loss", "loss_stderr")
+
+
+class Total(ABC):
+    """Adds up a loss or a metric over batches."""
+
+    adds_up: bool
+    """Whether it is made for adding up batches, so that batches which cannot show it need not."""
+
+    @abstractmethod
+    def reset(self) -> None:
+        """Starts a new sum."""
+
+    @abstractmethod
+    def add(self, outputs: Any, batch: Batch) -> None:
+        """Adds one batch."""
+
+    @abstractmethod
+    def result(self) -> dict[str, float]:
+        """Returns the values over all batches: of a loss "loss" and, where samples have their own, "loss_stderr"."""
+
+
+class BatchMean(Total):
+    """The mean over batches, weighted by samples, of a function of (outputs, targets).
+
+    Args:
+        name: under which the result is stored.
+        label: what an error's text calls it.
+        function: returns one number for a batch.
+    """
+
+    adds_up = False
+
+    def __init__(self, name: str, label: str, function: Callable[[Any, Any], Any]) -> None:
+        self._name, self._label = name, label
+        self._function = function
+        self.reset()
+
+    def reset(self) -> None:
+        """Starts a new sum."""
+        self._values: list[Any] = []
+        self._sizes: list[int] = []
+
+    def add(self, outputs: Any, batch: Batch) -> None:
+        """Adds one batch."""
+        self._values.append(scalar(self._label, self._function(outputs, batch.targets)))
+        self._sizes.append(batch.size)
+
+    def result(self) -> dict[str, float]:
+        """Returns the mean over all batches."""
+        numbers = np.array([float(value) for value in self._values])
+        return {self._name: float(np.dot(numbers, np.array(self._sizes, np.float64)) / sum(self._sizes))}
+
+
+def batch_loss(loss: Callable[[Any, Any], Any]) -> BatchMean:
+    """Returns the mean over batches of whatever a loss returns for a batch."""
+    return BatchMean("loss", "the loss", loss)
+
+
+def mean_over_samples(
+    numerators: Float64[np.ndarray, " samples"],
+    denominators: Float64[np.ndarray, " samples"],
+    reduction: str = "mean",
+    *,
+    with_stderr: bool = True,
+) -> dict[str, float]:
+    """Returns the loss, and its standard error over samples.
+
+    Args:
+        numerators: each sample's summed losses, shape (samples,).
+        denominators: each sample's weight in the mean, shape (samples,).
+        reduction: "mean" or "batchmean" (sum over sum), or "sum".
+        with_stderr: whether an entry is a sample.
+
+    Raises:
+        SamplesError: no sample counts.
+    """
+    weight = 1.0 if reduction == "sum" else float(denominators.sum())
+    if weight == 0:
+        raise SamplesError(
+            "dataset must hold at least one target that counts, but every target is ignored (ignore_index) or has "
+            "class weight zero; check the padding, or use other samples."
+        )
+    with np.errstate(over="ignore", invalid="ignore"):  # a loss may be infinite or NaN, and stays so
+        loss = float(numerators.sum()) / weight
+        expected = numerators.mean() if reduction == "sum" else loss * denominators
+        result = {"loss": loss}
+        if with_stderr:
+            count = len(numerators)
+            variance = np.square(numerators - expected).sum() / (count - 1) if count > 1 else np.nan
+            result["loss_stderr"] = float(np.sqrt(count * variance)) / weight
+    return result
+
+
+def scalar(label: str, value: Any) -> Any:
+    """Returns a loss or a metric as it is, still on its device, once it is known to be a single number.
+
+    Raises:
+        CallbackFunctionError: it is no single number.
+    """
+    if is_tensor(value):
+        if value.numel() == 1:
+            return value.detach().reshape(()).double()
+        shown = f"a tensor of shape {tuple(value.shape)}"
+    elif isinstance(value, int | float | np.number | np.ndarray) and np.size(value) == 1:
+        return float(np.asarray(value).reshape(()))
+    elif isinstance(shape := getattr(value, "shape", None), tuple):
+        if np.prod(shape, dtype=np.int64) == 1:
+            return value.reshape(())
+        shown = f"an array of shape {shape}"
+    else:
+        shown = f"a {type(value).__name__}"
+    raise CallbackFunctionError(
+        f"{label} must be a single number for a batch, but is {shown}; reduce it (for example mean())."
+    )
+
+
+def check_metric_name(name: object) -> str:
+    """Returns a metric's name.
+
+    Raises:
+        CallbackFunctionError: it cannot be stored.
+    """
+    if not isinstance(name, str) or not name or "/" in name or name.startswith(".") or "\0" in name:
+        raise CallbackFunctionError(
+            f"a metric's name must be a str without '/' that starts with no '.', but got {name!r}."
+        )
+    if name in _RESERVED or name.startswith("projected_"):
+        raise CallbackFunctionError(f"metric {name!r} has a name that the landscape file needs itself; rename it.")
+    return name
