@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .loss_monitor import LossMonitor as LossMonitor
     from .model import Model as Model
     from .model_checkpoint import ModelCheckpoint as ModelCheckpoint
+    from .network_state import describe_arrays as describe_arrays
     from .run_directory import RunDirectory as RunDirectory
     from .settings import LandscapeSettings as LandscapeSettings
     from .summary_collector import SummaryCollector as SummaryCollector
@@ -53,6 +54,7 @@ _HOMES = {
     "LossMonitor": "loss_monitor",
     "Model": "model",
     "ModelCheckpoint": "model_checkpoint",
+    "describe_arrays": "network_state",
     "RunDirectory": "run_directory",
     "LandscapeSettings": "settings",
     "SummaryCollector": "summary_collector",

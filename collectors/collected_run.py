@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .process_rank import is_first_rank
 from .settings import LandscapeSettings
 from .summary_plan import SummaryPlan, remove_own_records
-from .trajectory_recorder import TrajectoryRecorder, is_first_rank
+from .trajectory_recorder import TrajectoryRecorder
 
 if TYPE_CHECKING:
     from .summary_collection import SummaryCollection

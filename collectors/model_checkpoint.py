@@ -12,8 +12,8 @@ from .callback import BuiltInCallback, RunContext
 from .checkpoint_config import CheckpointConfig
 from .checkpoint_directory import check_directory
 from .checkpoint_run import CheckpointRun, TextFromParameters, check_prefix
+from .process_rank import is_first_rank
 from .training_context import TrainingContext
-from .trajectory_recorder import is_first_rank
 from .validation import check_instance, wrong_type
 
 

@@ -7,6 +7,7 @@ import queue
 import re
 import threading
 import time
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -117,6 +118,34 @@ class RunWriter:
             self._queue.put(None)
             self._thread.join()
         self.check()
+
+    def finish(self, reached: int, error: BaseException | None) -> None:
+        """Closes at the end of a training, and warns of what was not collected.
+
+        Args:
+            reached: the step or epoch at which training ended.
+            error: what ended the training, if it did not end well; a failed write is then added to it as a note
+                instead of hiding it.
+
+        Raises:
+            CheckpointWriteError: a checkpoint or the metadata could not be written.
+        """
+        try:
+            self.close()
+        except Exception as failure:
+            if error is None:
+                raise
+            if error is not failure:
+                error.add_note(f"The landscape collector failed as well: {failure}")
+            return
+        settings = self._metadata.settings
+        missing = sorted(settings.numbers - self.numbers)
+        if missing and error is None:
+            warnings.warn(
+                f"training ended at {settings.unit} {reached} without saving {missing} of collect_landscape's "
+                "intervals; landscapes are drawn from the checkpoints that exist, at least three for each interval.",
+                stacklevel=4,
+            )
 
     def discard(self) -> None:
         """Removes what was written, after ``close``; other files stay."""

@@ -5,17 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from .callback import BuiltInCallback, RunContext
 from .collected_run import CollectedRun, open_collection
+from .process_rank import is_first_rank
 from .run_writer import EXISTING
 from .settings import LandscapeSettings
+from .snapshots import Snapshots
 from .summary_items import check_specified
 from .summary_plan import SummaryPlan
-from .trajectory_recorder import is_first_rank
 from .validation import check_bool, check_choice, check_int, check_path, wrong_type
 from .watched_training import WatchedTraining
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 class SummaryCollector(BuiltInCallback):
@@ -112,6 +116,7 @@ class SummaryCollector(BuiltInCallback):
         self._existing = check_choice("existing", existing, EXISTING)
         self._plan = plan.where_possible(collect_specified_data is not None, self._landscape is not None)
         self._run: CollectedRun | None = None
+        self._snapshots: Snapshots | None = None
         self._is_entered = False
 
     @property
@@ -183,6 +188,40 @@ class SummaryCollector(BuiltInCallback):
                 "cur_step_num": start_step,
             },
         )
+
+    def snapshot(self, number: int, arrays: Mapping[str, np.ndarray[Any, Any]], *, network: str = "arrays") -> None:
+        """Saves named arrays as a checkpoint, where its number is asked for; for trainers that we do not know.
+
+        It belongs inside ``with collector:``, which waits at its end until everything is on disk.
+
+        Example::
+
+            with SummaryCollector("run", collect_landscape={"intervals": [range(11)], "unit": "epoch"}) as collector:
+                for epoch in range(11):
+                    collector.snapshot(epoch, {"coefficients": coefficients, "intercept": intercept})
+                    ...
+
+        Args:
+            number: the step or epoch (the unit of ``collect_landscape``), growing from call to call. With
+                ``existing="resume"`` the first call's number says where training goes on.
+            arrays: name to array; floating-point arrays are what a plane spans, all others are buffers. They are
+                copied.
+            network: a name for what the arrays belong to.
+
+        Raises:
+            RuntimeError: the context was not entered.
+            TypeError: an argument has the wrong type.
+            ValueError: numbers do not grow, the arrays are others than before, or no landscape is collected.
+            RunDirectoryError: the directory already holds a run that may not be touched.
+            CheckpointWriteError: an earlier checkpoint could not be written.
+        """
+        if not self._is_entered:
+            raise RuntimeError("snapshot belongs inside `with collector:`, which waits until everything is on disk.")
+        if self._landscape is None:
+            raise ValueError("snapshot needs collect_landscape, which says which numbers are saved; it is None.")
+        if self._snapshots is None:
+            self._snapshots = Snapshots(self._summary_dir, self._landscape, self._existing, network)
+        self._snapshots.add(number, arrays)
 
     def capture(self, plugin: str, name: str, value: Any) -> None:
         """Takes a value from inside a training forward pass, for example in a hook of a layer.
@@ -275,6 +314,9 @@ class SummaryCollector(BuiltInCallback):
 
     def _finish(self, error: BaseException | None) -> None:
         run, self._run = self._run, None
+        snapshots, self._snapshots = self._snapshots, None
+        if snapshots is not None:
+            snapshots.finish(error)
         if run is not None:
             run.finish(error)
 

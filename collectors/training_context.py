@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from .callback import RunContext
+from .process_rank import is_first_rank
 from .resumption import Resumption, another_dataset
 from .training_state import TrainingState, loss_state, participants
-from .trajectory_recorder import is_first_rank
 
 if TYPE_CHECKING:
     from .model_update import OptimizerUpdate

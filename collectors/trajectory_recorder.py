@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
-import warnings
 from pathlib import Path
 
 from .network_state import describe_network, read_network
+from .process_rank import is_first_rank
 from .run_writer import RunWriter
 from .settings import LandscapeSettings
 
@@ -95,36 +93,10 @@ class TrajectoryRecorder:
             CheckpointWriteError: a checkpoint could not be written.
         """
         writer, self._writer = self._writer, None
-        if writer is None:
-            return
-        try:
-            writer.close()
-        except Exception as failure:
-            if error is None:
-                raise
-            if error is not failure:
-                error.add_note(f"The landscape collector failed as well: {failure}")
-            return
-        missing = sorted(self._settings.numbers - writer.numbers)
-        if missing and error is None:
-            warnings.warn(
-                f"training ended at {self._settings.unit} {self._number} without saving {missing} of "
-                "collect_landscape's intervals; landscapes are drawn from the checkpoints that exist, at least three "
-                "for each interval.",
-                stacklevel=3,
-            )
+        if writer is not None:
+            writer.finish(self._number, error)
 
     def _save_if_asked(self) -> None:
         number = self._number
         if self._writer is not None and number in self._settings.numbers:
             self._writer.save(number, read_network(self._network))
-
-
-def is_first_rank() -> bool:
-    """Returns whether this process is rank 0 of a distributed training, or the only one."""
-    torch = sys.modules.get("torch")
-    distributed = getattr(torch, "distributed", None)
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return bool(distributed.get_rank() == 0)
-    rank = os.environ.get("RANK", "0")
-    return not rank.isdigit() or int(rank) == 0

@@ -5,6 +5,6 @@ from pathlib import Path
 
 from jaxtyping import install_import_hook
 
-sys.path.insert(0, str(Path(__file__).parent / "support"))
+sys.path[:0] = [str(Path(__file__).parent / folder) for folder in ("support", "frameworks")]
 
 install_import_hook(["collectors", "workers", "landscape"], "shape_checks.only_shapes")

@@ -8,4 +8,5 @@ from .errors import SamplesError as SamplesError
 from .evaluator import Evaluator as Evaluator
 from .evaluator import EvaluatorDescription as EvaluatorDescription
 from .evaluator import MeasurementOptions as MeasurementOptions
+from .function_evaluator import FunctionEvaluator as FunctionEvaluator
 from .measurement_plan import MeasurementPlan as MeasurementPlan

@@ -1,0 +1,32 @@
+"""The how-to pages' code, run as it stands there."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+PAGES = Path(__file__).parents[2] / "docs" / "trainers"
+
+
+def code_blocks(page):
+    """Returns the Python blocks of a page."""
+    return re.findall(r"```python\n(.*?)```", (PAGES / f"{page}.md").read_text(), re.DOTALL)
+
+
+def run_page_block(code, folder, *, environment=None, timeout=280):
+    """Runs a block as a script of its own in a new folder, and returns what it printed."""
+    folder.mkdir()
+    script = folder / "example.py"
+    script.write_text(code)
+    result = subprocess.run(
+        [sys.executable, str(script)],
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr[-4000:]
+    return result.stdout

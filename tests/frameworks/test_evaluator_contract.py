@@ -1,0 +1,209 @@
+"""What every evaluator promises, whatever the framework (contract 2)."""
+
+import copy
+import warnings
+
+import numpy as np
+import pytest
+from cases import EvaluatorCase, all_cases
+
+from collectors.network_state import direction_dtype, read_network
+from workers.errors import FrozenNetworkError
+from workers.evaluator import MeasurementOptions, make_evaluator
+from workers.measurement_plan import MeasurementPlan
+from workers.pool import OriginValues, check_determinism
+
+CASES = all_cases("EVALUATOR_CASES")
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case.name)
+def case(request) -> EvaluatorCase:
+    return request.param
+
+
+def open_evaluator(built, *, batch_size=16, **options):
+    return make_evaluator(built, MeasurementOptions(**options), plan=MeasurementPlan(batch_size=batch_size))
+
+
+def own_plane(built, evaluator, seed=0, scale=0.3):
+    """Returns a plane through the network's own weights, in random directions."""
+    space = evaluator.description.space
+    state = read_network(built[1])
+    generator = np.random.default_rng(seed)
+    directions = [
+        {
+            info.name: (scale * generator.standard_normal(info.shape)).astype(direction_dtype(info.dtype))
+            for info in space.trainable
+        }
+        for _ in range(2)
+    ]
+    return (
+        {info.name: state[info.name] for info in space.parameters},
+        directions,
+        {info.name: state[info.name] for info in space.buffers},
+    )
+
+
+def test_the_origin_is_the_frameworks_own_loss(case):
+    built = case.build()
+    evaluator = open_evaluator(built)
+    evaluator.load(*own_plane(built, evaluator))
+    measured = evaluator.measure(np.zeros((1, 2)))
+    evaluator.close()
+    expected = case.own_loss(case.build())
+    assert measured["loss"][0] == pytest.approx(expected, rel=case.closes)
+    assert evaluator.description.metrics[0] == "loss"
+    assert set(measured) == set(evaluator.description.metrics)
+
+
+def test_a_point_is_the_network_at_these_weights(case):
+    built = case.build()
+    evaluator = open_evaluator(built)
+    origin, directions, buffers = plane = own_plane(built, evaluator)
+    evaluator.load(*plane)
+    point = evaluator.measure(np.array([[0.4, -0.7]]))
+    moved = dict(origin)
+    for info in evaluator.description.space.trainable:
+        value = origin[info.name].astype(direction_dtype(info.dtype))
+        shifted = value + 0.4 * directions[0][info.name] - 0.7 * directions[1][info.name]
+        moved[info.name] = shifted.astype(origin[info.name].dtype)
+    state = evaluator.measure_state(moved, buffers)
+    assert state["loss"] == pytest.approx(point["loss"][0], rel=1e-4)
+    assert state["loss"] != pytest.approx(evaluator.measure(np.zeros((1, 2)))["loss"][0], rel=1e-4)
+    evaluator.close()
+
+
+def test_the_network_ends_as_it_was_found(case):
+    built = case.build()
+    before = read_network(built[1])
+    look = case.restored or (lambda network: None)
+    seen = copy.deepcopy(look(built[1]))
+    evaluator = open_evaluator(built)
+    evaluator.load(*own_plane(built, evaluator))
+    evaluator.measure(np.array([[0.4, -0.7], [1.0, 1.0]]))
+    evaluator.close()
+    after = read_network(built[1])
+    assert before.keys() == after.keys()
+    for name, value in before.items():
+        assert after[name].dtype == value.dtype
+        assert after[name].tobytes() == value.tobytes(), name
+    np.testing.assert_equal(look(built[1]), seen)
+
+
+def test_frozen_parameters_stay_in_place(case):
+    if case.freeze is None:
+        pytest.skip(f"{case.name} has no frozen parameters")
+    built = case.build()
+    name = case.freeze(built[1])
+    evaluator = open_evaluator(built)
+    space = evaluator.description.space
+    assert name in {info.name for info in space.parameters}
+    assert name not in {info.name for info in space.trainable}
+    plane = own_plane(built, evaluator)
+    evaluator.load(*plane)
+    evaluator.measure(np.ones((1, 2)))
+    evaluator.close()
+    np.testing.assert_array_equal(read_network(built[1])[name], plane[0][name])
+
+
+def test_nothing_trainable_is_an_error(case):
+    if case.freeze_all is None:
+        pytest.skip(f"{case.name} cannot freeze everything")
+    built = case.build()
+    case.freeze_all(built[1])
+    with pytest.raises(FrozenNetworkError, match="no trainable parameter"):
+        open_evaluator(built)
+
+
+def test_batch_size_changes_nothing(case):
+    points = np.array([[0.0, 0.0], [0.5, -0.5], [-1.0, 0.25]])
+    rows = []
+    for batch_size in (7, 16, 1000):
+        built = case.build()
+        evaluator = open_evaluator(built, batch_size=batch_size)
+        evaluator.load(*own_plane(built, evaluator))
+        rows.append(evaluator.measure(points))
+        evaluator.close()
+    assert not evaluator.description.partition_dependent
+    for row in rows[1:]:
+        for name, values in rows[0].items():
+            np.testing.assert_allclose(row[name], values, rtol=2e-5, atol=1e-6, err_msg=name)
+
+
+def test_one_point_or_many_are_the_same(case):
+    built = case.build()
+    evaluator = open_evaluator(built)
+    evaluator.load(*own_plane(built, evaluator))
+    points = np.random.default_rng(0).uniform(-1, 1, (5, 2))
+    together = evaluator.measure(points)
+    one_by_one = [evaluator.measure(points[index : index + 1]) for index in (4, 0, 2, 1, 3)]
+    for name, values in together.items():
+        alone = np.array([row[name][0] for row in one_by_one])
+        np.testing.assert_allclose(alone, values[[4, 0, 2, 1, 3]], rtol=1e-5, atol=1e-7, err_msg=name)
+    evaluator.close()
+
+
+def test_two_measurements_of_the_origin_agree(case):
+    built = case.build()
+    evaluator = open_evaluator(built)
+    evaluator.load(*own_plane(built, evaluator))
+    both = evaluator.measure(np.zeros((2, 2)))
+    pair = [{name: float(values[index]) for name, values in both.items()} for index in (0, 1)]
+    check_determinism([OriginValues(case.name, "cpu", (pair[0], pair[1]))])
+    evaluator.close()
+
+
+def test_nan_stays_nan(case):
+    built = case.build()
+    evaluator = open_evaluator(built)
+    origin, directions, buffers = own_plane(built, evaluator)
+    info = evaluator.description.space.trainable[0]
+    poisoned = {**directions[0], info.name: np.full_like(directions[0][info.name], np.nan)}
+    evaluator.load(origin, [poisoned, directions[1]], buffers)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # NumPy's, inside a user's plain NumPy network
+        values = evaluator.measure(np.array([[1.0, 0.0], [0.0, 0.0]]))
+    assert np.isnan(values["loss"][0])
+    evaluator.close()
+
+
+def test_fewer_samples(case):
+    built = case.build()
+    evaluator = open_evaluator(built, num_samples=24)
+    evaluator.load(*own_plane(built, evaluator))
+    some = evaluator.measure(np.zeros((1, 2)))["loss"][0]
+    evaluator.close()
+    assert evaluator.description.num_samples == 24
+    built = case.build()
+    whole = open_evaluator(built)
+    assert whole.description.num_samples >= 40
+    assert whole.description.samples_sha256 != evaluator.description.samples_sha256
+    whole.load(*own_plane(built, whole))
+    assert whole.measure(np.zeros((1, 2)))["loss"][0] != some
+    whole.close()
+
+
+def test_recalibrated_buffers_or_a_clear_refusal(case):
+    built = case.build()
+    if case.recalibrate == "refused":
+        with pytest.raises(ValueError, match='buffers="recalibrate" is not available'):
+            open_evaluator(built, buffers="recalibrate")
+        return
+    evaluator = open_evaluator(built, buffers="recalibrate")
+    evaluator.load(*own_plane(built, evaluator))
+    first = evaluator.measure(np.array([[0.3, 0.3]]))
+    assert np.isfinite(first["loss"][0])
+    again = evaluator.measure(np.array([[-1.0, 0.5], [0.3, 0.3]]))
+    np.testing.assert_allclose(again["loss"][1], first["loss"][0], rtol=1e-5)
+    evaluator.close()
+
+
+def test_wrong_points_are_named(case):
+    built = case.build()
+    evaluator = open_evaluator(built)
+    with pytest.raises(RuntimeError, match="no plane is loaded"):
+        evaluator.measure(np.zeros((1, 2)))
+    evaluator.load(*own_plane(built, evaluator))
+    with pytest.raises(ValueError, match=r"points must have shape \(points, 2\)"):
+        evaluator.measure(np.zeros((1, 3)))
+    evaluator.close()

@@ -1,0 +1,143 @@
+"""An evaluator of a plain function of named arrays, for everything that is no network of a known framework."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collectors.network_state import Array, State, WeightSpace, describe_arrays, direction_dtype
+from collectors.validation import check_int, wrong_type
+
+from .errors import CallbackFunctionError
+from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from .measurement_plan import MeasurementPlan
+from .totals import check_metric_name, scalar
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+
+class FunctionEvaluator(Evaluator):
+    """Measures a function of named arrays; return it from callback_fn.
+
+    Example::
+
+        def callback_fn():
+            inputs, targets = load_data()
+
+            def measure(weights):
+                residuals = inputs @ weights["slope"] + weights["intercept"] - targets
+                return {"loss": (residuals**2).mean(), "largest": abs(residuals).max()}
+
+            return FunctionEvaluator(measure, {"slope": np.zeros(5), "intercept": np.zeros(1)})
+
+    Args:
+        function: takes name to array, for every name in ``arrays``, and returns the loss, or a dictionary of "loss",
+            "loss_stderr" where it is known, and metrics; each a single number.
+        arrays: arrays of the names, shapes and element types that the function takes; their values do not matter.
+            Floating-point arrays are what a plane spans, all others are buffers. A ``WeightSpace`` (see
+            ``describe_arrays``) says more.
+        num_samples: over how many samples the function averages; stored with the landscape.
+        samples: the data that the function uses, from which an interrupted landscape sees that they are the same.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        CallbackFunctionError: the function raises, or returns something else, at the given arrays.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[dict[str, Array]], float | Mapping[str, float]],
+        arrays: State | WeightSpace,
+        *,
+        num_samples: int = 1,
+        samples: Sequence[Array] = (),
+    ) -> None:
+        if not callable(function):
+            raise wrong_type("function", "a function of a dictionary of arrays", function)
+        if not isinstance(arrays, WeightSpace):
+            if not isinstance(arrays, Mapping):
+                raise wrong_type("arrays", "a mapping from name to array, or a WeightSpace", arrays)
+            name = getattr(function, "__name__", type(function).__name__)
+            arrays = describe_arrays({key: np.asarray(value) for key, value in arrays.items()}, name)
+        self._function = function
+        self._space = arrays
+        self._axes: int | None = None
+        ones = {info.name: np.ones(info.shape, info.dtype) for info in arrays.tensors}
+        try:
+            with np.errstate(all="ignore"):
+                metrics = tuple(self._call(ones))
+        except CallbackFunctionError:
+            raise
+        except Exception as error:
+            raise CallbackFunctionError(
+                f"the function of FunctionEvaluator cannot be evaluated at arrays of ones: {type(error).__name__}: "
+                f"{error}"
+            ) from error
+        digest = hashlib.sha256()
+        for array in samples:
+            digest.update(np.ascontiguousarray(array).tobytes())
+        self._description = EvaluatorDescription(
+            space=arrays,
+            metrics=metrics,
+            num_samples=check_int("num_samples", num_samples, minimum=1),
+            samples_sha256=digest.hexdigest(),
+            options=MeasurementOptions(),
+            partition_dependent=False,
+            plan=MeasurementPlan(),
+            device="cpu",
+        )
+
+    @property
+    def description(self) -> EvaluatorDescription:
+        """What this evaluator measures, and how."""
+        return self._description
+
+    def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
+        """Keeps a plane, in host memory."""
+        self._origin = {info.name: np.array(origin[info.name]) for info in self._space.parameters}
+        self._buffers = {info.name: np.array(buffers[info.name]) for info in self._space.buffers}
+        self._directions = [dict(direction) for direction in directions]
+        self._axes = len(directions)
+
+    def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
+        """Measures points of the loaded plane, shape (points, axes)."""
+        points = np.asarray(points, np.float64)
+        if self._axes is None:
+            raise RuntimeError("no plane is loaded; call load(origin, directions, buffers) before measuring.")
+        if points.ndim != 2 or points.shape[1] != self._axes:
+            raise ValueError(f"points must have shape (points, {self._axes}), but got {points.shape}.")
+        rows = [self._call({**self._point(coordinates), **self._copy(self._buffers)}) for coordinates in points]
+        return {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
+
+    def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
+        """Measures one full set of weights, off the plane; the loaded plane stays in place."""
+        return self._call(self._copy({**parameters, **(self._buffers if buffers is None else buffers)}))
+
+    def _point(self, coordinates: Array) -> dict[str, Array]:
+        point = self._copy(self._origin)
+        for info in self._space.trainable:
+            value = point[info.name].astype(direction_dtype(info.dtype))
+            for coordinate, direction in zip(coordinates, self._directions, strict=True):
+                value += value.dtype.type(coordinate) * direction[info.name]
+            point[info.name] = value.astype(point[info.name].dtype)
+        return point
+
+    def _copy(self, state: State) -> dict[str, Array]:
+        # The function may keep or change what it is given.
+        return {name: np.array(array) for name, array in state.items()}
+
+    def _call(self, state: dict[str, Array]) -> dict[str, float]:
+        result: Any = self._function(state)
+        values = dict(result) if isinstance(result, Mapping) else {"loss": result}
+        if "loss" not in values:
+            raise CallbackFunctionError(
+                f'the function of FunctionEvaluator must return "loss" among its values, but returned {sorted(values)}.'
+            )
+        return {
+            name: float(scalar(name if name in ("loss", "loss_stderr") else check_metric_name(name), values[name]))
+            for name in ("loss", *(name for name in values if name != "loss"))
+        }
