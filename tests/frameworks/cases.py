@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 # Framework to the packages that it needs; a session of make says which must be there (test_sessions.py).
-PACKAGES = {
+PACKAGES: dict[str, tuple[str, ...]] = {
     "torch": ("torch",),
     "arrays": ("sklearn",),
     "lightning": ("lightning", "pytorch_lightning"),
@@ -33,7 +33,8 @@ class EvaluatorCase:
         freeze: freezes one parameter of a built network and returns its name in the ``WeightSpace``; None where the
             framework has no frozen parameters.
         freeze_all: freezes every parameter; None where that cannot be.
-        recalibrate: "done" where ``buffers="recalibrate"`` works, "refused" where it is a clear error.
+        recalibrate: "done" where ``buffers="recalibrate"`` works, "refused" where it is a clear error, "nothing" where
+            a warning says that the network has no such buffers.
         restored: returns a value that compares equal exactly when a network is as it was found, bit for bit
             (values, modes, trainability); None takes the arrays alone.
         closes: a relative tolerance between our loss and ``own_loss``.

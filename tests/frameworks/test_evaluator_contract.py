@@ -189,6 +189,10 @@ def test_recalibrated_buffers_or_a_clear_refusal(case):
         with pytest.raises(ValueError, match='buffers="recalibrate" is not available'):
             open_evaluator(built, buffers="recalibrate")
         return
+    if case.recalibrate == "nothing":
+        with pytest.warns(UserWarning, match="changes nothing: the network has no normalization statistics"):
+            open_evaluator(built, buffers="recalibrate").close()
+        return
     evaluator = open_evaluator(built, buffers="recalibrate")
     evaluator.load(*own_plane(built, evaluator))
     first = evaluator.measure(np.array([[0.3, 0.3]]))
