@@ -65,6 +65,13 @@ def run(
     normalization: Annotated[str, typer.Option(help="Of random directions: filter, layer, weight, none.")] = "filter",
     buffers: Annotated[str, typer.Option(help="fixed or recalibrate.")] = "fixed",
     centering: Annotated[str, typer.Option(help="Of the principal directions: none or mean.")] = "none",
+    sampling: Annotated[str, typer.Option(help="full, or adaptive: some points are interpolated.")] = "full",
+    tolerance: Annotated[float, typer.Option(help="Of adaptive sampling: largest error, a share of the range.")] = 0.01,
+    relative_tolerance: Annotated[
+        bool, typer.Option(help="The tolerance is a share of the loss at each point, for logarithmic pictures.")
+    ] = False,
+    budget: Annotated[str | None, typer.Option(help="How long it may take, such as 30min or 2h.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would cost, and stop.")] = False,
     train: Annotated[bool | None, typer.Option(help="Measure the intervals' PCA landscapes.")] = None,
     result: Annotated[bool | None, typer.Option(help="Measure the random landscape of the result.")] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Directory of the landscape files.")] = None,
@@ -95,6 +102,11 @@ def run(
             normalization=normalization,
             buffers=buffers,
             centering=centering,
+            sampling=sampling,
+            tolerance=tolerance,
+            relative_tolerance=relative_tolerance,
+            budget=_number_or_text(budget),
+            dry_run=dry_run,
             name=name,
             overwrite=overwrite,
             address=address,
@@ -183,6 +195,13 @@ def _load_function(text: str) -> Callable[[], Any]:
     except AttributeError as error:
         raise ValueError(f"--function names {function_name!r}, which {module.__file__} does not define.") from error
     return function  # type: ignore[no-any-return]
+
+
+def _number_or_text(text: str | None) -> float | str | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
 
 
 def _device_ids(text: str | None) -> list[int] | None:

@@ -19,6 +19,7 @@ from .landscape_file import read_landscape
 from .plane import Plane
 from .surface import Landscape
 from .survey import survey
+from .survey_settings import SurveySettings
 from .vectors import write_directions
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ def evaluate(
     seed: int = 0,
     buffers: str = "fixed",
     recalibration_batch_size: int = 256,
+    sampling: str = "full",
+    tolerance: float = 0.01,
+    relative_tolerance: bool = False,
+    budget: float | str | None = None,
     overwrite: bool = False,
     save_directions: bool = False,
     progress: bool = True,
@@ -61,10 +66,16 @@ def evaluate(
         seed: of that subset.
         buffers: "fixed" (the origin's) or "recalibrate" (normalization statistics anew at each point).
         recalibration_batch_size: samples per batch while statistics are computed anew.
+        sampling: "full" (every grid point is measured) or "adaptive" (some are measured, the others interpolated,
+            marked as such, until the estimated error of the loss is within the tolerance).
+        tolerance: of adaptive sampling, as a share of the range of all losses.
+        relative_tolerance: whether it is a share of the loss at each point instead, for logarithmic pictures.
+        budget: how long measuring may take: seconds, or text such as "30min". What is not measured by then is
+            interpolated, and the same call with the same ``output`` goes on from there.
         overwrite: whether a file of another identity is replaced.
         save_directions: whether the directions' vectors are kept beside the file, in
             ``<stem>_directions.safetensors``.
-        progress: whether a progress bar is shown.
+        progress: whether a progress bar and, before it, a forecast are shown.
         address: of a Ray cluster to join.
         plan: how to compute; None tunes one, or takes the file's when it is continued.
 
@@ -87,8 +98,15 @@ def evaluate(
     path = None if output is None else check_path("output", output)
     if path is not None:
         check_parent(path)
-    check_bool("overwrite", overwrite)
-    check_bool("progress", progress)
+    settings = SurveySettings.checked(
+        sampling=sampling,
+        tolerance=tolerance,
+        relative_tolerance=relative_tolerance,
+        budget=budget,
+        seed=seed,
+        overwrite=overwrite,
+        progress=progress,
+    )
     if check_bool("save_directions", save_directions) and path is None:
         raise ValueError("save_directions needs output, beside which the directions are kept; give output a path.")
     plan = plan or stored_plan([path] if path is not None and not overwrite else [])
@@ -101,8 +119,7 @@ def evaluate(
             y_axis,
             path=path,
             attributes={"seed": seed, "samples": samples},
-            overwrite=overwrite,
-            progress=progress,
+            settings=settings,
         )
         if save_directions and path is not None:
             write_directions(path, plane)

@@ -25,7 +25,10 @@ from .landscape_checks import (
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int64, UInt8
 
-__all__ = ["ConvergenceData", "DirectionsData", "LandscapeData", "PointStatus", "TrajectoryData"]
+LOSS_ERROR = "loss_error"
+"""The estimated error of the loss, among the metrics of a landscape with interpolated points; 0 where measured."""
+
+__all__ = ["LOSS_ERROR", "ConvergenceData", "DirectionsData", "LandscapeData", "PointStatus", "TrajectoryData"]
 
 
 @dataclass
@@ -190,9 +193,10 @@ class LandscapeData:
 
     @property
     def complete(self) -> bool:
-        """Whether nothing is pending: neither in the grid, nor on the trajectory, nor at the origin."""
+        """Whether the survey came to its end, and nothing is pending: grid, trajectory, origin."""
         return (
-            not (self.status == PointStatus.PENDING).any()
+            bool(self.attributes.get("sampling", {}).get("finished", True))
+            and not (self.status == PointStatus.PENDING).any()
             and self.convergence.status != PointStatus.PENDING
             and (self.trajectory is None or self.trajectory.complete)
         )

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from collectors.checkpoint_file import CheckpointFile
+from collectors.checkpoint_file import StateReader
 from collectors.errors import RunDirectoryError
 from collectors.network_state import WeightSpace
 from collectors.run_directory import CHECKPOINT_FOLDER, RunDirectory
@@ -27,7 +28,8 @@ from .evaluation import stored_plan
 from .plane import Plane
 from .plane_building import plane_of_trajectory, random_plane_of
 from .surface import Landscape
-from .survey import survey
+from .survey import forecast_survey, survey
+from .survey_settings import SurveySettings
 from .vectors import write_directions
 
 _CENTERINGS = ("none", "mean")
@@ -75,10 +77,15 @@ class SummaryLandscape:
         recalibration_batch_size: int = 256,
         centering: str = "none",
         samples: str = "first",
+        sampling: str = "full",
+        tolerance: float = 0.01,
+        relative_tolerance: bool = False,
+        budget: float | str | None = None,
         name: str | None = None,
         overwrite: bool = False,
         save_directions: bool = False,
         progress: bool = True,
+        dry_run: bool = False,
         address: str | None = None,
         plan: MeasurementPlan | None = None,
     ) -> list[Landscape]:
@@ -102,16 +109,23 @@ class SummaryLandscape:
             recalibration_batch_size: samples per batch while statistics are computed anew.
             centering: of the principal directions: "none" (anchored at the last checkpoint) or "mean".
             samples: "first" (in data-set order) or "random" (a seeded subset).
+            sampling: "full" (every grid point is measured) or "adaptive" (some are measured, the others interpolated,
+                marked as such, until the estimated error of the loss is within the tolerance).
+            tolerance: of adaptive sampling, as a share of the range of all losses.
+            relative_tolerance: whether it is a share of the loss at each point instead, for logarithmic pictures.
+            budget: how long the call may take: seconds, or text such as "30min". What is not measured by then is
+                interpolated, and the same call goes on from there.
             name: with what file names begin, instead of "landscape".
             overwrite: whether files of another identity are replaced.
             save_directions: whether the directions' vectors are kept beside each file, in
                 ``<stem>_directions.safetensors``.
-            progress: whether a progress bar is shown.
+            progress: whether a progress bar and, before it, a forecast are shown.
+            dry_run: whether only the forecast is printed: what would be measured, and how long that would take.
             address: of a Ray cluster to join.
             plan: how to compute; None tunes one, or takes the one of a file that is continued.
 
         Returns:
-            The landscapes, each with its ``path``.
+            The landscapes, each with its ``path``; none after a dry run.
 
         Raises:
             TypeError: an argument has the wrong type.
@@ -130,9 +144,18 @@ class SummaryLandscape:
         check_choice("normalization", normalization, NORMALIZATIONS)
         check_choice("centering", centering, _CENTERINGS)
         check_device_ids("device_ids", device_ids)
-        check_bool("overwrite", overwrite)
-        check_bool("progress", progress)
+        how = SurveySettings.checked(
+            sampling=sampling,
+            tolerance=tolerance,
+            relative_tolerance=relative_tolerance,
+            budget=budget,
+            seed=seed,
+            overwrite=overwrite,
+            progress=progress,
+        )
+        deadline = None if how.budget is None else time.perf_counter() + how.budget
         check_bool("save_directions", save_directions)
+        check_bool("dry_run", dry_run)
         folder = self._path if output is None else _output_folder(output)
         jobs = _jobs(run, settings, folder, "landscape" if name is None else _check_stem(name))
         plan = plan or stored_plan([] if overwrite else [job.path for job in jobs])
@@ -144,12 +167,21 @@ class SummaryLandscape:
             numbers = dict.fromkeys(number for job in jobs for number in job.numbers)
             readers = {number: run.checkpoint(number, space) for number in numbers}
             planes = [_plane(job, readers, space, seed, normalization, centering) for job in jobs]
-            for job, plane in zip(jobs, planes, strict=True):
+            for index, (job, plane) in enumerate(zip(jobs, planes, strict=True)):
                 x, y = plane.axes(settings.landscape_size)
+                x = np.asarray(x)
+                if deadline is not None:
+                    # What is left is shared by the landscapes that are left.
+                    left = max(deadline - time.perf_counter(), 0.0) / (len(jobs) - index)
+                    how = replace(how, budget=left)
+                if dry_run:
+                    forecast = forecast_survey(pool, plane, x, y, path=job.path, settings=how)
+                    print(f"{job.path.name}: {forecast}")  # noqa: T201
+                    continue
                 data, report = survey(
                     pool,
                     plane,
-                    np.asarray(x),
+                    x,
                     y,
                     path=job.path,
                     attributes={
@@ -160,8 +192,7 @@ class SummaryLandscape:
                         "samples": samples,
                         "centering": centering if job.kind == "pca" else None,
                     },
-                    overwrite=overwrite,
-                    progress=progress,
+                    settings=how,
                 )
                 if save_directions:
                     write_directions(job.path, plane)
@@ -218,7 +249,7 @@ def _jobs(run: RunDirectory, settings: LandscapeSettings, folder: Path, stem: st
 
 def _plane(
     job: _Job,
-    readers: Mapping[int, CheckpointFile],
+    readers: Mapping[int, StateReader],
     space: WeightSpace,
     seed: int,
     normalization: str,

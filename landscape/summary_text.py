@@ -23,6 +23,7 @@ def summary_text(landscape: Landscape) -> str:
         ("network", str(attributes.get("network"))),
         ("landscape", f"{attributes.get('decomposition')}, {shape} points"),
         ("points", ", ".join(f"{count} {name}" for name, count in counts.items() if count)),
+        *((("sampling", text),) if (text := sampling_text(landscape)) else ()),
         ("complete", "yes" if landscape.complete else "no; the call that made it goes on from here"),
         ("intervals", f"{attributes.get('unit', '-')}s {_intervals(attributes.get('intervals'))}"),
         ("samples", f"{attributes.get('num_samples')} ({attributes.get('samples', 'first')})"),
@@ -57,6 +58,26 @@ def landscape_table(landscapes: Sequence[Landscape]) -> str:
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+
+
+def sampling_text(landscape: Landscape) -> str | None:
+    """Returns how well the interpolated points are known; None where there are none."""
+    report = landscape.attributes.get("sampling") or {}
+    if not report.get("interpolated"):
+        return None
+    of = "of the loss at each point" if report["relative"] else "of the range of losses"
+    estimated = report["estimated_error"]
+    parts = [f"{report['measured']} of {landscape.status.size} points measured, the others interpolated"]
+    if estimated is not None:
+        parts.append(f"estimated error at most {100 * estimated:.2g} % {of}")
+    if report["held_out"] and report["held_out_error"] is not None:
+        parts.append(
+            f"largest error at {report['held_out']} held-out points {100 * report['held_out_error']:.2g} %, root mean "
+            f"square {100 * report['held_out_rms']:.2g} %"
+        )
+    if not report["reached"]:
+        parts.append(f"the tolerance of {100 * report['tolerance']:.2g} % is not reached")
+    return "; ".join(parts)
 
 
 def explained_variance_text(landscape: Landscape) -> str:

@@ -70,7 +70,7 @@ class Landscape:
 
     @property
     def loss(self) -> Float64[np.ndarray, "*grid"]:
-        """The loss, shape (ny, nx); NaN while pending or failed."""
+        """The loss, shape (ny, nx); NaN while pending or failed, predicted where ``status`` says interpolated."""
         return self._data.metrics["loss"]
 
     @property
@@ -184,6 +184,9 @@ class Landscape:
         parts = [f"{self.attributes.get('decomposition', 'unknown')}, {shape} points", f"loss {low:.4g} to {high:.4g}"]
         if self.explained_variance_ratio is not None:
             parts.append(f"{100 * float(self.explained_variance_ratio.sum()):.1f} % of the variance explained")
+        interpolated = int((self.status == PointStatus.INTERPOLATED).sum())
+        if interpolated:
+            parts.append(f"{interpolated} of {self.status.size} points interpolated")
         if not self.complete:
             parts.append(f"{int((self.status == PointStatus.MEASURED).sum())} of {self.status.size} points measured")
         return f"Landscape({'; '.join(parts)})"

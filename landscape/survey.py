@@ -3,41 +3,37 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import math
 import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.checkpoint_file import StateReader
-from collectors.network_state import State
-from workers.evaluator import EvaluatorDescription
-from workers.pool import PointTask, Pool, Result, StateTask, Task, check_determinism, check_same_values
+from workers.pool import Pool, Task, check_determinism, check_same_values
 
-from .landscape_data import DirectionsData, LandscapeData, PointStatus, TrajectoryData
+from .adaptive_sampling import AdaptiveSampling
+from .forecast import Forecast, make_forecast
+from .landscape_data import LOSS_ERROR, LandscapeData, PointStatus
 from .landscape_file import read_landscape
 from .landscape_identity import check_identity
 from .landscape_lock import clean_temporaries, lock_landscape
 from .landscape_writer import LandscapeWriter
+from .new_landscape import new_landscape
 from .plane import Plane
-from .sampling import full_grid
+from .sampling import FullSampling, Sampling
+from .survey_settings import SurveySettings, duration_text
+from .survey_tasks import forget_unmeasured, grid_tasks, keep, trajectory_tasks
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64
-
-_TRAJECTORY_PARTS = {
-    "own": ("metrics", "status"),
-    "projected": ("projected", "projected_status"),
-    "with_plane_buffers": ("with_plane_buffers", "with_plane_buffers_status"),
-}
+    from jaxtyping import Float64, UInt8
 
 
 @dataclass(frozen=True)
@@ -49,12 +45,14 @@ class SurveyReport:
         resumed: points and checkpoints that were measured before.
         seconds: wall time of the survey, without the pool's start.
         workers: how many measured.
+        forecast: what it was expected to cost.
     """
 
     measured: int
     resumed: int
     seconds: float
     workers: int
+    forecast: Forecast
 
     @property
     def points_per_second(self) -> float:
@@ -70,8 +68,7 @@ def survey(
     *,
     path: str | os.PathLike[str] | None,
     attributes: Mapping[str, Any],
-    overwrite: bool = False,
-    progress: bool = True,
+    settings: SurveySettings,
 ) -> tuple[LandscapeData, SurveyReport]:
     """Measures a plane on a grid, its origin, and its trajectory.
 
@@ -82,8 +79,7 @@ def survey(
         y: coordinates along the second direction, shape (ny,); None for a line.
         path: the landscape file; None keeps the landscape in memory only.
         attributes: what the file shall say beside what the survey knows itself.
-        overwrite: whether a file of another identity is replaced.
-        progress: whether a progress bar is shown.
+        settings: which points, how exactly, for how long.
 
     Raises:
         NondeterministicLossError: the same weights gave two losses.
@@ -95,80 +91,141 @@ def survey(
         if path is not None:
             stack.enter_context(lock_landscape(path))
             clean_temporaries(path)
-        fresh = _new_landscape(pool.description, plane, x, y, attributes)
-        data = _stored(path, fresh) if path is not None and not overwrite else fresh
-        pool.load(plane.origin, plane.directions, plane.buffers)
-        _measure_origin(pool, data)
-        tasks = list(_pending(plane, data))
+        data, seconds_per_point = _begin(pool, plane, x, y, path, attributes, settings)
+        forget_unmeasured(data)
+        before = _measured(data)
+        forecast = _forecast(pool, plane, data, seconds_per_point, settings)
         writer = stack.enter_context(LandscapeWriter(path, data))
-        bar = stack.enter_context(_progress_bar(data, len(tasks), progress))
-        for result in pool.run(iter(tasks)):
-            writer.update(lambda result=result: _keep(data, result))  # type: ignore[misc]
-            bar.update()
-    _warn_about(data)
-    report = SurveyReport(len(tasks) + 1, _total(data) - len(tasks), time.perf_counter() - start, pool.workers)
-    return data, report
+        bar = stack.enter_context(_progress_bar(data, settings.progress))
+        if settings.progress:
+            bar.write(f"{bar.desc}: {forecast}", file=sys.stderr)
+        clock = _Clock(start, settings.budget)
 
+        def measure(tasks: Iterable[Task]) -> None:
+            for result in pool.run(clock.until_late(tasks)):
+                writer.update(functools.partial(keep, data, result))
+                bar.update()
 
-def _new_landscape(
-    description: EvaluatorDescription,
-    plane: Plane,
-    x: Float64[np.ndarray, " nx"],
-    y: Float64[np.ndarray, " ny"] | None,
-    attributes: Mapping[str, Any],
-) -> LandscapeData:
-    path = plane.trajectory
-    trajectory = None
-    if path is not None:
-        trajectory = TrajectoryData.empty(
-            path.number.tolist(),
-            path.x,
-            path.y,
-            path.residual,
-            path.norm,
-            description.metrics,
-            has_buffers=bool(plane.space.buffers),
+        adaptive = AdaptiveSampling(
+            data.shape, settings.tolerance, relative=settings.relative_tolerance, seed=settings.seed
         )
-    own = {
-        "decomposition": plane.decomposition,
-        "normalization": plane.normalization,
-        "network": plane.space.network,
-        "num_samples": description.num_samples,
-        "buffers": description.options.buffers,
-        "partition_dependent": description.partition_dependent,
-        "measurement_plan": description.plan.to_json(),
-        "notes": list(description.notes),
-        "created": _now(),
-        "versions": _versions(plane.space.framework),
-        "identity": _identity(description, plane, x, y),
-    }
-    directions = DirectionsData(plane.norms, plane.explained_variance_ratio, plane.cosine)
-    return LandscapeData.empty(x, y, directions, description.metrics, trajectory, {**attributes, **own})
+        full = FullSampling()
+        data.attributes["sampling"] = {"mode": settings.sampling, "finished": False}
+        _measure_grid(plane, data, measure, adaptive if settings.sampling == "adaptive" else full, clock)
+        data.attributes["sampling"]["finished"] = not clock.is_late
+        if settings.sampling == "adaptive" or (data.status == PointStatus.PENDING).any():
+            writer.update(functools.partial(_fill_gaps, data, adaptive))
+        bar.total = bar.n
+    _warn_about(data)
+    if clock.is_late:
+        _warn_of_budget(data, settings)
+    measured = _measured(data)
+    return data, SurveyReport(measured - before + 1, before, time.perf_counter() - start, pool.workers, forecast)
 
 
-def _identity(
-    description: EvaluatorDescription,
+def forecast_survey(
+    pool: Pool,
     plane: Plane,
     x: Float64[np.ndarray, " nx"],
     y: Float64[np.ndarray, " ny"] | None,
-) -> dict[str, Any]:
-    options = description.options
-    buffers: dict[str, Any] = {"policy": options.buffers}
-    if options.buffers == "recalibrate":
-        buffers["batch_size"] = options.recalibration_batch_size
-    return {
-        "plane": plane.identity,
-        "x": _axis_identity(x),
-        "y": None if y is None else _axis_identity(y),
-        "samples": {"count": description.num_samples, "sha256": description.samples_sha256},
-        "metrics": list(description.metrics),
-        "buffers": buffers,
-    }
+    *,
+    path: str | os.PathLike[str] | None,
+    settings: SurveySettings,
+) -> Forecast:
+    """Returns what ``survey`` would cost; measures the origin alone and writes nothing.
+
+    Raises:
+        NondeterministicLossError: the same weights gave two losses.
+        LandscapeError: the file cannot be used; the subclass says why.
+    """
+    data, seconds_per_point = _begin(pool, plane, x, y, path, {}, settings)
+    forget_unmeasured(data)
+    return _forecast(pool, plane, data, seconds_per_point, settings)
 
 
-def _axis_identity(axis: Float64[np.ndarray, " n"]) -> list[str]:
-    # Nine digits: the last bits of a projected trajectory may differ between machines.
-    return [f"{value:.9g}" for value in axis]
+class _Clock:
+    """Ends a survey at its deadline.
+
+    Args:
+        start: when it began.
+        budget: seconds that it may take, or None.
+    """
+
+    def __init__(self, start: float, budget: float | None) -> None:
+        self._deadline = math.inf if budget is None else start + budget
+        self.is_late = False
+
+    def until_late(self, tasks: Iterable[Task]) -> Iterator[Task]:
+        for task in tasks:
+            if time.perf_counter() > self._deadline:
+                self.is_late = True
+                return
+            yield task
+
+
+def _begin(
+    pool: Pool,
+    plane: Plane,
+    x: Float64[np.ndarray, " nx"],
+    y: Float64[np.ndarray, " ny"] | None,
+    path: str | os.PathLike[str] | None,
+    attributes: Mapping[str, Any],
+    settings: SurveySettings,
+) -> tuple[LandscapeData, float]:
+    fresh = new_landscape(pool.description, plane, x, y, attributes)
+    data = _stored(path, fresh) if path is not None and not settings.overwrite else fresh
+    pool.load(plane.origin, plane.directions, plane.buffers)
+    start = time.perf_counter()
+    values = check_determinism(pool.measure_origin())
+    # Every worker measures it twice, all of them at once.
+    seconds_per_point = (time.perf_counter() - start) / 2
+    stored = data.convergence
+    if stored.status == PointStatus.MEASURED:
+        check_same_values("the origin", stored.metrics, values, "now, after the file's own value")
+    else:
+        stored.metrics, stored.status = values, PointStatus.MEASURED
+    return data, seconds_per_point
+
+
+def _measure_grid(
+    plane: Plane,
+    data: LandscapeData,
+    measure: Callable[[Iterable[Task]], None],
+    sampling: Sampling,
+    clock: _Clock,
+) -> None:
+    first = trajectory_tasks(plane, data)
+    while True:
+        points = sampling.next_points(data.metrics["loss"], data.status)
+        if not (points or first) or clock.is_late:
+            return
+        measure(itertools.chain(first, grid_tasks(data, points)))
+        first = []
+
+
+def _fill_gaps(data: LandscapeData, adaptive: AdaptiveSampling) -> None:
+    filled = adaptive.fill(data.metrics, data.status)
+    for name, values in filled.metrics.items():
+        data.metrics[name][...] = values
+    data.status[...] = filled.status
+    data.metrics[LOSS_ERROR] = filled.loss_error
+    data.attributes["sampling"] |= filled.report.to_json()
+
+
+def _forecast(
+    pool: Pool, plane: Plane, data: LandscapeData, seconds_per_point: float, settings: SurveySettings
+) -> Forecast:
+    pending = int((data.status == PointStatus.PENDING).sum())
+    return make_forecast(
+        plane.space,
+        points=pending + len(trajectory_tasks(plane, data)),
+        grid_size=data.status.size,
+        metrics=len(data.metrics),
+        axes=plane.dimension,
+        seconds_per_point=seconds_per_point,
+        workers=pool.workers,
+        settings=settings,
+    )
 
 
 def _stored(path: str | os.PathLike[str], fresh: LandscapeData) -> LandscapeData:
@@ -190,72 +247,14 @@ def _measure_origin(pool: Pool, data: LandscapeData) -> None:
     stored.status = PointStatus.MEASURED
 
 
-def _pending(plane: Plane, data: LandscapeData) -> Iterator[Task]:
-    """Yields what is not measured yet: the trajectory first, then the grid from coarse to fine."""
-    wanted = (PointStatus.PENDING, PointStatus.FAILED)
-    path = data.trajectory
-    if path is not None:
-        for part, (_, status_name) in _TRAJECTORY_PARTS.items():
-            status = getattr(path, status_name)
-            for index in range(len(path.number)) if status is not None else ():
-                if status[index] in wanted:
-                    yield _trajectory_task(plane, path, part, index)
-    for flat in full_grid(data.shape):
-        if data.status.flat[flat] in wanted:
-            place = np.unravel_index(flat, data.shape)
-            coordinates = [float(data.x[place[-1]])]
-            if data.y is not None:
-                coordinates.append(float(data.y[place[0]]))
-            yield PointTask(("grid", flat), tuple(coordinates))
-
-
-def _trajectory_task(plane: Plane, path: TrajectoryData, part: str, index: int) -> Task:
-    key = (part, index)
-    if part == "projected":
-        coordinates = [path.x[index]] if path.y is None else [path.x[index], path.y[index]]
-        return PointTask(key, tuple(float(value) for value in coordinates))
-    reader = plane.checkpoints[index]
-    return StateTask(key, lambda: _read_state(plane, reader, own_buffers=part == "own"))
-
-
-def _read_state(plane: Plane, reader: StateReader, *, own_buffers: bool) -> tuple[State, State | None]:
-    parameters = {tensor.name: reader.read(tensor.name) for tensor in plane.space.parameters}
-    if not own_buffers:
-        return parameters, None
-    return parameters, {tensor.name: reader.read(tensor.name) for tensor in plane.space.buffers}
-
-
-def _keep(data: LandscapeData, result: Result) -> None:
-    assert isinstance(result.key, tuple)
-    part, index = result.key
-    assert isinstance(part, str)
-    assert isinstance(index, int)
-    if part == "grid":
-        place = tuple(int(item) for item in np.unravel_index(index, data.shape))
-        metrics, status, label = data.metrics, data.status, "grid/" + ",".join(map(str, place))
-    else:
-        metrics_name, status_name = _TRAJECTORY_PARTS[part]
-        metrics, status = getattr(data.trajectory, metrics_name), getattr(data.trajectory, status_name)
-        place, label = (index,), f"trajectory/{index}/{part}"
-    if result.values is None:
-        status[place] = PointStatus.FAILED
-        data.errors[label] = result.error or "no traceback"
-        return
-    for name, value in result.values.items():
-        metrics[name][place] = value
-    status[place] = PointStatus.MEASURED
-    data.errors.pop(label, None)
-
-
-def _progress_bar(data: LandscapeData, count: int, shown: bool) -> Any:
+def _progress_bar(data: LandscapeData, shown: bool) -> Any:
     from tqdm import tqdm
 
-    total = _total(data)
     kind = {"pca": "PCA", "random": "random"}.get(str(data.attributes["decomposition"]), "")
     label = " ".join(item for item in (kind, "landscape" if data.y is not None else "line") if item)
     return tqdm(
-        total=total,
-        initial=total - count,
+        total=sum(status.size for status in _statuses(data)),
+        initial=_measured(data),
         desc=label,
         unit="point",
         disable=not shown,
@@ -265,13 +264,17 @@ def _progress_bar(data: LandscapeData, count: int, shown: bool) -> Any:
     )
 
 
-def _total(data: LandscapeData) -> int:
-    count = math.prod(data.shape)
+def _statuses(data: LandscapeData) -> list[UInt8[np.ndarray, ...]]:
+    found = [data.status]
     if data.trajectory is not None:
         path = data.trajectory
-        statuses = (path.status, path.projected_status, path.with_plane_buffers_status)
-        count += sum(len(status) for status in statuses if status is not None)
-    return count
+        parts = (path.status, path.projected_status, path.with_plane_buffers_status)
+        found += [status for status in parts if status is not None]
+    return found
+
+
+def _measured(data: LandscapeData) -> int:
+    return sum(int((status == PointStatus.MEASURED).sum()) for status in _statuses(data))
 
 
 def _warn_about(data: LandscapeData) -> None:
@@ -293,23 +296,11 @@ def _warn_about(data: LandscapeData) -> None:
         )
 
 
-def _now() -> str:
-    # SOURCE_DATE_EPOCH is the convention by which builds are made reproducible to the byte.
-    fixed = os.environ.get("SOURCE_DATE_EPOCH")
-    moment = datetime.fromtimestamp(int(fixed), UTC) if fixed else datetime.now(UTC)
-    return moment.isoformat(timespec="seconds")
-
-
-def _versions(framework: str) -> dict[str, str]:
-    module = sys.modules.get(framework)
-    versions = {"python": sys.version.split()[0], "numpy": np.__version__, "summary-landscape": _own_version()}
-    if module is not None:
-        versions[framework] = str(module.__version__)
-    return versions
-
-
-def _own_version() -> str:
-    try:
-        return version("summary-landscape")
-    except ModuleNotFoundError:
-        return "unknown"
+def _warn_of_budget(data: LandscapeData, settings: SurveySettings) -> None:
+    measured = int((data.status == PointStatus.MEASURED).sum())
+    warnings.warn(
+        f"the budget of {duration_text(settings.budget or 0)} ended the landscape after {measured} of "
+        f"{data.status.size} points; the others are interpolated where that is possible. The same call goes on from "
+        "here.",
+        stacklevel=4,
+    )

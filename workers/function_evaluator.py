@@ -61,8 +61,7 @@ class FunctionEvaluator(Evaluator):
         if not isinstance(arrays, WeightSpace):
             if not isinstance(arrays, Mapping):
                 raise wrong_type("arrays", "a mapping from name to array, or a WeightSpace", arrays)
-            name = getattr(function, "__name__", type(function).__name__)
-            arrays = describe_arrays({key: np.asarray(value) for key, value in arrays.items()}, name)
+            arrays = describe_arrays({key: np.asarray(value) for key, value in arrays.items()})
         self._function = function
         self._space = arrays
         self._axes: int | None = None

@@ -14,7 +14,7 @@ from .errors import CallbackFunctionError, SamplesError
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
-_RESERVED = ("loss", "loss_stderr")
+_RESERVED = ("loss", "loss_stderr", "loss_error")
 
 
 class Total(ABC):

@@ -245,17 +245,17 @@ def test_a_killed_driver_is_continued_and_no_stored_point_is_measured_again(run,
     )
     whole, _ = generate(run, slow, settings, output=tmp_path / "whole", plan=PLAN)
     np.testing.assert_array_equal(train.loss, whole.loss)
-    wait_for_the_orphans()
+    wait_for_the_orphans(process.pid)
 
 
-def wait_for_the_orphans():
+def wait_for_the_orphans(driver):
     """Ray's processes notice by themselves that their driver is gone; the next run removes what they leave."""
     from workers.ray_session import remove_dead_sessions
 
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
         remove_dead_sessions()
-        if not list(Path("/tmp").glob("landscape-ray-*")):
+        if not list(Path("/tmp").glob(f"landscape-ray-{driver}-*")):
             return
         time.sleep(1)
     raise AssertionError("a killed driver's Ray left its folder behind")
@@ -264,6 +264,7 @@ def wait_for_the_orphans():
 def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
     from landscape.plane_building import plane_of_trajectory
     from landscape.survey import survey
+    from landscape.survey_settings import SurveySettings
     from workers.evaluator import MeasurementOptions
     from workers.pool import InProcessPool
     from workers.ray_pool import RayPool
@@ -283,6 +284,7 @@ def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
     readers = [directory.checkpoint(number) for number in range(5)]
     plane = plane_of_trajectory(readers, range(5), describe_network(batch_norm()[1]))
     x, y = plane.axes((11, 9))
+    quiet = SurveySettings(progress=False)
     options = MeasurementOptions(num_samples=32)
     disturbed, undisturbed = tmp_path / "disturbed.h5", tmp_path / "undisturbed.h5"
     with RayPool(slow, options, device_ids=(0, 1), plan=PLAN) as pool:
@@ -290,11 +292,11 @@ def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
         # The workers need about two seconds for the 99 points; the blow falls in the middle.
         blow = threading.Timer(1.0, os.kill, (victim, signal.SIGKILL))
         blow.start()
-        survey(pool, plane, x, y, path=disturbed, attributes={}, progress=False)
+        survey(pool, plane, x, y, path=disturbed, attributes={}, settings=quiet)
         assert not blow.is_alive()
         assert not Path(f"/proc/{victim}").exists()
     with InProcessPool(slow, options, plan=PLAN) as pool:
-        survey(pool, plane, x, y, path=undisturbed, attributes={}, progress=False)
+        survey(pool, plane, x, y, path=undisturbed, attributes={}, settings=quiet)
     assert digest(disturbed) == digest(undisturbed)
 
 

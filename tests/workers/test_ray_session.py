@@ -230,12 +230,18 @@ def test_ctrl_c_ends_everything(tmp_path, support_folder, tests_folder):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A shell that runs the tests in the background has its children ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    assert process.stdout.readline() == "running\n"
-    family = psutil.Process(process.pid).children(recursive=True)
-    assert len(family) >= 4
-    os.killpg(process.pid, signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    try:
+        assert process.stdout.readline() == "running\n"
+        family = psutil.Process(process.pid).children(recursive=True)
+        assert len(family) >= 4
+        os.killpg(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.communicate()
     assert process.returncode not in (0, None)
     assert said.rstrip().endswith("KeyboardInterrupt"), said
     _, alive = psutil.wait_procs(family, timeout=20)

@@ -1,0 +1,261 @@
+"""Adaptive sampling: which points to measure so that the others can be interpolated within a tolerance."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .gap_filling import linear_metric, predicted_loss
+from .grid_levels import GridLevels
+from .held_out_check import HeldOutCheck
+from .landscape_checks import PointStatus
+from .loss_scale import LossScale
+from .refinement import Prediction, predict
+from .sampling_report import SamplingReport
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float64, UInt8
+
+# Fixed, not taken from the workers at hand, because the points must not depend on them.
+_SMALLEST_BATCH = 8
+# Where so much had to be measured, what is left is as rough.
+_REST_SHARE = 0.75
+
+
+@dataclass(frozen=True)
+class Interpolated:
+    """A landscape without gaps.
+
+    Attributes:
+        metrics: float64[ny, nx] by name; measured values as they were.
+        status: ``PointStatus`` of each point, uint8[ny, nx]; what was pending is interpolated.
+        loss_error: estimated error of the loss, float64[ny, nx]: 0 where measured, NaN where the loss is not finite.
+        report: how well it is known.
+    """
+
+    metrics: dict[str, Float64[np.ndarray, "*grid"]]
+    status: UInt8[np.ndarray, "*grid"]
+    loss_error: Float64[np.ndarray, "*grid"]
+    report: SamplingReport
+
+
+class AdaptiveSampling:
+    """Chooses points in rounds: coarse first, then where the prediction is worst, then a random check.
+
+    A round depends on nothing but the values that the rounds before it asked for. So the points are the same whatever
+    the number of workers and the order of results, and a new object that is given the file's arrays goes on where
+    the old one stopped. Points that were measured without being asked for change nothing.
+
+    Args:
+        shape: (ny, nx), or (nx,) for a line.
+        tolerance: the largest error of an interpolated loss, as a share of the range of the finite losses; the root
+            mean square is aimed below a tenth of it.
+        relative: whether the tolerance is a share of the loss itself (with the first percentile of its magnitudes as
+            a floor), as a logarithmic plot needs.
+        seed: of the held-out points.
+
+    Raises:
+        ValueError: the shape or the tolerance makes no sense.
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], tolerance: float = 0.01, *, relative: bool = False, seed: int = 0
+    ) -> None:
+        if len(shape) not in {1, 2} or min(shape) < 1:
+            raise ValueError(f"shape must be (ny, nx) or (nx,) with at least one point, but got {shape}.")
+        if not 0 < tolerance < 1:
+            raise ValueError(f"tolerance must be a share between 0 and 1, such as 0.01, but got {tolerance}.")
+        self.shape = shape
+        self.tolerance = tolerance
+        self.relative = relative
+        self.seed = seed
+        self._levels = GridLevels.of((1, shape[0]) if len(shape) == 1 else (shape[0], shape[1]))
+        self._asked: Bool[np.ndarray, "rows columns"] = np.zeros(self._levels.shape, bool)
+        self._rounds = 0
+        self._failed_checks = 0
+        self._probed = False
+        self._check: HeldOutCheck | None = None
+        self._done = False
+
+    def next_points(self, loss: Float64[np.ndarray, "*grid"], status: UInt8[np.ndarray, "*grid"]) -> list[int]:
+        """Returns the points to measure next as flat indices in C order; empty when all is done.
+
+        Args:
+            loss: what is measured so far, shape (ny, nx).
+            status: ``PointStatus`` of each point; measured and failed ones have their result, all others wait.
+
+        Returns:
+            The points of this round that wait. While some of them do, the answer is the rest of the same round.
+        """
+        loss, settled = self._grid(loss), self._settled(status)
+        while not self._done:
+            waiting = np.flatnonzero(self._asked & ~settled)
+            if len(waiting):
+                return [int(index) for index in waiting]
+            self._advance(loss)
+        return []
+
+    def fill(
+        self, metrics: Mapping[str, Float64[np.ndarray, "*grid"]], status: UInt8[np.ndarray, "*grid"]
+    ) -> Interpolated:
+        """Returns the landscape with its gaps interpolated; nothing that was measured or failed is altered.
+
+        The loss is a spline's. The other metrics, which may be steps, are interpolated linearly, without a claim.
+        Where the measured points around are NaN or infinite, so is the loss.
+
+        Args:
+            metrics: float64[ny, nx] by name, "loss" among them.
+            status: ``PointStatus`` of each point.
+
+        Returns:
+            The landscape. Where ``next_points`` still waits for points, as when time ran out, ``report.reached`` is
+            false, points between holes and values stay pending, and before the first grid is whole all gaps do.
+        """
+        waiting = bool(self.next_points(metrics["loss"], status))
+        loss, settled = self._grid(metrics["loss"]), self._settled(status)
+        known = self._asked & settled
+        check = None if waiting else self._check
+        if waiting and not known[np.ix_(*self._levels.first)].all():
+            return self._unfilled(metrics, status)
+        # The check's own points stay out of the prediction: what the check says then holds for what is returned.
+        scale = self._scale(loss, known) if check is None else check.scale
+        prediction = self._predict(loss, known, scale) if check is None else check.prediction
+        gaps = ~settled & np.isfinite(prediction.error)
+        filled = {
+            name: np.where(gaps, linear_metric(self._grid(values), known, self._levels), self._grid(values))
+            for name, values in metrics.items()
+            if name != "loss"
+        }
+        whole = np.where(gaps, predicted_loss(prediction, scale, loss), loss)
+        finite = np.isfinite(whole) & (settled | gaps)
+        error = scale.loss_error(np.where(gaps, prediction.error, 0.0), np.where(finite, whole, 0.0))
+        new_status = np.where(gaps, np.uint8(PointStatus.INTERPOLATED), self._grid(status))
+        return Interpolated(
+            {name: {"loss": whole, **filled}[name].reshape(self.shape) for name in metrics},
+            new_status.astype(np.uint8).reshape(self.shape),
+            np.where(finite, error, np.nan).reshape(self.shape),
+            self._report(prediction, scale, loss, ~settled, check, waiting=waiting),
+        )
+
+    def _unfilled(
+        self, metrics: Mapping[str, Float64[np.ndarray, "*grid"]], status: UInt8[np.ndarray, "*grid"]
+    ) -> Interpolated:
+        measured = self._settled(status)
+        error = np.where(measured & np.isfinite(self._grid(metrics["loss"])), 0.0, np.nan).reshape(self.shape)
+        count = int(measured.sum())
+        nothing = (math.nan, 0, 0, math.nan, math.nan, False)
+        report = SamplingReport(self.tolerance, self.relative, count, 0, self._rounds, *nothing)
+        return Interpolated({name: values.copy() for name, values in metrics.items()}, status.copy(), error, report)
+
+    def _grid(self, values: Any) -> Any:
+        return np.asarray(values).reshape(self._levels.shape)
+
+    def _settled(self, status: UInt8[np.ndarray, "*grid"]) -> Bool[np.ndarray, "rows columns"]:
+        status = self._grid(status)
+        settled: Bool[np.ndarray, "rows columns"]
+        settled = (status == PointStatus.MEASURED) | (status == PointStatus.FAILED)
+        return settled
+
+    def _advance(self, loss: Float64[np.ndarray, "rows columns"]) -> None:
+        """Adds the next round's points, all points asked for so far being measured."""
+        if not self._rounds:
+            self._ask(self._first_round())
+            return
+        failed = np.zeros_like(self._asked) if self._check is None else self._check.failed(loss)
+        if self._check is not None and not failed.any():
+            self._done = True
+            return
+        self._failed_checks += self._check is not None
+        self._check = None
+        scale = self._scale(loss, self._asked)
+        prediction = self._predict(loss, self._asked, scale)
+        wanted = prediction.to_refine(scale.tolerance)
+        for row, column in np.argwhere(failed):
+            wanted |= self._levels.around(int(row), int(column))
+        wanted &= ~self._asked
+        if wanted.any() and (wanted | self._asked).mean() > _REST_SHARE:
+            wanted = ~self._asked
+        quiet = not wanted.any()
+        if not quiet or not self._probed:
+            wanted |= self._probes(prediction, wanted)
+            self._probed = quiet
+        if not wanted.any() and not self._asked.all():
+            # Numbered, so that each check draws afresh and a resumed run draws the same.
+            generator = np.random.default_rng([self.seed, self._failed_checks])
+            self._check = HeldOutCheck.drawn(prediction, scale, generator)
+            wanted = self._check.points
+        self._ask(wanted)
+
+    def _ask(self, wanted: Bool[np.ndarray, "rows columns"]) -> None:
+        self._done = not wanted.any()
+        self._rounds += not self._done
+        self._asked |= wanted
+
+    def _first_round(self) -> Bool[np.ndarray, "rows columns"]:
+        wanted = np.zeros_like(self._asked)
+        wanted[np.ix_(*self._levels.first)] = True
+        return wanted
+
+    def _scale(self, loss: Float64[np.ndarray, "rows columns"], known: Bool[np.ndarray, "rows columns"]) -> LossScale:
+        first = loss[np.ix_(*self._levels.first)]
+        finite = loss[known & np.isfinite(loss)]
+        return LossScale.of(first[np.isfinite(first)], finite, self.tolerance, relative=self.relative)
+
+    def _predict(
+        self, loss: Float64[np.ndarray, "rows columns"], known: Bool[np.ndarray, "rows columns"], scale: LossScale
+    ) -> Prediction:
+        values = np.where(known, scale.scaled(np.where(known, loss, 0.0)), np.nan)
+        # Each check that failed has shown that estimates are too small.
+        return predict(values, known.copy(), self._levels, caution=2.0**self._failed_checks)
+
+    def _probes(
+        self, prediction: Prediction, wanted: Bool[np.ndarray, "rows columns"]
+    ) -> Bool[np.ndarray, "rows columns"]:
+        """Returns the points that are worst by the estimate though good enough, one in each cell of the first grid.
+
+        They fill small batches, and they come before the check: an estimate that is too small is often found here.
+        """
+        probes = np.zeros_like(wanted)
+        count = _SMALLEST_BATCH - int(wanted.sum())
+        rows, columns = self._levels.first
+        taken: set[tuple[int, int]] = set()
+        for row, column, _ in sorted(prediction.doubtful(), key=lambda point: -point[2]) if count > 0 else ():
+            cell = int(np.searchsorted(rows, row)), int(np.searchsorted(columns, column))
+            if cell not in taken and not wanted[row, column]:
+                taken.add(cell)
+                probes[row, column] = True
+            if len(taken) >= count:
+                break
+        return probes
+
+    def _report(
+        self,
+        prediction: Prediction,
+        scale: LossScale,
+        loss: Float64[np.ndarray, "rows columns"],
+        gaps: Bool[np.ndarray, "rows columns"],
+        check: HeldOutCheck | None,
+        *,
+        waiting: bool,
+    ) -> SamplingReport:
+        unit = scale.tolerance / self.tolerance
+        estimated = float(prediction.error[gaps].max(initial=0.0)) / unit
+        errors = np.zeros(0) if check is None else check.errors(loss)[check.points] / unit
+        largest = float(errors.max()) if len(errors) else math.nan
+        return SamplingReport(
+            tolerance=self.tolerance,
+            relative=self.relative,
+            measured=int(gaps.size - gaps.sum()),
+            interpolated=int((gaps & np.isfinite(prediction.error)).sum()),
+            rounds=self._rounds,
+            estimated_error=estimated,
+            checks=self._failed_checks + (check is not None),
+            held_out=len(errors),
+            held_out_error=largest,
+            held_out_rms=float(np.sqrt((errors**2).mean())) if len(errors) else math.nan,
+            reached=not gaps.any() or (not waiting and max(estimated, largest) <= self.tolerance),
+        )

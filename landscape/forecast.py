@@ -1,0 +1,99 @@
+"""What a survey will cost, said before it begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from collectors.network_state import WeightSpace, direction_dtype, numpy_dtype
+
+from .survey_settings import SurveySettings, duration_text
+
+_FILE_BASE = 15_000  # bytes of a landscape file without its grid: attributes, trajectory, HDF5's own
+_SMALLEST_SHARE = 1 / 40
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What a survey will cost.
+
+    Attributes:
+        points: how many are still to be measured, the trajectory's included.
+        sampling: "full" or "adaptive", which measures fewer.
+        seconds_per_point: measured, on one worker.
+        workers: how many measure at once.
+        memory: bytes that the plane takes on every worker, beside the network and the samples.
+        disk: bytes of the landscape file.
+        budget: seconds after which no new point is begun, or None.
+    """
+
+    points: int
+    sampling: str
+    seconds_per_point: float
+    workers: int
+    memory: int
+    disk: int
+    budget: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of measuring every point."""
+        return self.points * self.seconds_per_point / self.workers
+
+    def __str__(self) -> str:
+        workers = f"{self.workers} worker" + ("s" if self.workers > 1 else "")
+        time = f"about {duration_text(self.seconds)}"
+        if self.sampling == "adaptive":
+            fewest = max(self.seconds * _SMALLEST_SHARE, self.seconds_per_point)
+            time = f"at most {duration_text(self.seconds)} (adaptive sampling: from {duration_text(fewest)} upwards)"
+        limited = self.budget is not None and self.budget < self.seconds
+        text = (
+            f"{self.points:,} points x {duration_text(self.seconds_per_point)} on {workers}: {time}; "
+            f"{_bytes(self.memory)} of memory for the plane on each worker; {_bytes(self.disk)} on disk"
+        )
+        return text + (f"; the budget ends it after {duration_text(self.budget or 0)}" if limited else "")
+
+
+def make_forecast(
+    space: WeightSpace,
+    *,
+    points: int,
+    grid_size: int,
+    metrics: int,
+    axes: int,
+    seconds_per_point: float,
+    workers: int,
+    settings: SurveySettings,
+) -> Forecast:
+    """Returns what a survey will cost.
+
+    Args:
+        space: the network's description.
+        points: how many are to be measured.
+        grid_size: how many the grid has.
+        metrics: how many values each has.
+        axes: of the plane.
+        seconds_per_point: on one worker.
+        workers: how many measure at once.
+        settings: how the plane is surveyed.
+    """
+    everything = sum(tensor.size * numpy_dtype(tensor.dtype).itemsize for tensor in space.tensors)
+    moving = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in space.trainable)
+    grids = metrics + (1 if settings.sampling == "adaptive" else 0)
+    return Forecast(
+        points=points,
+        sampling=settings.sampling,
+        seconds_per_point=seconds_per_point,
+        workers=workers,
+        memory=everything + (1 + axes) * moving,
+        disk=_FILE_BASE + grid_size * (8 * grids + 1),
+        budget=settings.budget,
+    )
+
+
+def _bytes(count: int) -> str:
+    size = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} TB"

@@ -1,0 +1,117 @@
+"""Nested grids, coarse to fine, on which adaptive sampling measures and interpolates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Int64
+
+# A first grid of 13 x 13 shows the shape of every trained network's surface that was tried, and leaves most of the
+# points to where they are needed.
+_FIRST_INTERVALS = 12
+_FIRST_INTERVALS_OF_A_LINE = 32
+_COARSER_LEVELS = 2
+
+
+@dataclass(frozen=True)
+class Step:
+    """From one grid to the next finer one, which holds all its points.
+
+    Attributes:
+        coarse: rows and columns of the coarser grid, int64[rows] and int64[columns].
+        fine: rows and columns of the finer grid.
+        before: for each fine row and column, the coarse one at or before it, as an index into ``coarse``.
+        after: the coarse one at or after it.
+        inside: the coarse rows and columns as indices into ``fine``.
+    """
+
+    coarse: tuple[Int64[np.ndarray, " _"], ...]
+    fine: tuple[Int64[np.ndarray, " _"], ...]
+    before: tuple[Int64[np.ndarray, " _"], ...]
+    after: tuple[Int64[np.ndarray, " _"], ...]
+    inside: tuple[Int64[np.ndarray, " _"], ...]
+
+
+@dataclass(frozen=True)
+class GridLevels:
+    """The nested grids of one shape.
+
+    Attributes:
+        shape: (rows, columns); a line has one row.
+        first: rows and columns of the grid that is measured first.
+        steps: from the coarsest grid to all points; those before ``first`` only tell how fast errors shrink.
+    """
+
+    shape: tuple[int, int]
+    first: tuple[Int64[np.ndarray, " _"], ...]
+    steps: tuple[Step, ...]
+
+    @classmethod
+    def of(cls, shape: tuple[int, int]) -> GridLevels:
+        """Returns the nested grids of a shape (rows, columns)."""
+        most = _FIRST_INTERVALS_OF_A_LINE if 1 in shape else _FIRST_INTERVALS
+        first = tuple(_first_nodes(length, most) for length in shape)
+        coarser = [_coarser(nodes) for nodes in first]
+        finer = [_finer(nodes) for nodes in first]
+        down, up = max(map(len, coarser)), max(map(len, finer))
+        levels = [
+            # An axis that is done, or has nothing coarser, waits for the other.
+            [axis_coarser[0] if axis_coarser else nodes] * (down - len(axis_coarser))
+            + axis_coarser
+            + [nodes]
+            + axis_finer
+            + [axis_finer[-1] if axis_finer else nodes] * (up - len(axis_finer))
+            for axis_coarser, nodes, axis_finer in zip(coarser, first, finer, strict=True)
+        ]
+        grids = list(zip(*levels, strict=True))
+        return cls(shape, first, tuple(_step(coarse, fine) for coarse, fine in pairwise(grids)))
+
+    def around(self, row: int, column: int) -> Bool[np.ndarray, "rows columns"]:
+        """Returns the points of every grid in the cells around a point, denser towards it."""
+        near = np.zeros(self.shape, bool)
+        for step in self.steps:
+            spans = []
+            for coarse, fine, index in zip(step.coarse, step.fine, (row, column), strict=True):
+                last = len(coarse) - 1
+                low = coarse[max(int(np.searchsorted(coarse, index)) - 1, 0)]
+                high = coarse[min(int(np.searchsorted(coarse, index, side="right")), last)]
+                spans.append(fine[(fine >= low) & (fine <= high)])
+            near[np.ix_(*spans)] = True
+        return near
+
+
+def _first_nodes(length: int, most: int) -> Int64[np.ndarray, " _"]:
+    intervals = min(length - 1, most, max(-(-(length - 1) // 4), 8 if most == _FIRST_INTERVALS else most))
+    return np.round(np.linspace(0, length - 1, intervals + 1)).astype(np.int64)
+
+
+def _coarser(nodes: Int64[np.ndarray, " _"]) -> list[Int64[np.ndarray, " _"]]:
+    levels: list[Int64[np.ndarray, " _"]] = []
+    while len(levels) < _COARSER_LEVELS and len(nodes) >= 5:
+        nodes = nodes[::2] if len(nodes) % 2 else np.append(nodes[::2], nodes[-1])
+        levels.insert(0, nodes)
+    return levels
+
+
+def _finer(nodes: Int64[np.ndarray, " _"]) -> list[Int64[np.ndarray, " _"]]:
+    levels: list[Int64[np.ndarray, " _"]] = []
+    while len(nodes) <= nodes[-1]:
+        nodes = np.union1d(nodes, (nodes[:-1] + nodes[1:]) // 2)
+        levels.append(nodes)
+    return levels
+
+
+def _step(coarse: tuple[Int64[np.ndarray, " _"], ...], fine: tuple[Int64[np.ndarray, " _"], ...]) -> Step:
+    pairs = list(zip(coarse, fine, strict=True))
+    return Step(
+        coarse,
+        fine,
+        tuple(np.searchsorted(few, many, side="right") - 1 for few, many in pairs),
+        tuple(np.searchsorted(few, many) for few, many in pairs),
+        tuple(np.searchsorted(many, few) for few, many in pairs),
+    )

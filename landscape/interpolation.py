@@ -1,0 +1,131 @@
+"""From the values on a grid to those on the next finer one, and what lies around a point."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .grid_levels import Step
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float64
+
+_EXTENSION = 3
+
+
+def spline(values: Float64[np.ndarray, "rows columns"], step: Step) -> Float64[np.ndarray, "rows2 columns2"]:
+    """Returns the cubic spline (tensor product, not-a-knot ends) through finite values, on the finer grid.
+
+    Of the interpolants tried on surfaces of trained networks (quintic and septic splines, Akima, monotone cubics,
+    radial functions between two orders), it has the smallest error at the same number of points: a network with ReLUs
+    has no high derivatives to exploit.
+
+    Source: de Boor 1978.
+    """
+    return _by_axis(values, step, 3)
+
+
+def linear(values: Float64[np.ndarray, "rows columns"], step: Step) -> Float64[np.ndarray, "rows2 columns2"]:
+    """Returns the bilinear interpolant on the finer grid; it is NaN wherever a value that it needs is."""
+    return _by_axis(values, step, 1)
+
+
+def _by_axis(values: Float64[np.ndarray, "rows columns"], step: Step, degree: int) -> Float64[np.ndarray, "_ _"]:
+    from scipy.interpolate import make_interp_spline
+
+    for axis, (coarse, fine) in enumerate(zip(step.coarse, step.fine, strict=True)):
+        if len(coarse) == len(fine):
+            continue
+        if degree == 1:
+            before, after = step.before[axis], step.after[axis]
+            width = np.maximum(coarse[after] - coarse[before], 1)
+            weight = np.expand_dims((fine - coarse[before]) / width, 1 - axis)
+            low, high = np.take(values, before, axis), np.take(values, after, axis)
+            values = np.where(weight == 0, low, (1 - weight) * low + weight * high)
+        else:
+            values = make_interp_spline(coarse, values, k=min(degree, len(coarse) - 1), axis=axis)(fine)
+    return values
+
+
+def extend(
+    values: Float64[np.ndarray, "rows columns"], holes: Bool[np.ndarray, "rows columns"]
+) -> Float64[np.ndarray, "rows columns"]:
+    """Returns the values with smooth numbers in the holes, so that a spline can be laid beside them.
+
+    Nothing of this is ever shown: a point between a hole and a value is measured. The next points in a hole continue
+    the parabola of their neighbours along rows and columns; those further in take the nearest.
+    """
+    if not holes.any():
+        return values
+    if holes.all():
+        return np.zeros_like(values)
+    values, holes = np.where(holes, np.nan, values), holes.copy()
+    for _ in range(_EXTENSION):
+        guesses = np.array([guess for axis in (0, 1) for guess in _continued(values, axis)])
+        known = np.isfinite(guesses)
+        count = known.sum(0)
+        reached = holes & (count > 0)
+        values = np.where(reached, np.where(known, guesses, 0).sum(0) / np.maximum(count, 1), values)
+        holes &= ~reached
+    if holes.any():
+        from scipy.ndimage import distance_transform_edt
+
+        values = values[tuple(distance_transform_edt(holes, return_distances=False, return_indices=True))]
+    return values
+
+
+def _continued(values: Float64[np.ndarray, "rows columns"], axis: int) -> list[Float64[np.ndarray, "rows columns"]]:
+    return [_continued_up(values, axis), np.flip(_continued_up(np.flip(values, axis), axis), axis)]
+
+
+def _continued_up(values: Float64[np.ndarray, "rows columns"], axis: int) -> Float64[np.ndarray, "rows columns"]:
+    first, second, third = (_shifted(values, distance, axis) for distance in (1, 2, 3))
+    straight = np.where(np.isfinite(second), 2 * first - second, first)
+    return np.where(np.isfinite(second) & np.isfinite(third), 3 * first - 3 * second + third, straight)
+
+
+def _shifted(
+    values: Float64[np.ndarray, "rows columns"], distance: int, axis: int
+) -> Float64[np.ndarray, "rows columns"]:
+    moved = np.full_like(values, np.nan)
+    to, start = [slice(None)] * 2, [slice(None)] * 2
+    to[axis], start[axis] = slice(distance, None), slice(None, -distance)
+    moved[tuple(to)] = values[tuple(start)]
+    return moved
+
+
+def window_sum(values: Float64[np.ndarray, "rows columns"], radius: int) -> Float64[np.ndarray, "rows columns"]:
+    """Returns the sum over the square window around each point; added up, not running, so that nothing cancels."""
+    return _window(values, radius, np.add)
+
+
+def window_maximum(values: Float64[np.ndarray, "rows columns"], radius: int) -> Float64[np.ndarray, "rows columns"]:
+    """Returns the largest value in the square window around each point."""
+    return _window(values, radius, np.maximum)
+
+
+def _window(values: Float64[np.ndarray, "rows columns"], radius: int, combine: np.ufunc) -> Float64[np.ndarray, "_ _"]:
+    for axis in (0, 1):
+        result = values.copy()
+        for distance in range(1, min(radius, values.shape[axis] - 1) + 1):
+            near, far = [slice(None)] * 2, [slice(None)] * 2
+            near[axis], far[axis] = slice(distance, None), slice(None, -distance)
+            combine(result[tuple(near)], values[tuple(far)], out=result[tuple(near)])
+            combine(result[tuple(far)], values[tuple(near)], out=result[tuple(far)])
+        values = result
+    return values
+
+
+def largest_parent(values: Float64[np.ndarray, "rows columns"], step: Step) -> Float64[np.ndarray, "rows2 columns2"]:
+    """Returns, for each point of the finer grid, the largest value at the coarse points around it."""
+    rows = np.maximum(values[step.before[0]], values[step.after[0]])
+    largest: Float64[np.ndarray, "rows2 columns2"] = np.maximum(rows[:, step.before[1]], rows[:, step.after[1]])
+    return largest
+
+
+def any_parent(holes: Bool[np.ndarray, "rows columns"], step: Step) -> Bool[np.ndarray, "rows2 columns2"]:
+    """Returns, for each point of the finer grid, whether one of the coarse points around it is a hole."""
+    rows = holes[step.before[0]] | holes[step.after[0]]
+    found: Bool[np.ndarray, "rows2 columns2"] = rows[:, step.before[1]] | rows[:, step.after[1]]
+    return found

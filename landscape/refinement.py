@@ -1,0 +1,184 @@
+"""How well a surface is known that is measured in part: prediction, estimated error, and where to look closer.
+
+The grids are nested. Each one is predicted from the next coarser one by a spline; at points that are measured the
+measured value takes the prediction's place, and the difference, the surplus, tells how far predictions are off
+thereabouts. Where surpluses shrink from grid to grid, as they do on smooth surfaces, the next ones are expected to
+shrink as much; on noise they do not shrink, and everything gets measured.
+
+Source: Deslauriers and Dubuc 1989 and Donoho 1992 (interpolating wavelets); Bungartz and Griebel 2004 (surpluses).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .grid_levels import GridLevels, Step
+from .interpolation import any_parent, extend, largest_parent, spline, window_maximum, window_sum
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float64
+
+# A surplus is expected to shrink by the rate at which the former one did, times this safety factor ...
+_SAFETY = 1.75
+# ... but never by more than this: a surface may be rougher between the points than at them.
+_FASTEST = 1 / 8
+_FIRST_RATE = 1 / 4
+# Estimates are bounds of what is near; the root mean square of the true errors is about a quarter of theirs.
+_ESTIMATE_OVER_ERROR = 4.0
+_RMS_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class _LevelEstimate:
+    """The estimated errors on one grid, and the largest ones at each point's parents."""
+
+    step: Step
+    error: Float64[np.ndarray, "rows columns"]
+    parent_error: Float64[np.ndarray, "rows columns"]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A surface of which some points are measured.
+
+    Attributes:
+        values: measured or predicted, float64[rows, columns]; NaN in holes.
+        error: estimated error, 0 where measured and infinite between a hole and a value.
+        holes: where the value is, or is predicted to be, not finite.
+        known: what was measured.
+    """
+
+    values: Float64[np.ndarray, "rows columns"]
+    error: Float64[np.ndarray, "rows columns"]
+    holes: Bool[np.ndarray, "rows columns"]
+    known: Bool[np.ndarray, "rows columns"]
+    _levels: tuple[_LevelEstimate, ...]
+
+    def to_refine(self, tolerance: float) -> Bool[np.ndarray, "rows columns"]:
+        """Returns which points to measure next, so that the largest error gets below the tolerance.
+
+        The root mean square shall get below a tenth of it, too. Of a cell that is not good enough, the points of the
+        coarsest grid come first: they may turn out to suffice.
+        """
+        limit = self._limit(tolerance)
+        chosen: Bool[np.ndarray, "rows columns"] = np.zeros_like(self.known)
+        for level in self._levels:
+            wrong = (level.error > limit) & (level.parent_error <= limit)
+            chosen[np.ix_(*level.step.fine)] |= wrong
+        chosen &= ~self.known
+        return chosen
+
+    def _limit(self, tolerance: float) -> float:
+        errors = np.sort(self.error[(self.error > 0) & (self.error <= tolerance)])
+        rms = np.sqrt(np.cumsum(errors**2) / self.error.size)
+        allowed = int(np.searchsorted(rms, _ESTIMATE_OVER_ERROR * _RMS_SHARE * tolerance))
+        if allowed == len(errors):
+            return tolerance
+        return float(errors[allowed - 1]) if allowed else 0.0
+
+    def doubtful(self) -> Iterator[tuple[int, int, float]]:
+        """Yields row, column and estimated error of the points whose neighbours on the coarser grid are measured."""
+        seen = self.known.copy()
+        for level in self._levels:
+            grid = np.ix_(*level.step.fine)
+            for row, column in np.argwhere((level.error > 0) & (level.parent_error == 0) & ~seen[grid]):
+                place = int(level.step.fine[0][row]), int(level.step.fine[1][column])
+                yield *place, float(level.error[row, column])
+            seen[grid] = True
+
+
+def predict(
+    values: Float64[np.ndarray, "rows columns"],
+    known: Bool[np.ndarray, "rows columns"],
+    levels: GridLevels,
+    caution: float = 1.0,
+) -> Prediction:
+    """Predicts what is not measured.
+
+    Args:
+        values: where they are known; NaN and infinities are holes, across which nothing is predicted.
+        known: which values are; the whole first grid among them.
+        levels: the nested grids.
+        caution: factor on the estimates.
+
+    Returns:
+        Prediction and estimated error.
+    """
+    steps = levels.steps
+    if not steps:
+        return Prediction(values, np.zeros(values.shape), ~np.isfinite(values), known, ())
+    guess = values[np.ix_(*steps[0].coarse)]
+    state = _Roughness.unknown(guess.shape, line=1 in values.shape)
+    holes, error = ~np.isfinite(guess), np.zeros(guess.shape)
+    estimates = []
+    for step in steps:
+        grid = np.ix_(*step.fine)
+        measured, truth = known[grid], values[grid]
+        predicted = spline(extend(guess, holes), step)
+        finite = measured & np.isfinite(truth)
+        fresh = finite.copy()
+        fresh[np.ix_(*step.inside)] = False
+        surplus = np.where(fresh, np.abs(np.where(fresh, truth, 0.0) - predicted), 0.0)
+        state = state.refined(surplus, fresh, step)
+        some = any_parent(holes, step)
+        every = ~any_parent(~holes, step)
+        parent_error = largest_parent(error, step)
+        error = np.maximum(caution * state.expected, parent_error)
+        error = np.where(every, parent_error, np.where(some, np.inf, error))
+        if step is steps[-1]:
+            error = np.where(_beside_edge(np.where(measured, ~finite, every)), np.inf, error)
+        error = np.where(measured, 0.0, error)
+        estimates.append(_LevelEstimate(step, error, parent_error))
+        holes = np.where(measured, ~finite, every)
+        guess = np.where(measured, truth, np.where(holes, np.nan, predicted))
+    return Prediction(guess, error, holes, known, tuple(estimates))
+
+
+def _beside_edge(holes: Bool[np.ndarray, "rows columns"]) -> Bool[np.ndarray, "rows columns"]:
+    """Returns which points have both a hole and a value among themselves and their eight neighbours."""
+    near_hole, near_value = (window_maximum(which.astype(np.float64), 1) > 0 for which in (holes, ~holes))
+    return near_hole & near_value
+
+
+@dataclass(frozen=True)
+class _Roughness:
+    """What surpluses tell about one grid.
+
+    Attributes:
+        expected: the size of the prediction's error at points of this grid that are not measured.
+        mean_square: of the surpluses around each point; negative where there were none yet.
+        rate: by which surpluses shrink from grid to grid.
+        few: how many surpluses in a window of 3 points are too few to go by alone.
+    """
+
+    expected: Float64[np.ndarray, "rows columns"]
+    mean_square: Float64[np.ndarray, "rows columns"]
+    rate: Float64[np.ndarray, "rows columns"]
+    few: int
+
+    @classmethod
+    def unknown(cls, shape: tuple[int, ...], *, line: bool) -> _Roughness:
+        return cls(np.zeros(shape), np.full(shape, -1.0), np.full(shape, _FIRST_RATE), 1 if line else 3)
+
+    def refined(
+        self, surplus: Float64[np.ndarray, "rows columns"], fresh: Bool[np.ndarray, "rows columns"], step: Step
+    ) -> _Roughness:
+        """Returns what is known on the next finer grid."""
+        count = fresh.astype(np.float64)
+        rate = largest_parent(self.rate, step)
+        inherited = np.clip(_SAFETY * rate, _FASTEST, 1.0) * largest_parent(self.expected, step)
+        seen = window_maximum(surplus, 1)
+        expected = np.where(window_sum(count, 1) >= self.few, seen, np.maximum(seen, inherited))
+        counted = window_sum(count, 2)
+        enough = counted >= 2 * self.few - 1
+        before = largest_parent(self.mean_square, step)
+        now = window_sum(surplus**2, 2) / np.maximum(counted, 1)
+        shrunk = np.sqrt(np.clip(now / np.where(before > 0, before, 1.0), 0.0, 1.0))
+        shrunk = np.where(before > 0, shrunk, np.where(now > 0, 1.0, 0.0))
+        new_rate = np.where(enough & (before >= 0), shrunk, rate)
+        mean_square = np.where(enough, now, before * rate**2)
+        return _Roughness(expected, mean_square, new_rate, self.few)

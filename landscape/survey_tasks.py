@@ -1,0 +1,98 @@
+"""The tasks of a survey: which there are, and where their results go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from collectors.checkpoint_file import StateReader
+from collectors.network_state import State
+from workers.pool import PointTask, Result, StateTask, Task
+
+from .landscape_data import LOSS_ERROR, LandscapeData, PointStatus, TrajectoryData
+from .plane import Plane
+
+_TRAJECTORY_PARTS = {
+    "own": ("metrics", "status"),
+    "projected": ("projected", "projected_status"),
+    "with_plane_buffers": ("with_plane_buffers", "with_plane_buffers_status"),
+}
+_UNMEASURED = (PointStatus.PENDING, PointStatus.FAILED)
+
+
+def trajectory_tasks(plane: Plane, data: LandscapeData) -> list[Task]:
+    """Returns what is not measured yet of the trajectory."""
+    path = data.trajectory
+    if path is None:
+        return []
+    return [
+        _trajectory_task(plane, path, part, index)
+        for part, (_, status_name) in _TRAJECTORY_PARTS.items()
+        if (status := getattr(path, status_name)) is not None
+        for index in range(len(path.number))
+        if status[index] in _UNMEASURED
+    ]
+
+
+def forget_unmeasured(data: LandscapeData) -> None:
+    """Makes pending again what an earlier run interpolated, and what failed in it."""
+    again = (data.status == PointStatus.INTERPOLATED) | (data.status == PointStatus.FAILED)
+    data.status[again] = PointStatus.PENDING
+    data.metrics.pop(LOSS_ERROR, None)
+    for values in data.metrics.values():
+        values[again] = np.nan
+
+
+def grid_tasks(data: LandscapeData, points: Iterable[int]) -> Iterator[Task]:
+    """Yields the measurement of grid points.
+
+    Args:
+        data: the landscape.
+        points: flat indices in C order.
+    """
+    for flat in points:
+        place = np.unravel_index(flat, data.shape)
+        coordinates = [float(data.x[place[-1]])]
+        if data.y is not None:
+            coordinates.append(float(data.y[place[0]]))
+        yield PointTask(("grid", int(flat)), tuple(coordinates))
+
+
+def _trajectory_task(plane: Plane, path: TrajectoryData, part: str, index: int) -> Task:
+    key = (part, index)
+    if part == "projected":
+        coordinates = [path.x[index]] if path.y is None else [path.x[index], path.y[index]]
+        return PointTask(key, tuple(float(value) for value in coordinates))
+    reader = plane.checkpoints[index]
+    return StateTask(key, lambda: _read_state(plane, reader, own_buffers=part == "own"))
+
+
+def _read_state(plane: Plane, reader: StateReader, *, own_buffers: bool) -> tuple[State, State | None]:
+    parameters = {tensor.name: reader.read(tensor.name) for tensor in plane.space.parameters}
+    if not own_buffers:
+        return parameters, None
+    return parameters, {tensor.name: reader.read(tensor.name) for tensor in plane.space.buffers}
+
+
+def keep(data: LandscapeData, result: Result) -> None:
+    """Writes a result to its place."""
+    assert isinstance(result.key, tuple)
+    part, index = result.key
+    assert isinstance(part, str)
+    assert isinstance(index, int)
+    if part == "grid":
+        place = tuple(int(item) for item in np.unravel_index(index, data.shape))
+        metrics, status, label = data.metrics, data.status, "grid/" + ",".join(map(str, place))
+    else:
+        metrics_name, status_name = _TRAJECTORY_PARTS[part]
+        metrics, status = getattr(data.trajectory, metrics_name), getattr(data.trajectory, status_name)
+        place, label = (index,), f"trajectory/{index}/{part}"
+    if result.values is None:
+        status[place] = PointStatus.FAILED
+        data.errors[label] = result.error or "no traceback"
+        return
+    for name, value in result.values.items():
+        metrics[name][place] = value
+    status[place] = PointStatus.MEASURED
+    data.errors.pop(label, None)

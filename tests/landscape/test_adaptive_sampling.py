@@ -1,0 +1,356 @@
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.interpolate import RectBivariateSpline
+
+from landscape.adaptive_sampling import AdaptiveSampling, Interpolated
+from landscape.grid_levels import GridLevels
+from landscape.landscape_data import PointStatus
+
+DATA = Path(__file__).parent.parent / "data"
+
+
+def surface(name: str) -> np.ndarray:
+    with np.load(DATA / f"surface_{name}.npz") as arrays:
+        return arrays["loss"]
+
+
+def finer(loss: np.ndarray, size: int) -> np.ndarray:
+    """The same surface on more points, by a spline through all that are known."""
+    axis, fine = np.linspace(-1, 1, len(loss)), np.linspace(-1, 1, size)
+    return RectBivariateSpline(axis, axis, loss)(fine, fine)
+
+
+def axes(rows: int, columns: int | None = None) -> list[np.ndarray]:
+    return np.meshgrid(np.linspace(-1, 1, columns or rows), np.linspace(-1, 1, rows))
+
+
+def bowl(rows: int, columns: int | None = None) -> np.ndarray:
+    x, y = axes(rows, columns)
+    return x**2 + 10 * y**2
+
+
+class Survey:
+    """Measures a known surface, in an order and in chunks of its own."""
+
+    def __init__(self, truth: np.ndarray, tolerance: float = 0.01, **options) -> None:
+        self.truth = truth
+        self.loss = np.full(truth.shape, np.nan)
+        self.status = np.zeros(truth.shape, np.uint8)
+        self.make = lambda: AdaptiveSampling(truth.shape, tolerance, **options)
+        self.sampling = self.make()
+
+    def measure(self, place: tuple[int, ...]) -> None:
+        self.loss[place] = self.truth[place]
+        self.status[place] = PointStatus.MEASURED
+
+    def ask(self) -> list[tuple[int, ...]]:
+        flat = self.sampling.next_points(self.loss, self.status)
+        return [tuple(int(index) for index in np.unravel_index(point, self.truth.shape)) for point in flat]
+
+    def run(self) -> Interpolated:
+        while batch := self.ask():
+            for place in batch:
+                assert self.status[place] == PointStatus.PENDING
+                self.measure(place)
+        return self.fill()
+
+    def fill(self) -> Interpolated:
+        return self.sampling.fill({"loss": self.loss, "accuracy": self.loss / 2}, self.status)
+
+
+def errors(result: Interpolated, truth: np.ndarray) -> tuple[float, float]:
+    """The largest error and the root mean square, as shares of the range."""
+    loss, finite = result.metrics["loss"], np.isfinite(truth)
+    np.testing.assert_array_equal(np.isfinite(loss), finite)
+    error = np.abs(loss[finite] - truth[finite]) / np.ptp(truth[finite])
+    return float(error.max()), float(np.sqrt((error**2).mean()))
+
+
+class TestSurfacesOfTrainedNetworks:
+    # The held-out points count: at 256 x 256 they alone are one in fifty.
+    @pytest.mark.parametrize(
+        ("name", "size", "share"),
+        [
+            ("lenet_random", 65, 1 / 8),
+            ("resnet_pca", 41, 1 / 5),
+            ("lenet_random", 256, 1 / 40),
+            ("resnet_pca", 256, 1 / 40),
+        ],
+    )
+    def test_a_hundredth_with_a_fraction_of_the_points(self, name: str, size: int, share: float) -> None:
+        truth = surface(name)
+        truth = truth if len(truth) == size else finer(truth, size)
+        result = Survey(truth).run()
+        largest, rms = errors(result, truth)
+        assert largest <= 0.01
+        assert rms <= 0.001
+        assert result.report.measured <= share * truth.size
+        assert result.report.reached
+        assert result.report.held_out == -(-2 * (truth.size - result.report.measured + result.report.held_out) // 100)
+        assert result.report.held_out_error <= largest
+        assert result.report.estimated_error <= 0.01
+
+    def test_estimates_are_of_the_errors_size(self) -> None:
+        truth = surface("resnet_pca")
+        result = Survey(truth).run()
+        gaps = result.status == PointStatus.INTERPOLATED
+        error = np.abs(result.metrics["loss"] - truth)[gaps]
+        assert (error <= result.loss_error[gaps]).mean() > 0.9
+        assert result.loss_error[gaps].mean() < 20 * error.mean()
+        assert (result.loss_error[~gaps] == 0).all()
+
+
+X, Y = axes(65)
+X41, Y41 = axes(41)
+ROUGH = {
+    "wall": (1 / (1 + np.exp(-(X + 0.3 * Y) / 0.03)) + 0.1 * bowl(65), 1 / 3),
+    "step": (np.where(X + 0.3 * Y > 0, 1.0, 0.0), 1 / 2),
+    "kink": (np.abs(X + 0.3 * Y), 1 / 4),
+    "two minima": (np.minimum((X - 0.5) ** 2 + Y**2, (X + 0.5) ** 2 + Y**2 + 0.1), 1 / 4),
+    "pit": (1 - np.exp(-((X - 0.137) ** 2 + (Y + 0.26) ** 2) / 0.01), 1 / 5),
+    "six decades": (10 ** (3 * (X + Y)), 1 / 10),
+    "valley": (np.log1p(50 * (X + 0.2 * Y) ** 2 + 0.5 * (Y - 0.3 * X) ** 4), 1 / 6),
+    "hole": (np.where((X - 0.2) ** 2 + Y**2 < 0.1, np.nan, bowl(65)), 1 / 5),
+    "corners": (np.where(X**2 + Y**2 > 1.2, np.inf, bowl(65)), 1 / 4),
+    "explosion": (np.where(X + Y > 1.5, 1e30, bowl(65)), 1 / 5),
+    "noise": (bowl(65) / 11 + 0.02 * np.random.default_rng(0).standard_normal((65, 65)), 1),
+    "checkerboard": ((np.indices((65, 65)).sum(0) % 2).astype(float), 1),
+    "slight noise": (bowl(65) / 11 + 1e-3 * np.random.default_rng(0).standard_normal((65, 65)), 1 / 8),
+}
+
+
+class TestHardSurfaces:
+    @pytest.mark.parametrize("name", list(ROUGH))
+    def test_the_tolerance_holds_at_every_point(self, name: str) -> None:
+        truth, share = ROUGH[name]
+        result = Survey(truth).run()
+        assert result.report.reached
+        assert errors(result, truth)[0] <= 0.01
+        assert result.report.measured <= share * truth.size
+
+    @pytest.mark.parametrize("name", ["noise", "checkerboard"])
+    def test_what_is_rough_everywhere_is_measured_everywhere(self, name: str) -> None:
+        result = Survey(ROUGH[name][0]).run()
+        assert result.report.interpolated == 0
+        assert np.isnan(result.report.held_out_error)
+        assert result.report.to_json()["held_out_error"] is None
+
+    def test_a_failed_check_starts_refinement(self) -> None:
+        # Three cells wide, between all points of the first grid.
+        x, y = axes(256)
+        truth = 1 - np.exp(-(((x - 0.137) ** 2 + (y + 0.26) ** 2) / 0.0118**2))
+        result = Survey(truth).run()
+        assert result.report.checks == 2
+        assert errors(result, truth)[0] <= 0.01
+
+    @pytest.mark.parametrize(
+        ("truth", "largest"),
+        [
+            (np.maximum(0, X41 + 0.3 * Y41) + np.maximum(0, 0.5 * Y41 - X41) ** 2, 0.02),
+            (np.where(X + 0.2 * Y > 0.3, np.nan, bowl(65)), 0.02),
+        ],
+        ids=["kinks", "beside a hole"],
+    )
+    def test_the_limits_of_the_claim(self, truth: np.ndarray, largest: float) -> None:
+        # "reached" is an estimate and a sample, not a proof: here some points are worse, and this is how much.
+        result = Survey(truth).run()
+        assert result.report.reached
+        assert 0.01 < errors(result, truth)[0] <= largest
+
+    def test_one_outlying_point_between_all_measured_ones_is_not_seen(self) -> None:
+        truth = bowl(65)
+        truth[21, 22] = 30
+        result = Survey(truth).run()
+        assert result.status[21, 22] == PointStatus.INTERPOLATED
+        assert result.report.reached
+        assert errors(result, truth)[0] > 0.5
+
+    def test_a_constant_needs_the_first_grid_and_the_check_only(self) -> None:
+        result = Survey(np.full((65, 65), 2.3)).run()
+        np.testing.assert_allclose(result.metrics["loss"], 2.3, rtol=1e-12)
+        assert result.report.measured < 300
+
+    def test_a_relative_tolerance_holds_over_six_decades(self) -> None:
+        x, y = axes(65)
+        truth = 10 ** (3 * (x + 0.5 * np.sin(3 * y)))
+        result = Survey(truth, relative=True).run()
+        assert (np.abs(result.metrics["loss"] - truth) / truth).max() <= 0.01
+        assert result.report.measured <= truth.size / 8
+        assert result.report.relative
+        plain = Survey(truth).run()
+        assert (np.abs(plain.metrics["loss"] - truth) / truth).max() > 0.01
+
+    def test_interpolated_losses_stay_positive_beside_a_wall(self) -> None:
+        x, y = axes(65)
+        assert (Survey(np.where(x + 0.3 * y > 0, 1.0, 1e-6)).run().metrics["loss"] > 0).all()
+
+    @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+    def test_nothing_is_interpolated_beside_what_is_not_finite(self, value: float) -> None:
+        x, y = axes(50, 70)
+        truth = np.where(x + 0.2 * y > 0.3, value, bowl(50, 70))
+        result = Survey(truth).run()
+        np.testing.assert_array_equal(np.isfinite(result.metrics["loss"]), np.isfinite(truth))
+        holes = ~np.isfinite(truth)
+        np.testing.assert_array_equal(result.metrics["loss"][holes], truth[holes])
+        assert np.isnan(result.loss_error[holes & (result.status == PointStatus.INTERPOLATED)]).all()
+        across = holes[:, 1:] != holes[:, :-1]
+        assert (result.status[:, 1:][across] == PointStatus.MEASURED).all()
+        assert (result.status[:, :-1][across] == PointStatus.MEASURED).all()
+
+    def test_nothing_finite_at_all(self) -> None:
+        result = Survey(np.full((40, 40), np.nan)).run()
+        assert np.isnan(result.metrics["loss"]).all()
+
+
+class TestLaws:
+    @settings(max_examples=25, deadline=None)
+    @given(
+        shape=st.one_of(st.tuples(st.integers(1, 70), st.integers(1, 70)), st.tuples(st.integers(1, 200))),
+        seed=st.integers(0, 1000),
+    )
+    def test_any_shape_and_any_order(self, shape: tuple[int, ...], seed: int) -> None:
+        generator = np.random.default_rng(seed)
+        places = np.meshgrid(*(np.linspace(-1, 1, length) for length in shape), indexing="ij")
+        truth = sum((index + 1) * (place - 0.2) ** 2 for index, place in enumerate(places)) + np.sin(4 * places[-1])
+        survey, other = Survey(truth), Survey(truth)
+        expected = survey.run()
+        # Results come one by one in any order, and a new object takes over whenever it likes.
+        while batch := other.ask():
+            other.measure(batch[generator.integers(len(batch))])
+            if generator.random() < 0.05:
+                other.sampling = other.make()
+        result = other.make().fill({"loss": other.loss, "accuracy": other.loss / 2}, other.status)
+        np.testing.assert_array_equal(result.status, expected.status)
+        np.testing.assert_array_equal(result.loss_error, expected.loss_error)
+        for name in ("loss", "accuracy"):
+            np.testing.assert_array_equal(result.metrics[name], expected.metrics[name])
+            assert np.isfinite(result.metrics[name]).all()
+        assert json.dumps(result.report.to_json()) == json.dumps(expected.report.to_json())
+        measured = result.status == PointStatus.MEASURED
+        np.testing.assert_array_equal(result.metrics["loss"][measured], truth[measured])
+
+    def test_a_filled_landscape_is_done(self) -> None:
+        survey = Survey(surface("lenet_random"))
+        first = survey.run()
+        again = survey.make()
+        assert again.next_points(first.metrics["loss"], first.status) == []
+        second = again.fill(first.metrics, first.status)
+        np.testing.assert_array_equal(second.metrics["loss"], first.metrics["loss"])
+        assert second.report == first.report
+
+    def test_what_was_measured_unasked_is_kept_and_changes_nothing_else(self) -> None:
+        truth = surface("lenet_random")
+        plain, survey = Survey(truth).run(), Survey(truth)
+        for place in [(1, 1), (30, 17), (63, 2)]:
+            survey.measure(place)
+        result = survey.run()
+        unasked = result.status != plain.status
+        assert unasked.sum() == 3
+        np.testing.assert_array_equal(result.metrics["loss"][unasked], truth[unasked])
+        np.testing.assert_array_equal(result.metrics["loss"][~unasked], plain.metrics["loss"][~unasked])
+
+    def test_failed_points_stay_failed_and_are_not_interpolated_across(self) -> None:
+        survey = Survey(bowl(41))
+        for place in survey.ask():
+            survey.measure(place)
+        survey.loss[20, 20], survey.status[20, 20] = np.nan, PointStatus.FAILED
+        result = survey.run()
+        assert result.status[20, 20] == PointStatus.FAILED
+        assert np.isnan(result.metrics["loss"][20, 20])
+        assert (result.status[19:22, 19:22] == PointStatus.INTERPOLATED).sum() == 0
+        assert np.isnan(result.metrics["loss"]).sum() == 1
+
+    def test_metrics_without_a_claim_are_linear_between_measured_points(self) -> None:
+        survey = Survey(surface("lenet_random"))
+        result = survey.run()
+        steps = np.round(survey.truth)
+        measured = result.status == PointStatus.MEASURED
+        metrics = {"loss": survey.loss, "accuracy": np.where(measured, steps, np.nan)}
+        accuracy = survey.sampling.fill(metrics, survey.status).metrics["accuracy"]
+        np.testing.assert_array_equal(accuracy[measured], steps[measured])
+        assert steps.min() <= accuracy.min() <= accuracy.max() <= steps.max()
+
+    def test_the_seed_chooses_the_held_out_points(self) -> None:
+        truth = surface("lenet_random")
+        one, other = (Survey(truth, seed=seed).run() for seed in (0, 1))
+        assert one.report.measured == other.report.measured
+        assert not np.array_equal(one.status, other.status)
+
+    def test_a_smaller_tolerance_measures_more(self) -> None:
+        counts = [Survey(surface("resnet_pca"), share).run().report.measured for share in (0.05, 0.01, 0.002)]
+        assert counts == sorted(set(counts))
+
+    def test_deciding_is_cheap(self) -> None:
+        survey = Survey(finer(surface("resnet_pca"), 256))
+        seconds = time.process_time()
+        survey.run()
+        assert time.process_time() - seconds < 2
+
+
+class TestTimeRanOut:
+    def test_before_the_first_grid_is_whole_nothing_is_filled(self) -> None:
+        survey = Survey(bowl(41))
+        for place in survey.ask()[:-1]:
+            survey.measure(place)
+        result = survey.fill()
+        np.testing.assert_array_equal(result.status, survey.status)
+        np.testing.assert_array_equal(result.metrics["loss"], survey.loss)
+        assert not result.report.reached
+        assert result.report.interpolated == 0
+        assert (result.loss_error[result.status == PointStatus.MEASURED] == 0).all()
+
+    @pytest.mark.parametrize("truth", [surface("resnet_pca"), np.where(axes(41)[0] > 0.31, np.nan, bowl(41))])
+    def test_after_it_what_can_be_filled_is_and_nothing_is_claimed(self, truth: np.ndarray) -> None:
+        survey = Survey(truth)
+        for place in survey.ask():
+            survey.measure(place)
+        result = survey.fill()
+        assert not result.report.reached
+        assert result.report.held_out == 0
+        gaps = result.status == PointStatus.INTERPOLATED
+        assert gaps.sum() == result.report.interpolated > 1000
+        pending = result.status == PointStatus.PENDING
+        assert pending.any() == np.isnan(truth).any()
+        assert np.isnan(result.metrics["loss"][pending]).all()
+        assert np.isnan(result.loss_error[pending]).all()
+        # What was filled in between does not keep the survey from going on as if it had not been.
+        survey.loss[...], survey.status[...] = result.metrics["loss"], np.where(gaps, 0, result.status)
+        survey.sampling = survey.make()
+        again, plain = survey.run(), Survey(truth).run()
+        np.testing.assert_array_equal(again.status, plain.status)
+        np.testing.assert_array_equal(again.metrics["loss"], plain.metrics["loss"])
+
+
+class TestGridLevels:
+    @settings(max_examples=50, deadline=None)
+    @given(shape=st.tuples(st.integers(1, 300), st.integers(1, 300)))
+    def test_each_grid_holds_the_coarser_one_and_the_last_holds_all(self, shape: tuple[int, int]) -> None:
+        levels = GridLevels.of(shape)
+        for step in levels.steps:
+            for axis in (0, 1):
+                np.testing.assert_array_equal(step.fine[axis][step.inside[axis]], step.coarse[axis])
+        last = levels.steps[-1].fine if levels.steps else levels.first
+        assert [nodes.tolist() for nodes in last] == [list(range(length)) for length in shape]
+
+    def test_small_grids_are_measured_whole(self) -> None:
+        assert len(AdaptiveSampling((3, 3)).next_points(np.full((3, 3), np.nan), np.zeros((3, 3), np.uint8))) == 9
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("tolerance", [0.0, -1.0, 1.0, float("nan")])
+    def test_tolerance(self, tolerance: float) -> None:
+        with pytest.raises(ValueError, match=r"tolerance must be a share between 0 and 1, such as 0\.01, but got"):
+            AdaptiveSampling((5, 5), tolerance)
+
+    @pytest.mark.parametrize("shape", [(), (0, 3), (2, 2, 2)])
+    def test_shape(self, shape: tuple[int, ...]) -> None:
+        with pytest.raises(ValueError, match="shape must be"):
+            AdaptiveSampling(shape)

@@ -1,0 +1,177 @@
+"""Adaptive sampling, budget and forecast, through the real survey, pool and file."""
+
+import time
+
+import numpy as np
+import pytest
+
+from landscape import Landscape, custom_plane, evaluate
+from landscape.landscape_data import PointStatus
+from landscape.sampling import full_grid
+from landscape.summary_text import sampling_text
+from workers import FunctionEvaluator
+
+GRID = np.linspace(-1, 1, 65)
+WEIGHTS = {"place": np.zeros(2)}
+
+
+def valley(place):
+    x, y = place
+    return 0.3 * x**2 + 2 * (y - 0.4 * x) ** 2 + 0.2 * np.sin(2 * x + y)
+
+
+def half_missing(place):
+    return np.nan if place[0] > 0.5 else valley(place)
+
+
+def surface(function, seconds=0.0, calls=None):
+    def measure(weights):
+        if calls is not None:
+            calls.append(tuple(weights["place"]))
+        time.sleep(seconds)
+        return {"loss": float(function(weights["place"])), "height": float(weights["place"][0] > 0)}
+
+    return lambda: FunctionEvaluator(measure, WEIGHTS)
+
+
+def plane():
+    space = FunctionEvaluator(lambda weights: 0.0, WEIGHTS).description.space
+    return custom_plane(WEIGHTS, [{"place": np.array([1.0, 0.0])}, {"place": np.array([0.0, 1.0])}], network=space)
+
+
+def measure(function, path=None, *, seconds=0.0, calls=None, **options):
+    callback_fn = surface(function, seconds, calls)
+    return evaluate(plane(), callback_fn, x=GRID, y=GRID, output=path, progress=False, device_ids=[0], **options)
+
+
+def exact(function):
+    return np.array([[function((x, y)) for x in GRID] for y in GRID])
+
+
+def test_few_points_give_the_same_picture(tmp_path):
+    path = tmp_path / "adaptive.h5"
+    landscape = measure(valley, path, sampling="adaptive", tolerance=0.01)
+    truth = exact(valley)
+    error = abs(landscape.loss - truth) / np.ptp(truth)
+    assert error.max() < 0.01
+    measured = landscape.status == PointStatus.MEASURED
+    assert (landscape.status[~measured] == PointStatus.INTERPOLATED).all()
+    assert measured.sum() < measured.size / 8
+    np.testing.assert_allclose(landscape.loss[measured], truth[measured], rtol=1e-12)
+    assert (landscape["loss_error"][measured] == 0).all()
+    assert (landscape["loss_error"][~measured] > 0).all()
+    assert landscape.complete
+    report = landscape.attributes["sampling"]
+    assert report["reached"]
+    assert report["measured"] == measured.sum()
+    assert report["held_out"] >= 0.02 * report["interpolated"]
+    held_out = rf"largest error at {report['held_out']} held-out points"
+    assert held_out in sampling_text(landscape)
+    assert f"{report['interpolated']} of 4225 points interpolated" in repr(landscape)
+    assert Landscape.load(path).attributes["sampling"] == report
+
+
+def test_nothing_is_interpolated_over_an_edge(tmp_path):
+    landscape = measure(half_missing, sampling="adaptive")
+    truth = exact(half_missing)
+    np.testing.assert_array_equal(np.isnan(landscape.loss), np.isnan(truth))
+    assert landscape.attributes["sampling"]["measured"] < truth.size / 4
+
+
+def test_a_finished_adaptive_landscape_is_not_measured_again_and_can_be_completed(tmp_path):
+    path = tmp_path / "landscape.h5"
+    first = measure(valley, path, sampling="adaptive")
+    calls = []
+
+    def again(**options):
+        calls.clear()
+        return measure(valley, path, calls=calls, **options)
+
+    same = again(sampling="adaptive")
+    np.testing.assert_array_equal(same.loss, first.loss)
+    np.testing.assert_array_equal(same.status, first.status)
+    assert len(set(calls)) <= 3  # the origin, and what the evaluator and the pool try when they are made
+
+    finer = again(sampling="adaptive", tolerance=0.000005)
+    assert finer.attributes["sampling"]["measured"] > first.attributes["sampling"]["measured"]
+    assert abs(finer.loss - exact(valley)).max() < abs(first.loss - exact(valley)).max()
+
+    whole = again()
+    assert (whole.status == PointStatus.MEASURED).all()
+    assert "loss_error" not in whole.metrics
+    assert len(calls) <= 4225 - finer.attributes["sampling"]["measured"] + 4
+    np.testing.assert_allclose(whole.loss, exact(valley), rtol=1e-12)
+
+
+def test_an_interrupted_adaptive_landscape_goes_on_as_if_nothing_had_happened(tmp_path):
+    undisturbed = measure(valley, sampling="adaptive")
+    path = tmp_path / "landscape.h5"
+    left = [200]
+
+    def stopped(place):
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return valley(place)
+
+    with pytest.raises(KeyboardInterrupt):
+        measure(stopped, path, sampling="adaptive")
+    stored = Landscape.load(path)
+    assert 0 < (stored.status == PointStatus.MEASURED).sum() < undisturbed.attributes["sampling"]["measured"]
+    assert not stored.complete
+    went_on = measure(valley, path, sampling="adaptive")
+    np.testing.assert_array_equal(went_on.loss, undisturbed.loss)
+    np.testing.assert_array_equal(went_on.status, undisturbed.status)
+    assert went_on.attributes["sampling"] == undisturbed.attributes["sampling"]
+
+
+@pytest.mark.parametrize("sampling", ["full", "adaptive"])
+def test_a_budget_ends_with_the_picture_so_far(tmp_path, sampling):
+    path = tmp_path / "landscape.h5"
+    budget = 2 if sampling == "full" else "2s"
+    with pytest.warns(UserWarning, match=r"budget of 2 s ended the landscape after \d+ of 4225 points"):
+        landscape = measure(valley, path, seconds=0.008, sampling=sampling, budget=budget, tolerance=0.0001)
+    assert not landscape.complete
+    assert not landscape.attributes["sampling"]["reached"]
+    assert landscape.report.seconds < 6
+    measured = landscape.status == PointStatus.MEASURED
+    assert 100 < measured.sum() < 300
+    assert (landscape.status[~measured] == PointStatus.INTERPOLATED).all()
+    assert abs(landscape.loss - exact(valley)).max() < 0.05 * np.ptp(exact(valley))
+    went_on = measure(valley, path, sampling=sampling, tolerance=0.0001)
+    assert went_on.complete
+    assert went_on.report.resumed == measured.sum()
+
+
+def test_a_budget_that_is_over_at_once(tmp_path):
+    with pytest.warns(UserWarning, match="budget of 0.001 ms ended the landscape after 0 of 4225 points"):
+        landscape = measure(valley, tmp_path / "landscape.h5", budget=1e-6)
+    assert (landscape.status == PointStatus.PENDING).all()
+    assert np.isnan(landscape.loss).all()
+
+
+def test_the_forecast_says_what_is_left(capsys, tmp_path):
+    path = tmp_path / "landscape.h5"
+    slow = surface(valley, seconds=0.001)
+    landscape = evaluate(plane(), slow, x=GRID[::8], y=GRID[::8], output=path, device_ids=[0])
+    forecast = landscape.report.forecast
+    assert forecast.points == 81
+    assert 0.001 <= forecast.seconds_per_point < 0.1
+    assert forecast.seconds == pytest.approx(81 * forecast.seconds_per_point)
+    assert forecast.disk == pytest.approx(path.stat().st_size, rel=0.3)
+    said = capsys.readouterr().err
+    assert "81 points x" in said
+    assert "on 1 worker: about" in said
+    again = evaluate(plane(), slow, x=GRID[::8], y=GRID[::8], output=path, device_ids=[0], progress=False)
+    assert again.report.forecast.points == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("shape", [(65, 65), (40, 40), (7, 30), (3, 3), (1,), (2,), (50,), (1, 9), (256, 20)])
+def test_every_point_once_and_the_whole_extent_first(shape):
+    order = list(full_grid(shape))
+    assert sorted(order) == list(range(int(np.prod(shape))))
+    # Two per cent of the points, or a few on a small grid, reach every side.
+    first = np.array(np.unravel_index(order[: max(int(0.02 * len(order)), 16)], shape))
+    assert (first.min(1) == 0).all()
+    assert (first.max(1) == np.array(shape) - 1).all()
