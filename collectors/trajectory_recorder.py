@@ -55,7 +55,10 @@ class TrajectoryRecorder:
                 start=self._number,
                 step_per_epoch=step_per_epoch,
             )
-            self._save_if_asked()
+            # After a resume inside an epoch, these are not the weights with which the last epoch ended.
+            inside = settings.unit == "epoch" and step_per_epoch and start_step != start_epoch * step_per_epoch
+            if not inside:
+                self._save_if_asked()
 
     @property
     def _number(self) -> int:

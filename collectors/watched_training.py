@@ -20,6 +20,18 @@ class WatchedTraining:
         self._parameters: dict[str, Any] = {}
         self._run: CollectedRun | None = None
         self._entered = False
+        self._step_has_begun = False
+
+    def begin_step(self) -> None:
+        """Call it before an optimizer step only where ``step`` comes after a scheduler has set the next learning rate.
+
+        Raises:
+            RuntimeError: the context was not entered, or is left.
+        """
+        self._check_entered()
+        if self._run is not None:
+            self._run.begin_step({**self._parameters, "cur_step_num": self._parameters["cur_step_num"] + 1})
+            self._step_has_begun = True
 
     def step(self, loss: object = None) -> None:
         """Call it after every optimizer step, and before a scheduler sets the learning rate of the next.
@@ -36,7 +48,9 @@ class WatchedTraining:
         # Without its history, which would keep the whole forward pass alive.
         self._parameters["net_outputs"] = loss.detach() if hasattr(loss, "detach") else loss
         if self._run is not None:
-            self._run.begin_step(self._parameters)
+            if not self._step_has_begun:
+                self._run.begin_step(self._parameters)
+            self._step_has_begun = False
             self._run.end_step(self._parameters)
 
     def end_epoch(self) -> None:

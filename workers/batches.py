@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +55,21 @@ def as_batch(item: object) -> Batch:
     return Batch(inputs, targets, len(first))
 
 
+def as_whole_batch(item: object) -> Batch:
+    """Returns a batch that is handed to the network as it is, without targets apart.
+
+    Raises:
+        SamplesError: it has no tensor that says how many samples there are.
+    """
+    first = next((leaf for leaf in leaves(item) if is_array(leaf) and leaf.ndim > 0), None)
+    if first is None:
+        raise SamplesError(
+            f"dataset must give batches that are or hold tensors (in tuples, lists or dictionaries), but gave "
+            f"{type(item).__name__}; convert them in collate_fn."
+        )
+    return Batch((item,), None, len(first))
+
+
 def call_network(network: Callable[..., Any], inputs: Any) -> Any:
     """Calls a network on a batch's inputs: a dict as keywords, a tuple or list as positions."""
     if isinstance(inputs, Mapping):
@@ -101,9 +117,9 @@ def leaves(value: Any) -> Iterator[Any]:
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     """Returns the nested tuples and dictionaries with every leaf replaced."""
     if isinstance(value, Mapping):
-        return {key: map_leaves(function, item) for key, item in value.items()}
+        return _mapping_like(value, {key: map_leaves(function, item) for key, item in value.items()})
     if isinstance(value, tuple | list):
-        return tuple(map_leaves(function, item) for item in value)
+        return _tuple_like(value, [map_leaves(function, item) for item in value])
     return function(value)
 
 
@@ -153,14 +169,28 @@ def _concatenate(parts: list[Any], sizes: list[int]) -> Any:
     if isinstance(first, Mapping):
         if any(part.keys() != first.keys() for part in parts):
             raise _RaggedError
-        return {key: _concatenate([part[key] for part in parts], sizes) for key in first}
+        return _mapping_like(first, {key: _concatenate([part[key] for part in parts], sizes) for key in first})
     if isinstance(first, tuple | list):
         if any(len(part) != len(first) for part in parts):
             raise _RaggedError
-        return tuple(_concatenate(list(items), sizes) for items in zip(*parts, strict=True))
+        return _tuple_like(first, [_concatenate(list(items), sizes) for items in zip(*parts, strict=True)])
     if all(_same_leaf(part, first) for part in parts):
         return first
     raise _RaggedError
+
+
+def _mapping_like(model: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
+    # A batch may be a dictionary with attributes (BatchEncoding of Transformers), which networks use.
+    if type(model) is dict or not isinstance(model, MutableMapping):
+        return items
+    result = copy.copy(model)
+    for key, item in items.items():
+        result[key] = item
+    return result
+
+
+def _tuple_like(model: Sequence[Any], items: list[Any]) -> Any:
+    return type(model)(*items) if hasattr(model, "_fields") else tuple(items)
 
 
 def _check_lengths(size: int, targets: Any) -> None:

@@ -14,6 +14,8 @@ from .pool import check_same_values
 from .samples import Samples
 from .totals import Total
 
+_CLEARLY_CLOSER = 0.1
+
 
 @dataclass(frozen=True)
 class ChosenLoss:
@@ -77,6 +79,59 @@ def choose_loss(
         if "loss" not in bound:
             return ChosenLoss(total, tuple(bound.values()))
     return ChosenLoss(whole, tuple(bound.values()))
+
+
+def choose_weighting(
+    candidates: Sequence[Total],
+    forward: Callable[..., Any],
+    samples: Samples,
+    metrics: Mapping[str, Total],
+    tolerance: float,
+) -> ChosenLoss:
+    """Measures under two partitions of the samples and returns by what a network's own loss is to be weighted.
+
+    Args:
+        candidates: the ways to weight batches; the first is for a loss that belongs to its batches.
+        forward: the network.
+        samples: what is measured.
+        metrics: the metrics, which follow the same rule.
+        tolerance: relative difference up to which two values are equal.
+
+    Raises:
+        NondeterministicLossError: the same batches gave two losses.
+        SamplesError: no label counts.
+    """
+    chosen = candidates[0]
+    if len(candidates) > 1:
+        gaps, no_labels = [], None
+        for total in candidates:
+            try:
+                gaps.append(_gap(total, forward, samples))
+            except SamplesError as error:
+                gaps.append(float("inf"))
+                no_labels = error
+        if no_labels is not None and np.isinf(min(gaps)):
+            raise no_labels
+        # Wrong weights may come close where all batches have nearly the same loss; the right ones come much closer.
+        smallest = gaps[0]
+        for total, gap in zip(candidates, gaps, strict=True):
+            if gap < _CLEARLY_CLOSER * smallest:
+                chosen, smallest = total, gap
+    bound = _bound_to_batches(chosen, forward, samples, metrics, tolerance)
+    return ChosenLoss(candidates[0] if "loss" in bound else chosen, tuple(bound.values()))
+
+
+def _gap(total: Total, forward: Callable[..., Any], samples: Samples) -> float:
+    """Returns the relative difference between two partitions; infinite where they cannot be compared."""
+    try:
+        first = run_batches(forward, samples.own_batches, total, {})["loss"]
+        second = run_batches(forward, samples.other_batches(), total, {})["loss"]
+    except SamplesError:
+        raise
+    except Exception:
+        return float("inf")
+    gap = abs(first - second) / abs(first) if first else abs(second)
+    return gap if np.isfinite(gap) else float("inf")
 
 
 def _bound_to_batches(

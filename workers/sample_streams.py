@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,20 +14,38 @@ from .evaluator import MeasurementOptions
 from .samples import Samples
 
 
-def collect_samples(raw: Sequence[Any], options: MeasurementOptions) -> Samples:
-    """Returns the samples of batches of (inputs, targets), at most as many as asked.
+def collect_samples(
+    raw: Sequence[Any], options: MeasurementOptions, make_batch: Callable[[object], Batch] = as_batch
+) -> Samples:
+    """Returns the samples of batches, at most as many as asked.
+
+    Args:
+        raw: the batches, of (inputs, targets) unless ``make_batch`` takes others.
+        options: how many samples.
+        make_batch: checks a batch.
 
     Raises:
         SamplesError: a batch is no pair of inputs and targets.
     """
-    batches = [as_batch(item) for item in raw]
+    batches = [make_batch(item) for item in raw]
     if options.num_samples is not None:
         batches = _first(batches, options.num_samples)
     return Samples(batches, join(batches))
 
 
-def read_stream(dataset: Any, options: MeasurementOptions, notes: list[str]) -> list[Any]:
+def read_stream(
+    dataset: Any,
+    options: MeasurementOptions,
+    notes: list[str],
+    make_batch: Callable[[object], Batch] = as_batch,
+) -> list[Any]:
     """Reads as many batches of a stream as are needed, and checks that it gives the same ones again.
+
+    Args:
+        dataset: the stream.
+        options: how many samples.
+        notes: for the user; more may be added.
+        make_batch: checks a batch.
 
     Raises:
         TypeError: it cannot be iterated over.
@@ -46,7 +64,7 @@ def read_stream(dataset: Any, options: MeasurementOptions, notes: list[str]) -> 
     result: list[Any] = []
     count = 0
     for item in batches:
-        count += as_batch(item).size
+        count += make_batch(item).size
         # A stream may fill the same tensors again for its next batch.
         result.append(map_leaves(_copy, item))
         if options.num_samples is not None and count >= options.num_samples:

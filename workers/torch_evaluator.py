@@ -18,15 +18,16 @@ from collectors.errors import LandscapeError
 from collectors.network_state import State
 from collectors.torch_state import unwrap
 
-from .batches import Batch
+from .batches import Batch, as_batch, as_whole_batch
 from .errors import CallbackFunctionError, FrozenNetworkError, SamplesError
 from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
 from .measurement_plan import MeasurementPlan
-from .partition import ChosenLoss, choose_loss, run_batches
+from .partition import ChosenLoss, choose_loss, choose_weighting, run_batches
 from .samples import Samples
 from .torch_loss import find_loss, place_loss, split_into_samples
 from .torch_metrics import make_metrics
 from .torch_moves import NetworkInPlace
+from .torch_own_loss import OwnMetricTotal, own_loss_of, weightings
 from .torch_recalibration import normalization_layers, recalibrate
 from .torch_restore import FoundModule
 from .torch_samples import place_samples, read_samples
@@ -45,10 +46,12 @@ class TorchEvaluator(Evaluator):
     """Measures a PyTorch network (contract 2).
 
     Args:
-        model: a Model (its ``loss_fn`` counts) or a loss function of (outputs, targets).
+        model: a Model (its ``loss_fn`` counts), a loss function of (outputs, targets), or, for a network that computes
+            its own loss of a whole batch, an ``OwnLoss`` or None.
         network: the network; it ends as it was found.
-        dataset: a DataLoader, Dataset, pair of tensors, or iterable of (inputs, targets).
-        metrics: name to torchmetrics object or function of (outputs, targets).
+        dataset: a DataLoader, Dataset, pair of tensors, or iterable of (inputs, targets); of any batches for a network
+            that computes its own loss.
+        metrics: name to torchmetrics object or function of (outputs, targets), or of (outputs, batch).
         options: what is measured.
         threads: CPU threads that may be used.
         device: "cpu", "cuda:0", ...
@@ -80,8 +83,9 @@ class TorchEvaluator(Evaluator):
         self._options = options
         self._plan = MeasurementPlan(threads=threads)
         self._found: list[FoundModule] = []
-        loss = place_loss(find_loss(model), self._device)
-        samples, notes = read_samples(dataset, options)
+        self._own_loss = own_loss_of(model, self._module)
+        loss = place_loss(find_loss(model), self._device) if self._own_loss is None else None
+        samples, notes = read_samples(dataset, options, as_batch if self._own_loss is None else as_whole_batch)
         try:
             for module in (self._module, loss):
                 if isinstance(module, nn.Module):
@@ -89,9 +93,11 @@ class TorchEvaluator(Evaluator):
                     self._found[-1].bring()
             self._moves = NetworkInPlace(self._module)
             self._check_space()
-            self._forward: Callable[..., Any] = self._module
+            self._forward = self._forward_of(self._module)
             self._samples = place_samples(samples, self._device)
             self._metrics = make_metrics(metrics, self._device)
+            if self._own_loss is not None:
+                self._metrics = {name: OwnMetricTotal(metric) for name, metric in self._metrics.items()}
             self._normalization = normalization_layers(self._module)
             self._check_buffers(notes)
             chosen = self._choose_loss(loss)
@@ -194,11 +200,17 @@ class TorchEvaluator(Evaluator):
                 'gives single ones; use more samples, larger batches or buffers="fixed".'
             )
 
-    def _choose_loss(self, loss: Callable[..., Any]) -> ChosenLoss:
+    def _forward_of(self, network: Callable[..., Any]) -> Callable[..., Any]:
+        return network if self._own_loss is None else self._own_loss.forward(network)
+
+    def _choose_loss(self, loss: Callable[..., Any] | None) -> ChosenLoss:
         low = any(info.dtype not in ("float32", "float64") for info in self._moves.space.trainable)
         tolerance = _CLOSE_LOW_PRECISION if low else _CLOSE
         try:
             with self._settings():
+                if loss is None:
+                    candidates = weightings(self._samples.own_batches)
+                    return choose_weighting(candidates, self._forward, self._samples, self._metrics, tolerance)
                 return choose_loss(
                     batch_loss(loss), split_into_samples(loss), self._forward, self._samples, self._metrics, tolerance
                 )
@@ -237,13 +249,13 @@ class TorchEvaluator(Evaluator):
         try:
             if self._device.type == "cpu" and not _has_compiler():
                 raise RuntimeError("there is no C++ compiler")
-            self._forward = torch.compile(self._module, dynamic=False)
+            self._forward = self._forward_of(torch.compile(self._module, dynamic=False))
             return self._measure_current()
         except Exception as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             notes.append(f"compile=True was asked for, but the network runs eagerly: {reason}.")
             warnings.warn(notes[-1], stacklevel=2)
-            self._forward = self._module
+            self._forward = self._forward_of(self._module)
             return self._measure_current()
 
     def _measure_current(self) -> dict[str, float]:
@@ -251,7 +263,7 @@ class TorchEvaluator(Evaluator):
 
     def _treat_buffers(self) -> None:
         if self._options.buffers == "recalibrate" and self._normalization:
-            recalibrate(self._module, self._normalization, self._recalibration_batches())
+            recalibrate(self._forward_of(self._module), self._normalization, self._recalibration_batches())
 
     def _recalibration_batches(self) -> list[Batch]:
         return self._samples.batches(self._options.recalibration_batch_size)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
-from .batches import same_leaves
+from .batches import Batch, as_batch, same_leaves
 from .errors import SamplesError
 from .evaluator import MeasurementOptions
 from .sample_streams import collect_samples, count_samples, no_samples, read_stream
@@ -31,7 +31,9 @@ def place_samples(samples: Samples, device: torch.device, channels_last: bool = 
     return samples.map(place)
 
 
-def read_samples(dataset: object, options: MeasurementOptions) -> tuple[Samples, list[str]]:
+def read_samples(
+    dataset: object, options: MeasurementOptions, make_batch: Callable[[object], Batch] = as_batch
+) -> tuple[Samples, list[str]]:
     """Reads the samples once, in data-set order.
 
     Args:
@@ -39,6 +41,7 @@ def read_samples(dataset: object, options: MeasurementOptions) -> tuple[Samples,
             matter; a fixed subset given by its sampler's ``indices`` is kept), a Dataset, a pair of tensors
             (inputs, targets), or an iterable of batches.
         options: how many samples, and which.
+        make_batch: ``as_batch`` for batches of (inputs, targets), ``as_whole_batch`` for any.
 
     Returns:
         The samples, and notes for the user.
@@ -57,21 +60,23 @@ def read_samples(dataset: object, options: MeasurementOptions) -> tuple[Samples,
             )
         dataset = TensorDataset(*dataset)
     if isinstance(dataset, DataLoader) and not isinstance(dataset.dataset, IterableDataset):
-        raw = _read_loader(dataset, options, notes)
+        raw = _read_loader(dataset, options, notes, make_batch)
     elif isinstance(dataset, Dataset) and not isinstance(dataset, IterableDataset):
         raw = _read_indexed(dataset, _BATCH_SIZE, default_collate, options, notes, None)
     else:
         if isinstance(dataset, IterableDataset):
             dataset = DataLoader(dataset, batch_size=_BATCH_SIZE)
-        raw = read_stream(dataset, options, notes)
-    return collect_samples(raw, options), notes
+        raw = read_stream(dataset, options, notes, make_batch)
+    return collect_samples(raw, options, make_batch), notes
 
 
-def _read_loader(loader: DataLoader[Any], options: MeasurementOptions, notes: list[str]) -> list[Any]:
+def _read_loader(
+    loader: DataLoader[Any], options: MeasurementOptions, notes: list[str], make_batch: Callable[[object], Batch]
+) -> list[Any]:
     if loader.batch_size is None and loader.batch_sampler is None:
         # Automatic batching is off: each item of the data set is a batch of its own.
         items = _Items(loader.dataset, loader.collate_fn, _sampler_indices(loader.sampler))
-        return read_stream(items, options, notes)
+        return read_stream(items, options, notes, make_batch)
     size = getattr(loader.batch_sampler, "batch_size", None)
     sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
     return _read_indexed(

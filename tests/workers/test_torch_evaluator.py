@@ -454,7 +454,7 @@ class TestCallback:
 
     @pytest.mark.parametrize(
         ("loss", "shown"),
-        [(None, "NoneType"), (nn.MSELoss, r"the class MSELoss \(make an object of it\)"), ("mse", "str")],
+        [(3, "int"), (nn.MSELoss, r"the class MSELoss \(make an object of it\)"), ("mse", "str")],
     )
     def test_no_loss(self, loss, shown):
         with pytest.raises(CallbackFunctionError, match=f"in first place, a Model with a loss_fn .* there is {shown}"):

@@ -1,0 +1,199 @@
+"""Lightning's callback: collects what a loss landscape is drawn from while a ``Trainer`` trains.
+
+Lightning comes as two packages with classes of their own, ``lightning`` and ``pytorch_lightning``; a collector is a
+callback of each that is imported when it is made, and of those that are installed if none is.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
+from os import PathLike
+from typing import Any, Self, cast
+
+from . import summary_collector
+from .watched_training import WatchedTraining
+
+_PACKAGES = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lightning"}
+_SHARDED = ("FSDP", "DeepSpeed", "ModelParallel")
+
+
+class SummaryCollector:
+    """Collects checkpoints and summaries as a callback of Lightning's ``Trainer``.
+
+    Takes the arguments of ``collectors.SummaryCollector``. A step is an optimizer step, however many batches it
+    accumulates; where several optimizers move in turn, it is a batch after which any has moved. Checkpoints hold the
+    LightningModule's parameters and buffers under its own names. In a distributed training rank 0 writes. A training
+    that goes on from Lightning's own checkpoint (``trainer.fit(..., ckpt_path=...)``) goes on numbering; give it
+    ``existing="resume"``.
+
+    Example::
+
+        from collectors.lightning import SummaryCollector
+
+        collector = SummaryCollector("run", collect_landscape={"unit": "epoch", "intervals": [range(0, 11)]})
+        lightning.Trainer(max_epochs=10, callbacks=[collector]).fit(module, datamodule)
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value, or, when training begins, the strategy divides the parameters among
+            processes.
+        ImportError: no Lightning is installed.
+    """
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Self:  # noqa: ARG004
+        """Returns an object of this class that is a callback of Lightning's packages as well."""
+        return cast(Self, object.__new__(_callback_class(cast(Any, cls), _callback_bases())))
+
+    def __init__(
+        self,
+        summary_dir: str | PathLike[str],
+        collect_freq: int = 10,
+        collect_specified_data: Mapping[str, Any] | None = None,
+        keep_default_action: bool = True,
+        custom_lineage_data: Mapping[str, int | float | str] | None = None,
+        collect_tensor_freq: int | None = None,
+        max_file_size: int | None = None,
+        export_options: Mapping[str, str | None] | None = None,
+        *,
+        collect_landscape: Mapping[str, Any] | None = None,
+        existing: str = "error",
+    ) -> None:
+        self._collector = summary_collector.SummaryCollector(
+            summary_dir,
+            collect_freq,
+            collect_specified_data,
+            keep_default_action,
+            custom_lineage_data,
+            collect_tensor_freq,
+            max_file_size,
+            export_options,
+            collect_landscape=collect_landscape,
+            existing=existing,
+        )
+        self._run: WatchedTraining | None = None
+        self._steps_done: int | None = None
+        self._trainer_step = 0
+        self._losses: list[Any] = []
+
+    @property
+    def summary_dir(self) -> str:
+        """The run directory."""
+        return self._collector.summary_dir
+
+    @property
+    def state_key(self) -> str:
+        """Under which Lightning's checkpoints keep the state, whichever of its packages trains."""
+        return "collectors.lightning.SummaryCollector"
+
+    def capture(self, plugin: str, name: str, value: Any) -> None:
+        """Takes a value from inside a training forward pass; see ``collectors.SummaryCollector.capture``."""
+        self._collector.capture(plugin, name, value)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what Lightning keeps in its own checkpoints."""
+        return {} if self._steps_done is None else {"steps": self._steps_done}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes what an earlier training left in a checkpoint of Lightning."""
+        self._steps_done = state_dict.get("steps")
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Opens the run directory."""
+        strategy = type(trainer.strategy).__name__
+        if strategy.startswith(_SHARDED):
+            raise ValueError(
+                f"strategy must keep all parameters on each process, but {strategy} divides them, so that no process "
+                'could save the network; use "auto", "ddp" or one device.'
+            )
+        self._trainer_step = trainer.global_step
+        resumed = self._trainer_step > 0
+        # Lightning counts each of several optimizers; its checkpoint need not come from a training under watch.
+        self._steps_done = self._steps_done if resumed and self._steps_done is not None else self._trainer_step
+        self._losses = []
+        run = self._collector.watch(
+            pl_module,
+            steps_per_epoch=_steps_per_epoch(trainer, pl_module),
+            start_epoch=trainer.current_epoch,
+            start_step=self._steps_done,
+            optimizer=trainer.optimizers[0] if len(trainer.optimizers) == 1 else None,
+            epochs=trainer.max_epochs if (trainer.max_epochs or 0) > 0 else None,
+        )
+        self._run = run.__enter__()
+
+    def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        """Looks at the learning rate: Lightning's schedulers set the next one before the batch ends."""
+        if self._run is not None and not self._losses:
+            self._run.begin_step()
+
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        """Counts a step where the optimizer has moved."""
+        if self._run is None:
+            return
+        loss: Any = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+        # Accumulated batches give their shares of the step's loss.
+        self._losses.append(loss.detach() if hasattr(loss, "detach") else loss)
+        if trainer.global_step != self._trainer_step:
+            self._trainer_step = trainer.global_step
+            self._steps_done = (self._steps_done or 0) + 1
+            losses, self._losses = self._losses, []
+            self._run.step(None if any(item is None for item in losses) else sum(losses))
+
+    def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+        """Counts an epoch; one that max_steps has cut short is none."""
+        if self._run is not None and trainer.is_last_batch:
+            self._run.end_epoch()
+
+    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        """Waits until everything is on disk."""
+        self._leave(None)
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
+        """Leaves a directory behind that can be analysed as far as training came."""
+        self._leave(exception)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The class is made for the packages that are there, so it has no name to be found by.
+        own = next(kind for kind in type(self).__mro__ if "__is_made_here__" not in vars(kind))
+        return _make_anew, (own,), vars(self)
+
+    def _leave(self, error: BaseException | None) -> None:
+        run, self._run = self._run, None
+        if run is not None:
+            run.__exit__(None if error is None else type(error), error, None)
+
+
+def _callback_bases() -> tuple[type, ...]:
+    imported = [path for name, path in _PACKAGES.items() if name in sys.modules]
+    paths = imported or [path for name, path in _PACKAGES.items() if find_spec(name) is not None]
+    if not paths:
+        raise ImportError(
+            "collectors.lightning needs Lightning, which is not installed: pip install 'summary-landscape[lightning]'"
+        )
+    return tuple(import_module(path).Callback for path in paths)
+
+
+@functools.cache
+def _callback_class(cls: type[Any], bases: tuple[type, ...]) -> type[Any]:
+    missing = tuple(base for base in bases if not issubclass(cls, base))
+    if not missing:
+        return cls
+    names = {"__is_made_here__": True, "__module__": cls.__module__, "__doc__": cls.__doc__}
+    return type(cls.__name__, (cls, *missing), names)
+
+
+def _make_anew(cls: type[SummaryCollector]) -> SummaryCollector:
+    return cls.__new__(cls)
+
+
+def _steps_per_epoch(trainer: Any, pl_module: Any) -> int | None:
+    """Returns optimizer steps per epoch where they are certain before the first epoch."""
+    batches: float = trainer.num_training_batches
+    varies = any(type(item).__name__ == "GradientAccumulationScheduler" for item in trainer.callbacks)
+    if not pl_module.automatic_optimization or varies or not math.isfinite(batches) or batches < 1:
+        return None
+    return math.ceil(batches / int(trainer.accumulate_grad_batches))

@@ -1,0 +1,406 @@
+"""Lightning: both packages, accumulated batches, two processes, checkpoints of its own, evaluator_from."""
+
+import copy
+import os
+import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import cloudpickle
+import lightning.pytorch
+import numpy as np
+import pytest
+import pytorch_lightning
+import torch
+from lightning_cases import CLASSES, PACKAGES, quiet_trainer, run_quietly
+from pages import code_blocks, run_page_block
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+from worker_cases import classes, features, found, seeded
+
+from collectors import RunDirectory
+from collectors.lightning import SummaryCollector
+from workers.errors import CallbackFunctionError
+from workers.evaluator import MeasurementOptions, build_evaluator
+from workers.lightning import evaluator_from
+
+LitModel, DataModule = CLASSES["lightning"]
+STEPS = {"unit": "step", "intervals": [range(0, 13)]}
+EPOCHS = {"unit": "epoch", "intervals": [range(0, 4)]}
+
+
+@pytest.fixture(params=PACKAGES)
+def package(request):
+    return request.param
+
+
+def fit(name, collector, *, module=None, data=None, ckpt_path=None, callbacks=(), **options):
+    lit_model, data_module = CLASSES[name]
+    options = {"max_epochs": 3, "enable_checkpointing": False, **options}
+    trainer = quiet_trainer(name, callbacks=[collector, *callbacks], **options)
+    run_quietly(trainer.fit, module or seeded(lit_model), data or data_module(32, 8), ckpt_path=ckpt_path)
+    return trainer
+
+
+def weights(folder, number):
+    file = RunDirectory(folder).checkpoint(number)
+    return {name: file.read(name) for name in file.shapes}
+
+
+def assert_same(first, second):
+    assert first.keys() == second.keys()
+    for name, value in first.items():
+        # Memory that is aligned otherwise is summed in another order.
+        np.testing.assert_allclose(second[name], value, rtol=1e-4, atol=1e-7, err_msg=name)
+
+
+class TestCollector:
+    def test_it_is_a_callback_of_both_packages(self, tmp_path):
+        collector = SummaryCollector(tmp_path)
+        assert isinstance(collector, SummaryCollector)
+        assert isinstance(collector, lightning.pytorch.Callback)
+        assert isinstance(collector, pytorch_lightning.Callback)
+
+        class Own(SummaryCollector):
+            pass
+
+        assert isinstance(Own(tmp_path), Own)
+        assert isinstance(Own(tmp_path), pytorch_lightning.Callback)
+
+    def test_a_copy_is_a_callback_again(self, tmp_path):
+        collector = SummaryCollector(tmp_path, collect_landscape=STEPS)
+        for other in (pickle.loads(pickle.dumps(collector)), copy.deepcopy(collector)):
+            assert isinstance(other, lightning.pytorch.Callback)
+            assert other.summary_dir == str(tmp_path)
+
+    @pytest.mark.filterwarnings("ignore:training ended at step 6")
+    def test_accumulated_batches_are_one_step(self, package, tmp_path):
+        trainer = fit(package, SummaryCollector(tmp_path, collect_landscape=STEPS), accumulate_grad_batches=3)
+        run = RunDirectory(tmp_path)
+        # Four batches make two steps: Lightning does not carry the last one over to the next epoch.
+        assert trainer.global_step == 6
+        assert run.present(tuple(range(13))) == list(range(7))
+        assert run.metadata.step_per_epoch == 2
+
+    def test_the_trained_weights_are_the_last_checkpoint(self, package, tmp_path):
+        module = seeded(CLASSES[package][0])
+        fit(package, SummaryCollector(tmp_path, collect_landscape=EPOCHS), module=module)
+        state = weights(tmp_path, 3)
+        assert state.keys() == module.state_dict().keys()
+        for name, tensor in module.state_dict().items():
+            np.testing.assert_array_equal(state[name], tensor.numpy(), err_msg=name)
+
+    def test_an_epoch_cut_short_is_none(self, package, tmp_path):
+        with pytest.warns(UserWarning, match=r"training ended at epoch 1 without saving \[2, 3\]"):
+            fit(package, SummaryCollector(tmp_path, collect_landscape=EPOCHS), max_epochs=-1, max_steps=6)
+        assert RunDirectory(tmp_path).present((0, 1, 2, 3)) == [0, 1]
+
+    def test_several_optimizers_move_in_one_step(self, package, tmp_path):
+        class Adversaries(CLASSES[package][0]):
+            def __init__(self):
+                super().__init__()
+                self.automatic_optimization = False
+
+            def training_step(self, batch, batch_idx):
+                for optimizer in self.optimizers():
+                    optimizer.zero_grad()
+                    self.manual_backward(functional.cross_entropy(self(batch[0]), batch[1]))
+                    optimizer.step()
+
+            def configure_optimizers(self):
+                return [torch.optim.SGD(layer.parameters(), lr=0.1) for layer in (self.body[0], self.body[3])]
+
+        trainer = fit(package, SummaryCollector(tmp_path, collect_landscape=STEPS), module=seeded(Adversaries))
+        assert trainer.global_step == 24
+        run = RunDirectory(tmp_path)
+        assert run.present(tuple(range(30))) == list(range(13))
+        assert run.metadata.step_per_epoch == 4
+
+    @pytest.mark.parametrize("saving", ["epoch end", "validation end", "inside an epoch"])
+    @pytest.mark.parametrize("settings", [STEPS, EPOCHS], ids=["step", "epoch"])
+    def test_resuming(self, package, tmp_path, saving, settings):
+        own = PACKAGES[package].callbacks.ModelCheckpoint
+        choices = {
+            "epoch end": {"save_on_train_epoch_end": True, "every_n_epochs": 1},
+            "validation end": {"save_on_train_epoch_end": False, "every_n_epochs": 1},
+            "inside an epoch": {"every_n_train_steps": 6},
+        }[saving]
+
+        def saver():
+            return own(tmp_path, "{step}", save_top_k=-1, **choices)
+
+        fit(
+            package,
+            SummaryCollector(tmp_path / "whole", collect_landscape=settings),
+            callbacks=[saver()],
+            enable_checkpointing=True,
+        )
+        path = next(path for path in tmp_path.glob("step=*.ckpt") if path.name in ("step=6.ckpt", "step=8.ckpt"))
+        start = 6 if saving == "inside an epoch" else 8
+        assert path.name == f"step={start}.ckpt"
+        (tmp_path / "run").mkdir()
+        first = SummaryCollector(tmp_path / "run", collect_landscape=settings)
+        fit(package, first)
+        before = {
+            number: RunDirectory(tmp_path / "run").checkpoint_path(number).stat().st_mtime_ns for number in (1, 3)
+        }
+        resumed = SummaryCollector(tmp_path / "run", collect_landscape=settings, existing="resume")
+        fit(package, resumed, callbacks=[saver()], ckpt_path=path, enable_checkpointing=True)
+        run, last = RunDirectory(tmp_path / "run"), max(settings["intervals"][0])
+        assert run.present(tuple(range(20))) == list(settings["intervals"][0])
+        assert run.metadata.step_per_epoch == 4
+        if saving != "inside an epoch":  # where Lightning itself begins with the epoch's first batch again
+            assert_same(weights(tmp_path / "whole", last), weights(tmp_path / "run", last))
+        assert run.checkpoint_path(1).stat().st_mtime_ns == before[1]
+        assert (run.checkpoint_path(3).stat().st_mtime_ns == before[3]) == (settings is STEPS)
+
+    def test_learning_rate_and_loss_are_those_of_the_step(self, package, tmp_path):
+        pytest.importorskip("tensorboard")
+        from event_reading import scalars
+
+        class Scheduled(CLASSES[package][0]):
+            def configure_optimizers(self):
+                optimizer = super().configure_optimizers()
+                rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
+                return {"optimizer": optimizer, "lr_scheduler": {"scheduler": rate, "interval": "step"}}
+
+        fit(package, SummaryCollector(tmp_path, collect_freq=1), module=seeded(Scheduled))
+        rates = dict(scalars(tmp_path, "learning_rate/auto"))
+        assert rates == pytest.approx({step: 0.1 / step for step in range(1, 13)})
+        assert list(dict(scalars(tmp_path, "loss/auto"))) == list(range(1, 13))
+
+    def test_divided_parameters_are_refused(self, tmp_path):
+        class FSDPStrategy:
+            pass
+
+        class Trainer:
+            strategy = FSDPStrategy()
+
+        collector = SummaryCollector(tmp_path, collect_landscape=STEPS)
+        with pytest.raises(ValueError, match="strategy must keep all parameters on each process, but FSDPStrategy"):
+            collector.on_train_start(Trainer(), None)
+
+
+TWO_PROCESSES = """
+import sys
+sys.path[:0] = {folders!r}
+import warnings
+warnings.simplefilter("ignore")
+from lightning_cases import CLASSES, PACKAGES, quiet_trainer
+from worker_cases import seeded
+from collectors.lightning import SummaryCollector
+
+if __name__ == "__main__":
+    collector = SummaryCollector(sys.argv[1], collect_landscape={{"unit": "step", "intervals": [range(0, 7)]}})
+    trainer = quiet_trainer({name!r}, max_epochs=3, callbacks=[collector], enable_checkpointing=False, strategy="ddp",
+                            devices=2, num_sanity_val_steps=0)
+    model, data = CLASSES[{name!r}]
+    trainer.fit(seeded(model), data(32, 8))
+    print("rank", trainer.global_rank, "steps", trainer.global_step)
+"""
+
+
+def test_two_processes(package, tmp_path):
+    tests = Path(__file__).parents[1]
+    folders = [str(tests / "support"), str(tests / "frameworks"), str(tests.parent)]
+    script = tmp_path / "train.py"
+    script.write_text(TWO_PROCESSES.format(folders=folders, name=package))
+    result = subprocess.run(
+        [sys.executable, str(script), str(tmp_path / "run")], cwd=tmp_path, capture_output=True, text=True,
+        timeout=200, check=False, env={**os.environ, "PL_TORCH_DISTRIBUTED_BACKEND": "gloo"},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr[-3000:]
+    ranks = sorted(re.findall(r"rank (\d) steps (\d+)", result.stdout))
+    assert ranks == [("0", "6"), ("1", "6")]
+    run = RunDirectory(tmp_path / "run")
+    assert run.present(tuple(range(20))) == list(range(7))
+    assert run.metadata.step_per_epoch == 2
+    assert all(not name.startswith("module.") for name in weights(tmp_path / "run", 6))
+
+
+class TestEvaluatorFrom:
+    def measured(self, callback_fn, **options):
+        evaluator = build_evaluator(callback_fn, MeasurementOptions(**options))
+        state = evaluator.description
+        evaluator.close()
+        return state
+
+    def loss(self, module, stage="validation"):
+        callback_fn = evaluator_from(module, DataModule, stage=stage)
+        own, network, loader, _ = callback_fn()
+        network.eval()
+        run = own.forward(network)
+        with torch.no_grad():
+            return [run(batch).loss.item() for batch in loader]
+
+    def test_classes_objects_and_loaders(self, package):
+        lit_model, data_module = CLASSES[package]
+        loader = DataLoader(TensorDataset(features(), classes()), 16)
+        sums = {
+            self.measured(evaluator_from(module, data)).samples_sha256
+            for module in (lit_model, lit_model(), lambda: lit_model(learning_rate=0.5))
+            for data in (data_module, data_module(), lambda: data_module(), loader, lambda: loader)
+        }
+        assert len(sums) == 1
+
+    def test_it_can_be_sent_after_a_training(self, package, tmp_path):
+        module, data = seeded(CLASSES[package][0]), CLASSES[package][1](32, 8)
+        collector = SummaryCollector(tmp_path, collect_landscape=EPOCHS)
+        callback_fn = evaluator_from(module, data)
+        fit(package, collector, module=module, data=data)
+        before = found(module)
+        sent = pickle.loads(cloudpickle.dumps(callback_fn))
+        description = self.measured(sent)
+        assert description.num_samples == 32
+        assert self.measured(callback_fn).samples_sha256 == description.samples_sha256
+        assert found(module) == before
+        assert data.trainer is not None
+        assert "log" not in vars(module)
+
+    def test_a_data_module_that_a_trainer_has_set_up_is_not_set_up_again(self):
+        class Once(DataModule):
+            def setup(self, stage):
+                assert not hasattr(self, "data")
+                super().setup(stage)
+
+        data = Once(32, 8)
+        trainer = quiet_trainer("lightning", max_epochs=1, enable_checkpointing=False)
+        run_quietly(trainer.fit, LitModel(), data)
+        assert self.measured(evaluator_from(LitModel, data)).num_samples == 32
+
+    def test_the_step_that_gives_the_loss(self):
+        class Silent(LitModel):
+            def validation_step(self, batch, batch_idx):
+                self.log("val_loss", 1.0)
+
+        class WithoutValidation(LitModel):
+            validation_step = lightning.pytorch.LightningModule.validation_step
+
+        class Named(LitModel):
+            def validation_step(self, batch, number):
+                assert number == 0
+                return super().validation_step(batch, number)
+
+        class Alone(LitModel):
+            def validation_step(self, batch):
+                return super().validation_step(batch, 0)
+
+        class Two(LitModel):
+            def validation_step(self, batch, batch_idx, dataloader_idx):
+                assert batch_idx == dataloader_idx == 0
+                return super().validation_step(batch, 0)
+
+        expected = self.loss(lambda: seeded(LitModel))
+        for kind in (Silent, WithoutValidation, Named, Alone, Two):
+            assert self.loss(lambda kind=kind: seeded(kind), None) == pytest.approx(expected, rel=1e-6)
+        assert self.loss(lambda: seeded(LitModel), "training") == pytest.approx(expected, rel=1e-6)
+
+    def test_metrics_inside_the_module_start_anew(self):
+        torchmetrics = pytest.importorskip("torchmetrics")
+
+        class Counting(LitModel):
+            def __init__(self):
+                super().__init__()
+                self.seen = torchmetrics.SumMetric()
+
+            def validation_step(self, batch, batch_idx):
+                self.seen(torch.tensor(float(len(batch[0]))))
+                assert self.seen.compute() == len(batch[0])
+                self.log("seen", self.seen)
+                return super().validation_step(batch, batch_idx)
+
+        assert not self.measured(evaluator_from(Counting, DataModule)).partition_dependent
+
+    def test_hooks_for_batches_are_called(self):
+        class Scaled(DataModule):
+            def on_after_batch_transfer(self, batch, dataloader_idx):
+                return batch[0] * 0.5, batch[1]
+
+        class Halved(DataModule):
+            def setup(self, stage):
+                self.data = TensorDataset(0.5 * features(), classes())
+
+        losses = []
+        for data in (Scaled, Halved):
+            own, network, loader, _ = evaluator_from(lambda: seeded(LitModel), data)()
+            network.eval()
+            losses.append([own.forward(network)(batch).loss.item() for batch in loader])
+        assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+    def test_the_modules_own_loaders(self):
+        class WithData(LitModel):
+            def train_dataloader(self):
+                return DataLoader(TensorDataset(features(30), classes(30)), 10)
+
+        assert self.measured(evaluator_from(WithData, data="training")).num_samples == 30
+        with pytest.raises(CallbackFunctionError, match=r"WithData has no val_dataloader.*data='training'"):
+            evaluator_from(WithData)()
+
+    def test_from_datasets(self):
+        data = lightning.pytorch.LightningDataModule.from_datasets(
+            val_dataset=TensorDataset(features(20), classes(20)), batch_size=8
+        )
+        assert self.measured(evaluator_from(LitModel, data)).num_samples == 20
+
+    def test_what_cannot_be_measured(self):
+        class Nothing(LitModel):
+            validation_step = lightning.pytorch.LightningModule.validation_step
+            training_step = lightning.pytorch.LightningModule.training_step
+
+        class NoLoss(LitModel):
+            def validation_step(self, batch, batch_idx):
+                return {"logits": self(batch[0])}
+
+        class ByHand(LitModel):
+            validation_step = lightning.pytorch.LightningModule.validation_step
+
+            def __init__(self):
+                super().__init__()
+                self.automatic_optimization = False
+
+        class Several(DataModule):
+            def val_dataloader(self):
+                return [super().val_dataloader(), super().val_dataloader()]
+
+        for arguments, options, text in (
+            ((Nothing, DataModule), {}, "Nothing has no training_step, so it has no loss"),
+            ((NoLoss, DataModule), {"stage": "validation"}, r"a dictionary of \['logits'\].*stage='training'"),
+            ((ByHand, DataModule), {}, "ByHand optimizes by hand"),
+            ((LitModel, Several), {}, r"must return one data loader, but returned several \(list\)"),
+            ((LitModel, dict), {}, "datamodule must return a LightningDataModule or a DataLoader, not dict"),
+            ((dict, DataModule), {}, "lightning_module must return a LightningModule, not dict"),
+        ):
+            with pytest.raises(CallbackFunctionError, match=text):
+                self.measured(evaluator_from(*arguments, **options))
+
+    def test_wrong_arguments(self):
+        with pytest.raises(TypeError, match=r"lightning_module must be a LightningModule.* but got Linear"):
+            evaluator_from(torch.nn.Linear(2, 2), DataModule)
+        with pytest.raises(TypeError, match=r"datamodule must be a LightningDataModule .* but got list"):
+            evaluator_from(LitModel, [1])
+        with pytest.raises(ValueError, match=r"stage must be one of .* but got 'test'"):
+            evaluator_from(LitModel, DataModule, stage="test")
+        with pytest.raises(ValueError, match=r"data must be one of .* but got 'test'"):
+            evaluator_from(LitModel, DataModule, data="test")
+
+
+def test_only_the_package_that_is_used_is_imported(tmp_path):
+    code = (
+        "import sys\nimport {}\nfrom collectors.lightning import SummaryCollector\n"
+        "collector = SummaryCollector('run', collect_landscape={{'unit': 'step', 'intervals': [[1, 2, 3]]}})\n"
+        "assert isinstance(collector, {}.Callback)\n"
+        "assert {!r} not in sys.modules\n"
+    )
+    for name, path, other in (
+        ("lightning.pytorch", "lightning.pytorch", "pytorch_lightning"),
+        ("pytorch_lightning", "pytorch_lightning", "lightning"),
+    ):
+        subprocess.run([sys.executable, "-c", code.format(name, path, other)], cwd=tmp_path, check=True, timeout=100)
+
+
+def test_the_page(tmp_path):
+    (code,) = code_blocks("lightning")
+    run_page_block(code, tmp_path / "page")
+    assert sorted(path.name for path in (tmp_path / "page" / "run").glob("*.h5")) == ["landscape_0-5_pca.h5"]

@@ -1,0 +1,233 @@
+"""Transformers: the Trainer's steps and epochs, adapters of peft, a training that fails, two processes."""
+
+import functools
+import gc
+import os
+import re
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from cases import Crash
+from pages import code_blocks, run_page_block
+from torch.utils.data import DataLoader
+from transformers_cases import CrashAfter, build, make_bert, make_gpt2, pad, sentences, trainer
+from worker_cases import seeded
+
+from collectors import RunDirectory
+from collectors.transformers import SummaryCollector
+from landscape import SummaryLandscape
+from workers.evaluator import MeasurementOptions, make_evaluator
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of what peft imports
+    import peft
+
+STEPS = {"unit": "step", "intervals": [range(0, 13)]}
+EPOCHS = {"unit": "epoch", "intervals": [range(0, 4)]}
+
+
+def weights(folder, number):
+    file = RunDirectory(folder).checkpoint(number)
+    return {name: file.read(name) for name in file.shapes}
+
+
+def make_adapted():
+    network = make_gpt2()
+    adapters = peft.LoraConfig(r=2, target_modules=["c_attn"], init_lora_weights=False, fan_in_fan_out=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # between peft and Transformers
+        return peft.get_peft_model(network, adapters)
+
+
+class TestCollector:
+    def test_accumulated_batches_are_one_step(self, tmp_path):
+        collector = SummaryCollector(tmp_path / "run", collect_landscape={"unit": "step", "intervals": [range(0, 7)]})
+        training = trainer(seeded(make_gpt2), tmp_path, [collector], gradient_accumulation_steps=3)
+        training.train()
+        run = RunDirectory(tmp_path / "run")
+        assert training.state.global_step == 6
+        assert run.present(tuple(range(13))) == list(range(7))
+        assert run.metadata.step_per_epoch == 2
+
+    def test_an_epoch_cut_short_is_none(self, tmp_path):
+        collector = SummaryCollector(tmp_path / "run", collect_landscape=EPOCHS)
+        with pytest.warns(UserWarning, match=r"training ended at epoch 1 without saving \[2, 3\]"):
+            trainer(seeded(make_gpt2), tmp_path, [collector], max_steps=6).train()
+        assert RunDirectory(tmp_path / "run").present((0, 1, 2, 3)) == [0, 1]
+
+    def test_the_last_checkpoint_is_the_trained_network(self, tmp_path):
+        network = seeded(make_bert)
+        collector = SummaryCollector(tmp_path / "run", collect_landscape=EPOCHS)
+        trainer(network, tmp_path, [collector], hidden=True).train()
+        state = weights(tmp_path / "run", 3)
+        for name, parameter in network.named_parameters():
+            np.testing.assert_array_equal(state[name], parameter.detach().numpy(), err_msg=name)
+        # Tied, so it is there once.
+        assert "cls.predictions.decoder.weight" not in state
+
+    @pytest.mark.parametrize("settings", [STEPS, EPOCHS], ids=["step", "epoch"])
+    @pytest.mark.parametrize("start", [4, 6])
+    def test_resuming_inside_an_epoch_and_at_its_end(self, tmp_path, settings, start):
+        saves = {"save_strategy": "steps", "save_steps": start}
+        whole = SummaryCollector(tmp_path / "whole", collect_landscape=settings)
+        trainer(seeded(make_gpt2), tmp_path, [whole], **saves).train()
+        first = SummaryCollector(tmp_path / "run", collect_landscape=settings)
+        with pytest.raises(Crash), first:
+            trainer(seeded(make_gpt2), tmp_path / "other", [first, CrashAfter(start + 1)]).train()
+        before = RunDirectory(tmp_path / "run").checkpoint_path(1).stat().st_mtime_ns
+        resumed = SummaryCollector(tmp_path / "run", collect_landscape=settings, existing="resume")
+        training = trainer(seeded(make_gpt2), tmp_path, [resumed], **saves)
+        training.train(resume_from_checkpoint=str(tmp_path / f"checkpoint-{start}"))
+        run = RunDirectory(tmp_path / "run")
+        assert run.present(tuple(range(20))) == list(settings["intervals"][0])
+        assert run.metadata.step_per_epoch == 4
+        # At an epoch's end its checkpoint is written again, inside an epoch it must not be.
+        assert (run.checkpoint_path(1).stat().st_mtime_ns == before) == (settings is STEPS or start == 6)
+        for number in settings["intervals"][0]:
+            for name, value in weights(tmp_path / "whole", number).items():
+                np.testing.assert_allclose(weights(tmp_path / "run", number)[name], value, rtol=1e-4, atol=1e-6)
+
+    def test_a_failed_training_is_whole_after_a_second(self, tmp_path):
+        collector = SummaryCollector(tmp_path / "run", collect_landscape=STEPS)
+        training = trainer(seeded(make_gpt2), tmp_path, [collector, CrashAfter(7)])
+        with pytest.raises(Crash):
+            training.train()
+        # Nobody has told the collector; its thread writes all the same.
+        time.sleep(2.5)
+        assert RunDirectory(tmp_path / "run").present(tuple(range(13))) == list(range(8))
+        del collector, training
+        gc.collect()
+        assert "checkpoint-writer" not in {thread.name for thread in threading.enumerate()}
+
+    def test_a_second_training_ends_the_failed_one(self, tmp_path):
+        collector = SummaryCollector(tmp_path / "run", collect_landscape=STEPS, existing="overwrite")
+        training = trainer(seeded(make_gpt2), tmp_path, [collector, crash := CrashAfter(7)])
+        with pytest.raises(Crash):
+            training.train()
+        crash.steps = None
+        training.train()
+        assert RunDirectory(tmp_path / "run").present(tuple(range(13))) == list(range(13))
+        assert "checkpoint-writer" not in {thread.name for thread in threading.enumerate()}
+
+    def test_the_learning_rate_is_that_of_the_step(self, tmp_path):
+        pytest.importorskip("tensorboard")
+        from event_reading import scalars
+
+        trainer(seeded(make_gpt2), tmp_path, [SummaryCollector(tmp_path / "run", collect_freq=1)]).train()
+        rates = dict(scalars(tmp_path / "run", "learning_rate/auto"))
+        assert rates == pytest.approx({step: 0.01 * (13 - step) / 12 for step in range(1, 13)})
+
+    def test_divided_parameters_are_refused(self, tmp_path):
+        class Arguments:
+            fsdp = "full_shard"
+
+        collector = SummaryCollector(tmp_path, collect_landscape=STEPS)
+        with pytest.raises(ValueError, match="fsdp must be off, because it divides the parameters"):
+            collector.on_train_begin(Arguments(), None, None)
+
+
+SCRIPT = """
+import sys
+sys.path[:0] = {folders!r}
+import warnings
+warnings.simplefilter("ignore")
+from transformers_cases import CrashAfter, make_gpt2, trainer
+from worker_cases import seeded
+from collectors.transformers import SummaryCollector
+
+if __name__ == "__main__":
+    collector = SummaryCollector(sys.argv[1], collect_landscape={{"unit": "step", "intervals": [range(0, 13)]}})
+    callbacks = [collector, CrashAfter({crash!r})]
+    training = trainer(seeded(make_gpt2), sys.argv[1] + "_output", callbacks)
+    training.train()
+    print("rank", training.args.process_index, "steps", training.state.global_step)
+"""
+
+
+def run_script(tmp_path, crash, *launcher):
+    tests = Path(__file__).parents[1]
+    folders = [str(tests / "support"), str(tests / "frameworks"), str(tests.parent)]
+    script = tmp_path / "train.py"
+    script.write_text(SCRIPT.format(folders=folders, crash=crash))
+    return subprocess.run(
+        [sys.executable, *launcher, str(script), str(tmp_path / "run")], cwd=tmp_path, capture_output=True,
+        text=True, timeout=250, check=False, env={**os.environ},
+    )  # fmt: skip
+
+
+def test_two_processes(tmp_path):
+    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+    result = run_script(tmp_path, None, *launcher)
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert sorted(re.findall(r"rank (\d) steps (\d+)", result.stdout)) == [("0", "6"), ("1", "6")]
+    run = RunDirectory(tmp_path / "run")
+    assert run.present(tuple(range(20))) == list(range(7))
+    assert run.metadata.step_per_epoch == 2
+    assert all(not name.startswith("module.") for name in weights(tmp_path / "run", 6))
+
+
+def test_a_script_that_dies_loses_nothing(tmp_path):
+    result = run_script(tmp_path, 7)
+    assert result.returncode == 1
+    assert "Crash" in result.stderr
+    run = RunDirectory(tmp_path / "run")
+    assert run.present(tuple(range(20))) == list(range(8))
+    weights(tmp_path / "run", 7)
+
+
+class TestEvaluator:
+    def test_metrics_see_outputs_and_batch(self):
+        def accuracy(outputs, batch):
+            guesses, labels = outputs.logits[:, :-1].argmax(-1), batch["labels"][:, 1:]
+            return (guesses == labels)[labels != -100].float().mean()
+
+        _, network, loader, _ = build(make_gpt2, False, 10)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a mean of labels that belongs to its batches
+            evaluator = make_evaluator((None, network, loader, {"accuracy": accuracy}), MeasurementOptions())
+        assert evaluator.description.metrics == ("loss", "accuracy")
+        evaluator.close()
+
+    def test_the_plane_spans_the_adapters_alone(self, tmp_path):
+        network = seeded(make_adapted)
+        wanted = {"landscape_size": 5, "num_samples": 16, "create_landscape": {"train": True, "result": False}}
+        collector = SummaryCollector(tmp_path / "run", collect_landscape={**EPOCHS, **wanted})
+        trainer(network, tmp_path, [collector]).train()
+        adapters = {name for name, parameter in network.named_parameters() if parameter.requires_grad}
+        assert adapters
+        assert all("lora_" in name for name in adapters)
+        base = [name for name in weights(tmp_path / "run", 0) if "lora_" not in name]
+        assert base
+        for name in base:
+            np.testing.assert_array_equal(weights(tmp_path / "run", 3)[name], weights(tmp_path / "run", 0)[name])
+
+        def callback_fn():
+            loader = DataLoader(sentences(16), 8, collate_fn=functools.partial(pad))
+            return None, seeded(make_adapted), loader, {}
+
+        evaluator = make_evaluator(callback_fn(), MeasurementOptions())
+        space = evaluator.description.space
+        evaluator.close()
+        assert {info.name for info in space.trainable} == adapters
+        trainable, _ = network.get_nb_trainable_parameters()
+        assert sum(info.size for info in space.trainable) == trainable == 2 * (8 + 24)
+        (result,) = SummaryLandscape(str(tmp_path / "run")).gen_landscapes_with_multi_process(callback_fn)
+        assert np.isfinite(result.loss).all()
+        # The last checkpoint lies in the plane, and is measured as itself.
+        network.eval()
+        with torch.no_grad():
+            expected = network(**pad(sentences(16))).loss.item()
+        assert result.trajectory.metrics["loss"][-1] == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_page(tmp_path):
+    (code,) = code_blocks("transformers")
+    run_page_block(code, tmp_path / "page")
+    assert sorted(path.name for path in (tmp_path / "page" / "run").glob("*.h5")) == ["landscape_0-5_pca.h5"]

@@ -1,0 +1,211 @@
+"""Networks that compute their own loss: batches reach them as they are, and batch size changes nothing."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+from worker_cases import Sentences, TinyTransformer, classes, evaluator_of, features, mlp, plane_of, seeded
+
+from workers.batches import as_whole_batch, cut, join
+from workers.errors import CallbackFunctionError, SamplesError
+from workers.torch_own_loss import OwnLoss
+
+POINT = np.array([[0.2, -0.3]])
+LONGEST = 12
+
+
+class WithLoss(nn.Module):
+    """Takes a whole batch and returns its loss, as networks of Transformers do."""
+
+    def __init__(self, shift=0):
+        super().__init__()
+        self.inner = TinyTransformer()
+        self.shift = shift
+
+    def forward(self, input_ids, labels=None):
+        outputs = self.inner(input_ids)
+        if labels is None:
+            return {"logits": outputs}
+        length = outputs.shape[-1] - self.shift
+        # A batch of padding alone gives NaN, as torch's mean does.
+        return {"loss": functional.cross_entropy(outputs[..., :length], labels[:, self.shift :]), "logits": outputs}
+
+
+def padded(shift, pad_to=LONGEST):
+    """Returns a collate_fn; without pad_to each batch has its own length."""
+
+    def collate(samples):
+        sequences = [torch.cat([inputs, targets[-1:]]) for inputs, targets in samples]
+        length = pad_to or max(map(len, sequences))
+        ids = torch.zeros(len(samples), length, dtype=torch.long)
+        labels = torch.full((len(samples), length), -100)
+        for row, sequence in enumerate(sequences):
+            ids[row, : len(sequence)] = sequence
+            if shift:
+                labels[row, : len(sequence)] = sequence
+            else:
+                labels[row, : len(sequence) - 1] = sequence[1:]
+        return {"input_ids": ids, "labels": labels}
+
+    return collate
+
+
+def moved(network):
+    """Returns the network at POINT, in float64, by a way of its own."""
+    origin, directions, _ = plane_of(network)
+    network = network.double()
+    with torch.no_grad():
+        for name, tensor in network.named_parameters():
+            shift = sum(c * d[name].astype(np.float64) for c, d in zip(POINT[0], directions, strict=True))
+            tensor.copy_(torch.from_numpy(origin[name] + shift))
+    return network.eval()
+
+
+def measured(model, network, dataset, metrics=None, **choices):
+    evaluator = evaluator_of(model, network, dataset, metrics=metrics or {}, **choices)
+    evaluator.load(*plane_of(network))
+    values = {name: float(value[0]) for name, value in evaluator.measure(POINT).items()}
+    evaluator.close()
+    return values, evaluator.description
+
+
+@pytest.mark.parametrize("shift", [0, 1])
+@pytest.mark.parametrize("pad_to", [LONGEST, None])
+def test_the_mean_is_over_labels_that_count(shift, pad_to):
+    collate = padded(shift, pad_to)
+    network = seeded(lambda: WithLoss(shift))
+    everything = padded(shift)([Sentences()[index] for index in range(len(Sentences()))])
+    with torch.no_grad():
+        expected = moved(seeded(lambda: WithLoss(shift)))(**everything)["loss"].item()
+    for batch_size in (3, 7):
+        loader = DataLoader(Sentences(), batch_size=batch_size, collate_fn=collate, shuffle=True)
+        values, description = measured(None, network, loader)
+        assert values["loss"] == pytest.approx(expected, rel=1e-6)
+        assert set(values) == {"loss"}
+        assert not description.partition_dependent
+        assert description.num_samples == len(Sentences())
+
+
+def test_a_batch_of_padding_counts_nothing():
+    batch = padded(0)([Sentences()[index] for index in range(12)])
+    batch["labels"][6:] = -100
+    network = seeded(WithLoss)
+    batches = [{key: item[start : start + 3] for key, item in batch.items()} for start in range(0, 12, 3)]
+    values, description = measured(None, network, batches)
+    with torch.no_grad():
+        expected = moved(seeded(WithLoss))(**batch)["loss"].item()
+    assert values["loss"] == pytest.approx(expected, rel=1e-6)
+    assert not description.partition_dependent
+
+
+def test_no_label_that_counts_is_an_error():
+    batch = padded(0)([Sentences()[index] for index in range(6)])
+    batch["labels"][:] = -100
+    with pytest.raises(SamplesError, match="at least one target that counts"):
+        measured(None, seeded(WithLoss), [batch])
+
+
+def step(network, batch):
+    inputs, targets = batch
+    outputs = network(inputs)
+    return functional.cross_entropy(outputs, targets), outputs
+
+
+def accuracy(outputs, batch):
+    return (outputs.argmax(1) == batch[1]).float().mean()
+
+
+def test_a_step_sees_the_batch_and_metrics_see_what_it_returns():
+    dataset = TensorDataset(features(), classes())
+    network = mlp()
+    values, description = measured(OwnLoss(step), network, DataLoader(dataset, 9), {"accuracy": accuracy})
+    reference, _ = measured(
+        nn.CrossEntropyLoss(),
+        network,
+        dataset,
+        {"accuracy": lambda outputs, targets: (outputs.argmax(1) == targets).float().mean()},
+    )
+    assert values["loss"] == pytest.approx(reference["loss"], rel=1e-6)
+    assert values["accuracy"] == pytest.approx(reference["accuracy"], rel=1e-6)
+    assert description.metrics == ("loss", "accuracy")
+
+
+def test_a_step_may_return_the_loss_alone():
+    network = mlp()
+    dataset = TensorDataset(features(), classes())
+    alone, _ = measured(OwnLoss(lambda network, batch: step(network, batch)[0]), network, dataset)
+    both, _ = measured(OwnLoss(step), network, dataset)
+    assert alone["loss"] == pytest.approx(both["loss"], rel=1e-6)
+
+
+def test_a_pair_with_ignored_classes():
+    targets = classes()
+    targets[::3] = -100
+    network = mlp()
+    values, description = measured(OwnLoss(step), network, DataLoader(TensorDataset(features(), targets), 7))
+    reference, _ = measured(nn.CrossEntropyLoss(), network, TensorDataset(features(), targets))
+    assert values["loss"] == pytest.approx(reference["loss"], rel=1e-6)
+    assert not description.partition_dependent
+
+
+def test_a_loss_that_belongs_to_its_batches_keeps_them():
+    def centred(network, batch):
+        outputs = network(batch[0])
+        return (outputs - outputs.mean(0)).square().mean()
+
+    dataset = TensorDataset(features(), classes())
+    with pytest.warns(UserWarning, match="loss depends on how samples are batched"):
+        values, description = measured(OwnLoss(centred), mlp(), DataLoader(dataset, 10))
+    assert description.partition_dependent
+    assert description.plan.batch_size is None
+    network = moved(mlp())
+    with torch.no_grad():
+        expected = np.mean([centred(network, (part.double(), None)).item() for part in features().split(10)])
+    assert values["loss"] == pytest.approx(expected, rel=1e-6)
+
+
+def test_statistics_are_recalibrated_by_the_step():
+    network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 4)))
+    dataset = TensorDataset(features(), classes())
+    own, _ = measured(OwnLoss(step), network, dataset, buffers="recalibrate")
+    reference, _ = measured(nn.CrossEntropyLoss(), network, dataset, buffers="recalibrate")
+    assert own["loss"] == pytest.approx(reference["loss"], rel=1e-6)
+
+
+class Pair(NamedTuple):
+    inputs: torch.Tensor
+    targets: torch.Tensor
+
+
+def test_named_tuples_stay_named():
+    batch = as_whole_batch(Pair(features(), classes()))
+    assert cut(batch, 0, 7).inputs[0].inputs.shape == (7, 6)
+    joined = join([cut(batch, 0, 7), cut(batch, 7, 50)])
+    torch.testing.assert_close(joined.inputs[0].targets, classes())
+    own = OwnLoss(lambda network, batch: functional.cross_entropy(network(batch.inputs), batch.targets))
+    values, _ = measured(own, mlp(), [Pair(features(), classes())])
+    assert np.isfinite(values["loss"])
+
+
+@pytest.mark.parametrize(
+    ("model", "dataset", "error", "text"),
+    [
+        (None, TensorDataset(features(), classes()), CallbackFunctionError, "NoneType in first place.* gives no dict"),
+        (None, [{"input": features()}], CallbackFunctionError, "its output has no loss .Tensor.*Give dictionaries"),
+        (None, [{"name": "a"}], SamplesError, "must give batches that are or hold tensors"),
+        (OwnLoss(lambda network, batch: network(batch[0])), [(features(),)], CallbackFunctionError, "a single number"),
+        (OwnLoss(lambda network, batch: 1 / 0), [features()], CallbackFunctionError, "ZeroDivisionError"),
+    ],
+)
+def test_what_cannot_be_measured(model, dataset, error, text):
+    with pytest.raises(error, match=text):
+        evaluator_of(model, mlp(), dataset)
+
+
+def test_a_step_must_be_callable():
+    with pytest.raises(TypeError, match=r"step must be a function of \(network, batch\)"):
+        OwnLoss("loss")

@@ -1,0 +1,254 @@
+"""A ready callback_fn for Lightning: a LightningModule with its own loss, and a LightningDataModule's samples."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from .errors import CallbackFunctionError
+from .torch_own_loss import OwnLoss
+
+STAGES = ("validation", "training")
+
+
+def evaluator_from(
+    lightning_module: Any,
+    datamodule: Any = None,
+    *,
+    stage: str | None = None,
+    data: str = "validation",
+    metrics: Mapping[str, Callable[[Any, Any], Any]] | None = None,
+) -> LightningCallback:
+    """Returns a callback_fn that measures a LightningModule by its own loss.
+
+    Example::
+
+        callback_fn = evaluator_from(LitModel, DataModule)
+        SummaryLandscape("run").gen_landscapes_with_multi_process(callback_fn, device_ids=[0, 1])
+
+    The loss is what ``validation_step`` or ``training_step`` returns: a number, or a dictionary with "loss". It runs
+    in eval mode, without gradients and without a Trainer; ``log`` and ``log_dict`` do nothing there, and metrics that
+    the module holds are reset after each batch. A module that is given as an object is copied and stays as it is.
+
+    Args:
+        lightning_module: a LightningModule, or its class or any function without arguments that returns one.
+        datamodule: a LightningDataModule or a DataLoader, or a class or function that returns one; None takes the
+            module's own data loaders. One that no Trainer has set up is: ``prepare_data()``, ``setup("fit")``. Every
+            worker gets it by pickling, so a function is better where it holds much data.
+        stage: "validation" or "training" for the step that gives the loss; None takes ``validation_step`` where that
+            returns a loss, else ``training_step``.
+        data: "validation" or "training" for the data loader that is read.
+        metrics: name to function of (what the step returned, batch).
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value.
+    """
+    if not _is_lightning(lightning_module, "LightningModule") and not _is_factory(lightning_module):
+        raise TypeError(
+            "lightning_module must be a LightningModule, or its class or a function that returns one, but got "
+            f"{type(lightning_module).__name__}."
+        )
+    known = datamodule is None or isinstance(datamodule, DataLoader) or _is_lightning(datamodule, "LightningDataModule")
+    if not known and not _is_factory(datamodule):
+        raise TypeError(
+            "datamodule must be a LightningDataModule or a DataLoader, or a class or function that returns one, or "
+            f"None, but got {type(datamodule).__name__}."
+        )
+    for name, value, allowed in (("stage", stage, (*STAGES, None)), ("data", data, STAGES)):
+        if value not in allowed:
+            raise ValueError(f"{name} must be one of {allowed}, but got {value!r}.")
+    return LightningCallback(lightning_module, datamodule, stage, data, dict(metrics or {}))
+
+
+class LightningCallback:
+    """The callback_fn that ``evaluator_from`` returns; it can be sent to other processes."""
+
+    def __init__(self, module: Any, datamodule: Any, stage: str | None, data: str, metrics: dict[str, Any]) -> None:
+        self._module, self._datamodule = module, datamodule
+        self._stage, self._data, self._metrics = stage, data, metrics
+        self._is_set_up = False
+
+    def __call__(self) -> tuple[OwnLoss, nn.Module, Any, dict[str, Any]]:
+        """Returns (own loss, network, data loader, metrics).
+
+        Raises:
+            CallbackFunctionError: there is no data loader or no step as asked for.
+        """
+        source = self._module
+        module = copy.deepcopy(source) if isinstance(source, nn.Module) else source()
+        if not _is_lightning(module, "LightningModule"):
+            raise CallbackFunctionError(f"lightning_module must return a LightningModule, not {type(module).__name__}.")
+        module.log = module.log_dict = _do_nothing
+        loader, hooks = self._read_data(module)
+        return OwnLoss(_Step(module, hooks, self._stage)), module, loader, self._metrics
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A Trainer holds loggers, processes and our own collector, none of which can be sent.
+        return {**vars(self), "_datamodule": _without_trainer(self._datamodule), "_is_set_up": self._has_been_set_up()}
+
+    def _has_been_set_up(self) -> bool:
+        return self._is_set_up or getattr(self._datamodule, "trainer", None) is not None
+
+    def _read_data(self, module: Any) -> tuple[Any, Any]:
+        """Returns the data loader, and what holds the hooks for its batches."""
+        source = self._datamodule
+        if isinstance(source, DataLoader):
+            return source, module
+        if source is None:
+            holder = module
+        elif _is_lightning(source, "LightningDataModule"):
+            holder = _without_trainer(source)
+        else:
+            holder = source()
+            if isinstance(holder, DataLoader):
+                return holder, module
+            if not _is_lightning(holder, "LightningDataModule"):
+                raise CallbackFunctionError(
+                    f"datamodule must return a LightningDataModule or a DataLoader, not {type(holder).__name__}."
+                )
+        name = "val_dataloader" if self._data == "validation" else "train_dataloader"
+        if not _overrides(holder, name):
+            raise CallbackFunctionError(
+                f"{type(holder).__name__} has no {name}, so there are no {self._data} samples; write one, give a "
+                f"DataLoader as datamodule, or take other samples with data={_other(self._data)!r}."
+            )
+        if holder is not module and not self._has_been_set_up():
+            holder.prepare_data()
+            holder.setup("fit")
+        loader = getattr(holder, name)()
+        if isinstance(loader, list | tuple) and len(loader) == 1:
+            loader = loader[0]
+        if isinstance(loader, list | tuple | Mapping) or type(loader).__name__ == "CombinedLoader":
+            raise CallbackFunctionError(
+                f"{type(holder).__name__}.{name}() must return one data loader, but returned several "
+                f"({type(loader).__name__}); give the one to measure on as datamodule."
+            )
+        hooks = holder if any(_overrides(holder, hook) for hook in _BATCH_HOOKS) else module
+        return loader, hooks
+
+
+_BATCH_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer")
+
+
+class _Step:
+    """The module's loss of a batch."""
+
+    def __init__(self, module: Any, hooks: Any, stage: str | None) -> None:
+        self._stage = stage
+        self._hooks = [getattr(hooks, name) for name in _BATCH_HOOKS if _overrides(hooks, name)]
+        self._metrics = [layer for layer in module.modules() if _is_torchmetric(layer)]
+        for name in STAGES if stage is None else (stage,):
+            _check_step(module, name, required=stage is not None or name == "training")
+        if stage is None and not _overrides(module, "validation_step"):
+            self._stage = "training"
+
+    def __call__(self, module: Any, batch: Any) -> tuple[Any, Any]:
+        for hook in self._hooks:
+            batch = hook(batch, 0)
+        stage = self._stage or "validation"
+        outputs = self._run(module, stage, batch)
+        loss = _loss_of(outputs)
+        if loss is None and self._stage is None:
+            # What the first batch shows holds for all.
+            stage = "training"
+            outputs = self._run(module, stage, batch)
+            loss = _loss_of(outputs)
+        if loss is None:
+            raise CallbackFunctionError(
+                f"{type(module).__name__}.{stage}_step must return the loss, or a dictionary with 'loss', but returned "
+                f"{_shown(outputs)}; return the loss there, or choose the other step with stage={_other(stage)!r}."
+            )
+        self._stage = stage
+        return loss, outputs
+
+    def _run(self, module: Any, stage: str, batch: Any) -> Any:
+        step = getattr(module, f"{stage}_step")
+        names = inspect.signature(step).parameters
+        if stage == "training" and not module.automatic_optimization:
+            raise CallbackFunctionError(
+                f"{type(module).__name__} optimizes by hand, so its training_step moves the weights and cannot be "
+                "measured; return the loss from validation_step."
+            )
+        numbers = {name: 0 for name in ("batch_idx", "dataloader_idx") if name in names}
+        try:
+            # A second argument may have any name.
+            return step(batch, **numbers) if len(names) < 2 or "batch_idx" in names else step(batch, 0)
+        finally:
+            for metric in self._metrics:
+                metric.reset()
+
+
+def _check_step(module: Any, stage: str, *, required: bool) -> None:
+    if required and not _overrides(module, f"{stage}_step"):
+        if stage == "training" and _overrides(module, "validation_step"):
+            return
+        raise CallbackFunctionError(
+            f"{type(module).__name__} has no {stage}_step, so it has no loss to measure; write one, or choose the "
+            f"other step with stage={_other(stage)!r}."
+        )
+
+
+def _loss_of(outputs: Any) -> Any:
+    loss = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
+    return loss if isinstance(loss, torch.Tensor) and loss.numel() == 1 else None
+
+
+def _shown(outputs: Any) -> str:
+    if isinstance(outputs, torch.Tensor):
+        return f"a tensor of shape {tuple(outputs.shape)}"
+    if isinstance(outputs, Mapping):
+        return f"a dictionary of {sorted(map(str, outputs))}"
+    return f"a {type(outputs).__name__}"
+
+
+def _other(stage: str) -> str:
+    return "training" if stage == "validation" else "validation"
+
+
+def _is_factory(value: object) -> bool:
+    # A network can be called as well, but it is a network.
+    return callable(value) and not isinstance(value, nn.Module | Mapping)
+
+
+def _is_lightning(value: object, name: str) -> bool:
+    for path in ("lightning.pytorch", "pytorch_lightning"):
+        package = sys.modules.get(path)
+        if package is not None and isinstance(value, getattr(package, name)):
+            return True
+    return False
+
+
+def _is_torchmetric(layer: object) -> bool:
+    package = sys.modules.get("torchmetrics")
+    return package is not None and isinstance(layer, package.Metric)
+
+
+def _overrides(holder: Any, name: str) -> bool:
+    """Returns whether the user has given the method, so that it is not Lightning's empty one."""
+    if name in vars(holder):
+        return True  # LightningDataModule.from_datasets
+    for kind in type(holder).__mro__:
+        if name in vars(kind):
+            home = getattr(vars(kind)[name], "__module__", None) or kind.__module__
+            return not home.startswith(("lightning.pytorch.core", "pytorch_lightning.core"))
+    return False
+
+
+def _without_trainer(datamodule: Any) -> Any:
+    if getattr(datamodule, "trainer", None) is None:
+        return datamodule
+    result = copy.copy(datamodule)
+    result.trainer = None
+    return result
+
+
+def _do_nothing(*arguments: Any, **options: Any) -> None:
+    """Takes the place of ``log``, which wants a Trainer."""

@@ -1,0 +1,188 @@
+"""Networks that get a whole batch and compute their own loss (PyTorch): Transformers, Lightning, Composer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from .batches import Batch, call_network, is_tensor
+from .errors import CallbackFunctionError
+from .totals import Total, mean_over_samples, scalar
+
+_IGNORED = -100
+
+
+class OwnLoss:
+    """Goes in first place of what callback_fn returns where the network's loss comes from a whole batch.
+
+    A batch may then be any tensor, tuple, list or mapping, as the data set's ``collate_fn`` makes it, and metrics are
+    functions of (outputs, batch). The loss of all samples is the mean over batches, weighted by samples or by the
+    labels that count (not -100; of a causal language model without the first of each sequence), whichever makes batch
+    size free; where none does, the data set's own batches are kept. It has no ``loss_stderr``: that would take one
+    forward pass for each sample.
+
+    Example::
+
+        def step(network, batch):
+            outputs = network(batch)
+            return network.loss(outputs, batch), outputs
+
+        def callback_fn():
+            return OwnLoss(step), make_network(), loader, {}
+
+    Args:
+        step: function of (network, batch) that returns the loss, or (loss, outputs); None calls the network with the
+            batch's entries as keywords and takes the ``loss`` of its output, as networks of Transformers give it.
+
+    Raises:
+        TypeError: the step cannot be called.
+    """
+
+    def __init__(self, step: Callable[[Any, Any], Any] | None = None) -> None:
+        if step is not None and not callable(step):
+            raise TypeError(
+                f"step must be a function of (network, batch) that returns the loss, or None, but got "
+                f"{type(step).__name__}."
+            )
+        self._step = _loss_of_outputs if step is None else step
+
+    def forward(self, network: Callable[..., Any]) -> Callable[[Any], StepResult]:
+        """Returns the function from a batch to the network's loss and outputs."""
+
+        def run(batch: Any) -> StepResult:
+            result = self._step(network, batch)
+            loss, outputs = result if isinstance(result, tuple) and len(result) == 2 else (result, result)
+            return StepResult(loss, outputs)
+
+        return run
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a network makes of a batch."""
+
+    loss: Any
+    outputs: Any
+
+
+class OwnLossTotal(Total):
+    """The mean over batches of the network's own loss.
+
+    Args:
+        weight: how much a batch counts.
+    """
+
+    adds_up = False
+
+    def __init__(self, weight: Callable[[Batch], float | torch.Tensor]) -> None:
+        self._weight = weight
+        self.reset()
+
+    def reset(self) -> None:
+        """Starts a new sum."""
+        self._values: list[Any] = []
+        self._weights: list[Any] = []
+
+    def add(self, outputs: Any, batch: Batch) -> None:
+        """Adds one batch."""
+        self._values.append(scalar("the network's own loss", outputs.loss))
+        self._weights.append(self._weight(batch))
+
+    def result(self) -> dict[str, float]:
+        """Returns the mean over all batches."""
+        values = np.array([float(value) for value in self._values])
+        weights = np.array([float(weight) for weight in self._weights])
+        # A batch of padding has no mean, and counts nothing.
+        numerators = np.multiply(values, weights, out=np.zeros_like(values), where=weights > 0)
+        return mean_over_samples(numerators, weights, with_stderr=False)
+
+
+class OwnMetricTotal(Total):
+    """A metric of (outputs, batch) instead of (outputs, targets)."""
+
+    def __init__(self, metric: Total) -> None:
+        self._metric = metric
+        self.adds_up = metric.adds_up
+
+    def reset(self) -> None:
+        """Starts a new sum."""
+        self._metric.reset()
+
+    def add(self, outputs: Any, batch: Batch) -> None:
+        """Adds one batch."""
+        self._metric.add(outputs.outputs, Batch(None, whole(batch), batch.size))
+
+    def result(self) -> dict[str, float]:
+        """Returns the result over all batches."""
+        return self._metric.result()
+
+
+def own_loss_of(model: object, network: object) -> OwnLoss | None:
+    """Returns the own loss that callback_fn's first place stands for, or None where it is a loss of outputs."""
+    composer_model = getattr(sys.modules.get("composer"), "ComposerModel", ())
+    if isinstance(network, composer_model) and (model is None or isinstance(model, composer_model)):
+        from .composer_loss import composer_step
+
+        return OwnLoss(composer_step)
+    if model is None:
+        return OwnLoss()
+    return model if isinstance(model, OwnLoss) else None
+
+
+def weightings(batches: Sequence[Batch]) -> list[Total]:
+    """Returns the totals that may make batch size free; the first weighs by samples."""
+    totals: list[Total] = [OwnLossTotal(lambda batch: batch.size)]
+    labels = _labels(batches[0])
+    if labels is not None:
+        totals.append(OwnLossTotal(lambda batch: _counted(batch, 0)))
+        if labels.ndim >= 2:
+            totals.append(OwnLossTotal(lambda batch: _counted(batch, 1)))
+    return totals
+
+
+def whole(batch: Batch) -> Any:
+    """Returns the user's batch as it is."""
+    return batch.inputs[0]
+
+
+def _labels(batch: Batch) -> torch.Tensor | None:
+    """Returns the class labels of a batch where there are any: its ``labels``, or what a pair has in second place."""
+    item = whole(batch)
+    if isinstance(item, Mapping):
+        labels = item.get("labels")
+    else:
+        labels = item[1] if isinstance(item, tuple | list) and len(item) == 2 else None
+    return labels if is_tensor(labels) and labels.ndim and not labels.is_floating_point() else None  # type: ignore[union-attr]
+
+
+def _counted(batch: Batch, first: int) -> torch.Tensor | float:
+    labels = _labels(batch)
+    if labels is None or labels.ndim < first:
+        return 0.0
+    if first:
+        # A causal model predicts each label from those before it; the first has none.
+        labels = labels[:, first:]
+    return (labels != _IGNORED).sum()
+
+
+def _loss_of_outputs(network: Callable[..., Any], batch: Any) -> tuple[Any, Any]:
+    if not isinstance(batch, Mapping):
+        raise _no_own_loss(f"the data set gives no dictionaries for it ({type(batch).__name__})")
+    outputs = call_network(network, batch)
+    loss = outputs.get("loss") if isinstance(outputs, Mapping) else getattr(outputs, "loss", None)
+    if loss is None:
+        raise _no_own_loss(f"its output has no loss ({type(outputs).__name__})")
+    return loss, outputs
+
+
+def _no_own_loss(found: str) -> CallbackFunctionError:
+    return CallbackFunctionError(
+        "callback_fn returned NoneType in first place, which stands for a network that computes its own loss from "
+        f"batches with labels in them, as those of Transformers do, but {found}. Give dictionaries with 'labels', or "
+        "return a loss function, a Model or an OwnLoss in first place."
+    )
