@@ -1,0 +1,299 @@
+"""InComposer: callbacks of this library inside a Composer trainer."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from .callback import Callback, CallbackParameters, RunContext
+from .callback_manager import CallbackManager
+from .composer_parameters import (
+    begin_evaluation,
+    composer_missing,
+    evaluation_parameters,
+    evaluation_results,
+    restore_state,
+    state_of,
+    step_loss,
+    training_parameters,
+)
+
+try:
+    import composer
+except ImportError as error:
+    raise composer_missing(error) from error
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from composer import Logger, State
+
+EVENT_HOOKS: Mapping[str, tuple[str, ...]] = {
+    "fit_start": ("on_train_begin",),
+    "epoch_start": ("on_train_epoch_begin",),
+    "batch_start": ("on_train_step_begin",),
+    "batch_end": ("on_train_step_end",),
+    # Not epoch_end, which comes before the epoch's evaluation.
+    "epoch_checkpoint": ("on_train_epoch_end",),
+    "fit_end": ("on_train_end",),
+    "eval_start": ("on_eval_begin", "on_eval_epoch_begin"),
+    "eval_batch_start": ("on_eval_step_begin",),
+    "eval_batch_end": ("on_eval_step_end",),
+    "eval_end": ("on_eval_epoch_end", "on_eval_end"),
+}
+"""Which of our hooks run at which of Composer's events; all other events mean nothing to our callbacks."""
+
+
+class InComposer(composer.Callback):  # type: ignore[misc]
+    """Lets callbacks of this library run inside a Composer trainer.
+
+    Example::
+
+        history = History()
+        trainer = composer.Trainer(model=model, ..., callbacks=[InComposer(history, TimeMonitor())])
+
+    The hooks run at the events of ``EVENT_HOOKS``, with a run context that all these callbacks share. A step is a
+    batch, however many microbatches it is made of. ``cb_params`` has the keys that it has in ``Model``: ``network`` is
+    the ComposerModel, ``net_outputs`` the batch's loss over its microbatches and all ranks, or, in an evaluation, where
+    Composer computes no loss, ``state.outputs``; ``epoch_num`` is None where the duration is neither in epochs nor in
+    batches. An epoch that ends early (the duration is over, or a stop was asked for) ends with ``on_train_epoch_end``
+    as in ``Model``. A stop that a callback asks for becomes ``state.stop_training()``, at the first batch or later.
+
+    Each ``Trainer.fit``, and each evaluation outside of one, is a run of its own: callbacks are entered when it begins
+    and left when it ends. The evaluation that Composer makes at the end of a ``fit`` that stops within an epoch comes
+    after ``on_train_end``, as a run that those callbacks hear of that hear of evaluations inside ``Model.fit``. When
+    one of them raises, all hear ``on_exception`` at once and are left. Composer does not tell its callbacks when
+    anything else raises: they hear of that when the trainer is closed, at the latest when Python exits. So close it, in
+    ``finally`` or with ``contextlib.closing(trainer)``; the error is handed on where it is still on its way then,
+    otherwise a RuntimeError stands for it.
+
+    States of the callbacks go into Composer's checkpoints, and come back after ``on_train_begin``, as in ``Model``.
+    Composer keeps one state for each class, so give all callbacks to one ``InComposer``.
+
+    Args:
+        callbacks: the callbacks, in their order.
+
+    Raises:
+        TypeError: one of them is no callback of this library.
+        ValueError: there is none; in ``Trainer.fit``, the trainer has another ``InComposer``.
+    """
+
+    ends_partial_epochs = True
+    """Whether ``on_train_epoch_end`` runs for an epoch that ends early."""
+
+    def __init__(self, *callbacks: Callback) -> None:
+        super().__init__()
+        if not callbacks:
+            raise ValueError("callbacks must be given, at least one: InComposer(callback, ...).")
+        if any(isinstance(callback, composer.Callback) for callback in callbacks):
+            raise TypeError(
+                "callbacks must be callbacks of this library, but one is a composer.Callback, which the trainer takes "
+                "as it is: Trainer(callbacks=[callback, InComposer(...)])."
+            )
+        self._manager = CallbackManager(callbacks)
+        self._audience = self._manager
+        self._context: RunContext | None = None
+        self._training: dict[str, Any] | None = None
+        self._in_epoch = False
+        self._evaluates_for_fit = False
+        self._stop_passed_on = False
+        self._saved: list[Any] | None = None
+
+    def fit_start(self, state: State, logger: Logger) -> None:
+        """Begins a run."""
+        others = [item for item in state.callbacks if type(item) is type(self) and item is not self]
+        if others and type(self) is InComposer:
+            raise ValueError(
+                f"callbacks has {len(others) + 1} InComposer, but Composer keeps one state for each class; give all "
+                "callbacks to one: InComposer(first, second)."
+            )
+        self._give_up()
+        with self._noticing_errors():
+            self._begin_run(training_parameters(state))
+            self._call("fit_start", state)
+            if not int(state.timestamp.batch_in_epoch):
+                self._restore()
+
+    def epoch_start(self, state: State, logger: Logger) -> None:
+        """Begins an epoch."""
+        with self._noticing_errors():
+            self._params.cur_epoch_num = int(state.timestamp.epoch) + 1
+            self._in_epoch = True
+            self._call("epoch_start", state)
+
+    def batch_start(self, state: State, logger: Logger) -> None:
+        """Begins a step; its batch is there."""
+        if not self._in_epoch:
+            # Going on in the middle of an epoch, Composer does not begin it again.
+            self.epoch_start(state, logger)
+        with self._noticing_errors():
+            self._restore()
+            self._params.update(train_dataset_element=state.batch, cur_step_num=int(state.timestamp.batch) + 1)
+            self._call("batch_start", state)
+
+    def batch_end(self, state: State, logger: Logger) -> None:
+        """Ends a step."""
+        with self._noticing_errors():
+            self._params.net_outputs = step_loss(state)
+            self._call("batch_end", state)
+
+    def epoch_checkpoint(self, state: State, logger: Logger) -> None:
+        """Ends an epoch, after its evaluation."""
+        with self._noticing_errors():
+            self._end_epoch(state)
+
+    def fit_end(self, state: State, logger: Logger) -> None:
+        """Ends the run."""
+        with self._noticing_errors():
+            if self._in_epoch and self.ends_partial_epochs:
+                self._end_epoch(state)
+            params = self._params
+            if params.epoch_num is None:
+                params.epoch_num = params.cur_epoch_num
+            self._call("fit_end", state)
+            self._end_run()
+
+    def eval_before_all(self, state: State, logger: Logger) -> None:
+        """Begins the evaluations of a training."""
+        self._evaluates_for_fit = True
+
+    def eval_after_all(self, state: State, logger: Logger) -> None:
+        """Ends the evaluations of a training."""
+        self._evaluates_for_fit = False
+
+    def eval_start(self, state: State, logger: Logger) -> None:
+        """Begins an evaluation, in training or outside of it."""
+        with self._noticing_errors():
+            if self._context is None:
+                self._begin_run(evaluation_parameters(state))
+            if self._evaluates_for_fit:
+                self._audience = self._manager.for_fit_evaluation()
+            self._training = begin_evaluation(self._params, state)
+            self._call("eval_start", state)
+
+    def eval_batch_start(self, state: State, logger: Logger) -> None:
+        """Begins a step of an evaluation."""
+        with self._noticing_errors():
+            self._params.update(eval_dataset_element=state.batch, cur_step_num=int(state.eval_timestamp.batch) + 1)
+            self._call("eval_batch_start", state)
+
+    def eval_batch_end(self, state: State, logger: Logger) -> None:
+        """Ends a step of an evaluation."""
+        with self._noticing_errors():
+            self._params.net_outputs = state.outputs
+            self._call("eval_batch_end", state)
+
+    def eval_end(self, state: State, logger: Logger) -> None:
+        """Ends an evaluation."""
+        with self._noticing_errors():
+            params, training = self._params, self._training or {}
+            before_metrics, *after = EVENT_HOOKS["eval_end"]
+            self._call_hook(before_metrics)
+            params.metrics = evaluation_results(state)
+            in_training = training.get("mode") == "train"
+            if in_training:
+                several = len(state.evaluators) > 1
+                named = {f"{state.dataloader_label}/{key}": value for key, value in params.metrics.items()}
+                params.eval_results = {**params.get("eval_results", {}), **(named if several else params.metrics)}
+            for hook in after:
+                self._call_hook(hook)
+            self._audience, self._training = self._manager, None
+            if in_training:
+                params.update(training)
+                self._pass_stop_on(state)
+            else:
+                self._end_run()
+
+    def close(self, state: State, logger: Logger) -> None:
+        """Tells the callbacks of a run that did not end that it failed, and leaves them."""
+        self._give_up()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the states of the callbacks, for Composer's checkpoints."""
+        return {"callbacks": state_of(self._manager.callbacks)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Keeps the states until the next run has begun."""
+        self._saved = state["callbacks"]
+
+    @property
+    def _params(self) -> CallbackParameters:
+        if self._context is None:
+            raise RuntimeError(
+                f"{type(self).__name__} got an event of a training whose fit_start it did not see. Where run_event is "
+                "overridden, hand on all events: super().run_event(event, state, logger)."
+            )
+        params: CallbackParameters = self._context.original_args()
+        return params
+
+    def _begin_run(self, params: CallbackParameters) -> None:
+        self._manager.__enter__()
+        self._context = RunContext(params)
+        params.list_callback = self._manager.callbacks
+        self._in_epoch = self._stop_passed_on = False
+
+    def _end_run(self) -> None:
+        self._context = None
+        self._manager.__exit__(None, None, None)
+
+    def _end_epoch(self, state: State) -> None:
+        self._in_epoch = False
+        self._call("epoch_checkpoint", state)
+        self._params.pop("metrics", None)
+        self._params.pop("eval_results", None)
+
+    def _restore(self) -> None:
+        saved, self._saved = self._saved, None
+        if saved is not None:
+            restore_state(self._manager.callbacks, saved)
+
+    def _call(self, event: str, state: State) -> None:
+        for hook in EVENT_HOOKS[event]:
+            self._call_hook(hook)
+        # As in Model, a stop that is asked for at once takes effect after one step.
+        if event != "fit_start":
+            self._pass_stop_on(state)
+
+    def _call_hook(self, hook: str) -> None:
+        getattr(self._audience, hook)(self._context)
+
+    def _pass_stop_on(self, state: State) -> None:
+        context = self._context
+        in_training = context is not None and context.original_args().get("mode") == "train"
+        # Composer sets the duration to the time so far; of no batches at all, its schedulers cannot take shares.
+        possible = in_training and int(state.timestamp.batch) > 0 and not self._stop_passed_on
+        if context is not None and possible and context.get_stop_requested():
+            self._stop_passed_on = True
+            state.stop_training()
+
+    @contextmanager
+    def _noticing_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    def _fail(self, error: BaseException) -> None:
+        context, self._context = self._context, None
+        if context is None:
+            return
+        self._audience, self._training = self._manager, None
+        self._evaluates_for_fit = False
+        self._manager.on_exception(context, error)
+        self._manager.__exit__(type(error), error, error.__traceback__)
+
+    def _give_up(self) -> None:
+        """Ends a run of which Composer does not tell how it failed."""
+        if self._context is None:
+            return
+        on_its_way = sys.exception()
+        error = on_its_way or RuntimeError(
+            "the training did not reach its end: it failed or was abandoned, and Composer does not tell its callbacks."
+        )
+        self._fail(error)
+        if on_its_way is None and getattr(error, "__notes__", None):
+            # Nobody else would hear of what went wrong meanwhile; Composer logs it.
+            raise error

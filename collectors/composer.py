@@ -1,0 +1,102 @@
+"""Composer: its SummaryCollector, and callbacks of both libraries in each other's trainers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .callbacks_in_composer import InComposer
+from .composer_in_model import FromComposer
+from .summary_collector import SummaryCollector as _SummaryCollector
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from os import PathLike
+
+    from composer import Logger, State
+
+__all__ = ["FromComposer", "InComposer", "SummaryCollector"]
+
+
+class SummaryCollector(InComposer):
+    """Records a Composer training for TensorBoard, and saves checkpoints from which landscapes are drawn later.
+
+    A ``composer.Callback`` for ``composer.Trainer(callbacks=[...])`` that collects what
+    ``collectors.SummaryCollector`` collects, with the same arguments. What is saved is the ComposerModel that the
+    trainer was given, without what the trainer wraps around it, so ``callback_fn`` returns a ComposerModel built alike
+    (see ``workers.composer_loss``). A step is a batch, however many microbatches it is made of. The numbers are
+    those of Composer's ``state.timestamp``: an epoch that ends early, because the duration is over, is none.
+
+    A training that goes on from a checkpoint of Composer (``load_path``, or a second ``Trainer.fit``) goes on with the
+    numbering; the directory of the first part is taken over with ``existing="resume"``, and by itself in a second
+    ``Trainer.fit``. Close the trainer when training fails: Composer does not tell its callbacks of errors. Until then
+    the directory lacks at most the checkpoints that are being written.
+
+    Args:
+        summary_dir: the run directory; it is created when training begins.
+        collect_freq: every how many steps is recorded.
+        collect_specified_data: what to collect.
+        keep_default_action: whether items that ``collect_specified_data`` leaves out keep their defaults.
+        custom_lineage_data: your own facts about the run.
+        collect_tensor_freq: every how many steps tensors are recorded; None chooses.
+        max_file_size: bytes after which the next event file is begun; None sets no limit.
+        export_options: {"tensor_format": "npy"} writes tensors as files as well.
+        collect_landscape: which checkpoints to save: "intervals", "unit" ("step" or "epoch"), ...
+        existing: what to do when the directory already holds checkpoints: "error", "resume" or "overwrite".
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value; when training begins, the weights are sharded (FSDP).
+        ImportError: summaries are asked for explicitly, and TensorBoard is not installed.
+    """
+
+    ends_partial_epochs = False
+
+    def __init__(
+        self,
+        summary_dir: str | PathLike[str],
+        collect_freq: int = 10,
+        collect_specified_data: Mapping[str, Any] | None = None,
+        keep_default_action: bool = True,
+        custom_lineage_data: Mapping[str, int | float | str] | None = None,
+        collect_tensor_freq: int | None = None,
+        max_file_size: int | None = None,
+        export_options: Mapping[str, str | None] | None = None,
+        *,
+        collect_landscape: Mapping[str, Any] | None = None,
+        existing: str = "error",
+    ) -> None:
+        self._collector = _SummaryCollector(
+            summary_dir,
+            collect_freq,
+            collect_specified_data,
+            keep_default_action,
+            custom_lineage_data,
+            collect_tensor_freq,
+            max_file_size,
+            export_options,
+            collect_landscape=collect_landscape,
+            existing=existing,
+        )
+        super().__init__(self._collector)
+        self._has_run = False
+
+    @property
+    def summary_dir(self) -> str:
+        """The run directory."""
+        return self._collector.summary_dir
+
+    def capture(self, plugin: str, name: str, value: Any) -> None:
+        """Takes a value from inside a training forward pass; see ``collectors.SummaryCollector.capture``."""
+        self._collector.capture(plugin, name, value)
+
+    def fit_start(self, state: State, logger: Logger) -> None:
+        """Opens the run directory and saves the state before the first step where that is asked for."""
+        if state.fsdp_enabled:
+            raise ValueError(
+                "parallelism_config must not shard the weights (FSDP), because no process has all of them then; train "
+                "with DDP, or without the SummaryCollector."
+            )
+        if self._has_run and int(state.timestamp.batch):
+            self._collector._existing = "resume"
+        super().fit_start(state, logger)
+        self._has_run = True

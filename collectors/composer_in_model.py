@@ -1,0 +1,254 @@
+"""FromComposer: a callback of Composer inside our Model."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+from .callback import Callback, CallbackParameters, RunContext
+from .composer_parameters import composer_missing, restore_state, state_of
+from .composer_state import EVAL_LABEL, ModelState
+from .validation import check_instance
+
+try:
+    import composer
+    from composer.loggers import LoggerDestination
+except ImportError as error:
+    raise composer_missing(error) from error
+
+HOOK_EVENTS: Mapping[str, tuple[str, ...]] = {
+    "begin": ("init", "before_load", "after_load"),
+    "on_train_begin": ("fit_start",),
+    "first epoch": ("iteration_start",),
+    "on_train_epoch_begin": ("epoch_start",),
+    "on_train_step_begin": ("batch_start",),
+    "on_train_step_end": ("batch_end", "batch_checkpoint"),
+    "epoch done": ("epoch_end",),
+    "on_train_epoch_end": ("epoch_checkpoint",),
+    "on_train_end": ("fit_end",),
+    "evaluations begin in fit": ("eval_before_all",),
+    "evaluations begin": ("eval_standalone_start",),
+    "on_eval_begin": ("eval_start",),
+    "on_eval_step_begin": ("eval_batch_start",),
+    "on_eval_step_end": ("eval_batch_end",),
+    "on_eval_end": ("eval_end",),
+    "evaluations end in fit": ("eval_after_all",),
+    "evaluations end": ("eval_standalone_end",),
+}
+"""Which of Composer's events come with which of our hooks."""
+
+EVENTS = frozenset(event for events in HOOK_EVENTS.values() for event in events)
+"""The events of Composer that exist in our Model."""
+
+
+class FromComposer(Callback):
+    """Lets a callback of Composer run inside our ``Model``.
+
+    Example::
+
+        stopper = EarlyStopper("accuracy", "eval", patience=2)
+        model.fit(20, loader, valid_loader, callbacks=[FromComposer(stopper)])
+
+    The callback gets the events of ``EVENTS``, in Composer's order and through its ``run_event``, with a real
+    ``composer.State`` and ``composer.Logger``. Each ``train``, ``fit`` or ``eval`` is what a Trainer is there: it
+    begins with ``init``, ``before_load`` and ``after_load``, and ends, whatever happens, with ``close`` and
+    ``post_close``. ``state.stop_training()``, or any ``max_duration`` that is over, stops our training after the
+    present step or epoch. The callback's state goes into our checkpoints and comes back after ``fit_start``.
+
+    In ``state``, ``model`` is a ComposerModel around the network, the data loaders are called "train" and "eval",
+    metrics are those of the Model, "eval_loss" included, and ``outputs`` are there in evaluations only. Events inside a
+    step (``before_forward``, ``after_loss``, ...), around data loaders, of ``predict`` and of the end of iterations do
+    not exist in Model; a callback that reacts to them gets a warning when it is given.
+
+    Args:
+        callback: the callback.
+        loggers: Composer's loggers, to which ``logger.log_metrics`` goes, the training loss and the metrics as well.
+
+    Raises:
+        TypeError: ``callback`` is no callback of Composer, or one of ``loggers`` is no logger.
+    """
+
+    def __init__(self, callback: composer.Callback, *, loggers: Sequence[LoggerDestination] = ()) -> None:
+        check_instance("callback", callback, composer.Callback, "a composer.Callback (an object, not its class)")
+        for index, logger in enumerate(loggers):
+            check_instance(f"loggers[{index}]", logger, LoggerDestination, "a composer LoggerDestination")
+        self._callback = callback
+        self._loggers = list(loggers)
+        self._model_state: ModelState | None = None
+        self._logger: composer.Logger | None = None
+        self._evaluates_alone = self._epoch_is_open = False
+        _warn_of_missing_events(callback)
+
+    def on_train_begin(self, run_context: RunContext) -> None:
+        """Runs ``init``, ``before_load``, ``after_load`` and ``fit_start``."""
+        now = self._begin(run_context)
+        now.begin_training_batches(run_context.original_args())
+        self._run("on_train_begin", run_context)
+
+    def on_train_epoch_begin(self, run_context: RunContext) -> None:
+        """Runs ``epoch_start``, and ``iteration_start`` before the first."""
+        timestamp = self._now.state.timestamp
+        self._epoch_is_open = True
+        if int(timestamp.batch_in_epoch):
+            return  # A training that goes on in the middle of an epoch does not begin it again.
+        if not int(timestamp.epoch_in_iteration):
+            self._run("first epoch", run_context)
+        self._run("on_train_epoch_begin", run_context)
+
+    def on_train_step_begin(self, run_context: RunContext) -> None:
+        """Runs ``batch_start``."""
+        self._now.begin_step(run_context.original_args())
+        self._run("on_train_step_begin", run_context)
+
+    def on_train_step_end(self, run_context: RunContext) -> None:
+        """Runs ``batch_end`` and ``batch_checkpoint``."""
+        params = run_context.original_args()
+        self._now.end_step(params)
+        if self._loggers:
+            self._log({"loss/train/total": float(params.net_outputs)})
+        self._run("on_train_step_end", run_context)
+
+    def on_train_epoch_end(self, run_context: RunContext) -> None:
+        """Runs ``epoch_end``, where no evaluation came before, and ``epoch_checkpoint``; neither for a part."""
+        self._end_epoch(run_context)
+        if _epoch_is_whole(run_context):
+            self._run("on_train_epoch_end", run_context)
+
+    def on_train_end(self, run_context: RunContext) -> None:
+        """Runs ``fit_end``."""
+        self._run("on_train_end", run_context)
+
+    def on_eval_begin(self, run_context: RunContext) -> None:
+        """Runs ``eval_start`` and what comes before: ``epoch_end`` and ``eval_before_all`` in training."""
+        self._evaluates_alone = self._model_state is None
+        now = self._begin(run_context) if self._model_state is None else self._model_state
+        self._end_epoch(run_context)
+        self._run("evaluations begin" if self._evaluates_alone else "evaluations begin in fit", run_context)
+        now.begin_evaluation(run_context.original_args())
+        self._run("on_eval_begin", run_context)
+
+    def on_eval_step_begin(self, run_context: RunContext) -> None:
+        """Runs ``eval_batch_start``."""
+        self._now.begin_evaluation_step(run_context.original_args())
+        self._run("on_eval_step_begin", run_context)
+
+    def on_eval_step_end(self, run_context: RunContext) -> None:
+        """Runs ``eval_batch_end``."""
+        self._now.end_evaluation_step(run_context.original_args())
+        self._run("on_eval_step_end", run_context)
+
+    def on_eval_end(self, run_context: RunContext) -> None:
+        """Runs ``eval_end`` and ``eval_after_all``, or ``eval_standalone_end`` outside of training."""
+        params = run_context.original_args()
+        results = self._now.end_evaluation(params)
+        self._log({f"metrics/{EVAL_LABEL}/{name}": value for name, value in results.items()})
+        self._run("on_eval_end", run_context)
+        self._now.leave_evaluation(params)
+        self._run("evaluations end" if self._evaluates_alone else "evaluations end in fit", run_context)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the callback's and the loggers' states, and the training's time in Composer's units."""
+        return {
+            "callbacks": [list(item) for item in state_of(self._everyone)],
+            "timestamp": None if self._model_state is None else self._model_state.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on with what ``state_dict`` returned."""
+        restore_state(self._everyone, state["callbacks"])
+        if self._model_state is not None and state["timestamp"] is not None:
+            self._model_state.load_state_dict(state["timestamp"])
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        now, self._model_state = self._model_state, None
+        if now is None:
+            return
+        closed, errors = [], []
+        for callback in self._everyone:
+            try:
+                callback.close(now.state, self._logger)
+                closed.append(callback)
+            except Exception as error:
+                errors.append(error)
+        for callback in closed:
+            try:
+                callback.post_close()
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            for other in errors[1:]:
+                errors[0].add_note(f"Another callback could not be closed either: {other!r}")
+            raise errors[0]
+
+    @property
+    def _everyone(self) -> list[Any]:
+        return [self._callback, *self._loggers]
+
+    @property
+    def _now(self) -> ModelState:
+        if self._model_state is None:
+            raise RuntimeError("FromComposer got a hook before on_train_begin or on_eval_begin; hand on all hooks.")
+        return self._model_state
+
+    def _begin(self, run_context: RunContext) -> ModelState:
+        params: CallbackParameters = run_context.original_args()
+        self._model_state = ModelState(params, getattr(run_context, "epoch_steps", 0), self._everyone)
+        self._logger = composer.Logger(self._model_state.state, destinations=self._loggers)
+        self._epoch_is_open = False
+        self._run("begin", run_context)
+        return self._model_state
+
+    def _end_epoch(self, run_context: RunContext) -> None:
+        if self._epoch_is_open and _epoch_is_whole(run_context):
+            self._now.end_epoch()
+            self._run("epoch done", run_context)
+        self._epoch_is_open = False
+
+    def _run(self, hook: str, run_context: RunContext) -> None:
+        now = self._now
+        for name in HOOK_EVENTS[hook]:
+            event = composer.Event(name)
+            # Loggers are there before anybody logs, and flush after everybody has.
+            order = [*self._loggers, self._callback] if event is composer.Event.INIT else self._everyone
+            for callback in order:
+                callback.run_event(event, now.state, self._logger)
+        if now.stop_requested:
+            run_context.request_stop()
+
+    def _log(self, values: dict[str, Any]) -> None:
+        if self._logger is not None:
+            self._logger.log_metrics(values)
+
+
+def _epoch_is_whole(run_context: RunContext) -> bool:
+    return bool(getattr(run_context, "exhausted", True))
+
+
+def _warn_of_missing_events(callback: composer.Callback) -> None:
+    kind = type(callback)
+    if kind.run_event is not composer.Callback.run_event or isinstance(callback, LoggerDestination):
+        return  # It takes what comes.
+    heard = [event.value for event in composer.Event if _overrides(kind, event.value)]
+    missing = [name for name in heard if name not in EVENTS]
+    if not missing:
+        return
+    if set(heard) <= {*missing, *HOOK_EVENTS["begin"]}:
+        text = f"{kind.__name__} will do nothing in Model, because it waits for the events {missing}"
+    else:
+        text = f"{kind.__name__} will miss the events {missing}"
+    warnings.warn(
+        f"{text}, which do not exist there. Model has {sorted(EVENTS)}; for the others, train with composer.Trainer.",
+        UserWarning,
+        stacklevel=3,
+    )
+
+
+def _overrides(kind: type, name: str) -> bool:
+    return getattr(kind, name) is not getattr(composer.Callback, name)

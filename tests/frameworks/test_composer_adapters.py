@@ -1,0 +1,512 @@
+"""Callbacks of both libraries in each other's trainers, in real ones."""
+
+import gc
+import json
+
+import pytest
+import torch
+from cases import Crash
+from torch import nn
+
+import composer_cases as cases  # isort: skip
+import composer
+from composer.callbacks import EarlyStopper, LRMonitor, NaNMonitor, RuntimeEstimator, SpeedMonitor
+from composer.core import Event
+from composer.loggers import InMemoryLogger
+from composer.models import ComposerClassifier
+
+from collectors import (
+    Callback,
+    CheckpointConfig,
+    History,
+    LambdaCallback,
+    Model,
+    ModelCheckpoint,
+    TimeMonitor,
+)
+from collectors.callback import EVAL_HOOKS, TRAIN_HOOKS
+from collectors.callbacks_in_composer import EVENT_HOOKS
+from collectors.composer import FromComposer, InComposer
+from collectors.composer_in_model import EVENTS, HOOK_EVENTS
+
+
+class Recorder(Callback):
+    """Notes each hook with the numbers of epoch and step, what it was left with, and what it was told."""
+
+    def __init__(self):
+        self.calls, self.errors, self.params = [], [], {}
+
+    def __enter__(self):
+        self.calls.append("enter")
+        return self
+
+    def __exit__(self, exception_type, exception, traceback):
+        self.calls.append("exit" if exception is None else f"exit {exception_type.__name__}")
+
+    def on_exception(self, run_context, error):
+        self.errors.append(error)
+
+
+def _recording(hook):
+    def record(self, run_context):
+        params = run_context.original_args()
+        self.params[hook] = dict(params)
+        self.calls.append((hook, params.get("cur_epoch_num"), params.get("cur_step_num")))
+
+    return record
+
+
+for _hook in (*TRAIN_HOOKS, *EVAL_HOOKS):
+    setattr(Recorder, _hook, _recording(_hook))
+
+
+def linear_model(seed=0):
+    """Returns a network without dropout and BatchNorm, whose loss does not depend on microbatches."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        network = nn.Sequential(nn.Linear(cases.FEATURES, 8), nn.Tanh(), nn.Linear(8, cases.CLASSES))
+    return ComposerClassifier(network, num_classes=cases.CLASSES, loss_fn=nn.functional.cross_entropy)
+
+
+def run_trainer(callbacks, **options):
+    made = cases.trainer(callbacks=callbacks, **options)
+    try:
+        made.fit()
+    finally:
+        made.close()
+    return made
+
+
+def our_model(metrics=None):
+    network = linear_model().module
+    return Model(network, nn.functional.cross_entropy, torch.optim.SGD(network.parameters(), lr=0.1), metrics=metrics)
+
+
+def accuracy(outputs, targets):
+    return (outputs.argmax(1) == targets).float().mean()
+
+
+# Our callbacks in Composer.
+
+
+def test_the_hooks_are_those_of_our_model():
+    in_model, in_composer = Recorder(), Recorder()
+    our_model({"accuracy": accuracy}).fit(2, cases.loader(), cases.loader(16), callbacks=in_model)
+    run_trainer([InComposer(in_composer)], model=linear_model(), max_duration="2ep", eval_dataloader=cases.loader(16))
+    assert in_composer.calls == in_model.calls
+    for hook, params in in_model.params.items():
+        ours = in_composer.params[hook]
+        assert set(params) - set(ours) <= {"eval_results"}, hook
+        for key in ("mode", "epoch_num", "batch_num", "initial_step", "parallel_mode", "device_number"):
+            assert ours.get(key) == params.get(key), (hook, key)
+
+
+def test_history_is_that_of_our_model():
+    in_model, in_composer = History(), History()
+    our_model({"accuracy": accuracy}).fit(3, cases.loader(), cases.loader(16), callbacks=in_model)
+    made = run_trainer([InComposer(in_composer)], model=linear_model(), eval_dataloader=cases.loader(16))
+    assert in_composer.epoch == in_model.epoch == {"epoch": [1, 2, 3]}
+    assert in_composer.history["net_output"] == pytest.approx(in_model.history["net_output"], rel=1e-5)
+    assert in_composer.history["MulticlassAccuracy"] == pytest.approx(in_model.history["accuracy"])
+    assert type(made.state.model) is ComposerClassifier
+
+
+def test_microbatches_are_one_step_with_one_loss():
+    whole, parts = History(), History()
+    steps = Recorder()
+    run_trainer([InComposer(whole)], model=linear_model())
+    run_trainer([InComposer(parts, steps)], model=linear_model(), device_train_microbatch_size=3)
+    assert parts.history["net_output"] == pytest.approx(whole.history["net_output"], rel=1e-5)
+    assert [call[2] for call in steps.calls if call[0] == "on_train_step_end"] == list(range(1, 13))
+
+
+def test_an_epoch_that_ends_early_and_the_evaluation_after_it():
+    recorder, history = Recorder(), History()
+    made = run_trainer(
+        [InComposer(recorder, history)], model=linear_model(), max_duration="6ba", eval_dataloader=cases.loader(16)
+    )
+    names = [call if isinstance(call, str) else call[0] for call in recorder.calls]
+    end = names.index("on_train_end")
+    assert names[end - 2 : end + 3] == ["on_train_step_end", "on_train_epoch_end", "on_train_end", "exit", "enter"]
+    assert names[end + 3] == "on_eval_begin"
+    assert names[-2:] == ["on_eval_end", "exit"]
+    assert recorder.params["on_train_begin"]["epoch_num"] == 2
+    assert history.epoch == {"epoch": [1, 2]}  # The evaluation after the end begins no new history.
+    assert int(made.state.timestamp.batch) == 6
+
+
+def test_an_evaluation_outside_of_training_is_a_run_of_its_own():
+    recorder = Recorder()
+    made = cases.trainer(callbacks=[InComposer(recorder, TimeMonitor())], model=linear_model())
+    made.eval(cases.loader(16))
+    made.close()
+    names = [call if isinstance(call, str) else call[0] for call in recorder.calls]
+    begin, step, end = ["on_eval_begin", "on_eval_epoch_begin"], ["on_eval_step_begin", "on_eval_step_end"], []
+    end = ["on_eval_epoch_end", "on_eval_end"]
+    assert names == ["enter", *begin, *step, *step, *end, "exit"]
+    assert recorder.params["on_eval_begin"]["mode"] == "eval"
+    assert recorder.params["on_eval_begin"]["batch_num"] == 2
+    assert "metrics" not in recorder.params["on_eval_epoch_end"]
+    assert 0 <= recorder.params["on_eval_end"]["metrics"]["MulticlassAccuracy"] <= 1
+
+
+def test_several_evaluators_keep_their_results_apart():
+    results = []
+    ours = LambdaCallback(on_train_epoch_end=lambda context: results.append(context.original_args().eval_results))
+    evaluators = [composer.Evaluator(label=name, dataloader=cases.loader(16)) for name in ("first", "second")]
+    run_trainer([InComposer(ours)], model=linear_model(), max_duration="1ep", eval_dataloader=evaluators)
+    assert {"first/MulticlassAccuracy", "second/MulticlassAccuracy"} <= set(results[0])
+
+
+@pytest.mark.parametrize(
+    ("hook", "at", "steps"),
+    [
+        ("on_train_begin", 0, 1),
+        ("on_train_epoch_begin", 4, 5),
+        ("on_train_step_begin", 2, 2),
+        ("on_train_step_end", 2, 2),
+        ("on_train_epoch_end", 4, 4),
+        ("on_eval_end", 4, 4),
+    ],
+)
+def test_a_stop_that_we_ask_for_stops_composer(hook, at, steps):
+    recorder = Recorder()
+
+    def stop(context):
+        params = context.original_args()
+        if params.mode == "eval" or params.cur_step_num == at:
+            context.request_stop()
+
+    made = run_trainer(
+        [InComposer(LambdaCallback(**{hook: stop}), recorder)], model=linear_model(), eval_dataloader=cases.loader(16)
+    )
+    assert int(made.state.timestamp.batch) == steps
+    assert ("on_train_end", (steps + 3) // 4, steps) in recorder.calls
+    assert not recorder.errors
+
+
+def test_an_error_of_ours_is_told_at_once():
+    recorder = Recorder()
+
+    def fail(context):
+        raise Crash("ours")
+
+    made = cases.trainer(callbacks=[InComposer(recorder, LambdaCallback(on_train_step_end=fail))])
+    with pytest.raises(Crash, match="ours") as caught:
+        made.fit()
+    assert recorder.errors == [caught.value]
+    assert recorder.calls[-1] == "exit Crash"
+    calls = list(recorder.calls)
+    made.close()
+    made.close()
+    assert recorder.calls == calls
+
+
+def test_an_error_of_others_is_told_when_the_trainer_is_closed():
+    recorder = Recorder()
+    with pytest.raises(Crash) as caught:
+        run_trainer([InComposer(recorder), cases.CrashAfter(3)])
+    assert recorder.errors == [caught.value]
+    assert recorder.calls[-1] == "exit Crash"
+
+
+def test_an_abandoned_trainer_is_told_of_when_it_is_collected():
+    recorder = Recorder()
+    made = cases.trainer(callbacks=[InComposer(recorder), cases.CrashAfter(3)])
+    with pytest.raises(Crash):
+        made.fit()
+    assert recorder.errors == []
+    del made
+    gc.collect()
+    (error,) = recorder.errors
+    assert isinstance(error, RuntimeError)
+    assert "did not reach its end" in str(error)
+
+
+def test_a_new_fit_ends_a_failed_one():
+    recorder = Recorder()
+    made = cases.trainer(callbacks=[InComposer(recorder), cases.CrashAfter(3)])
+    with pytest.raises(Crash):
+        made.fit()
+    made.fit()
+    made.close()
+    assert [call for call in recorder.calls if isinstance(call, str)] == ["enter", "exit RuntimeError", "enter", "exit"]
+
+
+class OwnRunEvent(InComposer):
+    """Overrides run_event, and hands on what it likes."""
+
+    def __init__(self, *callbacks, lost=()):
+        super().__init__(*callbacks)
+        self.lost = lost
+
+    def run_event(self, event, state, logger):
+        if event.value not in self.lost:
+            getattr(self, event.value)(state, logger)
+
+
+def test_run_event_may_be_overridden():
+    recorder, plain = Recorder(), Recorder()
+    run_trainer([OwnRunEvent(recorder)])
+    run_trainer([InComposer(plain)])
+    assert recorder.calls == plain.calls
+    with pytest.raises(RuntimeError, match="fit_start it did not see"):
+        run_trainer([OwnRunEvent(Recorder(), lost=("fit_start",))])
+
+
+@pytest.mark.parametrize("stop_at", ["1ep", "6ba"])
+def test_states_come_back_from_composers_checkpoints(tmp_path, stop_at):
+    straight, first, second = History(), History(), History()
+    run_trainer([InComposer(straight)], model=linear_model())
+    made = cases.trainer(callbacks=[InComposer(first)], model=linear_model(), max_duration=stop_at)
+    made.fit()
+    path = made.save_checkpoint(str(tmp_path / "checkpoint"))
+    made.close()
+    recorder = Recorder()
+    run_trainer([InComposer(second, recorder)], model=linear_model(), load_path=str(path))
+    assert second.epoch["epoch"][-2:] == straight.epoch["epoch"][-2:]
+    assert second.history["net_output"][-1] == pytest.approx(straight.history["net_output"][-1], rel=1e-5)
+    assert second.history["net_output"][0] == pytest.approx(straight.history["net_output"][0], rel=1e-5)
+    done = 4 if stop_at == "1ep" else 6
+    assert [call[2] for call in recorder.calls if call[0] == "on_train_step_end"] == list(range(done + 1, 13))
+    assert recorder.calls[2][:2] == ("on_train_epoch_begin", 2)
+
+
+def test_our_checkpoints_hold_the_weights(tmp_path):
+    callback = ModelCheckpoint("run", tmp_path, CheckpointConfig(save_checkpoint_steps=4))
+    run_trainer([InComposer(callback)], max_duration="1ep")
+    assert [path.suffix for path in tmp_path.glob("run*")] == [".safetensors"]
+
+
+def test_what_in_composer_refuses():
+    with pytest.raises(ValueError, match="callbacks must be given"):
+        InComposer()
+    with pytest.raises(TypeError, match=r"one is a composer\.Callback, which the trainer takes as it is"):
+        InComposer(LRMonitor())
+    with pytest.raises(TypeError, match=r"callbacks\[0\] must be a Callback"):
+        InComposer(History)
+    with pytest.raises(ValueError, match="give all callbacks to one"):
+        run_trainer([InComposer(History()), InComposer(History())])
+
+
+def test_the_tables_name_real_events_and_hooks():
+    names = {event.value for event in Event}
+    assert set(EVENT_HOOKS) <= names
+    assert {hook for hooks in EVENT_HOOKS.values() for hook in hooks} == {*TRAIN_HOOKS, *EVAL_HOOKS}
+    assert names >= EVENTS
+    assert {hook for hook in HOOK_EVENTS if hook.startswith("on_")} <= {*TRAIN_HOOKS, *EVAL_HOOKS}
+
+
+# Composer's callbacks in our Model.
+
+
+class EventRecorder(composer.Callback):
+    """Notes all events with the training's and the evaluation's time, and its end of life."""
+
+    def __init__(self):
+        self.calls, self.losses = [], []
+
+    def run_event(self, event, state, logger):
+        if event.value in EVENTS:
+            time, evaluation = state.timestamp, state.eval_timestamp
+            self.calls.append(
+                (
+                    event.value,
+                    *(int(part) for part in (time.epoch, time.batch, time.sample, time.batch_in_epoch)),
+                    *((int(evaluation.batch), int(evaluation.sample)) if event.is_eval else ()),
+                    state.dataloader_label if event.value not in {"init", "before_load", "after_load"} else None,
+                    None if state.dataloader_len is None else int(state.dataloader_len),
+                )
+            )
+        if event == Event.BATCH_END:
+            self.losses.append(float(state.loss.detach()))
+
+    def close(self, state, logger):
+        self.calls.append("close")
+
+    def post_close(self):
+        self.calls.append("post_close")
+
+
+def test_the_events_are_those_of_composer():
+    in_composer, in_model = EventRecorder(), EventRecorder()
+    run_trainer([in_composer], model=linear_model(), max_duration="2ep", eval_dataloader=cases.loader(16))
+    our_model({"accuracy": accuracy}).fit(2, cases.loader(), cases.loader(16), callbacks=FromComposer(in_model))
+
+    def told(calls):
+        # Before training begins, a Trainer may know its data already.
+        return [call for call in calls if call[0] not in {"init", "before_load", "after_load"}]
+
+    assert told(in_model.calls) == told(in_composer.calls)
+    assert [call[0] for call in in_model.calls[:4]] == ["init", "before_load", "after_load", "fit_start"]
+    assert in_model.losses == pytest.approx(in_composer.losses, rel=1e-5)
+
+
+def test_an_evaluation_alone_has_composers_events():
+    recorder = EventRecorder()
+    our_model({"accuracy": accuracy}).eval(cases.loader(16), callbacks=FromComposer(recorder))
+    names = [call if isinstance(call, str) else call[0] for call in recorder.calls]
+    steps = ["eval_batch_start", "eval_batch_end"] * 2
+    assert names[3:] == [
+        "eval_standalone_start", "eval_start", *steps, "eval_end", "eval_standalone_end", "close", "post_close",
+    ]  # fmt: skip
+
+
+def test_an_epoch_that_is_stopped_has_no_end():
+    recorder = EventRecorder()
+
+    class Stop(Callback):
+        def on_train_step_end(self, run_context):
+            if run_context.original_args().cur_step_num == 6:
+                run_context.request_stop()
+
+    our_model().train(3, cases.loader(), callbacks=[FromComposer(recorder), Stop()])
+    names = [call if isinstance(call, str) else call[0] for call in recorder.calls]
+    assert names.count("epoch_end") == names.count("epoch_checkpoint") == 1
+    assert names[-4:] == ["batch_checkpoint", "fit_end", "close", "post_close"]
+
+
+def test_real_callbacks_of_composer_run():
+    memory = InMemoryLogger()
+    callbacks = [
+        FromComposer(kind, loggers=[memory])
+        for kind in (LRMonitor(), SpeedMonitor(window_size=2), RuntimeEstimator(time_unit="seconds"))
+    ]
+    our_model({"accuracy": accuracy}).fit(3, cases.loader(), cases.loader(16), callbacks=callbacks)
+    assert [float(value) for _, value in memory.data["lr-SGD/group0"]] == [0.1] * 12
+    assert len(memory.data["loss/train/total"]) == 12 * 3
+    assert all(value > 0 for _, value in memory.data["throughput/samples_per_sec"])
+    assert all(value >= 0 for _, value in memory.data["time/remaining_estimate"])
+    assert {"metrics/eval/accuracy", "metrics/eval/eval_loss"} <= set(memory.data)
+
+
+def test_early_stopping_by_composer():
+    recorder = Recorder()
+    stopper = EarlyStopper("eval_loss", "eval", patience=1)  # On other samples it gets worse at once.
+    our_model({"accuracy": accuracy}).fit(
+        20, cases.loader(), cases.loader(16), callbacks=[FromComposer(stopper), recorder]
+    )
+    assert recorder.calls[-2][:2] == ("on_train_end", 3)
+
+
+@pytest.mark.parametrize("event", ["fit_start", "epoch_start", "batch_start", "batch_end"])
+def test_stop_training_stops_our_model(event):
+    class Stop(composer.Callback):
+        pass
+
+    def stop(self, state, logger):
+        state.stop_training()
+
+    setattr(Stop, event, stop)
+    recorder = Recorder()
+    our_model().train(3, cases.loader(), callbacks=[FromComposer(Stop()), recorder])
+    assert recorder.calls[-2] == ("on_train_end", 1, 1)
+
+
+def test_a_duration_that_a_callback_sets_stops_our_model():
+    class Shorten(composer.Callback):
+        def fit_start(self, state, logger):
+            state.max_duration = "6ba"
+
+    recorder = Recorder()
+    our_model().train(3, cases.loader(), callbacks=[FromComposer(Shorten()), recorder])
+    assert recorder.calls[-2] == ("on_train_end", 2, 6)
+
+
+class Stateful(composer.Callback):
+    def __init__(self):
+        self.samples, self.loaded = [], None
+
+    def batch_end(self, state, logger):
+        self.samples.append(int(state.timestamp.sample))
+
+    def state_dict(self):
+        return {"seen": len(self.samples)}
+
+    def load_state_dict(self, state):
+        self.loaded = state["seen"]
+
+
+@pytest.mark.parametrize("steps", [4, 6])
+def test_states_and_time_come_back_from_our_checkpoints(tmp_path, steps):
+    first, second = Stateful(), Stateful()
+    keep = ModelCheckpoint("run", tmp_path, CheckpointConfig(save_checkpoint_steps=steps, training_state=True))
+    our_model().train(2, cases.loader(), callbacks=[FromComposer(first), keep])
+    (path,) = tmp_path.glob(f"run-{(steps + 3) // 4}_{steps - 4 * ((steps - 1) // 4)}.safetensors")
+    our_model().train(3, cases.loader(), callbacks=[FromComposer(second)], resume_from=path)
+    assert second.loaded == steps
+    assert second.samples == [8 * step for step in range(steps + 1, 13)]
+
+
+class Life(composer.Callback):
+    """Says what becomes of it; may fail when it is closed."""
+
+    def __init__(self, fails=False):
+        self.calls, self.fails = [], fails
+
+    def close(self, state, logger):
+        self.calls.append("close")
+        if self.fails:
+            raise OSError("no space left")
+
+    def post_close(self):
+        self.calls.append("post_close")
+
+
+def test_close_and_post_close_come_for_sure():
+    good, bad = Life(), Life(fails=True)
+
+    class Fail(Callback):
+        def on_train_step_end(self, run_context):
+            raise Crash("later")
+
+    with pytest.raises(Crash, match="later"):
+        our_model().train(1, cases.loader(), callbacks=[FromComposer(good), Fail()])
+    assert good.calls == ["close", "post_close"]
+    with pytest.raises(OSError, match="no space left"):
+        our_model().train(1, cases.loader(), callbacks=[FromComposer(bad), FromComposer(good)])
+    assert bad.calls == ["close"]
+    assert good.calls == ["close", "post_close"] * 2
+
+
+def test_callbacks_for_events_that_our_model_lacks_get_a_warning():
+    with pytest.warns(UserWarning, match=r"NaNMonitor will do nothing in Model, .* \['after_loss'\]"):
+        callback = FromComposer(NaNMonitor())
+    our_model().train(1, cases.loader(), callbacks=callback)
+
+    class Both(composer.Callback):
+        def after_loss(self, state, logger):
+            raise AssertionError
+
+        def batch_end(self, state, logger):
+            self.heard = True
+
+    with pytest.warns(UserWarning, match=r"Both will miss the events \['after_loss'\]"):
+        callback = FromComposer(both := Both())
+    our_model().train(1, cases.loader(), callbacks=callback)
+    assert both.heard
+
+
+def test_what_from_composer_refuses():
+    with pytest.raises(TypeError, match=r"callback must be a composer\.Callback"):
+        FromComposer(History())
+    with pytest.raises(TypeError, match=r"loggers\[0\] must be a composer LoggerDestination"):
+        FromComposer(LRMonitor(), loggers=[LRMonitor()])
+
+
+def test_a_callback_goes_there_and_back():
+    inside = History()
+    run_trainer([InComposer(FromComposer(EventRecorder()), inside)], model=linear_model())
+    assert inside.epoch == {"epoch": [1, 2, 3]}
+
+
+def test_the_collected_states_are_plain():
+    recorder = FromComposer(Stateful())
+    saved = []
+
+    class Keep(Callback):
+        def on_train_end(self, run_context):
+            saved.append(json.dumps(recorder.state_dict()))
+
+    our_model().train(1, cases.loader(), callbacks=[recorder, Keep()])
+    assert json.loads(saved[0])["timestamp"]["sample"] == 32

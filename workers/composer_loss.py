@@ -1,0 +1,140 @@
+"""Composer's models: their own loss of a whole batch, and their own metrics."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from torch.utils.data import DataLoader
+
+from collectors.validation import check_instance
+
+from .torch_own_loss import OwnLoss
+
+try:
+    import composer
+    from composer.core import DataSpec
+except ImportError as error:
+    raise ImportError(
+        f"Composer cannot be imported ({error}); install it with pip install 'summary-landscape[composer]'."
+    ) from error
+
+
+def evaluator_from(
+    model: composer.ComposerModel, dataloader: Any, metrics: Mapping[str, Any] | None = None
+) -> tuple[OwnLoss, composer.ComposerModel, Any, dict[str, Any]]:
+    """Returns what a callback_fn returns for a Composer model.
+
+    Example::
+
+        def callback_fn():
+            return evaluator_from(make_model(), make_loader())
+
+    The loss is ``model.loss(model.forward(batch), batch)``, in eval mode. Everything here can be pickled that the model
+    and the data can, so ``functools.partial(evaluator_from, model, dataloader)`` is a callback_fn as well.
+
+    Args:
+        model: the ComposerModel, built like the one that was trained.
+        dataloader: what Composer evaluates on: a DataLoader or another iterable of batches, a DataSpec (its transforms
+            are applied), or an Evaluator (its metrics are measured).
+        metrics: name to torchmetrics object, which is updated by ``model.update_metric``, or function of (outputs,
+            batch); None takes the model's own, ``model.get_metrics(is_train=False)``.
+
+    Raises:
+        TypeError: ``model`` is no ComposerModel.
+    """
+    check_instance("model", model, composer.ComposerModel, "a composer.ComposerModel")
+    chosen = None
+    if isinstance(dataloader, composer.Evaluator):
+        dataloader, chosen = dataloader.dataloader, dataloader.metric_names
+    if isinstance(dataloader, DataSpec):
+        dataloader = _with_transforms(dataloader)
+    if metrics is None:
+        metrics = model.get_metrics(is_train=False)
+        if chosen is not None:
+            metrics = {name: metric for name, metric in metrics.items() if name in chosen}
+    return OwnLoss(composer_step), model, dataloader, composer_metrics(model, metrics)
+
+
+def composer_step(model: Any, batch: Any) -> tuple[Any, Any]:
+    """Returns the loss and the outputs that a ComposerModel gives for a batch."""
+    # A copy, because models may take things out of a batch, and the next point needs them again.
+    batch = copy.copy(batch)
+    outputs = model(batch)
+    loss = model.loss(outputs, batch)
+    return _added_up(loss), outputs
+
+
+def composer_metrics(model: Any, metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the metrics with torchmetrics objects updated as Composer does, through the model."""
+    return {
+        name: _MetricOfModel(model, metric) if hasattr(metric, "update") and not isinstance(metric, type) else metric
+        for name, metric in metrics.items()
+    }
+
+
+class _MetricOfModel:
+    """A torchmetrics object of (outputs, batch): the model knows what of them it takes."""
+
+    def __init__(self, model: Any, metric: Any) -> None:
+        self._model, self._metric = model, copy.deepcopy(metric)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _MetricOfModel:
+        # The model must be the one that moves.
+        return _MetricOfModel(self._model, self._metric)
+
+    def to(self, device: Any) -> _MetricOfModel:
+        """Moves the metric's state."""
+        self._metric = self._metric.to(device)
+        return self
+
+    def reset(self) -> None:
+        """Starts anew."""
+        self._metric.reset()
+
+    def update(self, outputs: Any, batch: Any) -> None:
+        """Adds one batch."""
+        batch = copy.copy(batch)
+        self._model.update_metric(batch, self._model.eval_forward(batch, outputs), self._metric)
+
+    def compute(self) -> Any:
+        """Returns the value over all batches."""
+        return self._metric.compute()
+
+
+def _added_up(loss: Any) -> Any:
+    """Returns one loss, as Composer's trainer makes it: the named total, else the sum of the means."""
+    if isinstance(loss, Mapping):
+        loss = loss["total"] if "total" in loss else list(loss.values())
+    return sum(part.mean() for part in loss) if isinstance(loss, tuple | list) else loss.mean()
+
+
+def _with_transforms(spec: Any) -> Any:
+    """Returns the data of a DataSpec, with its transforms applied to each batch."""
+    loader = spec.dataloader
+    if not isinstance(loader, DataLoader):
+        return _Transformed(loader, spec)
+    transformed = copy.copy(loader)
+    transformed.collate_fn = _Collate(loader.collate_fn, spec)
+    return transformed
+
+
+class _Collate:
+    def __init__(self, collate: Callable[[Any], Any], spec: Any) -> None:
+        self._collate, self._spec = collate, spec
+
+    def __call__(self, samples: Any) -> Any:
+        return _transform(self._collate(samples), self._spec)
+
+
+class _Transformed:
+    def __init__(self, batches: Any, spec: Any) -> None:
+        self._batches, self._spec = batches, spec
+
+    def __iter__(self) -> Any:
+        return (_transform(batch, self._spec) for batch in self._batches)
+
+
+def _transform(batch: Any, spec: Any) -> Any:
+    return spec.microbatch_transforms(spec.batch_transforms(batch))
