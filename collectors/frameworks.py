@@ -6,8 +6,9 @@ A framework that the user's objects come from is imported already; nothing else 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 from .network_state import Array, WeightSpace
 
@@ -49,6 +50,16 @@ def reader_of(network: object) -> NetworkReader:
             f"network must be a network of a supported framework ({NETWORK_KINDS}), but got {type(network).__name__}."
         )
     return _reader(name)
+
+
+def as_watched(network: object) -> object:
+    """Returns what a training under watch reads: with JAX, a function of the present parameters is one as well."""
+    if "jax" in sys.modules:
+        from .jax_network import ParametersFunction, is_parameters_function
+
+        if is_parameters_function(network):
+            return ParametersFunction(cast(Callable[[], Any], network))
+    return network
 
 
 NETWORK_KINDS = (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from .callback import BuiltInCallback, RunContext
 from .collected_run import CollectedRun, open_collection
+from .frameworks import as_watched
 from .process_rank import is_first_rank
 from .run_writer import EXISTING
 from .settings import LandscapeSettings
@@ -147,7 +148,8 @@ class SummaryCollector(BuiltInCallback):
                     run.end_epoch()
 
         Args:
-            network: the network that trains.
+            network: the network that trains; with JAX, a function without arguments that returns the present
+                parameters (see ``collectors.jax``).
             steps_per_epoch: where it is known; otherwise learnt at the first epoch's end.
             start_epoch: epochs already done, after a resume.
             start_step: steps already done, after a resume.
@@ -180,7 +182,7 @@ class SummaryCollector(BuiltInCallback):
             self,
             {
                 "mode": "train",
-                "network": network,
+                "network": as_watched(network),
                 "optimizer": optimizer,
                 "epoch_num": epochs,
                 "batch_num": steps_per_epoch,

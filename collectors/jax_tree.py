@@ -1,0 +1,212 @@
+"""A JAX network taken apart into named arrays, and put together again from other values."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from .jax_network import JaxNetwork, ParametersFunction, function_name, holds_collections
+from .network_state import TensorInfo, WeightSpace
+
+
+@dataclass(frozen=True)
+class NamedArrays:
+    """A network's named arrays, in the tree's order.
+
+    Attributes:
+        space: their description.
+        arrays: name to array.
+        call: given arrays by name and inputs, returns the network's outputs in eval mode.
+    """
+
+    space: WeightSpace
+    arrays: Mapping[str, Any]
+    call: Callable[..., Any]
+
+
+def take_apart(network: Any) -> NamedArrays:
+    """Returns the named arrays of an nnx.Module, a JaxNetwork, or what a ParametersFunction returns now.
+
+    Raises:
+        TypeError: it holds no arrays, or more than parameters.
+        ValueError: two arrays have the same name.
+    """
+    if isinstance(network, ParametersFunction):
+        found = network.function()
+        parts = take_apart(found if _is_network(found) else JaxNetwork(_no_function, found, name="network"))
+        network.check_space(parts.space)
+        return parts
+    if not isinstance(network, JaxNetwork):
+        network = JaxNetwork(_call_module, network)
+    tree, apply = network.tree, network.apply
+    if hasattr(tree, "opt_state"):
+        raise TypeError(
+            f"parameters must be the network's alone, but {type(tree).__name__} holds the optimizer's state as well; "
+            'give its parameters (state.params, or {"params": state.params, "batch_stats": state.batch_stats}).'
+        )
+    aliases: dict[str, tuple[str, ...]] = {}
+    transposed: set[str] = set()
+    if is_module(tree):
+        name = network.name or type(tree).__name__
+        aliases, transposed = _shared_names(tree), _transposed_kernels(tree)
+        graph, tree = sys.modules["flax.nnx"].split(tree)
+        apply = _of_module(apply, graph)
+    else:
+        name = network.name or function_name(apply)
+    leaves, structure = jax.tree_util.tree_flatten(tree)
+    places: dict[str, int] = {}
+    tensors = []
+    for index, (tensor_name, is_parameter) in _named_leaves(tree).items():
+        if tensor_name in places:
+            raise ValueError(f"parameters hold two arrays that are both called {tensor_name!r}; rename one of them.")
+        places[tensor_name] = index
+        tensors.append(
+            _describe(
+                tensor_name,
+                leaves[index],
+                is_parameter,
+                network.trainable,
+                aliases.get(tensor_name, ()),
+                is_transposed=tensor_name in transposed,
+            )
+        )
+    if not tensors:
+        raise TypeError(f"parameters must hold at least one array, but got {type(tree).__name__} without any.")
+
+    def call(values: Mapping[str, Any], *inputs: Any, **named_inputs: Any) -> Any:
+        filled = list(leaves)
+        for tensor_name, value in values.items():
+            filled[places[tensor_name]] = value
+        return apply(jax.tree_util.tree_unflatten(structure, filled), *inputs, **named_inputs)
+
+    space = WeightSpace("jax", name, tuple(tensors))
+    return NamedArrays(space, {tensor_name: leaves[index] for tensor_name, index in places.items()}, call)
+
+
+def is_module(value: object) -> bool:
+    """Returns whether an object is a flax.nnx.Module, without importing Flax."""
+    nnx = sys.modules.get("flax.nnx")
+    return nnx is not None and isinstance(value, nnx.Module)
+
+
+def _is_network(value: object) -> bool:
+    return isinstance(value, JaxNetwork) or is_module(value)
+
+
+def _named_leaves(tree: Any) -> dict[int, tuple[str, bool]]:
+    """Returns, by its place among the leaves, each array's name and whether its place is one of parameters."""
+    nnx: Any = sys.modules.get("flax.nnx")
+
+    def is_variable(value: Any) -> bool:
+        return nnx is not None and isinstance(value, nnx.Variable)
+
+    in_collections = holds_collections(tree)
+    # Of what a module holds, its variables say what they are; a bare array is a constant.
+    is_module_state = nnx is not None and isinstance(tree, nnx.State)
+    found: dict[int, tuple[str, bool]] = {}
+    index = 0
+    for whole_path, item in jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_variable)[0]:
+        in_params = in_collections and _name(whole_path[:1]) == "params"
+        path = whole_path[1:] if in_params else whole_path
+        is_parameter = (in_params or not in_collections) and not is_module_state
+        if is_variable(item):
+            inner = [(path + rest[1:], leaf) for rest, leaf in jax.tree_util.tree_flatten_with_path(item)[0]]
+            is_parameter = isinstance(item, nnx.Param)
+            is_state = not isinstance(item, nnx.RngState | nnx.Intermediate)
+        else:
+            inner, is_state = [(path, item)], True
+        for full_path, leaf in inner:
+            if is_state and _is_array(leaf):
+                found[index] = (_name(full_path) or "parameters", is_parameter)
+            index += 1
+    return found
+
+
+def _describe(
+    name: str,
+    leaf: Any,
+    is_parameter: bool,
+    trainable: Callable[[str], bool] | None,
+    aliases: tuple[str, ...],
+    *,
+    is_transposed: bool,
+) -> TensorInfo:
+    dtype = jax.dtypes.canonicalize_dtype(leaf.dtype)
+    is_parameter &= jax.numpy.issubdtype(dtype, jax.numpy.inexact)
+    axis = None
+    if is_parameter and leaf.ndim >= 2:
+        # Flax's tables of embeddings have a row for each entry.
+        axis = 0 if name.rpartition(".")[2] == "embedding" else leaf.ndim - (2 if is_transposed else 1)
+    return TensorInfo(
+        name=name,
+        shape=tuple(leaf.shape),
+        dtype=dtype.name,
+        role="parameter" if is_parameter else "buffer",
+        trainable=is_parameter and (trainable is None or bool(trainable(name))),
+        filter_axis=axis,
+        aliases=aliases,
+    )
+
+
+def _is_array(leaf: Any) -> bool:
+    if isinstance(leaf, np.ndarray | np.generic):
+        return leaf.dtype.kind in "biufcV"
+    # A ShapeDtypeStruct has a shape and no values; a random key has values that no checkpoint can hold.
+    return isinstance(leaf, jax.Array) and not jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _name(path: tuple[Any, ...]) -> str:
+    return str(jax.tree_util.keystr(path, simple=True, separator="."))
+
+
+def _call_module(module: Any, *inputs: Any, **named_inputs: Any) -> Any:
+    return module(*inputs, **named_inputs)
+
+
+def _no_function(*_: Any) -> Any:
+    raise TypeError("these parameters have no function; use JaxNetwork(apply, parameters).")
+
+
+def _of_module(apply: Callable[..., Any], graph: Any) -> Callable[..., Any]:
+    def apply_in_eval_mode(state: Any, *inputs: Any, **named_inputs: Any) -> Any:
+        module = sys.modules["flax.nnx"].merge(graph, state)
+        module.eval()  # of this copy: the user's module stays in its mode
+        return apply(module, *inputs, **named_inputs)
+
+    return apply_in_eval_mode
+
+
+def _shared_names(module: Any) -> dict[str, tuple[str, ...]]:
+    """Returns the further names of arrays and layers that a module holds in several places."""
+    nnx = sys.modules["flax.nnx"]
+    groups = [[".".join(map(str, path)) for path in paths] for paths in nnx.find_duplicates(module)]
+    result = {}
+    for path, _ in nnx.to_flat_state(nnx.split(module)[1]):
+        names = [".".join(map(str, path))]
+        for group in groups:
+            for name in list(names):
+                held = next((part for part in group if part and f"{name}.".startswith(f"{part}.")), None)
+                if held is not None:
+                    names += [other + name.removeprefix(held) for other in group if not _are_nested(other, held)]
+        if unique := tuple(dict.fromkeys(names[1:])):
+            result[names[0]] = unique
+    return result
+
+
+def _are_nested(one: str, other: str) -> bool:
+    """Returns whether a path leads through another, as where a layer holds the network that holds it."""
+    return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.") or not one
+
+
+def _transposed_kernels(module: Any) -> set[str]:
+    nnx = sys.modules["flax.nnx"]
+    return {
+        ".".join(map(str, (*path, "kernel")))
+        for path, layer in nnx.iter_graph(module)
+        if isinstance(layer, nnx.ConvTranspose) and layer.transpose_kernel
+    }

@@ -1,0 +1,443 @@
+"""JAX: names, what is watched, and one jitted function of the coordinates."""
+
+import dataclasses
+import functools
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import jax_cases
+import numpy as np
+import optax
+import pytest
+from flax import nnx
+from flax.training.train_state import TrainState
+from pages import code_blocks, run_page_block
+
+from collectors import RunDirectory
+from collectors.jax import JaxNetwork, SummaryCollector
+from collectors.network_state import describe_network, read_network
+from workers.errors import CallbackFunctionError
+from workers.evaluator import MeasurementOptions, make_evaluator
+from workers.jax_tuning import POINTS_AT_ONCE, choose_batch_size
+from workers.measurement_plan import MeasurementPlan
+
+EPOCHS = {"unit": "epoch", "intervals": [range(4)]}
+
+
+def names(network):
+    return [tensor.name for tensor in describe_network(network).tensors]
+
+
+def tensors(network):
+    return {tensor.name: tensor for tensor in describe_network(network).tensors}
+
+
+def open_evaluator(built, batch_size=16, device="cpu", **options):
+    plan = None if batch_size is None else MeasurementPlan(batch_size)
+    return make_evaluator(built, MeasurementOptions(**options), plan=plan, device=device)
+
+
+def load_plane(evaluator, network, scale=0.3):
+    state, space = read_network(network), evaluator.description.space
+    generator = np.random.default_rng(0)
+    directions = [
+        {info.name: np.float32(scale * generator.standard_normal(info.shape)) for info in space.trainable}
+        for _ in range(2)
+    ]
+    origin = {info.name: state[info.name] for info in space.parameters}
+    evaluator.load(origin, directions, {info.name: state[info.name] for info in space.buffers})
+    return origin, directions
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass
+class Line:
+    slope: jax.Array
+    offset: jax.Array
+
+
+class TestNames:
+    def test_any_pytree_is_named_by_path(self):
+        tree = {
+            "body": [(jnp.ones((2, 3)), jnp.ones(3))],
+            "line": Line(jnp.ones(1), jnp.ones(1)),
+            "steps": jnp.arange(2),
+        }
+        found = tensors(JaxNetwork(lambda tree, inputs: inputs, tree))
+        assert list(found) == ["body.0.0", "body.0.1", "line.slope", "line.offset", "steps"]
+        assert found["body.0.0"].trainable
+        assert found["body.0.0"].filter_axis == 1
+        assert found["steps"].role == "buffer"
+
+    def test_one_array_alone_has_a_name(self):
+        assert names(JaxNetwork(lambda weights, inputs: inputs @ weights, jnp.ones(2))) == ["parameters"]
+
+    def test_what_is_no_array_stays_what_it_is(self):
+        tree = {"weight": jnp.ones(2), "rate": 0.5, "activation": jnp.tanh, "key": jax.random.key(0), "none": None}
+        network = JaxNetwork(lambda tree, inputs: tree["activation"](inputs @ tree["weight"]) * tree["rate"], tree)
+        assert names(network) == ["weight"]
+        evaluator = open_evaluator((lambda o, t: (o - t) ** 2, network, (np.ones((6, 2)), np.zeros(6)), {}))
+        load_plane(evaluator, network)
+        assert evaluator.measure(np.zeros((1, 2)))["loss"][0] == pytest.approx((0.5 * np.tanh(2)) ** 2, rel=1e-5)
+
+    def test_collections_of_flax(self):
+        variables = jax_cases.linen_variables()
+        apply = jax_cases.LinenConvolutions().apply
+        together = JaxNetwork(apply, variables)
+        apart = JaxNetwork(apply, variables["params"], buffers={"batch_stats": variables["batch_stats"]})
+        assert describe_network(together) == describe_network(apart)
+        assert describe_network(together).network == "LinenConvolutions"
+        found = tensors(together)
+        assert found["Conv_0.kernel"].filter_axis == 3
+        assert found["Dense_0.kernel"].filter_axis == 1
+        assert found["batch_stats.BatchNorm_0.mean"].role == "buffer"
+        # Only the parameters: the same names.
+        alone = names(JaxNetwork(apply, variables["params"]))
+        assert alone == [tensor.name for tensor in describe_network(together).parameters]
+
+    def test_embeddings_have_rows_and_transposed_kernels_their_own_axis(self):
+        class Parts(nnx.Module):
+            def __init__(self, rngs):
+                self.table = nnx.Embed(5, 3, rngs=rngs)
+                self.usual = nnx.ConvTranspose(2, 3, (2, 2), rngs=rngs)
+                self.swapped = nnx.ConvTranspose(2, 3, (2, 2), rngs=rngs, transpose_kernel=True)
+
+        found = tensors(Parts(nnx.Rngs(0)))
+        assert found["table.embedding"].filter_axis == 0
+        assert (found["usual.kernel"].shape, found["usual.kernel"].filter_axis) == ((2, 2, 2, 3), 3)
+        assert (found["swapped.kernel"].shape, found["swapped.kernel"].filter_axis) == ((2, 2, 3, 2), 2)
+
+    def test_modules_count_shared_arrays_once(self):
+        class Shared(nnx.Module):
+            def __init__(self, rngs):
+                self.first = nnx.Linear(3, 3, rngs=rngs)
+                self.second = self.first
+                self.third = nnx.Linear(3, 3, rngs=rngs)
+                self.fourth = nnx.Linear(3, 3, use_bias=False, rngs=rngs)
+                self.fourth.kernel = self.third.kernel
+                self.dropout = nnx.Dropout(0.5, rngs=rngs)
+                self.constant = nnx.data(jnp.ones(2))
+                self.seen = nnx.Intermediate(jnp.ones(2))
+
+        found = tensors(Shared(nnx.Rngs(0)))
+        kept = {"constant", "first.bias", "first.kernel", "fourth.kernel", "third.bias"}
+        assert set(found) == kept
+        assert found["fourth.kernel"].aliases == ("third.kernel",)
+        assert found["first.kernel"].aliases == ("second.kernel",)
+        assert found["first.bias"].aliases == ("second.bias",)
+        assert found["constant"].role == "buffer"
+
+    @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+    def test_narrow_types_are_kept(self, dtype):
+        network = JaxNetwork(lambda tree, inputs: inputs, {"weight": jnp.full((2, 2), 1 / 3, dtype)})
+        assert tensors(network)["weight"].dtype == dtype
+        value = read_network(network)["weight"]
+        assert value.dtype.name == dtype
+        np.testing.assert_array_equal(value, np.asarray(network.parameters["weight"]))
+
+    def test_numpy_arrays_count_as_jax_would_compute_them(self):
+        network = JaxNetwork(lambda tree, inputs: inputs, {"weight": np.ones((2, 2))})
+        assert tensors(network)["weight"].dtype == read_network(network)["weight"].dtype.name == "float32"
+
+    def test_equal_names_are_an_error(self):
+        with pytest.raises(ValueError, match=r"both called 'a\.b'"):
+            describe_network(JaxNetwork(lambda tree, inputs: inputs, {"a": {"b": jnp.ones(1)}, "a.b": jnp.ones(1)}))
+
+    def test_wrong_networks_are_named(self):
+        with pytest.raises(TypeError, match="apply must be a function"):
+            JaxNetwork(3, {})
+        with pytest.raises(TypeError, match="at least one array"):
+            describe_network(JaxNetwork(lambda tree, inputs: inputs, {}))
+        with pytest.raises(ValueError, match="both hold collections"):
+            JaxNetwork(print, {"params": {}}, buffers={"batch_stats": {}})
+        with pytest.raises(TypeError, match="buffers must be a dict"):
+            JaxNetwork(print, {}, buffers=[1])
+        with pytest.raises(TypeError, match="name must be a str"):
+            JaxNetwork(print, {}, name=3)
+
+
+class TestWatch:
+    def test_checkpoints_have_the_names_that_the_network_has_later(self, tmp_path):
+        variables = jax_cases.linen_variables()
+        with SummaryCollector(tmp_path, collect_landscape=EPOCHS).watch(lambda: variables) as run:
+            run.step(jnp.asarray(0.5))
+            run.end_epoch()
+            variables = jax.tree.map(lambda leaf: leaf + 1, variables)
+            run.end_epoch()
+            run.end_epoch()
+        network = JaxNetwork(jax_cases.LinenConvolutions().apply, variables)
+        directory = RunDirectory(tmp_path)
+        describe_network(network).check_state("checkpoint", directory.checkpoint(1).shapes)
+        early, late = (directory.checkpoint(number).read("Dense_0.bias") for number in (1, 2))
+        np.testing.assert_allclose(late, early + 1)
+        assert directory.metadata.framework == "jax"
+
+    def test_a_function_may_give_a_network_with_a_name(self, tmp_path):
+        network = JaxNetwork(jax_cases.predict, jax_cases.new_layers(), name="Perceptron")
+        with SummaryCollector(tmp_path, collect_landscape=EPOCHS).watch(functools.partial(lambda x: x, network)) as run:
+            for _ in range(3):
+                run.end_epoch()
+        assert RunDirectory(tmp_path).metadata.network["name"] == "Perceptron"
+
+    def test_other_parameters_in_the_middle_are_an_error(self, tmp_path):
+        layers = jax_cases.new_layers()
+
+        def train():
+            nonlocal layers
+            with SummaryCollector(tmp_path, collect_landscape=EPOCHS).watch(lambda: layers) as run:
+                layers = jax_cases.new_layers(width=9)
+                run.end_epoch()
+
+        with pytest.raises(ValueError, match="must return the same names, shapes and element types each time"):
+            train()
+
+    def test_donated_arrays_are_named(self, tmp_path):
+        layers = jax_cases.new_layers()
+
+        def train():
+            with SummaryCollector(tmp_path, collect_landscape=EPOCHS).watch(lambda: layers) as run:
+                jax.tree.map(lambda leaf: leaf.delete(), layers)
+                run.end_epoch()
+
+        with pytest.raises(ValueError, match=r"'0\.bias' is gone: its memory was donated"):
+            train()
+
+    def test_a_train_state_is_more_than_parameters(self, tmp_path):
+        state = TrainState.create(apply_fn=print, params=jax_cases.new_layers(), tx=optax.sgd(0.1))
+        collector = SummaryCollector(tmp_path, collect_landscape=EPOCHS)
+        with pytest.raises(TypeError, match=r"give its parameters \(state\.params"):
+            collector.watch(lambda: state).__enter__()
+
+    def test_a_module_in_parts_has_the_modules_names(self):
+        module = jax_cases.NnxPerceptron(nnx.Rngs(0))
+        graph, parameters, rest = nnx.split(module, nnx.Param, ...)
+        together = JaxNetwork(lambda state, inputs: inputs, nnx.merge_state(parameters, rest))
+        assert names(together) == names(module) == names(nnx.merge(graph, parameters, rest))
+        assert "layers.0.kernel" in names(module)
+        assert not any("rngs" in name for name in names(module))
+
+
+class TestEvaluator:
+    def test_the_same_network_in_pytorch(self):
+        torch = pytest.importorskip("torch")
+        layers = jax_cases.new_layers()
+        inputs, targets = jax_cases.features(), jax_cases.classes()
+        ours = JaxNetwork(jax_cases.predict, layers)
+        sizes = [layer["weight"].shape for layer in layers]
+        theirs = torch.nn.Sequential(torch.nn.Linear(*sizes[0]), torch.nn.Tanh(), torch.nn.Linear(*sizes[1]))
+        places = {"0": "0", "1": "2"}
+
+        def to_torch(state):
+            return {
+                name.replace(name[0], places[name[0]], 1): np.array(value.T if name.endswith("weight") else value)
+                for name, value in state.items()
+            }
+
+        theirs.load_state_dict({name: torch.tensor(value) for name, value in to_torch(read_network(ours)).items()})
+        jax_evaluator = open_evaluator((jax_cases.per_sample, ours, (inputs, targets), {}))
+        data = torch.utils.data.TensorDataset(torch.tensor(inputs), torch.tensor(targets))
+        torch_evaluator = open_evaluator((torch.nn.CrossEntropyLoss(), theirs, data, {}))
+        origin, directions = load_plane(jax_evaluator, ours)
+        torch_evaluator.load(to_torch(origin), [to_torch(direction) for direction in directions], {})
+        points = np.random.default_rng(1).uniform(-2, 2, (20, 2))
+        one, other = jax_evaluator.measure(points), torch_evaluator.measure(points)
+        np.testing.assert_allclose(one["loss"], other["loss"], rtol=1e-5)
+        np.testing.assert_allclose(one["loss_stderr"], other["loss_stderr"], rtol=1e-4)
+
+    def test_many_points_are_measured_together_and_give_the_same(self):
+        built = jax_cases.build_plain()
+        evaluator = open_evaluator(built)
+        load_plane(evaluator, built[1])
+        points = np.random.default_rng(1).uniform(-1, 1, (2 * POINTS_AT_ONCE + 3, 2))
+        together = evaluator.measure(points)
+        assert evaluator._points_at_once == POINTS_AT_ONCE
+        assert evaluator._functions._points._cache_size() == 2  # one for each shape of a batch: 16 and 8
+        alone = [evaluator.measure(point[None]) for point in points]
+        for name, values in together.items():
+            np.testing.assert_allclose(values, [row[name][0] for row in alone], rtol=1e-5, atol=1e-7)
+        assert evaluator.measure(np.empty((0, 2)))["loss"].shape == (0,)
+
+    def test_convolutions_are_measured_one_by_one(self):
+        built = jax_cases.build_linen()
+        evaluator = open_evaluator(built, num_samples=16)
+        load_plane(evaluator, built[1])
+        evaluator.measure(np.zeros((POINTS_AT_ONCE, 2)))
+        assert evaluator._points_at_once == 1
+        assert evaluator._functions._point._cache_size() == 1
+
+    def test_a_mean_that_splits_into_samples_has_a_standard_error(self):
+        data = jax_cases.features(), jax_cases.classes()
+        results = []
+        for loss in (jax_cases.per_sample, jax_cases.mean_loss):
+            network = JaxNetwork(jax_cases.predict, jax_cases.new_layers())
+            evaluator = open_evaluator((loss, network, data, {}))
+            load_plane(evaluator, network)
+            results.append(evaluator.measure(np.full((1, 2), 0.5)))
+        np.testing.assert_allclose(results[0]["loss"], results[1]["loss"], rtol=1e-6)
+        np.testing.assert_allclose(results[0]["loss_stderr"], results[1]["loss_stderr"], rtol=1e-5)
+
+    def test_elements_within_samples_count_alike(self):
+        generator = np.random.default_rng(0)
+        inputs, targets = generator.standard_normal((10, 4, 3)), generator.standard_normal((10, 4, 2))
+        network = JaxNetwork(lambda tree, x: x @ tree["weight"], {"weight": jnp.ones((3, 2))})
+        evaluator = open_evaluator((lambda o, t: (o - t) ** 2, network, (inputs, targets), {}), batch_size=4)
+        load_plane(evaluator, network)
+        errors = (np.float32(inputs) @ np.ones((3, 2)) - targets) ** 2
+        measured = evaluator.measure(np.zeros((1, 2)))
+        assert measured["loss"][0] == pytest.approx(errors.mean(), rel=1e-5)
+        assert measured["loss_stderr"][0] == pytest.approx(errors.mean((1, 2)).std(ddof=1) / np.sqrt(10), rel=1e-4)
+
+    def test_a_loss_that_belongs_to_its_batches_keeps_them(self):
+        data = jax_cases.features(), jax_cases.classes()
+        network = JaxNetwork(jax_cases.predict, jax_cases.new_layers())
+        largest = (lambda outputs, targets: jax_cases.per_sample(outputs, targets).max(), network, data, {})
+        with pytest.warns(UserWarning, match="loss depends on how samples are batched"):
+            evaluator = open_evaluator(largest)
+        assert evaluator.description.partition_dependent
+        assert evaluator.description.plan.batch_size is None
+        assert evaluator.description.metrics == ("loss",)
+
+    def test_a_loss_of_parameters_and_a_batch(self):
+        def loss_of(layers, inputs, targets):
+            penalty = sum((layer["weight"] ** 2).sum() for layer in layers)
+            return jax_cases.mean_loss(jax_cases.predict(layers, inputs), targets) + 0.01 * penalty
+
+        layers, inputs, targets = jax_cases.new_layers(), jax_cases.features(), jax_cases.classes()
+        network = JaxNetwork(loss_of, layers)
+        evaluator = open_evaluator((lambda outputs, targets: outputs, network, ((inputs, targets), targets), {}))
+        load_plane(evaluator, network)
+        expected = float(loss_of(layers, inputs, targets))
+        assert evaluator.measure(np.zeros((1, 2)))["loss"][0] == pytest.approx(expected, rel=1e-6)
+
+    def test_bfloat16_points_are_computed_in_float32(self):
+        weight = jnp.asarray(np.random.default_rng(0).standard_normal((5, 3)), jnp.bfloat16)
+        network = JaxNetwork(lambda tree, x: x.astype(jnp.bfloat16) @ tree["weight"], {"weight": weight})
+        data = jax_cases.features(), jax_cases.classes()
+        evaluator = open_evaluator((lambda o, t: jax_cases.per_sample(o.astype(jnp.float32), t), network, data, {}))
+        step = np.full((5, 3), 1e-3, np.float32)
+        evaluator.load({"weight": np.asarray(weight)}, [{"weight": step}, {"weight": step}], {})
+        moved = (np.asarray(weight).astype(np.float32) + 1.5 * step).astype(weight.dtype)
+        point = evaluator.measure(np.array([[1.0, 0.5]]))["loss"][0]
+        assert point == pytest.approx(evaluator.measure_state({"weight": moved}, None)["loss"], rel=1e-6)
+
+    def test_own_buffers_of_a_checkpoint(self):
+        built = jax_cases.build_linen()
+        evaluator = open_evaluator(built)
+        origin, _ = load_plane(evaluator, built[1])
+        shifted = {info.name: read_network(built[1])[info.name] + 1 for info in evaluator.description.space.buffers}
+        own = evaluator.measure_state(origin, shifted)["loss"]
+        planes = evaluator.measure_state(origin, None)["loss"]
+        assert own != pytest.approx(planes, rel=1e-3)
+        assert planes == pytest.approx(evaluator.measure(np.zeros((1, 2)))["loss"][0], rel=1e-6)
+
+    def test_nan_is_a_value_even_where_a_user_debugs_them(self):
+        built = jax_cases.build_plain()
+        with jax.debug_nans(True):
+            evaluator = open_evaluator(built)
+            load_plane(evaluator, built[1], scale=1e38)
+            assert not np.isfinite(evaluator.measure(np.full((1, 2), 10.0))["loss"][0])
+
+    def test_a_module_needs_no_more_than_a_function_to_call_it(self):
+        class Noisy(nnx.Module):
+            def __init__(self, rngs):
+                self.head = nnx.Linear(5, 3, rngs=rngs)
+
+            def __call__(self, inputs, *, train):
+                assert not train
+                return self.head(inputs)
+
+        network = JaxNetwork(lambda module, x: module(x, train=False), Noisy(nnx.Rngs(0)))
+        evaluator = open_evaluator((jax_cases.per_sample, network, (jax_cases.features(), jax_cases.classes()), {}))
+        assert evaluator.description.space.network == "Noisy"
+        assert [info.name for info in evaluator.description.space.trainable] == ["head.bias", "head.kernel"]
+
+    def test_a_tuned_plan(self):
+        evaluator = open_evaluator(jax_cases.build_plain(), batch_size=None)
+        assert evaluator.description.plan == MeasurementPlan(40)
+
+    def test_a_batch_that_is_too_large_is_left_out(self):
+        tried = []
+
+        def run(size):
+            tried.append(size)
+            if size > 500:
+                raise MemoryError
+            return size
+
+        assert choose_batch_size(run, 5000, lambda error: isinstance(error, MemoryError)) == 256
+        assert set(tried) == {1024, 256, 4096}
+
+    def test_an_absent_device_is_said(self):
+        with pytest.warns(UserWarning, match="JAX cannot use the device 'cuda:7', so the CPU measures"):
+            evaluator = open_evaluator(jax_cases.build_plain(), device="cuda:7")
+        assert evaluator.description.device == "cpu"
+        assert "cuda:7" in evaluator.description.notes[0]
+
+    def test_wrong_losses_and_metrics_are_named(self):
+        def build(loss=jax_cases.per_sample, metrics=None):
+            network = JaxNetwork(jax_cases.predict, jax_cases.new_layers())
+            return loss, network, (jax_cases.features(), jax_cases.classes()), metrics
+
+        for built, match in (
+            (build(loss=None), "a loss function of .outputs, targets. written with jax.numpy"),
+            (build(loss=lambda o, t: o.mean(0)), r"the loss must be a single number .* shape \(3,\)"),
+            (build(loss=lambda o, t: float(o.mean())), "the loss cannot be compiled by jax.jit"),
+            (build(metrics={"best": lambda o, t: np.asarray(o).max()}), "metric 'best' cannot be compiled"),
+            (build(metrics=[]), "in fourth place, a dict of metrics"),
+            (build(metrics={"best": 3}), r"metric 'best' must be a function of \(outputs, targets\)"),
+            (build(loss=lambda o, t: o @ t), "cannot be compiled and evaluated on its data set"),
+        ):
+            with pytest.raises(CallbackFunctionError, match=match):
+                open_evaluator(built)
+
+    def test_complex_parameters_are_refused(self):
+        network = JaxNetwork(lambda tree, x: x, {"weight": jnp.ones(2, jnp.complex64)})
+        with pytest.raises(TypeError, match="must have real parameters"):
+            open_evaluator((jax_cases.per_sample, network, (jax_cases.features(), jax_cases.classes()), {}))
+
+
+def test_importing_the_collector_imports_no_other_framework():
+    code = (
+        "import sys, collectors.jax\n"
+        "loaded = {'torch', 'flax', 'optax', 'keras', 'mindspore', 'ray'} & set(sys.modules)\n"
+        "assert not loaded, loaded\n"
+        "assert 'jax' in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_jax_the_error_names_the_extra():
+    code = "import sys; sys.modules['jax'] = None; import collectors.jax"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'summary-landscape[jax]'" in result.stderr
+
+
+def test_the_pages_code(tmp_path):
+    (block,) = code_blocks("jax")
+    run_page_block(block, tmp_path / "page")
+    folder = tmp_path / "page"
+    assert (folder / "landscape.png").stat().st_size > 10_000
+    assert RunDirectory(folder / "run").present(tuple(range(6))) == list(range(6))
+
+
+def test_double_precision_where_it_is_switched_on():
+    code = """
+import jax
+jax.config.update("jax_enable_x64", True)
+import numpy as np
+from collectors.jax import JaxNetwork
+from collectors.network_state import read_network
+from workers.evaluator import MeasurementOptions, make_evaluator
+generator = np.random.default_rng(0)
+weight, step = generator.standard_normal((2, 5, 1))
+inputs, targets = generator.standard_normal((40, 5)), generator.standard_normal((40, 1))
+network = JaxNetwork(lambda tree, x: x @ tree["weight"], {"weight": weight})
+assert read_network(network)["weight"].dtype == np.float64
+evaluator = make_evaluator((lambda o, t: (o - t) ** 2, network, (inputs, targets), {}), MeasurementOptions())
+evaluator.load({"weight": weight}, [{"weight": step}], {})
+expected = ((inputs @ (weight + 0.3 * step) - targets) ** 2).mean()
+np.testing.assert_allclose(evaluator.measure(np.array([[0.3]]))["loss"][0], expected, rtol=1e-13)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,306 @@
+"""JAX's evaluator: one jitted function of the coordinates, in which the point itself is computed."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import jax
+import numpy as np
+
+from collectors.errors import LandscapeError
+from collectors.jax_tree import take_apart
+from collectors.network_state import Array, State, direction_dtype
+
+from .array_samples import read_array_samples
+from .batches import Batch, call_network
+from .errors import CallbackFunctionError, FrozenNetworkError
+from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from .jax_device import find_device, measurement_settings, ran_out_of_memory
+from .jax_functions import CompiledFunctions, Plane
+from .jax_losses import JaxTotal, check_metrics, find_loss, make_totals
+from .jax_tuning import POINTS_AT_ONCE, choose_batch_size, points_at_once
+from .measurement_plan import MeasurementPlan
+from .partition import ChosenLoss, choose_loss
+from .samples import Samples
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+_CLOSE = 1e-5
+_CLOSE_LOW_PRECISION = 2e-2
+
+# Several of these may be computing while the first is waited for.
+_GROUPS_UNDER_WAY = 4
+
+
+class JaxEvaluator(Evaluator):
+    """Measures a JAX network (contract 2).
+
+    Everything is compiled once for each shape of a batch. Arrays do not change in JAX, so the user's network is never
+    touched.
+
+    Args:
+        model: a loss function of (outputs, targets), or an object that has one as ``loss_fn``; it returns a loss for
+            each sample (as Optax's do), which has a standard error, or one number for a batch.
+        network: a flax.nnx.Module or a ``collectors.jax.JaxNetwork``.
+        dataset: a pair of arrays (inputs, targets), an iterable of batches of such pairs, or a PyTorch DataLoader or
+            Dataset.
+        metrics: name to function of (outputs, targets), which returns the same as a loss.
+        options: what is measured.
+        threads: noted in the plan alone: XLA takes as many CPU threads as this process has cores when JAX starts.
+        device: "cpu", "cuda:0", ...
+        plan: how to compute; None tunes one.
+        restore_network: of no consequence.
+
+    Raises:
+        FrozenNetworkError: no parameter is trainable.
+        SamplesError: the samples cannot be measured.
+        CallbackFunctionError: the network, the loss or a metric raises, cannot be compiled, or gives the wrong shape.
+        TypeError: an argument has the wrong type.
+        ValueError: ``buffers="recalibrate"`` is asked for.
+    """
+
+    def __init__(
+        self,
+        model: object,
+        network: object,
+        dataset: object,
+        metrics: object,
+        *,
+        options: MeasurementOptions,
+        threads: int = 1,
+        device: str = "cpu",
+        plan: MeasurementPlan | None = None,
+        restore_network: bool = True,
+    ) -> None:
+        loss, functions = find_loss(model), check_metrics(metrics)
+        self._network = take_apart(network)
+        self._space = self._network.space
+        self._check(options)
+        self._samples, notes = read_array_samples(dataset, options)
+        self._device = find_device(device, notes)
+        self._placed: dict[int | None, list[Batch]] = {}
+        self._plane: Plane | None = None
+        self._points_at_once: int | None = None
+        with self._settings():
+            self._own = self._place({name: np.asarray(value) for name, value in self._network.arrays.items()})
+            chosen = self._choose_totals(loss, functions)
+            for note in chosen.notes:
+                warnings.warn(note, stacklevel=2)
+            notes.extend(chosen.notes)
+            dependent = bool(chosen.notes)
+            fixed_batches = dependent or not self._samples.can_be_cut
+            self._plan = self._final_plan(plan, threads, fixed_batches)
+            names = tuple(self._measure_weights(self._own))
+        self._description = EvaluatorDescription(
+            space=self._space,
+            metrics=names,
+            num_samples=self._samples.count,
+            samples_sha256=self._samples.sha256(with_batches=dependent),
+            options=options,
+            partition_dependent=dependent,
+            plan=self._plan,
+            device=self._device.platform,
+            notes=tuple(notes),
+        )
+
+    @property
+    def description(self) -> EvaluatorDescription:
+        """What this evaluator measures, and how."""
+        return self._description
+
+    def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
+        """Puts a plane on the device."""
+        wide = {info.name: direction_dtype(info.dtype) for info in self._space.trainable}
+        fixed = {info.name: origin[info.name] for info in self._space.parameters if not info.trainable}
+        fixed |= {info.name: buffers[info.name] for info in self._space.buffers}
+        with self._settings():
+            self._plane = (
+                self._place({name: np.asarray(origin[name]).astype(dtype) for name, dtype in wide.items()}),
+                [
+                    self._place({name: np.asarray(direction[name], dtype) for name, dtype in wide.items()})
+                    for direction in directions
+                ],
+                self._place(fixed),
+            )
+            self._points_at_once = None
+            # Compiled here rather than at the first point, from whose time a survey tells how long it will take.
+            jax.block_until_ready(self._start(np.zeros((1, len(directions)))))
+
+    def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
+        """Measures points of the loaded plane, shape (points, axes)."""
+        points = np.asarray(points, np.float64)
+        axes = len(self._loaded_plane()[1])
+        if points.ndim != 2 or points.shape[1] != axes:
+            raise ValueError(f"points must have shape (points, {axes}), but got {points.shape}.")
+        columns: list[dict[str, Array]] = []
+        under_way: list[tuple[list[Any], bool]] = []
+        with self._settings():
+            for group in _groups(points, self._group_size(len(points))):
+                # The device computes the next groups while the host adds the values of earlier ones up.
+                under_way.append((self._start(group), len(group) == 1))
+                if len(under_way) >= _GROUPS_UNDER_WAY:
+                    values, one_point = under_way.pop(0)
+                    columns.append(self._add_up(values, one_point=one_point))
+            columns += [self._add_up(values, one_point=one_point) for values, one_point in under_way]
+        return {
+            name: np.concatenate([column[name] for column in columns]) if columns else np.empty(0)
+            for name in self.description.metrics
+        }
+
+    def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
+        """Measures one full set of weights, off the plane; the loaded plane stays in place."""
+        _, _, fixed = self._loaded_plane()
+        with self._settings():
+            state = self._place({info.name: parameters[info.name] for info in self._space.parameters})
+            for info in self._space.buffers:
+                state[info.name] = fixed[info.name] if buffers is None else self._place_one(buffers[info.name])
+            return self._measure_weights(state)
+
+    def close(self) -> None:
+        """Frees the device's memory; the user's network was never touched."""
+        self._plane = None
+        self._placed.clear()
+
+    def _check(self, options: MeasurementOptions) -> None:
+        trainable = self._space.trainable
+        if not trainable:
+            raise FrozenNetworkError(
+                f"network {self._space.network} has no trainable parameter, so there is no plane through its weights; "
+                "let JaxNetwork's trainable be true for at least one name."
+            )
+        wrong = [info.name for info in trainable if info.dtype.startswith("complex")]
+        if wrong:
+            raise TypeError(f"network must have real parameters, but {wrong} are complex; view them as real numbers.")
+        if options.buffers == "recalibrate":
+            raise ValueError(
+                'buffers="recalibrate" is not available for JAX, where nothing says which of a network\'s buffers are '
+                'statistics; use buffers="fixed" (the origin\'s statistics everywhere).'
+            )
+
+    def _choose_totals(self, loss: Any, metrics: Mapping[str, Any]) -> ChosenLoss:
+        """Finds out how the loss and the metrics are added up, and keeps what adds them up."""
+        low = any(info.dtype not in ("float32", "float64") for info in self._space.trainable)
+        tolerance = _CLOSE_LOW_PRECISION if low else _CLOSE
+        batch = self._samples.own_batches[0]
+        try:
+            outputs = jax.eval_shape(self._outputs, self._own, batch.inputs)
+            whole, split, totals = make_totals(loss, metrics, outputs, batch)
+            candidates = [total for total in (whole, split, *totals.values()) if total is not None]
+            self._functions = CompiledFunctions(self._network, candidates)
+            chosen = choose_loss(whole, split, self._at_own_weights, _with_targets(self._samples), totals, tolerance)
+        except LandscapeError:
+            raise
+        except Exception as error:
+            raise CallbackFunctionError(
+                "the network, loss and metrics that callback_fn returned cannot be compiled and evaluated on its data "
+                f"set: {type(error).__name__}: {error}"
+            ) from error
+        self._totals = self._functions.totals = [cast(JaxTotal, chosen.total), *totals.values()]
+        return chosen
+
+    def _outputs(self, state: Mapping[str, Any], inputs: Any) -> Any:
+        return call_network(functools.partial(self._network.call, state), inputs)
+
+    def _at_own_weights(self, inputs: Any, targets: Any) -> Any:
+        return jax.device_get(self._functions.at_state(self._own, Batch(inputs, targets, 0)))
+
+    def _start(self, coordinates: Array) -> list[Any]:
+        """Begins to measure a few points; returns what comes of each batch."""
+        plane = self._loaded_plane()
+        if len(coordinates) == 1:
+            return [self._functions.at_point(coordinates[0], plane, batch) for batch in self._batches()]
+        return [self._functions.at_points(coordinates, plane, batch) for batch in self._batches()]
+
+    def _add_up(self, values: Sequence[Any], *, one_point: bool) -> dict[str, Array]:
+        sizes = [batch.size for batch in self._batches()]
+        on_host = jax.device_get(list(values))
+        if one_point:
+            on_host = jax.tree.map(lambda leaf: leaf[None], on_host)
+        columns: dict[str, Array] = {}
+        for total in self._totals:
+            columns |= total.columns([parts[total.key] for parts in on_host], sizes)
+        return columns
+
+    def _measure_weights(self, state: Mapping[str, Any]) -> dict[str, float]:
+        columns = self._add_up([self._functions.at_state(state, batch) for batch in self._batches()], one_point=True)
+        return {name: float(column[0]) for name, column in columns.items()}
+
+    def _batches(self) -> list[Batch]:
+        return self._placed_batches(self._plan.batch_size)
+
+    def _placed_batches(self, batch_size: int | None) -> list[Batch]:
+        """Returns the samples on the device; of batch sizes, the last one's are kept."""
+        if batch_size not in self._placed:
+            self._placed = {
+                batch_size: [
+                    Batch(self._place(batch.inputs), self._place(batch.targets), batch.size)
+                    for batch in self._samples.batches(batch_size)
+                ]
+            }
+        return self._placed[batch_size]
+
+    def _final_plan(self, plan: MeasurementPlan | None, threads: int, fixed_batches: bool) -> MeasurementPlan:
+        if plan is None:
+            size = None
+            if not fixed_batches:
+                size = choose_batch_size(self._run_some, self._samples.count, ran_out_of_memory)
+            plan = MeasurementPlan(size, threads)
+        # Memory layout and compilation are XLA's own business.
+        return replace(plan, batch_size=None if fixed_batches else plan.batch_size, channels_last=False, compile=False)
+
+    def _run_some(self, batch_size: int) -> int:
+        batches = self._placed_batches(batch_size)[:4]
+        jax.block_until_ready([self._functions.at_state(self._own, batch) for batch in batches])
+        return sum(batch.size for batch in batches)
+
+    def _group_size(self, points: int) -> int:
+        if points < POINTS_AT_ONCE:
+            return 1
+        if self._points_at_once is None:
+            plane, batch = self._loaded_plane(), self._batches()[0]
+            lowered = self._functions.lower_at_point(np.zeros(len(plane[1])), plane, batch)
+            self._points_at_once = points_at_once(lowered)
+        return self._points_at_once
+
+    def _settings(self) -> contextlib.AbstractContextManager[None]:
+        return measurement_settings(self._device)
+
+    def _place(self, tree: Any) -> Any:
+        return jax.tree.map(self._place_one, tree)
+
+    def _place_one(self, leaf: Any) -> Any:
+        # A copy: what a user does to an array afterwards must not change a measurement.
+        return jax.device_put(leaf, self._device, may_alias=False)
+
+    def _loaded_plane(self) -> Plane:
+        if self._plane is None:
+            raise RuntimeError("no plane is loaded; call load(origin, directions, buffers) before measuring.")
+        return self._plane
+
+
+def _with_targets(samples: Samples) -> Samples:
+    """Returns the samples with the targets among the inputs: losses are computed where the network is."""
+
+    def joined(batch: Batch) -> Batch:
+        return Batch((batch.inputs, batch.targets), None, batch.size)
+
+    whole = joined(samples.batches(samples.count)[0]) if samples.can_be_cut else None
+    return Samples([joined(batch) for batch in samples.own_batches], whole)
+
+
+def _groups(points: Array, size: int) -> Iterator[Array]:
+    """Yields the points in groups of that size, and what is left over one by one: each size is compiled anew."""
+    whole = len(points) - len(points) % size
+    for start in range(0, whole, size):
+        yield points[start : start + size]
+    for index in range(whole, len(points)):
+        yield points[index : index + 1]
+
+
+EVALUATOR = JaxEvaluator

@@ -1,0 +1,207 @@
+"""Losses and metrics that are computed inside a jitted function, many points at once, and added up outside."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from collectors.network_state import Array
+
+from .batches import Batch
+from .errors import CallbackFunctionError
+from .totals import Total, check_metric_name
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+Function: TypeAlias = Callable[[Any, Any], Any]
+Part: TypeAlias = dict[str, Array]
+"""What ``inside`` returned for one batch, every array with one axis more, of the points, in front."""
+
+
+class JaxTotal(Total):
+    """A loss or a metric, in two halves: one traced by ``jax.jit``, the other in NumPy.
+
+    Its ``outputs`` are not the network's alone, but what came of ``inside`` for every total, by key.
+
+    Args:
+        key: its own.
+        name: under which the result is stored.
+        function: the user's, of (outputs, targets).
+    """
+
+    def __init__(self, key: str, name: str, function: Function) -> None:
+        self.key, self.name, self._function = key, name, function
+        self.reset()
+
+    @abstractmethod
+    def inside(self, outputs: Any, targets: Any) -> dict[str, jax.Array]:
+        """Returns what is known of one batch at one point; it is traced."""
+
+    @abstractmethod
+    def columns(self, parts: Sequence[Part], sizes: Sequence[int]) -> dict[str, Float64[np.ndarray, " points"]]:
+        """Returns the results at every point.
+
+        Args:
+            parts: of each batch.
+            sizes: samples of each batch.
+        """
+
+    def reset(self) -> None:
+        """Starts a new sum."""
+        self._parts: list[Part] = []
+        self._sizes: list[int] = []
+
+    def add(self, outputs: Any, batch: Batch) -> None:
+        """Adds one batch."""
+        self._parts.append({key: np.asarray(value)[None] for key, value in outputs[self.key].items()})
+        self._sizes.append(batch.size)
+
+    def result(self) -> dict[str, float]:
+        """Returns the values over all batches."""
+        return {name: float(column[0]) for name, column in self.columns(self._parts, self._sizes).items()}
+
+
+class BatchTotal(JaxTotal):
+    """The mean over batches, weighted by samples, of a function that returns one number for a batch."""
+
+    adds_up = False
+
+    def inside(self, outputs: Any, targets: Any) -> dict[str, jax.Array]:
+        """Returns the batch's value."""
+        return {"value": jnp.reshape(self._function(outputs, targets), ())}
+
+    def columns(self, parts: Sequence[Part], sizes: Sequence[int]) -> dict[str, Float64[np.ndarray, " points"]]:
+        """Returns the mean over all batches."""
+        values = np.stack([part["value"].astype(np.float64) for part in parts], axis=1)
+        return {self.name: values @ np.array(sizes, np.float64) / sum(sizes)}
+
+
+class SampleTotal(JaxTotal):
+    """The mean over all elements of a function that returns, for a batch, an array whose first axis is the samples'."""
+
+    adds_up = True
+
+    def inside(self, outputs: Any, targets: Any) -> dict[str, jax.Array]:
+        """Returns each sample's sum, and the number of elements in it."""
+        elements = self._elements(outputs, targets)
+        wide = jnp.promote_types(elements.dtype, jnp.float32)
+        samples = len(elements)
+        sums = elements.astype(wide).reshape(samples, -1).sum(1)
+        return {"sums": sums, "count": jnp.asarray(elements.size / samples, wide)}
+
+    def columns(self, parts: Sequence[Part], sizes: Sequence[int]) -> dict[str, Float64[np.ndarray, " points"]]:
+        """Returns the mean, and of a loss its standard error over samples."""
+        sums = np.concatenate([part["sums"].astype(np.float64) for part in parts], axis=1)
+        counts = np.repeat(np.array([part["count"][0] for part in parts], np.float64), sizes)
+        weight, samples = counts.sum(), len(counts)
+        with np.errstate(over="ignore", invalid="ignore"):  # a loss may be infinite or NaN, and stays so
+            mean = sums.sum(axis=1) / weight
+            result = {self.name: mean}
+            if self.name == "loss":
+                squares = np.square(sums - mean[:, None] * counts).sum(axis=1)
+                variance = squares / (samples - 1) if samples > 1 else np.full_like(mean, np.nan)
+                result["loss_stderr"] = np.sqrt(samples * variance) / weight
+        return result
+
+    def _elements(self, outputs: Any, targets: Any) -> jax.Array:
+        return jnp.asarray(self._function(outputs, targets))
+
+
+class SingleSampleTotal(SampleTotal):
+    """The mean over samples of a function that returns one number for a batch, called with single samples."""
+
+    def _elements(self, outputs: Any, targets: Any) -> jax.Array:
+        def of_one(output: Any, target: Any) -> Any:
+            batch = jax.tree.map(lambda leaf: leaf[None], (output, target))
+            return jnp.reshape(self._function(*batch), ())
+
+        return jax.vmap(of_one)(outputs, targets)
+
+
+def find_loss(model: object) -> Function:
+    """Returns the loss function of what callback_fn returned in first place.
+
+    Raises:
+        CallbackFunctionError: it has none.
+    """
+    loss = getattr(model, "loss_fn", model)
+    if not callable(loss) or isinstance(loss, type):
+        raise CallbackFunctionError(
+            "callback_fn must return, in first place, a loss function of (outputs, targets) written with jax.numpy, "
+            f"such as optax.softmax_cross_entropy_with_integer_labels, but there is {loss!r}."
+        )
+    return loss
+
+
+def check_metrics(metrics: object) -> dict[str, Function]:
+    """Returns the metrics by name.
+
+    Raises:
+        CallbackFunctionError: they are no dict of functions, or a name cannot be stored.
+    """
+    if metrics is not None and not isinstance(metrics, Mapping):
+        raise CallbackFunctionError(
+            "callback_fn must return, in fourth place, a dict of metrics (name to function of outputs and targets; may "
+            f"be empty), but there is {type(metrics).__name__}."
+        )
+    for name, metric in (metrics or {}).items():
+        check_metric_name(name)
+        if not callable(metric) or isinstance(metric, type):
+            raise CallbackFunctionError(f"metric {name!r} must be a function of (outputs, targets), but is {metric!r}.")
+    return dict(metrics or {})
+
+
+def make_totals(
+    loss: Function, metrics: Mapping[str, Function], outputs: Any, batch: Batch
+) -> tuple[JaxTotal, JaxTotal | None, dict[str, JaxTotal]]:
+    """Returns what adds the loss and the metrics up.
+
+    Args:
+        loss: of (outputs, targets).
+        metrics: the same, by name.
+        outputs: of one batch, or their shapes.
+        batch: that batch.
+
+    Returns:
+        The loss as it is; the same by single samples, or None where that is of no use; the metrics by name.
+
+    Raises:
+        CallbackFunctionError: one returns neither one number nor something for each sample, or cannot be traced.
+    """
+    whole = _make_total("loss", "loss", loss, "the loss", outputs, batch)
+    split: JaxTotal | None = None
+    if isinstance(whole, BatchTotal):
+        split = SingleSampleTotal("loss by samples", "loss", loss)
+        try:
+            jax.eval_shape(split.inside, outputs, batch.targets)
+        except Exception:
+            split = None  # it needs a batch as it is
+    totals = {
+        name: _make_total(f"metric {name}", name, metric, f"metric {name!r}", outputs, batch)
+        for name, metric in metrics.items()
+    }
+    return whole, split, totals
+
+
+def _make_total(key: str, name: str, function: Function, label: str, outputs: Any, batch: Batch) -> JaxTotal:
+    try:
+        found = jax.eval_shape(lambda *values: jnp.asarray(function(*values)), outputs, batch.targets)
+    except jax.errors.JAXTypeError as error:
+        raise CallbackFunctionError(
+            f"{label} cannot be compiled by jax.jit, because it needs the values of its arrays; write it with "
+            f"jax.numpy, without float(), NumPy or branches on values: {error}"
+        ) from error
+    if found.ndim and found.shape[0] == batch.size:
+        return SampleTotal(key, name, function)
+    if found.size == 1:
+        return BatchTotal(key, name, function)
+    raise CallbackFunctionError(
+        f"{label} must be a single number for a batch or an array with an entry for each of the batch's {batch.size} "
+        f"samples, but has the shape {found.shape}."
+    )
