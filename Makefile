@@ -1,34 +1,60 @@
-# Everything runs in .venv, with the versions of constraints.txt.
+# Everything runs in .venv, with the versions of constraints/core.txt; each group of frameworks has an environment of its own.
 PYTHON ?= python3
-VENV := .venv
-BIN := $(VENV)/bin
-INSTALLED := $(VENV)/.installed
+BIN := .venv/bin
+PYTEST := -m pytest --no-cov
 
-.PHONY: demo test lint types format wheel check clean
+.PHONY: demo test test-frameworks test-trainers test-mindspore test-composer lint types format check clean
 
-demo: $(INSTALLED)
+demo: .venv/.installed
 	$(BIN)/landscape demo --output demo_output
 
-test: $(INSTALLED)
+test: .venv/.installed
 	$(BIN)/python -m pytest --cov --cov-report=term
 
-lint: $(INSTALLED)
+test-frameworks: test-trainers test-mindspore test-composer
+
+test-trainers: .venv-trainers/.installed
+	FRAMEWORKS="lightning transformers keras jax" .venv-trainers/bin/python $(PYTEST) tests/frameworks
+	KERAS_BACKEND=jax FRAMEWORKS="keras" .venv-trainers/bin/python $(PYTEST) tests/frameworks -k "keras"
+
+test-mindspore: .venv-mindspore/.installed
+	FRAMEWORKS="mindspore" .venv-mindspore/bin/python $(PYTEST) tests/frameworks
+
+test-composer: .venv-composer/.installed
+	FRAMEWORKS="composer" .venv-composer/bin/python $(PYTEST) tests/frameworks
+
+lint: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-types: $(INSTALLED)
+types: .venv/.installed
 	$(BIN)/mypy
 
-format: $(INSTALLED)
+format: .venv/.installed
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 check: lint types test
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage demo_output
+	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage demo_output
 
-$(INSTALLED): pyproject.toml constraints.txt
-	$(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[torch,torchmetrics,xarray,tensorboard,crypto,dev]"
+.venv/.installed: pyproject.toml constraints/core.txt
+	$(PYTHON) -m venv --clear .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints/core.txt --editable ".[torch,torchmetrics,xarray,tensorboard,crypto,dev]"
+	touch $@
+
+.venv-trainers/.installed: pyproject.toml constraints/trainers.txt
+	$(PYTHON) -m venv --clear .venv-trainers
+	.venv-trainers/bin/python -m pip install --quiet --constraint constraints/trainers.txt --editable ".[lightning,transformers,keras,jax,tensorboard,test]" optax peft
+	touch $@
+
+.venv-mindspore/.installed: pyproject.toml constraints/mindspore.txt
+	$(PYTHON) -m venv --clear .venv-mindspore
+	.venv-mindspore/bin/python -m pip install --quiet --constraint constraints/mindspore.txt --editable ".[mindspore,torch,test]"
+	touch $@
+
+.venv-composer/.installed: constraints/composer.txt constraints/install_composer.sh
+	rm -rf .venv-composer
+	sh constraints/install_composer.sh .venv-composer
 	touch $@

@@ -12,17 +12,15 @@ import sys
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from os import PathLike
 from typing import Any, Self, cast
 
-from . import summary_collector
-from .watched_training import WatchedTraining
+from .trainer_collector import TrainerCollector
 
 _PACKAGES = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lightning"}
 _SHARDED = ("FSDP", "DeepSpeed", "ModelParallel")
 
 
-class SummaryCollector:
+class SummaryCollector(TrainerCollector):
     """Collects checkpoints and summaries as a callback of Lightning's ``Trainer``.
 
     Takes the arguments of ``collectors.SummaryCollector``. A step is an optimizer step, however many batches it
@@ -49,50 +47,16 @@ class SummaryCollector:
         """Returns an object of this class that is a callback of Lightning's packages as well."""
         return cast(Self, object.__new__(_callback_class(cast(Any, cls), _callback_bases())))
 
-    def __init__(
-        self,
-        summary_dir: str | PathLike[str],
-        collect_freq: int = 10,
-        collect_specified_data: Mapping[str, Any] | None = None,
-        keep_default_action: bool = True,
-        custom_lineage_data: Mapping[str, int | float | str] | None = None,
-        collect_tensor_freq: int | None = None,
-        max_file_size: int | None = None,
-        export_options: Mapping[str, str | None] | None = None,
-        *,
-        collect_landscape: Mapping[str, Any] | None = None,
-        existing: str = "error",
-    ) -> None:
-        self._collector = summary_collector.SummaryCollector(
-            summary_dir,
-            collect_freq,
-            collect_specified_data,
-            keep_default_action,
-            custom_lineage_data,
-            collect_tensor_freq,
-            max_file_size,
-            export_options,
-            collect_landscape=collect_landscape,
-            existing=existing,
-        )
-        self._run: WatchedTraining | None = None
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
         self._steps_done: int | None = None
         self._trainer_step = 0
         self._losses: list[Any] = []
 
     @property
-    def summary_dir(self) -> str:
-        """The run directory."""
-        return self._collector.summary_dir
-
-    @property
     def state_key(self) -> str:
         """Under which Lightning's checkpoints keep the state, whichever of its packages trains."""
         return "collectors.lightning.SummaryCollector"
-
-    def capture(self, plugin: str, name: str, value: Any) -> None:
-        """Takes a value from inside a training forward pass; see ``collectors.SummaryCollector.capture``."""
-        self._collector.capture(plugin, name, value)
 
     def state_dict(self) -> dict[str, Any]:
         """Returns what Lightning keeps in its own checkpoints."""
@@ -115,7 +79,7 @@ class SummaryCollector:
         # Lightning counts each of several optimizers; its checkpoint need not come from a training under watch.
         self._steps_done = self._steps_done if resumed and self._steps_done is not None else self._trainer_step
         self._losses = []
-        run = self._collector.watch(
+        self._open(
             pl_module,
             steps_per_epoch=_steps_per_epoch(trainer, pl_module),
             start_epoch=trainer.current_epoch,
@@ -123,7 +87,6 @@ class SummaryCollector:
             optimizer=trainer.optimizers[0] if len(trainer.optimizers) == 1 else None,
             epochs=trainer.max_epochs if (trainer.max_epochs or 0) > 0 else None,
         )
-        self._run = run.__enter__()
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Looks at the learning rate: Lightning's schedulers set the next one before the batch ends."""
@@ -160,11 +123,6 @@ class SummaryCollector:
         # The class is made for the packages that are there, so it has no name to be found by.
         own = next(kind for kind in type(self).__mro__ if "__is_made_here__" not in vars(kind))
         return _make_anew, (own,), vars(self)
-
-    def _leave(self, error: BaseException | None) -> None:
-        run, self._run = self._run, None
-        if run is not None:
-            run.__exit__(None if error is None else type(error), error, None)
 
 
 def _callback_bases() -> tuple[type, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .checkpoint_file import CheckpointFile
+from .checkpoint_file import CheckpointFile, StateReader
 from .errors import CheckpointError, RunDirectoryError
 from .network_state import WeightSpace
 from .run_metadata import RunMetadata
@@ -51,8 +51,8 @@ class RunDirectory:
         """Returns the numbers of an interval that have a checkpoint on disk."""
         return [number for number in interval if self._has(number)]
 
-    def checkpoint(self, number: int, space: WeightSpace | None = None) -> CheckpointFile:
-        """Opens one checkpoint.
+    def checkpoint(self, number: int, space: WeightSpace | None = None) -> StateReader:
+        """Opens one checkpoint: a safetensors file, or a ``.ckpt`` file that MindSpore wrote.
 
         Args:
             number: its step or epoch.
@@ -61,14 +61,21 @@ class RunDirectory:
         Raises:
             CheckpointError: it is not in the directory, truncated, of a format that cannot be read here, of another
                 network (names and shapes are listed), or not the file that training wrote.
+            ImportError: it is MindSpore's, which is not installed.
         """
         path = self.checkpoint_path(number)
-        if path.suffix != ".safetensors":
+        file: StateReader
+        if path.suffix == ".safetensors":
+            file = CheckpointFile(path)
+        elif path.suffix == ".ckpt":
+            from .mindspore_checkpoint import MindSporeCheckpoint
+
+            file = MindSporeCheckpoint(path, space)
+        else:
             raise CheckpointError(
-                f"checkpoint {path} is a {path.suffix or 'file without a suffix'}, only .safetensors can be read here; "
-                "convert it with `landscape import-checkpoints`."
+                f"checkpoint {path} is a {path.suffix or 'file without a suffix'}, only .safetensors can be read here, "
+                "and MindSpore's .ckpt; convert it with `landscape import-checkpoints`."
             )
-        file = CheckpointFile(path)
         if space is not None:
             space.check_state(file.label, file.shapes)
         expected = self.metadata.sha256.get(number)

@@ -30,6 +30,12 @@ def read_state_dict(path: str | os.PathLike[str]) -> dict[str, Array]:
         # What a ModelCheckpoint keeps beside the weights (optimizer state and the like) is no part of the network.
         weights = [name for name in file.shapes if not name.startswith(RESERVED_PREFIX)]
         return _canonical(path, {name: file.read(name) for name in weights})
+    if path.suffix.lower() == ".ckpt":
+        from .mindspore_checkpoint import is_mindspore_file, load_ckpt, without_optimizer
+
+        # Lightning's files have the same suffix.
+        if path.is_file() and is_mindspore_file(path):
+            return _canonical(path, without_optimizer(load_ckpt(path)))
     return _read_torch_file(path)
 
 

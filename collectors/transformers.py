@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import math
-import weakref
-from collections.abc import Mapping
-from os import PathLike
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from . import summary_collector
-from .watched_training import WatchedTraining
+from .trainer_collector import TrainerCollector
 
 try:
     from transformers import TrainerCallback
@@ -21,7 +16,7 @@ except ImportError as error:
     ) from error
 
 
-class SummaryCollector(TrainerCallback):  # type: ignore[misc, unused-ignore]
+class SummaryCollector(TrainerCollector, TrainerCallback):  # type: ignore[misc, unused-ignore]
     """Collects checkpoints and summaries as a callback of Transformers' ``Trainer``.
 
     Takes the arguments of ``collectors.SummaryCollector``. A step is an optimizer step, however many batches it
@@ -45,50 +40,11 @@ class SummaryCollector(TrainerCallback):  # type: ignore[misc, unused-ignore]
         ValueError: an argument has a wrong value, or, when training begins, parameters are divided among processes.
     """
 
-    def __init__(
-        self,
-        summary_dir: str | PathLike[str],
-        collect_freq: int = 10,
-        collect_specified_data: Mapping[str, Any] | None = None,
-        keep_default_action: bool = True,
-        custom_lineage_data: Mapping[str, int | float | str] | None = None,
-        collect_tensor_freq: int | None = None,
-        max_file_size: int | None = None,
-        export_options: Mapping[str, str | None] | None = None,
-        *,
-        collect_landscape: Mapping[str, Any] | None = None,
-        existing: str = "error",
-    ) -> None:
-        self._collector = summary_collector.SummaryCollector(
-            summary_dir,
-            collect_freq,
-            collect_specified_data,
-            keep_default_action,
-            custom_lineage_data,
-            collect_tensor_freq,
-            max_file_size,
-            export_options,
-            collect_landscape=collect_landscape,
-            existing=existing,
-        )
-        self._run: WatchedTraining | None = None
-        self._finalizer: Any = None
-
-    @property
-    def summary_dir(self) -> str:
-        """The run directory."""
-        return self._collector.summary_dir
-
-    def capture(self, plugin: str, name: str, value: Any) -> None:
-        """Takes a value from inside a training forward pass; see ``collectors.SummaryCollector.capture``."""
-        self._collector.capture(plugin, name, value)
-
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Opens the run directory."""
-        self._leave(_TrainingFailedError("the training before this one did not end"))
         _check_whole(args)
         steps = _steps_per_epoch(args, kwargs.get("train_dataloader"))
-        run = self._collector.watch(
+        self._open(
             kwargs["model"],
             steps_per_epoch=steps,
             # The Trainer itself resumes at this epoch; its state's own number is a fraction.
@@ -97,9 +53,6 @@ class SummaryCollector(TrainerCallback):  # type: ignore[misc, unused-ignore]
             optimizer=kwargs.get("optimizer"),
             epochs=state.num_train_epochs or None,
         )
-        self._run = run.__enter__()
-        # No hook tells of an exception. The run does not refer to this callback, so it does not keep it alive.
-        self._finalizer = weakref.finalize(self, _abandon, self._run)
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Counts a step, before the scheduler sets the learning rate of the next."""
@@ -115,31 +68,6 @@ class SummaryCollector(TrainerCallback):  # type: ignore[misc, unused-ignore]
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Waits until everything is on disk."""
         self._leave(None)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._leave(error)
-
-    def _leave(self, error: BaseException | None) -> None:
-        run, self._run = self._run, None
-        if run is not None:
-            self._finalizer.detach()
-            run.__exit__(None if error is None else type(error), error, None)
-
-
-class _TrainingFailedError(Exception):
-    """Stands for an exception that nobody told us."""
-
-
-def _abandon(run: WatchedTraining) -> None:
-    run.__exit__(_TrainingFailedError, _TrainingFailedError("training did not end"), None)
 
 
 def _check_whole(args: Any) -> None:

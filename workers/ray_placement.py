@@ -35,7 +35,7 @@ def place_workers(
     """
     if recipe is not None:
         # Which GPU an actor gets is Ray's choice, so all free ones are taken and the others are released.
-        numbers = range(_free(recipe.ray, "GPU")) if recipe.gpus else asked or _free_slots(recipe.ray)
+        numbers = range(_free(recipe.ray, "GPU")) if recipe.gpus else asked or _free_slots(recipe)
         workers.extend(RayWorker(recipe, number, None) for number in numbers)
     if not workers:
         raise PoolError(f"every GPU of the cluster is busy. {_resources(recipe.ray)}" if recipe else "no device.")
@@ -88,8 +88,10 @@ def _free(ray: Any, kind: str) -> int:
     return int(ray.available_resources().get(kind, 0))
 
 
-def _free_slots(ray: Any) -> range:
-    return range(max(1, _free(ray, "CPU") // CORES_PER_SLOT))
+def _free_slots(recipe: ActorRecipe) -> range:
+    if recipe.npus:
+        return range(_free(recipe.ray, "NPU"))
+    return range(max(1, _free(recipe.ray, "CPU") // CORES_PER_SLOT))
 
 
 def _resources(ray: Any) -> str:

@@ -61,8 +61,11 @@ class RayPool(Pool):
                 gpus = self._ray.cluster_resources().get("GPU", 0) > 0
             pickled = self._pickled(callback_fn)
             frameworks = mentioned_frameworks(callback_fn, pickled)
-            recipe = ActorRecipe(self._ray, self._ray.put(pickled), frameworks, options, gpus)
+            # Ray finds Ascend devices by itself; only MindSpore computes on them.
+            npus = int(self._ray.cluster_resources().get("NPU", 0)) if "mindspore" in frameworks and not gpus else 0
+            recipe = ActorRecipe(self._ray, self._ray.put(pickled), frameworks, options, gpus, npus > 0)
             if self._session.private:
+                ids = tuple(range(npus)) if npus and device_ids is None else ids
                 shares = share_cores(len(ids))
                 self._workers = [RayWorker(recipe, number, cores) for number, cores in zip(ids, shares, strict=True)]
                 place_workers(self._workers)

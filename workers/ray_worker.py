@@ -30,6 +30,7 @@ class ActorRecipe:
         frameworks: what callback_fn will import.
         options: what is measured.
         gpus: whether each actor needs a GPU.
+        npus: whether each actor needs an Ascend device, which Ray calls NPU.
     """
 
     ray: Any
@@ -37,6 +38,7 @@ class ActorRecipe:
     frameworks: tuple[str, ...]
     options: MeasurementOptions
     gpus: bool
+    npus: bool = False
 
 
 @dataclass(eq=False)
@@ -74,7 +76,14 @@ class RayWorker:
     def create(self) -> Any:
         """Makes the actor and returns a reference that is ready when it has a place."""
         recipe = self.recipe
-        options = {"num_cpus": 1, "num_gpus": int(recipe.gpus), "max_restarts": 0, "max_task_retries": 0}
+        options: dict[str, Any] = {
+            "num_cpus": 1,
+            "num_gpus": int(recipe.gpus),
+            "max_restarts": 0,
+            "max_task_retries": 0,
+        }
+        if recipe.npus:
+            options["resources"] = {"NPU": 1}
         search_path = [path or os.getcwd() for path in sys.path]  # noqa: PTH109
         device = "cuda:0" if recipe.gpus else "cpu"  # Ray shows each actor only its own GPU
         actor_class = recipe.ray.remote(MeasurementActor)

@@ -175,7 +175,8 @@ def test_what_the_reference_itself_wrote(directory, absolute):
     for number in range(5):
         (directory / "ckpt_dir" / f"LeNet5_{number}_step.ckpt").write_bytes(b"protobuf")
     assert run.present((2, 3, 4)) == [2, 3, 4]
-    with pytest.raises(CheckpointError, match=r"LeNet5_3_step.ckpt is a .ckpt, only .safetensors can be read here"):
+    # Where MindSpore is installed, these bytes are no checkpoint.
+    with pytest.raises((CheckpointError, ImportError), match=r"LeNet5_3_step.ckpt is (damaged|MindSpore's)"):
         run.checkpoint(3)
 
 

@@ -1,0 +1,98 @@
+"""The SummaryCollector of MindSpore: a callback for ``mindspore.train.Model``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import mindspore
+except ImportError as error:
+    raise ImportError(
+        "collectors.mindspore needs MindSpore; install it with pip install 'summary-landscape[mindspore]'."
+    ) from error
+
+from .trainer_collector import TrainerCollector
+
+
+class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ignore[misc]
+    """Records a training for TensorBoard, and saves checkpoints from which landscapes are drawn later.
+
+    Example::
+
+        collector = SummaryCollector("run", collect_landscape={"intervals": [range(1, 6)], "unit": "epoch"})
+        model.train(5, dataset, callbacks=[collector], dataset_sink_mode=False)
+
+    Steps and epochs are counted from the beginning of the training, also where it starts at an ``initial_epoch``.
+    In sink mode under graph mode MindSpore shows callbacks no single steps: one step of the summaries is one sink.
+
+    Args:
+        summary_dir: the run directory; it is created when training begins.
+        collect_freq: every how many steps is recorded.
+        collect_specified_data: what to collect; see ``collectors.SummaryCollector``.
+        keep_default_action: whether items that ``collect_specified_data`` leaves out keep their defaults; with False
+            they are off.
+        custom_lineage_data: your own facts about the run, str to int, float or str.
+        collect_tensor_freq: every how many steps tensors are recorded; None chooses.
+        max_file_size: bytes after which the next event file is begun; None sets no limit.
+        export_options: {"tensor_format": "npy"} writes tensors as files as well; None does not.
+        collect_landscape: shorthand for the entry in ``collect_specified_data``.
+        existing: what to do when the directory already holds checkpoints of a run: "error", "resume" or "overwrite".
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value.
+        ImportError: summaries are asked for explicitly, and TensorBoard is not installed.
+    """
+
+    def on_train_begin(self, run_context: Any) -> None:
+        """Checks that this training can be collected.
+
+        Raises:
+            ValueError: there is another SummaryCollector, or single steps are asked for and cannot be seen.
+        """
+        parameters = run_context.original_args()
+        if sum(isinstance(item, SummaryCollector) for item in parameters.list_callback) > 1:
+            raise ValueError("callbacks must hold at most one SummaryCollector; remove the others.")
+        landscape = self._collector._landscape
+        if landscape is not None and landscape.unit == "step" and _hides_steps(parameters):
+            raise ValueError(
+                'collect_landscape has unit="step", but with dataset_sink_mode=True MindSpore shows callbacks no '
+                'single steps; train with dataset_sink_mode=False, or collect with unit="epoch".'
+            )
+
+    def on_train_epoch_begin(self, run_context: Any) -> None:
+        """Opens the run directory with the first epoch, which knows where the training starts."""
+        if self._run is not None:
+            return
+        parameters = run_context.original_args()
+        epochs_done = parameters.cur_epoch_num - 1
+        # MindSpore counts steps from zero again after ``initial_epoch``.
+        steps_done = parameters.cur_step_num or epochs_done * parameters.batch_num
+        # MindSpore has no hook for exceptions, but it leaves every callback's context.
+        self._open(
+            parameters.network,
+            steps_per_epoch=parameters.batch_num,
+            start_epoch=epochs_done,
+            start_step=steps_done,
+            epochs=epochs_done + parameters.epoch_num,
+        )
+
+    def on_train_step_end(self, run_context: Any) -> None:
+        """Saves a checkpoint, and records the step, where its number asks for it."""
+        if self._run is not None:
+            self._run.step(run_context.original_args().net_outputs)
+
+    def on_train_epoch_end(self, run_context: Any) -> None:
+        """Saves a checkpoint where the epoch's number asks for it; an epoch that was cut short is none."""
+        parameters = run_context.original_args()
+        if self._run is not None and parameters.cur_step_num % parameters.batch_num == 0:
+            self._run.end_epoch()
+
+    def on_train_end(self, run_context: Any) -> None:
+        """Waits until everything is on disk."""
+        self._leave(None)
+
+
+def _hides_steps(parameters: Any) -> bool:
+    in_graph = mindspore.get_context("mode") == mindspore.GRAPH_MODE
+    return bool(parameters.dataset_sink_mode) and in_graph and parameters.get("sink_size") != 1

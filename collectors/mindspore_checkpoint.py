@@ -1,0 +1,138 @@
+"""MindSpore's ``.ckpt`` files, read with MindSpore; no code from a file ever runs."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+
+from .checkpoint_file import CheckpointFile, file_sha256, write_checkpoint
+from .errors import CheckpointError
+from .network_state import Array, WeightSpace
+
+# What MindSpore's optimizers, loss scaling and training loops keep beside the weights.
+_COUNTERS = re.compile(
+    r"(.*\.)?(global_step|learning_rate|momentum|beta[12]_power|scale_sense|loss_scale|current_iterator_step"
+    r"|last_overflow_iterator_step|epoch_num|step_num)"
+)
+# Its optimizers' prefixes of the names of what they move.
+_SLOTS = re.compile(
+    r"(moments?|moment[12]|accum|accum_update|adam_[mv]|lamb_[mv]|ax_|exp_avg|linear|mean_grad|mean_square|prev|stat"
+    r"|step_size|vhat)"
+)
+
+
+class MindSporeCheckpoint:
+    """A ``.ckpt`` file, read tensor by tensor or block by block (see ``StateReader``).
+
+    MindSpore reads such a file only as a whole, so it is kept as a temporary safetensors file meanwhile; memory never
+    holds more than one checkpoint.
+
+    Args:
+        path: the file.
+        space: the network that it must fit; what the file holds beside it (an optimizer's moments) is left out. None
+            takes everything.
+
+    Raises:
+        ImportError: MindSpore is not installed.
+        CheckpointError: the file is missing, damaged, or no checkpoint of MindSpore.
+    """
+
+    def __init__(self, path: Path, space: WeightSpace | None = None) -> None:
+        self.path = path
+        self.label = str(path)
+        state = load_ckpt(path)
+        if space is not None:
+            state = _of_network(state, space)
+        folder = Path(tempfile.mkdtemp(prefix="landscape-ckpt-"))
+        self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        write_checkpoint(folder / "state.safetensors", state)
+        self._file = CheckpointFile(folder / "state.safetensors")
+        self.shapes = self._file.shapes
+        self.dtypes = self._file.dtypes
+        self._digest: str | None = None
+
+    def read(self, name: str) -> Array:
+        """Returns one tensor."""
+        return self._file.read(name)
+
+    def read_block(self, name: str, start: int, stop: int) -> Array:
+        """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
+        return self._file.read_block(name, start, stop)
+
+    def sha256(self) -> str:
+        """Returns the SHA-256 of the ``.ckpt`` file, computed once."""
+        if self._digest is None:
+            self._digest = file_sha256(self.path)
+        return self._digest
+
+
+def load_ckpt(path: Path) -> dict[str, Array]:
+    """Returns everything that a ``.ckpt`` file holds, by name.
+
+    Raises:
+        ImportError: MindSpore is not installed.
+        CheckpointError: the file is missing, damaged, or no checkpoint of MindSpore.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"checkpoint {path} does not exist.")
+    try:
+        import mindspore
+    except ImportError as error:
+        raise ImportError(
+            f"checkpoint {path} is MindSpore's, which is needed to read it; install it with "
+            "pip install 'summary-landscape[mindspore]'."
+        ) from error
+    from .mindspore_state import to_array
+
+    try:
+        return {name: to_array(tensor) for name, tensor in mindspore.load_checkpoint(str(path)).items()}
+    except Exception as error:
+        # Damaged bytes make the parser raise nearly anything.
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise CheckpointError(
+            f"checkpoint {path} is damaged or no checkpoint of MindSpore ({reason}); copy it again."
+        ) from error
+
+
+def without_optimizer(state: Mapping[str, Array]) -> dict[str, Array]:
+    """Returns what belongs to the network, as far as names tell: optimizers prefix the names of what they move."""
+
+    def is_slot(name: str) -> bool:
+        prefix, _, rest = name.partition(".")
+        return bool(_SLOTS.fullmatch(prefix)) and rest in state and state[rest].shape == state[name].shape
+
+    return {name: array for name, array in state.items() if not _COUNTERS.fullmatch(name) and not is_slot(name)}
+
+
+def is_mindspore_file(path: Path) -> bool:
+    """Returns whether a ``.ckpt`` file is MindSpore's rather than PyTorch's (a zip archive or a pickle).
+
+    Raises:
+        CheckpointError: the file cannot be opened.
+    """
+    try:
+        with path.open("rb") as file:
+            start = file.read(2)
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {path} cannot be opened: {error.strerror}.") from error
+    return start != b"PK" and not start.startswith(b"\x80")
+
+
+def _of_network(state: Mapping[str, Array], space: WeightSpace) -> dict[str, Array]:
+    """Returns what the network knows; names may carry the prefix of a cell that was wrapped around it."""
+    known = {name for tensor in space.tensors for name in (tensor.name, *tensor.aliases)}
+    first = space.tensors[0].name if space.tensors else ""
+    prefixes = ["", *sorted({name.removesuffix(first) for name in state if name.endswith(f".{first}")})]
+
+    def found(prefix: str) -> dict[str, Array]:
+        return {
+            name.removeprefix(prefix): array
+            for name, array in state.items()
+            if name.startswith(prefix) and name.removeprefix(prefix) in known
+        }
+
+    return max((found(prefix) for prefix in prefixes), key=len)

@@ -1,0 +1,92 @@
+"""What the collectors of other libraries' trainers share: their arguments, and an end in any case."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from os import PathLike
+from types import TracebackType
+from typing import Any, Self
+
+from .summary_collector import SummaryCollector
+from .watched_training import WatchedTraining
+
+
+class TrainerCollector:
+    """A ``SummaryCollector`` that a trainer's own hooks drive; the first base of each trainer's callback.
+
+    Takes the arguments of ``collectors.SummaryCollector``.
+    """
+
+    def __init__(
+        self,
+        summary_dir: str | PathLike[str],
+        collect_freq: int = 10,
+        collect_specified_data: Mapping[str, Any] | None = None,
+        keep_default_action: bool = True,
+        custom_lineage_data: Mapping[str, int | float | str] | None = None,
+        collect_tensor_freq: int | None = None,
+        max_file_size: int | None = None,
+        export_options: Mapping[str, str | None] | None = None,
+        *,
+        collect_landscape: Mapping[str, Any] | None = None,
+        existing: str = "error",
+    ) -> None:
+        super().__init__()
+        self._collector = SummaryCollector(
+            summary_dir,
+            collect_freq,
+            collect_specified_data,
+            keep_default_action,
+            custom_lineage_data,
+            collect_tensor_freq,
+            max_file_size,
+            export_options,
+            collect_landscape=collect_landscape,
+            existing=existing,
+        )
+        self._run: WatchedTraining | None = None
+        self._finalizer: Any = None
+
+    @property
+    def summary_dir(self) -> str:
+        """The run directory."""
+        return self._collector.summary_dir
+
+    def capture(self, plugin: str, name: str, value: Any) -> None:
+        """Takes a value from inside a training forward pass; see ``collectors.SummaryCollector.capture``."""
+        self._collector.capture(plugin, name, value)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._leave(error)
+
+    def _open(self, network: object, **options: Any) -> None:
+        """Begins to watch a training; the options are those of ``collectors.SummaryCollector.watch``."""
+        # Many trainers do not tell their callbacks that a training failed.
+        self._leave(_TrainingFailedError("the training before this one did not end"))
+        self._run = self._collector.watch(network, **options).__enter__()
+        # The run does not refer to this callback, so it does not keep it alive.
+        self._finalizer = weakref.finalize(self, _abandon, self._run)
+
+    def _leave(self, error: BaseException | None) -> None:
+        """Waits until everything is on disk; a second call does nothing."""
+        run, self._run = self._run, None
+        if run is not None:
+            self._finalizer.detach()
+            run.__exit__(None if error is None else type(error), error, None)
+
+
+class _TrainingFailedError(Exception):
+    """Stands for an exception that nobody told us."""
+
+
+def _abandon(run: WatchedTraining) -> None:
+    run.__exit__(_TrainingFailedError, _TrainingFailedError("training did not end"), None)

@@ -1,0 +1,483 @@
+"""MindSpore: the reference page's example, its own run directories, and equality with MindSpore and PyTorch."""
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import mindspore
+import mindspore.dataset as pipelines
+import numpy as np
+import pytest
+import torch
+from mindspore import nn, ops
+from mindspore.train import Accuracy, Loss, Model, RunContext
+from mindspore_cases import ConvNet, arrays, build, dataset
+from pages import code_blocks, run_page_block
+
+from collectors import CheckpointError, RunDirectory, import_checkpoints
+from collectors.checkpoint_file import CheckpointFile
+from collectors.mindspore import SummaryCollector
+from collectors.mindspore_state import read, unwrap
+from collectors.network_state import describe_network
+from landscape import SummaryLandscape
+from workers.errors import CallbackFunctionError, SamplesError
+from workers.evaluator import MeasurementOptions, make_evaluator
+
+MODES = {"graph": mindspore.GRAPH_MODE, "pynative": mindspore.PYNATIVE_MODE}
+FOUR_STEPS = {"unit": "step", "intervals": [[1, 2, 3, 4]], "landscape_size": 3, "num_samples": 48}
+ONE_PLANE = {"landscape_size": 3, "num_samples": 48, "create_landscape": {"train": True, "result": False}}
+
+
+@pytest.fixture(params=MODES)
+def mode(request):
+    mindspore.set_context(mode=MODES[request.param])
+    return request.param
+
+
+@pytest.fixture
+def pynative():
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+
+
+def sparse_loss(reduction="mean"):
+    return nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction=reduction)
+
+
+def without_dropout():
+    network = ConvNet()
+    network.dropout = nn.Dropout(p=0.0)
+    return network
+
+
+def train(callbacks, epochs=1, network=None, loss=None, **options):
+    network = network or ConvNet()
+    optimizer = nn.Momentum(network.trainable_params(), 0.05, 0.9)
+    Model(network, loss or sparse_loss(), optimizer).train(
+        epochs, dataset(32, 8), callbacks=callbacks, dataset_sink_mode=False, **options
+    )
+    return network
+
+
+def measure_origin(built, **options):
+    evaluator = make_evaluator(built, MeasurementOptions(**options))
+    space, state = evaluator.description.space, read(built[1])
+    evaluator.load({info.name: state[info.name] for info in space.parameters}, [], {
+        info.name: state[info.name] for info in space.buffers
+    })  # fmt: skip
+    values = {name: column[0] for name, column in evaluator.measure(np.zeros((1, 0))).items()}
+    evaluator.close()
+    return values, evaluator.description
+
+
+def torch_twin(state):
+    """Returns the network of ``ConvNet`` in PyTorch, in eval mode, with the weights of a MindSpore state."""
+    network = torch.nn.Sequential(
+        torch.nn.Conv2d(1, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.Tanh(), torch.nn.Flatten(), torch.nn.Linear(144, 5)
+    )
+    names = {
+        "0.weight": "convolution.weight", "0.bias": "convolution.bias",
+        "1.weight": "normalization.gamma", "1.bias": "normalization.beta",
+        "1.running_mean": "normalization.moving_mean", "1.running_var": "normalization.moving_variance",
+        "4.weight": "classifier.weight", "4.bias": "classifier.bias",
+    }  # fmt: skip
+    network.load_state_dict({ours: torch.tensor(state[theirs]) for ours, theirs in names.items()}, strict=False)
+    return network.eval()
+
+
+def torch_loss(state, count=48):
+    data = arrays(count)
+    with torch.no_grad():
+        outputs = torch_twin(state)(torch.tensor(data["image"]))
+        return float(torch.nn.functional.cross_entropy(outputs, torch.tensor(data["label"]).long()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("argument", MODES)
+def test_the_references_example_runs(argument, tmp_path):
+    script = Path(__file__).with_name("mindspore_reference_example.py")
+    result = subprocess.run(
+        [sys.executable, str(script), argument], cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert result.returncode == 0, result.stderr[-4000:]
+    folder = tmp_path / "summary" / "lenet_interval_1"
+    assert sorted(path.name for path in folder.glob("*.h5")) == ["landscape_1-5_pca.h5"]
+    assert RunDirectory(folder).present(tuple(range(9))) == [1, 2, 3, 4, 5]
+
+
+def test_the_file_holds_what_pytorch_gives(mode, tmp_path):
+    train([SummaryCollector(tmp_path, collect_landscape=FOUR_STEPS, keep_default_action=False)])
+    (landscape,) = SummaryLandscape(tmp_path).gen_landscapes_with_multi_process(
+        lambda: build(MODES[mode], shuffle=True), ONE_PLANE, device_ids=[1], save_directions=True, progress=False
+    )
+    run = RunDirectory(tmp_path)
+    origin = run.checkpoint(4)
+    directions = CheckpointFile(next(tmp_path.glob("*_directions.safetensors")))
+    for (row, y), (column, x) in itertools.product(enumerate(landscape.y), enumerate(landscape.x)):
+        state = {name: origin.read(name) for name in origin.shapes}
+        for axis, coordinate in enumerate((x, y)):
+            for name, value in state.items():
+                if f"direction_{axis}/{name}" in directions.shapes:
+                    state[name] = value + np.float32(coordinate) * directions.read(f"direction_{axis}/{name}")
+        assert landscape.loss[row, column] == pytest.approx(torch_loss(state), rel=1e-4)
+    for index, number in enumerate((1, 2, 3, 4)):
+        file = run.checkpoint(number)
+        own = torch_loss({name: file.read(name) for name in file.shapes})
+        assert landscape.trajectory.metrics["loss"][index] == pytest.approx(own, rel=1e-4)
+
+
+def test_the_loss_is_that_of_a_plain_evaluation(mode):
+    built = build(MODES[mode], shuffle=True)
+    model, network, data, _ = built
+    expected = model.eval(data)
+    before = read(network)
+    values, description = measure_origin(built)
+    assert values["loss"] == pytest.approx(expected["Loss"], rel=1e-5)
+    assert values["accuracy"] == pytest.approx(expected["accuracy"])
+    assert set(values) == {"loss", "loss_stderr", "accuracy"}
+    assert not description.partition_dependent
+    assert all(np.array_equal(value, before[name]) for name, value in read(network).items())
+
+
+def make_class_weights():
+    return mindspore.Tensor(np.array([0.1, 1.0, 2.0, 3.0, 0.5], np.float32))
+
+
+class Doubled(nn.LossBase):
+    def construct(self, outputs, targets):
+        return self.get_loss(2 * ops.cross_entropy(outputs, targets, reduction="none"))
+
+
+LOSSES = {
+    "cross entropy": lambda: nn.CrossEntropyLoss(),
+    "class weights and ignored": lambda: nn.CrossEntropyLoss(make_class_weights(), ignore_index=2),
+    "sum": lambda: nn.CrossEntropyLoss(reduction="sum"),
+    "own LossBase": Doubled,
+    "function": lambda: lambda outputs, targets: ops.cross_entropy(outputs, targets),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_add_up_over_any_batches(name, mode):
+    network, loss, data = ConvNet(), LOSSES[name](), arrays(40)
+    network.set_train(False)
+    whole = float(loss(network(mindspore.Tensor(data["image"])), mindspore.Tensor(data["label"])).asnumpy())
+    stream = pipelines.NumpySlicesDataset(data, shuffle=False).batch(12)
+    if name in ("class weights and ignored", "sum"):
+        stream = pipelines.NumpySlicesDataset(data, shuffle=False).batch(40)
+    values, description = measure_origin((loss, network, stream, None))
+    assert values["loss"] == pytest.approx(whole, rel=1e-5)
+    assert ("loss_stderr" in values) == (name != "function")
+    assert not description.partition_dependent
+
+
+def test_mse_over_vectors(pynative):
+    network = nn.Dense(3, 2)
+    generator = np.random.default_rng(0)
+    x, y = generator.normal(size=(20, 3)).astype(np.float32), generator.normal(size=(20, 2)).astype(np.float32)
+    stream = pipelines.NumpySlicesDataset({"x": x, "y": y}, shuffle=False).batch(6)
+    values, _ = measure_origin((nn.MSELoss(), network, stream, {}))
+    outputs = network(mindspore.Tensor(x)).asnumpy()
+    assert values["loss"] == pytest.approx(np.square(outputs - y).mean(), rel=1e-5)
+
+
+def test_a_loss_that_looks_at_the_weights_is_not_copied(pynative):
+    network = ConvNet()
+
+    class Penalty(nn.LossBase):
+        def __init__(self):
+            super().__init__()
+            self.network = network
+
+        def construct(self, outputs, targets):
+            penalty = ops.square(self.network.classifier.weight).sum()
+            return self.get_loss(ops.cross_entropy(outputs, targets, reduction="none")) + penalty
+
+    evaluator = make_evaluator((Penalty(), network, dataset(), {}), MeasurementOptions())
+    space, state = evaluator.description.space, read(network)
+    direction = {info.name: np.zeros(info.shape, np.float32) for info in space.trainable}
+    direction["classifier.weight"] += state["classifier.weight"]
+    origin = {info.name: state[info.name] for info in space.parameters}
+    evaluator.load(origin, [direction], {info.name: state[info.name] for info in space.buffers})
+    value = evaluator.measure(np.array([[1.0]]))["loss"][0]
+    evaluator.close()
+    doubled = {**state, "classifier.weight": 2 * state["classifier.weight"]}
+    assert value == pytest.approx(torch_loss(doubled) + np.square(doubled["classifier.weight"]).sum(), rel=1e-5)
+
+
+def test_shuffling_does_not_matter(pynative):
+    random_before = np.random.get_state()[1].copy()  # noqa: NPY002
+    data = arrays(48)
+    plain = pipelines.NumpySlicesDataset(data, shuffle=False).batch(16)
+    sources = [
+        pipelines.NumpySlicesDataset(data).shuffle(10).batch(16),
+        pipelines.NumpySlicesDataset(data, sampler=pipelines.RandomSampler()).batch(16),
+        pipelines.GeneratorDataset(list(zip(*data.values(), strict=True)), ["x", "y"], shuffle=True).batch(16),
+    ]
+    digests = {
+        measure_origin((sparse_loss(), ConvNet(), item, {}), num_samples=30)[1].samples_sha256
+        for item in (plain, *sources)
+    }
+    assert len(digests) == 1
+    assert np.array_equal(np.random.get_state()[1], random_before)  # noqa: NPY002
+
+
+def test_samples_that_change_are_an_error(pynative):
+    generator = np.random.default_rng(0)
+
+    def noisy(image):
+        return image + generator.normal(size=image.shape).astype(np.float32)
+
+    stream = pipelines.NumpySlicesDataset(arrays(48)).map(noisy, input_columns="image").batch(16)
+    with pytest.raises(SamplesError, match="must give the same samples each time"):
+        measure_origin((sparse_loss(), ConvNet(), stream, {}))
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "match"),
+    [
+        ({0: Model(nn.Dense(2, 2))}, CallbackFunctionError, "its loss_fn is None; pass loss_fn to Model"),
+        ({0: nn.MSELoss}, CallbackFunctionError, "there is the class MSELoss"),
+        ({0: 3}, CallbackFunctionError, "a mindspore.train.Model with a loss_fn or a loss function"),
+        ({2: pipelines.NumpySlicesDataset(arrays(8))}, SamplesError, "gave single samples; end it with .batch"),
+        (
+            {2: pipelines.NumpySlicesDataset({"x": np.ones((4, 3))}).batch(2)},
+            SamplesError,
+            "must have an input column and a target column, but has",
+        ),
+        ({3: {"accuracy", "nonsense"}}, CallbackFunctionError, "MindSpore says"),
+        ({3: {"accuracy": Accuracy}}, CallbackFunctionError, "MindSpore says|must be a mindspore.train.Metric"),
+        ({3: {"loss": Accuracy()}}, CallbackFunctionError, "a name that the landscape file needs itself"),
+    ],
+)
+def test_what_callback_fn_must_not_return(change, error, match, pynative):
+    built = [sparse_loss(), ConvNet(), dataset(), {}]
+    for index, item in change.items():
+        built[index] = item
+    with pytest.raises(error, match=match):
+        make_evaluator(tuple(built), MeasurementOptions())
+
+
+def test_metrics_by_name_and_as_functions(pynative):
+    def share_of_zero(outputs, targets):
+        return (outputs.argmax(1) == 0).float().mean()
+
+    values, _ = measure_origin((sparse_loss(), ConvNet(), dataset(), {"loss", "accuracy"}))
+    assert set(values) == {"loss", "loss_stderr", "accuracy"}
+    values, _ = measure_origin((sparse_loss(), ConvNet(), dataset(), {"zeros": share_of_zero, "any": Loss()}))
+    assert set(values) == {"loss", "loss_stderr", "zeros"}
+
+
+class Tied(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(7, 4)
+        self.head = nn.Dense(4, 7, has_bias=False)
+        self.head.weight = self.embedding.embedding_table
+        self.transposed = nn.Conv2dTranspose(3, 5, 2)
+        self.named = mindspore.Parameter(mindspore.Tensor(np.ones((2, 3)), mindspore.bfloat16), name="a.name")
+        self.register_buffer("table", mindspore.Tensor(np.arange(4, dtype=np.int32)))
+        self.normalization = nn.BatchNorm1d(4)
+
+
+def test_names_ties_and_roles(mode):
+    network = Tied()
+    network.transposed.weight.requires_grad = False
+    by_name = {tensor.name: tensor for tensor in describe_network(network).tensors}
+    assert by_name["embedding.embedding_table"].aliases == ("head.weight",)
+    assert "head.weight" not in by_name
+    assert by_name["named"].aliases == ("a.name",)
+    assert by_name["named"].dtype == read(network)["named"].dtype.name == "bfloat16"
+    assert (by_name["transposed.weight"].filter_axis, by_name["transposed.weight"].trainable) == (1, False)
+    assert by_name["transposed.weight"].role == "parameter"
+    assert by_name["embedding.embedding_table"].filter_axis == 0
+    buffers = {name for name, tensor in by_name.items() if tensor.role == "buffer"}
+    assert buffers == {"table", "normalization.moving_mean", "normalization.moving_variance"}
+
+
+class WithOwnLoss(nn.Cell):
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+        self.loss = sparse_loss()
+
+    def construct(self, images, labels):
+        return self.loss(self.network(images), labels)
+
+
+def test_wrappers_leave_no_trace(pynative):
+    network = ConvNet()
+    plain = describe_network(network)
+    optimizer = nn.Adam(network.trainable_params())
+    wrapped = Model(network, sparse_loss(), optimizer).train_network
+    assert unwrap(wrapped) is network
+    assert describe_network(wrapped) == plain
+    mixed = Model(network, sparse_loss(), optimizer, amp_level="O2", loss_scale_manager=None).train_network
+    assert [tensor.name for tensor in describe_network(mixed).tensors] == [tensor.name for tensor in plain.tensors]
+    own = WithOwnLoss(ConvNet())
+    assert [tensor.name for tensor in describe_network(own).tensors] == [tensor.name for tensor in plain.tensors]
+    assert describe_network(own).network == "ConvNet"
+
+
+def test_a_run_of_mindspores_own_collector(mode, tmp_path):
+    written, moved = tmp_path / "written", tmp_path / "moved"
+    own = mindspore.SummaryCollector(
+        str(written), collect_specified_data={"collect_landscape": dict(FOUR_STEPS)}, keep_default_action=False
+    )
+    ours = SummaryCollector(tmp_path / "ours", collect_landscape=FOUR_STEPS, keep_default_action=False)
+    # MindSpore's own refuses another callback of that name, so there are two equal trainings.
+    train([own], network=without_dropout())
+    train([ours], network=without_dropout())
+    shutil.move(written, moved)
+    metadata = json.loads((moved / "ckpt_dir" / "train_metadata.json").read_text())
+    assert all(path.startswith(str(written)) for path in metadata["model_params_file_map"].values())
+    results = [
+        SummaryLandscape(folder).gen_landscapes_with_multi_process(
+            lambda: build(MODES[mode]), ONE_PLANE, device_ids=[0], output=tmp_path / name, progress=False
+        )[0]
+        for folder, name in ((moved, "a"), (tmp_path / "ours", "b"))
+    ]
+    np.testing.assert_array_equal(results[0].loss, results[1].loss)
+    assert not [
+        path for path in moved.rglob("*") if path.suffix not in (".ckpt", ".json", "") and "events" not in path.name
+    ]
+
+
+def test_checkpoints_with_optimizer_and_wrapped_names(pynative, tmp_path):
+    network = ConvNet()
+    optimizer = nn.Adam(network.trainable_params())
+    trainer = Model(network, sparse_loss(), optimizer)
+    trainer.train(1, dataset(32, 8), dataset_sink_mode=False)
+    for number in (1, 2, 3):
+        mindspore.save_checkpoint(trainer.train_network, str(tmp_path / f"whole_{number}.ckpt"))
+    held = mindspore.load_checkpoint(str(tmp_path / "whole_1.ckpt"))
+    assert "moment1.classifier.weight" in held
+    run = import_checkpoints(tmp_path / "run", [tmp_path / f"whole_{number}.ckpt" for number in (1, 2, 3)])
+    space = describe_network(network)
+    assert run.checkpoint(3, space).shapes.keys() == {tensor.name for tensor in space.tensors}
+    # As MindSpore's own collector leaves it behind: straight from a .ckpt, whatever else it holds.
+    shutil.copytree(tmp_path / "run", tmp_path / "own")
+    folder = tmp_path / "own" / "ckpt_dir"
+    wrapped = WithOwnLoss(network)
+    mindspore.save_checkpoint(wrapped, str(folder / "wrapped.ckpt"))
+    assert "network.classifier.weight" in mindspore.load_checkpoint(str(folder / "wrapped.ckpt"))
+    metadata = json.loads((folder / "train_metadata.json").read_text())
+    metadata["model_params_file_map"] |= {"2": str(tmp_path / "whole_2.ckpt"), "3": "/gone/wrapped.ckpt"}
+    metadata["sha256"] = {}
+    shutil.copy(tmp_path / "whole_2.ckpt", folder)
+    (folder / "train_metadata.json").write_text(json.dumps(metadata))
+    own = RunDirectory(tmp_path / "own")
+    for number in (2, 3):
+        file = own.checkpoint(number, describe_network(ConvNet()))
+        for name, value in read(network).items():
+            np.testing.assert_array_equal(file.read(name), value)
+
+
+def test_damaged_and_foreign_ckpt_files(pynative, tmp_path):
+    train([SummaryCollector(tmp_path, collect_landscape=FOUR_STEPS, keep_default_action=False)])
+    folder = tmp_path / "ckpt_dir"
+    metadata = json.loads((folder / "train_metadata.json").read_text())
+    metadata["model_params_file_map"]["1"] = "one.ckpt"
+    metadata["sha256"] = {}
+    (folder / "train_metadata.json").write_text(json.dumps(metadata))
+    (folder / "one.ckpt").write_bytes(b"\x0a\xff\xff nonsense")
+    with pytest.raises(CheckpointError, match="is damaged or no checkpoint of MindSpore"):
+        RunDirectory(tmp_path).checkpoint(1)
+    mindspore.save_checkpoint(nn.Dense(2, 2), str(folder / "one.ckpt"))
+    with pytest.raises(CheckpointError, match=r"convolution.weight \(4, 1, 3, 3\): missing"):
+        RunDirectory(tmp_path).checkpoint(1, describe_network(ConvNet()))
+
+
+def test_fit_and_early_stops(pynative, tmp_path):
+    settings = {"unit": "epoch", "intervals": [[0, 1, 2]]}
+    network = ConvNet()
+    optimizer = nn.Momentum(network.trainable_params(), 0.05, 0.9)
+    model = Model(network, sparse_loss(), optimizer, metrics={"accuracy"})
+    collector = SummaryCollector(tmp_path / "fit", collect_landscape=settings, keep_default_action=False)
+    model.fit(2, dataset(32, 8), dataset(16, 8), callbacks=[collector])
+    assert RunDirectory(tmp_path / "fit").present((0, 1, 2)) == [0, 1, 2]
+
+    class Stop(mindspore.train.Callback):
+        def on_train_step_end(self, run_context):
+            if run_context.original_args().cur_step_num == 6:
+                run_context.request_stop()
+
+    collector = SummaryCollector(tmp_path / "stopped", collect_landscape=settings, keep_default_action=False)
+    with pytest.warns(UserWarning, match=r"training ended at epoch 1 without saving \[2\]"):
+        train([collector, Stop()], epochs=2)
+    assert RunDirectory(tmp_path / "stopped").present((0, 1, 2)) == [0, 1]
+
+
+def test_what_cannot_be_collected(tmp_path, mode):
+    collectors = [
+        SummaryCollector(tmp_path / str(index), collect_landscape=FOUR_STEPS, keep_default_action=False)
+        for index in range(2)
+    ]
+    with pytest.raises(ValueError, match="at most one SummaryCollector"):
+        train(collectors)
+    parameters = mindspore.train.callback._callback.InternalCallbackParam(
+        list_callback=collectors[:1], dataset_sink_mode=True, sink_size=4
+    )
+    if mode == "graph":
+        with pytest.raises(ValueError, match='unit="step", but with dataset_sink_mode=True'):
+            collectors[0].on_train_begin(RunContext(parameters))
+    else:
+        collectors[0].on_train_begin(RunContext(parameters))
+
+
+def test_a_missing_mindspore_is_named():
+    code = "import sys; sys.modules['mindspore'] = None; import collectors.mindspore"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pip install 'summary-landscape[mindspore]'" in result.stderr.splitlines()[-1]
+
+
+def test_importing_the_adapter_imports_no_other_framework():
+    code = "import sys, collectors.mindspore; print(sorted({'torch', 'jax', 'keras', 'lightning'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+NPU_SCRIPT = """
+import ray
+from workers.evaluator import MeasurementOptions
+from workers.ray_pool import RayPool
+
+def callback_fn():
+    import mindspore
+    from mindspore_cases import build
+    return build(mindspore.PYNATIVE_MODE)
+
+if __name__ == "__main__":
+    ray.init(num_cpus=2, resources={"NPU": 2}, include_dashboard=False, log_to_driver=False)
+    for device_ids, workers in ((None, 2), ((1,), 1)):
+        with RayPool(callback_fn, MeasurementOptions(), device_ids=device_ids) as pool:
+            print(pool.workers == workers, ray.available_resources().get("NPU", 0) == 2 - workers)
+"""
+
+
+@pytest.mark.slow
+def test_ascend_devices_are_asked_of_ray(tmp_path):
+    # No Ascend device is here: Ray is told of two that do not exist, and the actors compute on the CPU.
+    script = tmp_path / "npu.py"
+    script.write_text(NPU_SCRIPT)
+    environment = {
+        **os.environ,
+        "RAY_AUTH_TOKEN": "0123456789" * 4,
+        "PYTHONPATH": f"{Path(__file__).parent}:{os.environ.get('PYTHONPATH', '')}",
+    }
+    result = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert result.returncode == 0, result.stderr[-4000:]
+    assert result.stdout.splitlines()[-2:] == ["True True", "True True"]
+
+
+@pytest.mark.slow
+def test_the_page(tmp_path):
+    (code,) = code_blocks("mindspore")
+    run_page_block(code, tmp_path / "page")
+    assert (tmp_path / "page" / "landscape.png").stat().st_size > 10_000
+    assert sorted(path.name for path in (tmp_path / "page" / "run").glob("*.h5")) == ["landscape_0-5_pca.h5"]

@@ -1,0 +1,145 @@
+"""A user's loss as sums over samples (MindSpore), so that batch size never changes a result."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeAlias, cast
+
+import mindspore
+import numpy as np
+from mindspore import nn
+
+from collectors.mindspore_state import to_array
+from collectors.network_state import Array
+
+from .batches import Batch, map_leaves
+from .errors import CallbackFunctionError
+from .totals import Total, mean_over_samples
+
+_Loss: TypeAlias = Callable[[Any, Any], Any]
+_LEVELS_WITH_FLOAT32_LOSS = ("O2", "O3", "auto")
+
+
+def find_loss(model: Any) -> _Loss:
+    """Returns the loss of what callback_fn returned in first place, for outputs as tensors and targets as arrays.
+
+    Raises:
+        CallbackFunctionError: it has none.
+    """
+    if not isinstance(model, mindspore.train.Model):
+        loss = getattr(model, "loss_fn", model)
+        if inspect.isclass(loss) or not callable(loss):
+            kind = f"the class {loss.__name__} (make an object of it)" if inspect.isclass(loss) else type(loss).__name__
+            raise CallbackFunctionError(
+                "callback_fn must return, in first place, a mindspore.train.Model with a loss_fn or a loss function of "
+                f"(outputs, targets), but there is {kind}."
+            )
+        return cast(_Loss, loss)
+    if model._loss_fn is None:
+        raise CallbackFunctionError(
+            "callback_fn must return, in first place, a mindspore.train.Model with a loss_fn, but its loss_fn is None; "
+            "pass loss_fn to Model, or return the loss function itself in first place."
+        )
+    return cast(_Loss, model._loss_fn)
+
+
+def float32_outputs(model: Any) -> bool:
+    """Returns whether ``Model.eval`` would cast outputs and targets to float32 before the loss (mixed precision)."""
+    return getattr(model, "_amp_level", "O0") in _LEVELS_WITH_FLOAT32_LOSS
+
+
+def call_loss(loss: _Loss, outputs: Any, targets: Any) -> Any:
+    """Returns what a loss gives for a batch, as a NumPy array where it is a tensor."""
+    value = loss(outputs, map_leaves(as_tensor, targets))
+    return to_array(value) if isinstance(value, mindspore.Tensor) else value
+
+
+def as_tensor(leaf: Any) -> Any:
+    """Returns an array as a tensor; what is no array stays what it is."""
+    return mindspore.Tensor(np.ascontiguousarray(leaf).reshape(leaf.shape)) if isinstance(leaf, np.ndarray) else leaf
+
+
+class SampleLossTotal(Total):
+    """A loss with a reduction, as float64 sums of a numerator and a denominator for each sample.
+
+    Args:
+        elementwise: the loss without its reduction.
+        reduction: "mean" or "sum".
+        class_weights: weights by which the mean's denominator counts class targets, shape (classes,).
+        ignore_index: the class target that counts nothing.
+    """
+
+    adds_up = True
+
+    def __init__(
+        self,
+        elementwise: _Loss,
+        reduction: str,
+        class_weights: Array | None,
+        ignore_index: int | None,
+    ) -> None:
+        self._elementwise = elementwise
+        self._reduction = reduction
+        self._class_weights = class_weights
+        self._ignore_index = ignore_index
+        self.reset()
+
+    def reset(self) -> None:
+        """Starts a new sum."""
+        self._numerators: list[Array] = []
+        self._denominators: list[Array] = []
+        self._has_stderr = True
+
+    def add(self, outputs: Any, batch: Batch) -> None:
+        """Adds one batch."""
+        elements = call_loss(self._elementwise, outputs, batch.targets)
+        if not isinstance(elements, np.ndarray) or elements.ndim == 0:
+            raise ValueError("the loss has no elements although its reduction is off")
+        counts = self._counts(elements, batch.targets)
+        if len(elements) != batch.size:
+            # Outputs that were flattened over samples no longer tell which element belongs to which sample.
+            self._has_stderr = False
+            elements, counts = elements.reshape(1, -1), counts.reshape(1, -1)
+        self._numerators.append(elements.reshape(len(elements), -1).sum(1, dtype=np.float64))
+        self._denominators.append(counts.reshape(len(counts), -1).sum(1))
+
+    def result(self) -> dict[str, float]:
+        """Returns the result over all batches."""
+        return mean_over_samples(
+            np.concatenate(self._numerators),
+            np.concatenate(self._denominators),
+            self._reduction,
+            with_stderr=self._has_stderr,
+        )
+
+    def _counts(self, elements: Array, targets: Any) -> Array:
+        classes = isinstance(targets, np.ndarray) and targets.dtype.kind in "iu" and targets.shape == elements.shape
+        if not classes or self._ignore_index is None:
+            return np.ones(elements.shape)
+        counted: Array = targets != self._ignore_index
+        if self._class_weights is None:
+            return counted.astype(np.float64)
+        used: Array = self._class_weights.astype(np.float64)[np.where(counted, targets, 0)]
+        return cast(Array, used * counted)
+
+
+def split_into_samples(loss: object) -> SampleLossTotal | None:
+    """Returns the loss without its reduction, or None when it has no reduction that we know.
+
+    The caller checks the result against the loss itself: a user's class may give ``reduction`` another meaning.
+    """
+    if not isinstance(loss, nn.LossBase):
+        return None
+    if any(isinstance(cell, nn.Cell) for cell in loss.cells()) or any(True for _ in loss.get_parameters()):
+        return None  # copying it would copy a network whose weights it looks at
+    # Compiled graphs belong to an object, so that only a copy can be computed in another way.
+    elementwise = copy.deepcopy(loss)
+    elementwise.reduction = "none"
+    elementwise.reduce = False
+    reduction = "sum" if loss.reduce and not loss.average else "mean"
+    by_class = isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
+    weights = loss.weight if by_class else None
+    ignored = int(loss.ignore_index) if by_class else None
+    return SampleLossTotal(elementwise, reduction, None if weights is None else to_array(weights), ignored)

@@ -1,0 +1,98 @@
+"""Samples out of a ``mindspore.dataset`` pipeline, read once, in data-set order."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import mindspore.dataset as pipelines
+import numpy as np
+
+from .array_samples import read_array_samples
+from .errors import SamplesError
+from .evaluator import MeasurementOptions
+from .sample_streams import collect_samples, read_stream
+from .samples import Samples
+
+
+def read_mindspore_samples(dataset: object, options: MeasurementOptions) -> tuple[Samples, list[str]]:
+    """Reads the samples once, in data-set order: shuffling by the pipeline does not matter.
+
+    Args:
+        dataset: a ``mindspore.dataset`` pipeline whose last column is the target and whose others are the inputs; or
+            whatever ``read_array_samples`` takes.
+        options: how many samples, and which.
+
+    Returns:
+        The samples as NumPy arrays, and notes for the user.
+
+    Raises:
+        TypeError: the data set is of no kind that can be read.
+        ValueError: random samples of a pipeline were asked for.
+        SamplesError: it is empty, has no target column or no batches, or gives other samples each time.
+    """
+    if not isinstance(dataset, pipelines.Dataset):
+        return read_array_samples(dataset, options)
+    notes: list[str] = []
+    stream = _Batches(_without_shuffling(dataset), options.seed)
+    with _random_state_kept():
+        raw = read_stream(stream, options, notes)
+    return collect_samples(raw, options), notes
+
+
+class _Batches:
+    """A pipeline's batches as pairs of (inputs, targets); random operations draw the same numbers each time."""
+
+    def __init__(self, dataset: Any, seed: int) -> None:
+        self._dataset = dataset
+        self._seed = seed
+
+    def __iter__(self) -> Iterator[Any]:
+        pipelines.config.set_seed(self._seed)
+        for columns in self._dataset.create_tuple_iterator(num_epochs=1, output_numpy=True):
+            if len(columns) < 2:
+                raise SamplesError(
+                    f"dataset must have an input column and a target column, but has {self._dataset.get_col_names()}."
+                )
+            *inputs, targets = columns
+            if np.ndim(targets) == 0:
+                raise SamplesError("dataset must give batches, but gave single samples; end it with .batch(...).")
+            yield inputs[0] if len(inputs) == 1 else tuple(inputs), targets
+
+
+@contextlib.contextmanager
+def _random_state_kept() -> Iterator[None]:
+    # MindSpore seeds Python's and NumPy's generators along with its own.
+    seed, python, legacy = pipelines.config.get_seed(), random.getstate(), np.random.get_state()  # noqa: NPY002
+    try:
+        yield
+    finally:
+        pipelines.config.set_seed(seed)
+        random.setstate(python)
+        np.random.set_state(legacy)  # noqa: NPY002
+
+
+def _without_shuffling(dataset: Any) -> Any:
+    """Returns a copy of the pipeline whose sources and operations keep the order of their data."""
+    return _straightened(copy.deepcopy(dataset))
+
+
+def _straightened(node: Any) -> Any:
+    node.children = [_straightened(child) for child in node.children]
+    for child in node.children:
+        child.parent = [node]
+    if isinstance(node, pipelines.engine.datasets.ShuffleDataset):
+        return node.children[0]
+    if hasattr(node, "shuffle_flag"):
+        node.shuffle_flag = 0
+    sampler = getattr(node, "sampler", None)
+    if isinstance(sampler, pipelines.RandomSampler):
+        node.sampler = pipelines.SequentialSampler(num_samples=sampler.num_samples)
+        if sampler.child_sampler is not None:
+            node.sampler.add_child(sampler.child_sampler)
+    elif isinstance(sampler, pipelines.DistributedSampler):
+        sampler.shuffle = pipelines.Shuffle.FALSE
+    return node
