@@ -265,8 +265,8 @@ class SummaryCollector(BuiltInCallback):
             self._run.end_step(run_context.original_args())
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Saves a checkpoint where the epoch's number asks for it."""
-        if self._run is not None:
+        """Saves a checkpoint where the epoch's number asks for it; an epoch that was stopped early is none."""
+        if self._run is not None and _is_whole(run_context):
             self._run.end_epoch(run_context.original_args())
 
     def on_train_end(self, run_context: RunContext) -> None:
@@ -325,3 +325,10 @@ class SummaryCollector(BuiltInCallback):
     def _check_alone(self, callbacks: object) -> None:
         if isinstance(callbacks, list | tuple) and sum(isinstance(item, SummaryCollector) for item in callbacks) > 1:
             raise ValueError("callbacks must hold at most one SummaryCollector; remove the others.")
+
+
+def _is_whole(run_context: RunContext) -> bool:
+    """Returns whether an epoch went through all its batches, as far as its trainer says."""
+    done = getattr(run_context, "epoch_steps", None)
+    known: int | None = run_context.original_args().get("batch_num")
+    return bool(getattr(run_context, "exhausted", True)) or (known is not None and done == known)

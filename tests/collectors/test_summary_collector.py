@@ -299,6 +299,20 @@ def test_a_stop_on_request_names_what_is_missing(tmp_path):
         model().train(2, batches(), [collector, Stopping()])
 
 
+@pytest.mark.parametrize(("last_step", "epochs"), [(3, [0]), (4, [0, 1]), (6, [0, 1]), (8, [0, 1, 2])])
+def test_an_epoch_that_is_stopped_early_is_none(tmp_path, last_step, epochs):
+    class Stopping(Callback):
+        def on_train_step_end(self, run_context):
+            if run_context.original_args().cur_step_num == last_step:
+                run_context.request_stop()
+
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)], "unit": "epoch"})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "training ended at epoch")
+        model().train(2, batches(), [collector, Stopping()])
+    assert sorted(RunDirectory(tmp_path).metadata.files) == epochs
+
+
 def test_numbers_that_are_never_reached_are_named(tmp_path):
     with pytest.warns(UserWarning, match=r"ended at step 8 without saving \[9, 30\] of collect_landscape's intervals;"):
         run, _, _ = collected(tmp_path, intervals=[[7, 8, 9], [1, 2, 30]])
