@@ -15,7 +15,7 @@ test-frameworks: test-trainers test-mindspore test-composer
 
 test-trainers: .venv-trainers/.installed
 	FRAMEWORKS="lightning transformers keras jax" .venv-trainers/bin/python $(PYTEST) tests/frameworks
-	KERAS_BACKEND=jax FRAMEWORKS="keras" .venv-trainers/bin/python $(PYTEST) tests/frameworks -k "keras"
+	KERAS_BACKEND=jax FRAMEWORKS="keras" .venv-trainers/bin/python $(PYTEST) tests/frameworks
 
 test-mindspore: .venv-mindspore/.installed
 	FRAMEWORKS="mindspore" .venv-mindspore/bin/python $(PYTEST) tests/frameworks

@@ -1,5 +1,6 @@
 """What every framework gives to the contract tests: one network to measure, one training to watch."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -74,13 +75,22 @@ class Crash(Exception):
     """Raised in the middle of a training, to see what is left behind."""
 
 
+# Set by make: what a session is for. It fails, instead of testing nothing, where one of them is missing.
+ASKED = os.environ.get("FRAMEWORKS", "").split()
+
+
 def installed(framework: str) -> bool:
     return all(find_spec(package) is not None for package in PACKAGES[framework])
 
 
+def tested_here(framework: str) -> bool:
+    """Returns whether a framework's tests run in this session: those asked for, or all that are installed."""
+    return framework in ASKED if ASKED else installed(framework)
+
+
 def all_cases(kind: str) -> list[Any]:
-    """Returns the EVALUATOR_CASES or COLLECTOR_CASES of every framework that is installed here."""
+    """Returns the EVALUATOR_CASES or COLLECTOR_CASES of every framework that this session tests."""
     here = Path(__file__).parent
-    names = [name for name in PACKAGES if installed(name) and (here / f"{name}_cases.py").exists()]
+    names = [name for name in PACKAGES if tested_here(name) and (here / f"{name}_cases.py").exists()]
     modules = [import_module(f"{name}_cases") for name in names]
     return [case for module in modules for case in getattr(module, kind, [])]

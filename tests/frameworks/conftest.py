@@ -1,14 +1,9 @@
-"""Which frameworks' tests run here: those that are installed, and all that the session asks for."""
-
-import os
+"""Which frameworks' tests run here."""
 
 import pytest
-from cases import PACKAGES, installed
+from cases import ASKED, PACKAGES, installed, tested_here
 
-# Set by make: a session fails, instead of testing nothing, where one of its frameworks is missing.
-ASKED = os.environ.get("FRAMEWORKS", "").split()
-
-collect_ignore_glob = [f"test_{name}*.py" for name in PACKAGES if not installed(name)]
+collect_ignore_glob = [f"test_{name}*.py" for name in PACKAGES if not tested_here(name)]
 
 
 def pytest_configure(config):
