@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from workers.pool import Pool, Task, check_determinism, check_same_values
+from workers.pool import ORIGIN_MEASUREMENTS, Pool, Task, check_determinism, check_same_values
 
 from .adaptive_sampling import AdaptiveSampling
 from .forecast import Forecast, make_forecast
@@ -177,8 +177,7 @@ def _begin(
     pool.load(plane.origin, plane.directions, plane.buffers)
     start = time.perf_counter()
     values = check_determinism(pool.measure_origin())
-    # Every worker measures it twice, all of them at once.
-    seconds_per_point = (time.perf_counter() - start) / 2
+    seconds_per_point = (time.perf_counter() - start) / ORIGIN_MEASUREMENTS  # all workers do it at once
     stored = data.convergence
     if stored.status == PointStatus.MEASURED:
         check_same_values("the origin", stored.metrics, values, "now, after the file's own value")
