@@ -1,6 +1,7 @@
 """The console command, as a user types it."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -72,6 +73,30 @@ def test_run_info_and_plot(folder):
     assert wrong.returncode == 1
     command("plot", file, "-o", "surface.png", "--kind", "surface", "--metric", "accuracy", folder=folder)
     assert (folder / "surface.png").stat().st_size > 5000
+
+
+def test_a_dry_run_says_what_it_would_cost_and_measures_nothing(folder):
+    arguments = ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--samples", "32"]
+    said = command(*arguments, "--dry-run", "--size", "30", "-o", "dry", "--budget", "1h", folder=folder).stdout
+    assert re.search(r"landscape_0-4_pca\.h5: 915 points x [\d.]+ m?s on 1 worker: about", said), said
+    assert "landscape_4_random.h5: 900 points x" in said
+    assert not list((folder / "dry").glob("*.h5"))
+    said = command(*arguments, "--dry-run", "--sampling", "adaptive", "-o", "dry", folder=folder).stdout
+    assert "adaptive sampling: from" in said
+
+
+def test_adaptive_sampling_from_the_command_line(folder):
+    command(
+        "run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--size", "40", "--samples", "32",
+        "--no-result", "--sampling", "adaptive", "--tolerance", "0.05", "-o", "adaptive", folder=folder,
+    )  # fmt: skip
+    text = command("info", folder / "adaptive/landscape_0-4_pca.h5", folder=folder).stdout
+    assert re.search(r"\d+ of 1600 points measured, the others interpolated; estimated error at most", text), text
+    wrong = command(
+        "run", "run", "--function", "my_callbacks:callback_fn", "--budget", "soon", folder=folder, check=False
+    )
+    assert 'budget must be a number of seconds above 0, or text such as "90s"' in wrong.stderr
+    assert wrong.returncode == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
