@@ -71,7 +71,7 @@ class TrainerCollector:
     def _open(self, network: object, **options: Any) -> None:
         """Begins to watch a training; the options are those of ``collectors.SummaryCollector.watch``."""
         # Many trainers do not tell their callbacks that a training failed.
-        self._leave(_TrainingFailedError("the training before this one did not end"))
+        self._leave(TrainingFailedError("the training before this one did not end"))
         self._run = self._collector.watch(network, **options).__enter__()
         # The run does not refer to this callback, so it does not keep it alive.
         self._finalizer = weakref.finalize(self, _abandon, self._run)
@@ -84,9 +84,9 @@ class TrainerCollector:
             run.__exit__(None if error is None else type(error), error, None)
 
 
-class _TrainingFailedError(Exception):
+class TrainingFailedError(Exception):
     """Stands for an exception that nobody told us."""
 
 
 def _abandon(run: WatchedTraining) -> None:
-    run.__exit__(_TrainingFailedError, _TrainingFailedError("training did not end"), None)
+    run.__exit__(TrainingFailedError, TrainingFailedError("training did not end"), None)

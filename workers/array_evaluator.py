@@ -13,6 +13,7 @@ import numpy as np
 from collectors.errors import LandscapeError
 from collectors.network_state import Array, State, WeightSpace, direction_dtype, numpy_dtype
 
+from .batch_size import choose_batch_size
 from .batches import Batch
 from .errors import CallbackFunctionError, FrozenNetworkError, SamplesError
 from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
@@ -20,7 +21,6 @@ from .measurement_plan import MeasurementPlan
 from .partition import ChosenLoss, choose_loss, run_batches
 from .samples import Samples
 from .totals import Total
-from .tuning import tune
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -245,20 +245,19 @@ class ArrayEvaluator(Evaluator):
 
     def _final_plan(self, plan: MeasurementPlan | None, fixed_batches: bool) -> MeasurementPlan:
         if plan is None:
-            plan = tune(
-                self._time_plan,
-                self._threads,
-                self._samples,
-                fixed_batches=fixed_batches,
-                ran_out_of_memory=self._network.ran_out_of_memory,
-            )
+            size = None
+            if not fixed_batches:
+                size = choose_batch_size(self._run_some, self._samples.count, self._network.ran_out_of_memory)
+            plan = MeasurementPlan(size, self._threads)
         # Memory layout and compilation are the framework's own business here.
         return replace(plan, batch_size=None if fixed_batches else plan.batch_size, channels_last=False, compile=False)
 
-    def _time_plan(self, plan: MeasurementPlan, batches: Sequence[Batch]) -> None:
+    def _run_some(self, batch_size: int) -> int:
+        batches = self._samples.batches(batch_size)[:4]
         # A few batches may hold nothing but padding, of which there is no mean.
-        with self._network.settings(plan.threads), contextlib.suppress(SamplesError):
+        with self._settings(), contextlib.suppress(SamplesError):
             run_batches(self._network.forward, batches, self._loss, {})
+        return sum(batch.size for batch in batches)
 
     def _measure_current(self) -> dict[str, float]:
         batches = self._samples.batches(self._batch_size)

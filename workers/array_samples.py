@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -41,7 +42,9 @@ def read_array_samples(dataset: object, options: MeasurementOptions) -> tuple[Sa
 
         samples, notes = read_samples(dataset, options)
         return samples.map(as_numpy), notes
-    raw = [map_leaves(as_numpy, item) for item in read_stream(_Converted(dataset), options, notes)]
+    # An iterator stays one, so that nobody tries to read it a second time.
+    stream = map(_item_as_numpy, dataset) if isinstance(dataset, Iterator) else _Converted(dataset)
+    raw = read_stream(stream, options, notes)
     return collect_samples(raw, options), notes
 
 
@@ -62,10 +65,19 @@ class _Converted:
     """A stream of batches with every array as a NumPy array."""
 
     def __init__(self, dataset: Any) -> None:
+        if not isinstance(dataset, Iterable):
+            raise TypeError(
+                "dataset must be a pair (inputs, targets) of arrays, an iterable of batches of such pairs, or a "
+                f"PyTorch DataLoader or Dataset, but got {type(dataset).__name__}."
+            )
         self._dataset = dataset
 
     def __iter__(self) -> Any:
-        return (map_leaves(as_numpy, item) for item in self._dataset)
+        return map(_item_as_numpy, self._dataset)
+
+
+def _item_as_numpy(item: Any) -> Any:
+    return map_leaves(as_numpy, item)
 
 
 def _is_pair_of_arrays(dataset: object) -> bool:

@@ -17,13 +17,14 @@ from collectors.jax_tree import take_apart
 from collectors.network_state import Array, State, direction_dtype
 
 from .array_samples import read_array_samples
+from .batch_size import choose_batch_size
 from .batches import Batch, call_network
 from .errors import CallbackFunctionError, FrozenNetworkError
 from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
 from .jax_device import find_device, measurement_settings, ran_out_of_memory
 from .jax_functions import CompiledFunctions, Plane
 from .jax_losses import JaxTotal, check_metrics, find_loss, make_totals
-from .jax_tuning import POINTS_AT_ONCE, choose_batch_size, points_at_once
+from .jax_tuning import POINTS_AT_ONCE, points_at_once
 from .measurement_plan import MeasurementPlan
 from .partition import ChosenLoss, choose_loss
 from .samples import Samples

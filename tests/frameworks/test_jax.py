@@ -18,9 +18,10 @@ from pages import code_blocks, run_page_block
 from collectors import RunDirectory
 from collectors.jax import JaxNetwork, SummaryCollector
 from collectors.network_state import describe_network, read_network
+from workers.batch_size import choose_batch_size
 from workers.errors import CallbackFunctionError
 from workers.evaluator import MeasurementOptions, make_evaluator
-from workers.jax_tuning import POINTS_AT_ONCE, choose_batch_size
+from workers.jax_tuning import POINTS_AT_ONCE
 from workers.measurement_plan import MeasurementPlan
 
 EPOCHS = {"unit": "epoch", "intervals": [range(4)]}

@@ -1,0 +1,147 @@
+"""SummaryCollector for Keras 3: a callback of ``Model.fit``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+try:
+    import keras
+except ImportError as error:
+    raise ImportError("collectors.keras needs Keras 3; pip install 'summary-landscape[keras]'.") from error
+
+from .keras_state import synchronize, to_array
+from .trainer_collector import TrainerCollector, TrainingFailedError
+
+
+class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ignore[misc]
+    """Collects, while a Keras model trains, its summary and what its loss landscape is drawn from.
+
+    Give it to ``fit`` among the callbacks. Epochs count from 1 and go on behind ``initial_epoch`` (``BackupAndRestore``
+    included); steps are the optimizer's ``iterations`` and go on behind those of a loaded model. The recorded loss is
+    Keras' own number for a batch: the mean over the epoch so far.
+
+    Keras tells its callbacks nothing when ``fit`` fails. What was collected by then is on disk about a second later, or
+    when the process ends. To have it there at once, and the writing thread gone, train inside ``with collector:``.
+
+    Args:
+        summary_dir: the run directory; it is created when training begins.
+        collect_freq: every how many steps is recorded.
+        collect_specified_data: what to collect, as for ``collectors.SummaryCollector``.
+        keep_default_action: whether items that ``collect_specified_data`` leaves out keep their defaults.
+        custom_lineage_data: your own facts about the run.
+        collect_tensor_freq: every how many steps tensors are recorded.
+        max_file_size: bytes after which the next event file is begun.
+        export_options: {"tensor_format": "npy"} writes tensors as files as well.
+        collect_landscape: shorthand for the entry in ``collect_specified_data``.
+        existing: "error", "resume" or "overwrite" what is in the directory.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value; when training begins, steps are asked for that Keras does not show.
+        ImportError: summaries are asked for explicitly, and TensorBoard is not installed.
+        RunDirectoryError: when training begins, the directory already holds a run that may not be touched.
+        CheckpointWriteError: in training, a checkpoint could not be written.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._updates_every = 1
+        self._batches_before_epoch = self._batches_in_epoch = 0
+
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
+        """Ends what a failed ``fit`` left open, and checks that the asked steps can be seen."""
+        self._leave(TrainingFailedError("the training before this one did not end"))
+        hidden = self.model.steps_per_execution
+        if hidden > 1 and self._counts_steps:
+            raise ValueError(
+                f"collect_landscape counts steps, but the model was compiled with steps_per_execution={hidden}, and "
+                f"Keras shows its weights only after each {hidden} steps; compile it with steps_per_execution=1, or "
+                'use unit="epoch".'
+            )
+
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Opens the run directory before the first epoch, and saves the state where that is asked for."""
+        # Only now is the first epoch's number known, which another callback may have restored.
+        if self._run is None:
+            self._begin(epoch)
+
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Looks at the learning rate, which a schedule sets anew with each step."""
+        if self._run is not None:
+            self._run.begin_step()
+
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Saves a checkpoint, and records the step, where its number asks for it."""
+        before = self._batches_before_epoch + self._batches_in_epoch
+        # Several steps of one execution may be fewer than Keras counts, where an epoch ends.
+        self._batches_in_epoch = min(batch + 1, self.params.get("steps") or batch + 1)
+        after = self._batches_before_epoch + self._batches_in_epoch
+        steps = after // self._updates_every - before // self._updates_every
+        for hidden in range(steps - 1, -1, -1):
+            self._call("step", None if hidden else (logs or {}).get("loss"))
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
+        """Saves a checkpoint where the epoch's number asks for it; an epoch that was cut short is none."""
+        batches, self._batches_in_epoch = self._batches_in_epoch, 0
+        self._batches_before_epoch += batches
+        if not self.model.stop_training or batches >= (self.params.get("steps") or batches):
+            self._call("end_epoch")
+
+    def on_train_end(self, logs: Mapping[str, Any] | None = None) -> None:
+        """Waits until everything is on disk."""
+        self._leave(None)
+
+    @property
+    def _counts_steps(self) -> bool:
+        landscape = self._collector._landscape
+        return landscape is not None and landscape.unit == "step"
+
+    def _begin(self, epoch: int) -> None:
+        optimizer = self.model.optimizer
+        step = int(to_array(optimizer.iterations))
+        if epoch and not step and self._counts_steps:
+            raise ValueError(
+                f"collect_landscape counts steps, but fit goes on at initial_epoch={epoch} with an optimizer that has "
+                "made none; load the whole model (keras.models.load_model), which brings its optimizer along, or use "
+                'unit="epoch".'
+            )
+        every = self._updates_every = int(optimizer.gradient_accumulation_steps or 1)
+        steps = self.params.get("steps")
+        if steps and not self._counts_steps and (not step or self._collector._existing != "resume"):
+            # Epochs are numbered by fit alone; the optimizer may be new, or have trained something else before.
+            step = epoch * steps // every
+        self._batches_before_epoch, self._batches_in_epoch = step * every, 0
+        self._open(
+            self.model,
+            # Where the optimizer waits for several batches, epochs may differ by a step.
+            steps_per_epoch=steps if every == 1 else None,
+            start_epoch=epoch,
+            start_step=step,
+            optimizer=_OptimizerView(self.model),
+            epochs=self.params.get("epochs"),
+        )
+
+    def _call(self, method: str, *arguments: object) -> None:
+        if self._run is None:
+            return
+        try:
+            getattr(self._run, method)(*arguments)
+        except BaseException as error:
+            self._leave(error)
+            raise
+
+
+class _OptimizerView:
+    """A Keras optimizer, as far as a summary looks at it."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self.__name__ = type(model.optimizer).__name__
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        """One group, with the learning rate of the moment."""
+        synchronize(self._model)
+        rate = float(to_array(self._model.optimizer.learning_rate))
+        return [{"params": [variable.value for variable in self._model.trainable_variables], "lr": rate}]

@@ -1,0 +1,170 @@
+"""Keras' reader: a ``keras.Model`` as named arrays, whichever back end holds them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+from keras import layers
+
+from .network_state import Array, TensorInfo, WeightSpace
+
+_TRANSPOSED = (layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose)
+_DEPTHWISE = (layers.DepthwiseConv1D, layers.DepthwiseConv2D, layers.SeparableConv1D, layers.SeparableConv2D)
+# What Keras itself gives out numbers for, beside layers.
+_NUMBERED = re.compile(r"(seed_generator|variable)_\d+")
+_COUNTED = re.compile(r"_\d+$")
+
+
+def owns(value: object) -> bool:
+    """Returns whether the object is a Keras network."""
+    return isinstance(value, keras.Model)
+
+
+def named_variables(network: Any) -> list[tuple[TensorInfo, Any]]:
+    """Returns every parameter and buffer of a network with its Keras variable, in the network's order.
+
+    A name is the variable's path inside the model. Keras numbers layers without a name of their own through the whole
+    process (``dense_7``); here they are numbered anew inside the model (``dense``, ``dense_1``, ...), so that the same
+    code gives the same names whatever was built before. Parameters are what layers declare as trainable, frozen ones
+    included; all else (moving statistics, seeds) are buffers.
+
+    Raises:
+        TypeError: the network has no weights yet, or holds state that Keras does not know of.
+    """
+    _check_readable(network)
+    owned = list(_declared_parameters(network))
+    parameters = {id(variable): (layer, variable) for layer, variable in owned}
+    trainable = {id(variable) for variable in network.trainable_variables}
+    variables = list({id(variable): variable for variable in network.variables}.values())
+    result = []
+    for name, variable in zip(_names(network, variables), variables, strict=True):
+        is_parameter = id(variable) in parameters or id(variable) in trainable
+        layer = parameters.get(id(variable), (None, variable))[0]
+        info = TensorInfo(
+            name=name,
+            shape=tuple(int(length) for length in variable.shape),
+            dtype=str(variable.dtype),
+            role="parameter" if is_parameter else "buffer",
+            trainable=id(variable) in trainable,
+            filter_axis=_filter_axis(layer, variable) if is_parameter else None,
+        )
+        result.append((info, variable))
+    return result
+
+
+def describe(network: Any) -> WeightSpace:
+    """Returns the description of the network's parameters and buffers."""
+    tensors = tuple(info for info, _ in named_variables(network))
+    return WeightSpace("keras", type(network).__name__, tensors)
+
+
+def read(network: Any) -> dict[str, Array]:
+    """Returns copies of all parameters and buffers in host memory."""
+    synchronize(network)
+    return {info.name: to_array(variable) for info, variable in named_variables(network)}
+
+
+def synchronize(network: Any) -> None:
+    """Has the network's variables hold what it has learnt so far.
+
+    On the JAX back end ``fit`` keeps the weights to itself until an epoch ends or somebody asks.
+    """
+    ask: Callable[[], None] | None = getattr(network, "jax_state_sync", None)
+    if ask is not None:
+        ask()
+
+
+def to_array(tensor: Any) -> Array:
+    """Returns a copy of a variable, a tensor or a number in host memory; bfloat16 stays what it is."""
+    value = getattr(tensor, "value", tensor)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        # Keras' own convert_to_numpy warns with NumPy 2.
+        from .torch_state import to_array as tensor_to_array
+
+        return tensor_to_array(value)
+    # A copy: JAX hands the memory itself out, and the next training step writes into it.
+    return np.array(value, copy=True)
+
+
+def torch_modules(network: Any) -> list[Any]:
+    """Returns every PyTorch module of a network on the PyTorch back end: its layers, and what they wrap."""
+    layers_of_it = network._flatten_layers(include_self=True, recursive=True)
+    return list({id(module): module for layer in layers_of_it for module in layer.modules()}.values())
+
+
+def _check_readable(network: Any) -> None:
+    if not network.built:
+        raise TypeError(
+            f"network {type(network).__name__} has no weights yet; call it on one batch or build(input_shape) it first."
+        )
+    if keras.backend.backend() == "torch":
+        names = [name for module in torch_modules(network) for name, _ in module.named_buffers(recurse=False)]
+        if names:
+            raise TypeError(
+                f"network {type(network).__name__} wraps a PyTorch module with buffers {names[:5]}, which Keras does "
+                "not keep among its variables; use Keras' own layers in its place, or train it as a PyTorch network."
+            )
+
+
+def _declared_parameters(network: Any) -> Iterator[tuple[Any, Any]]:
+    for layer in network._flatten_layers(include_self=True, recursive=True):
+        for variable in layer._trainable_variables:
+            yield layer, variable
+
+
+def _filter_axis(layer: Any, variable: Any) -> int | None:
+    count = len(variable.shape)
+    if count < 2:
+        return None
+    if isinstance(layer, layers.Embedding):
+        return 0  # one token's vector, as in PyTorch
+    before_last = isinstance(layer, _TRANSPOSED) or (
+        isinstance(layer, _DEPTHWISE) and variable.name in ("kernel", "depthwise_kernel")
+    )
+    return count - 2 if before_last else count - 1
+
+
+def _names(network: Any, variables: list[Any]) -> list[str]:
+    numbered = {layer.name for layer in network._flatten_layers(recursive=True) if _is_numbered(layer)}
+    given: dict[tuple[str, str], str] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    taken: Counter[str] = Counter()
+    names = []
+    for variable in variables:
+        parts = variable.path.split("/")
+        if parts[0] == network.name and len(parts) > 1:
+            parts = parts[1:]
+        path = ""
+        for part in parts:
+            if (path, part) not in given:
+                given[path, part] = _renumbered(part, path, numbered, counts)
+            path = f"{path}/{given[path, part]}".lstrip("/")
+        # Two variables of one layer may bear the same name.
+        taken[path] += 1
+        names.append(path if taken[path] == 1 else f"{path}:{taken[path] - 1}")
+    return names
+
+
+def _renumbered(part: str, path: str, numbered: set[str], counts: Counter[tuple[str, str]]) -> str:
+    if part not in numbered and not _NUMBERED.fullmatch(part):
+        return part
+    base = _COUNTED.sub("", part)
+    index = counts[path, base]
+    counts[path, base] += 1
+    return f"{base}_{index}" if index else base
+
+
+def _is_numbered(layer: Any) -> bool:
+    """Returns whether a layer's name is one that Keras makes from its class, alone or behind a wrapper's word."""
+    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", re.sub(r"\W+", "", type(layer).__name__))
+    made = re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+    base = _COUNTED.sub("", layer.name)
+    # conv2d ends in a letter, but a class may end in a number of its own.
+    return any(text == made or text.endswith(f"_{made}") for text in (base, layer.name))

@@ -1,0 +1,581 @@
+"""Keras: names, numbering, and what Keras' own evaluation says. KERAS_BACKEND chooses the back end (PyTorch)."""
+
+import gc
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import keras
+import keras_cases
+import numpy as np
+import pytest
+import torch
+from keras_cases import BACK_END, CrashAfter, data, halves, saving, small_model, two_inputs
+from pages import code_blocks, run_page_block
+
+from collectors import RunDirectory
+from collectors.frameworks import framework_of
+from collectors.keras import SummaryCollector
+from collectors.keras_state import to_array
+from collectors.network_state import describe_network, read_network
+from workers.errors import CallbackFunctionError, SamplesError
+from workers.evaluator import MeasurementOptions, make_evaluator
+from workers.measurement_plan import MeasurementPlan
+
+# Keras' own way of reading a variable or a tensor makes NumPy 2 warn; the contract tests run without this filter.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation doesn't accept a copy:DeprecationWarning")
+
+layers = keras.layers
+STEPS = {"unit": "step", "intervals": [list(range(13))]}
+EPOCHS = {"unit": "epoch", "intervals": [[0, 1, 2, 3]]}
+
+
+def own_values(built, **options):
+    """Returns what an evaluator measures at the network's own weights."""
+    evaluator = make_evaluator(built, MeasurementOptions(**options), plan=MeasurementPlan(batch_size=32))
+    state = read_network(built[1])
+    space = evaluator.description.space
+    direction = {info.name: np.ones(info.shape, np.float32) for info in space.trainable}
+    buffers = {info.name: state[info.name] for info in space.buffers}
+    evaluator.load({info.name: state[info.name] for info in space.parameters}, [direction], buffers)
+    values = {name: float(column[0]) for name, column in evaluator.measure(np.zeros((1, 1))).items()}
+    evaluator.close()
+    return values, evaluator.description
+
+
+def assert_as_keras(model, x, y, weights=None, batch_size=50):
+    """Compares every value that Keras' own evaluation knows with ours; returns ours."""
+    expected = model.evaluate(x, y, sample_weight=weights, batch_size=batch_size, verbose=0, return_dict=True)
+    values, description = own_values((model, model, (x, y) if weights is None else (x, y, weights), None))
+    for name, value in expected.items():
+        if name in values or not name.endswith("_loss"):
+            assert values[name] == pytest.approx(float(value), rel=1e-5), name
+    return values, description
+
+
+# Names and roles.
+
+
+def all_layers():
+    return keras.Sequential(
+        [
+            keras.Input((8, 8, 2)),
+            layers.Conv2D(4, 3),
+            layers.BatchNormalization(),
+            layers.DepthwiseConv2D(3, depth_multiplier=2),
+            layers.SeparableConv2D(4, 2),
+            layers.Conv2DTranspose(3, 2),
+            layers.Dropout(0.1),
+            layers.Flatten(),
+            layers.Dense(7),
+            layers.Dense(5, name="head"),
+        ]
+    )
+
+
+def recurrent():
+    tokens = keras.Input((6,))
+    hidden = layers.Bidirectional(layers.GRU(2, return_sequences=True))(layers.Embedding(7, 4)(tokens))
+    return keras.Model(tokens, layers.Dense(2)(layers.MultiHeadAttention(2, 3)(hidden, hidden)))
+
+
+class Subclassed(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.blocks = [layers.Dense(3) for _ in range(2)]
+        self.scale = self.add_weight(shape=(3,), name="scale")
+        self.shift = self.add_weight(shape=(3,), name="shift", trainable=False)
+
+    def call(self, inputs):
+        for block in self.blocks:
+            inputs = block(inputs)
+        return inputs * self.scale + self.shift
+
+
+def subclassed():
+    model = Subclassed()
+    model(np.zeros((1, 4), np.float32))
+    return model
+
+
+@pytest.mark.parametrize("build", [all_layers, recurrent, subclassed, two_inputs])
+def test_names_do_not_depend_on_models_built_before(build):
+    first = describe_network(build())
+    recurrent()
+    all_layers()
+    second = describe_network(build())
+    assert first == second
+    assert len({info.name for info in first.tensors}) == len(first.tensors)
+
+
+def test_names_in_a_new_process_are_the_same(tmp_path):
+    code = (
+        "import keras_cases, json; from collectors.network_state import describe_network; "
+        "print(json.dumps(describe_network(keras_cases.two_inputs()).to_json()))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "KERAS_BACKEND": BACK_END}
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    here = json.loads(json.dumps(describe_network(two_inputs()).to_json()))
+    assert json.loads(result.stdout) == here
+
+
+def test_names_are_readable():
+    names = [info.name for info in describe_network(all_layers()).tensors]
+    assert names[:3] == ["conv2d/kernel", "conv2d/bias", "batch_normalization/gamma"]
+    assert {"dense/kernel", "head/kernel", "seed_generator/seed_generator_state"} <= set(names)
+    assert [info.name for info in describe_network(subclassed()).tensors] == [
+        "scale", "shift", "dense/kernel", "dense/bias", "dense_1/kernel", "dense_1/bias",
+    ]  # fmt: skip
+    assert "inner/dense_1/kernel" in {info.name for info in describe_network(two_inputs()).tensors}
+
+
+def test_two_weights_of_one_name_stay_apart():
+    class Twice(layers.Layer):
+        def build(self, shape):
+            self.one = self.add_weight(shape=(2,), name="weight")
+            self.other = self.add_weight(shape=(3,), name="weight")
+
+        def call(self, inputs):
+            return inputs
+
+    names = [info.name for info in describe_network(keras.Sequential([keras.Input((2,)), Twice()])).tensors]
+    assert names == ["twice/weight", "twice/weight:1"]
+
+
+def test_a_model_that_was_loaded_has_the_names_of_one_that_was_built(tmp_path):
+    model = small_model()
+    model.optimizer.build(model.trainable_variables)
+    with saving():
+        model.save(tmp_path / "model.keras")
+        loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert describe_network(loaded) == describe_network(small_model())
+
+
+def test_roles_and_filter_axes():
+    tensors = {info.name: info for info in describe_network(all_layers()).tensors}
+    assert {name: tensors[name].filter_axis for name in tensors if tensors[name].filter_axis is not None} == {
+        "conv2d/kernel": 3,
+        "depthwise_conv2d/kernel": 2,
+        "separable_conv2d/depthwise_kernel": 2,
+        "separable_conv2d/pointwise_kernel": 3,
+        "conv2d_transpose/kernel": 2,
+        "dense/kernel": 1,
+        "head/kernel": 1,
+    }
+    assert describe_network(recurrent()).tensors[0].filter_axis == 0  # an embedding: one vector for each token
+    buffers = {name for name, info in tensors.items() if info.role == "buffer"}
+    assert buffers == {
+        "batch_normalization/moving_mean",
+        "batch_normalization/moving_variance",
+        "seed_generator/seed_generator_state",
+    }
+    assert all(info.trainable for name, info in tensors.items() if name not in buffers)
+
+
+def test_what_the_user_freezes_stays_a_parameter():
+    model = all_layers()
+    model.layers[1].trainable = False  # the normalization
+    tensors = {info.name: info for info in describe_network(model).tensors}
+    assert tensors["batch_normalization/gamma"].role == "parameter"
+    assert not tensors["batch_normalization/gamma"].trainable
+    assert tensors["batch_normalization/moving_mean"].role == "buffer"
+    assert tensors["conv2d/kernel"].trainable
+
+
+def test_a_keras_model_is_no_torch_network():
+    assert framework_of(small_model()) == "keras"
+
+
+def test_a_model_without_weights_is_named():
+    with pytest.raises(TypeError, match=r"network Subclassed has no weights yet; call it on one batch"):
+        describe_network(Subclassed())
+
+
+@pytest.mark.skipif(BACK_END != "torch", reason="only the PyTorch back end wraps PyTorch modules")
+def test_torch_modules_inside_are_measured():
+    keras.utils.set_random_seed(0)
+    inside = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Dropout(0.5))
+    model = keras.Sequential([keras.Input((6,)), layers.TorchModuleWrapper(inside, output_shape=(None, 4))])
+    model.compile("sgd", CrossEntropy(from_logits=True))
+    assert_as_keras(model, *data())
+    inside.train()
+    own_values((model, model, data(), {}))
+    assert inside.training
+
+
+@pytest.mark.skipif(BACK_END != "torch", reason="only the PyTorch back end wraps PyTorch modules")
+def test_torch_modules_with_buffers_are_refused():
+    inside = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
+    model = keras.Sequential([keras.Input((3,)), layers.TorchModuleWrapper(inside, output_shape=(None, 2))])
+    with pytest.raises(TypeError, match=r"wraps a PyTorch module with buffers .*running_mean"):
+        describe_network(model)
+
+
+def test_without_keras_the_extra_is_named():
+    code = "import sys; sys.modules['keras'] = None; import collectors.keras"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert "pip install 'summary-landscape[keras]'" in result.stderr
+
+
+# The collector.
+
+
+class Weights(keras.callbacks.Callback):
+    """Keeps the weights after each step, as Keras' own get_weights tells them."""
+
+    def on_train_begin(self, logs=None):
+        self.steps = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        if BACK_END == "jax":
+            self.model.jax_state_sync()
+        self.steps.append([to_array(variable) for variable in self.model.weights])
+
+
+def fit(model, *callbacks, **options):
+    arguments = {"batch_size": 8, "epochs": 3, "shuffle": False, "verbose": 0, **options}
+    return model.fit(*data(32), callbacks=list(callbacks), **arguments)
+
+
+def present(folder):
+    return RunDirectory(folder).present(tuple(range(20)))
+
+
+def test_checkpoints_hold_what_keras_had_after_each_step(tmp_path):
+    model, seen = small_model(), Weights()
+    fit(model, SummaryCollector(tmp_path, collect_landscape=STEPS), seen)
+    names = [info.name for info in describe_network(model).tensors if "seed" not in info.name]
+    for number in range(1, 13):
+        file = RunDirectory(tmp_path).checkpoint(number)
+        for name, value in zip(names, seen.steps[number - 1], strict=True):
+            np.testing.assert_array_equal(file.read(name), value)
+
+
+def test_collecting_changes_no_training(tmp_path):
+    plain = fit(small_model()).history
+    watched = fit(small_model(), SummaryCollector(tmp_path, collect_freq=1, collect_landscape=STEPS)).history
+    assert plain == watched
+
+
+def test_epochs_go_on_behind_initial_epoch(tmp_path):
+    with pytest.warns(UserWarning, match=r"without saving \[0\]"):
+        fit(small_model(), SummaryCollector(tmp_path, collect_landscape=EPOCHS), initial_epoch=1)
+    assert present(tmp_path) == [1, 2, 3]
+
+
+def test_a_second_fit_is_a_training_of_its_own_in_epochs(tmp_path):
+    model = small_model()
+    fit(model)
+    fit(model, SummaryCollector(tmp_path / "epochs", collect_landscape=EPOCHS))
+    assert present(tmp_path / "epochs") == [0, 1, 2, 3]
+    fit(model, SummaryCollector(tmp_path / "steps", collect_landscape={"unit": "step", "intervals": [range(24, 37)]}))
+    assert RunDirectory(tmp_path / "steps").present(tuple(range(50))) == list(range(24, 37))
+
+
+def test_steps_behind_an_optimizer_that_made_none(tmp_path):
+    with pytest.raises(ValueError, match=r"goes on at initial_epoch=1 with an optimizer that has made none"):
+        fit(small_model(), SummaryCollector(tmp_path, collect_landscape=STEPS), initial_epoch=1)
+
+
+def test_accumulated_batches_are_one_step(tmp_path):
+    model = small_model()
+    model.compile(keras.optimizers.SGD(0.1, gradient_accumulation_steps=2), loss="sparse_categorical_crossentropy")
+    fit(model, SummaryCollector(tmp_path, collect_landscape={"unit": "step", "intervals": [range(7)]}))
+    assert present(tmp_path) == list(range(7))
+    assert RunDirectory(tmp_path).metadata.step_per_epoch == 2
+
+
+@pytest.mark.skipif(BACK_END != "jax", reason="Keras allows one step per execution on the PyTorch back end")
+def test_several_steps_of_one_execution(tmp_path):
+    model = small_model(steps_per_execution=3)
+    with pytest.raises(ValueError, match=r"compiled with steps_per_execution=3, and Keras shows its weights only"):
+        fit(model, SummaryCollector(tmp_path / "steps", collect_landscape=STEPS))
+    fit(model, SummaryCollector(tmp_path / "epochs", collect_landscape=EPOCHS))
+    assert present(tmp_path / "epochs") == [0, 1, 2, 3]
+    assert RunDirectory(tmp_path / "epochs").metadata.step_per_epoch == 4
+
+
+def test_an_epoch_that_was_cut_short_is_none(tmp_path):
+    class StopAt(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            self.model.stop_training |= batch == 1 and self.epoch == 2
+
+        def on_epoch_begin(self, epoch, logs=None):
+            self.epoch = epoch
+
+    with pytest.warns(UserWarning, match=r"ended at epoch 2 without saving \[3\]"):
+        fit(small_model(), SummaryCollector(tmp_path, collect_landscape=EPOCHS), StopAt())
+    assert present(tmp_path) == [0, 1, 2]
+
+
+def crash(folder):
+    with pytest.raises(keras_cases.Crash):
+        fit(small_model(), SummaryCollector(folder, collect_landscape=STEPS), CrashAfter(7))
+
+
+def test_a_crash_without_with_is_whole_once_the_callback_is_gone(tmp_path):
+    crash(tmp_path)
+    gc.collect()
+    assert present(tmp_path) == list(range(8))
+    assert "checkpoint-writer" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_crash_of_the_process_is_whole(tmp_path):
+    code = (
+        "from keras_cases import *\n"
+        f"collector = SummaryCollector({str(tmp_path)!r}, collect_landscape={STEPS!r})\n"
+        "small_model().fit(*data(32), batch_size=8, epochs=3, verbose=0, callbacks=[collector, CrashAfter(7)])"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "KERAS_BACKEND": BACK_END}
+    result = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert "Crash" in result.stderr
+    assert present(tmp_path) == list(range(8))
+
+
+def test_a_failed_fit_can_be_followed_by_another(tmp_path):
+    collector = SummaryCollector(tmp_path, collect_landscape=STEPS, existing="overwrite")
+    with pytest.raises(keras_cases.Crash):
+        fit(small_model(), collector, CrashAfter(7))
+    fit(small_model(), collector)
+    assert present(tmp_path) == list(range(13))
+
+
+def test_records_of_a_training(tmp_path):
+    pytest.importorskip("tensorboard")
+    from event_reading import scalars
+
+    schedule = keras.optimizers.schedules.ExponentialDecay(0.1, decay_steps=1, decay_rate=0.5)
+    model = small_model()
+    model.compile(keras.optimizers.SGD(schedule), loss="sparse_categorical_crossentropy")
+    fit(model, SummaryCollector(tmp_path, collect_freq=1))
+    assert [step for step, _ in scalars(tmp_path, "loss/auto")] == list(range(1, 13))
+    rates = [rate for _, rate in scalars(tmp_path, "learning_rate/auto")]
+    np.testing.assert_allclose(rates, 0.1 * 0.5 ** np.arange(12), rtol=1e-5)
+
+
+# The evaluator.
+
+
+def classifier(loss, activation="softmax", **compiling):
+    model = small_model()
+    if activation is None:
+        model.layers[-1].activation = keras.activations.linear
+    model.compile("sgd", loss, **{"metrics": ["accuracy"], **compiling})
+    return model
+
+
+CrossEntropy = keras.losses.SparseCategoricalCrossentropy
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "sparse_categorical_crossentropy",
+        "crossentropy",
+        CrossEntropy(),
+        CrossEntropy(ignore_class=2),
+        CrossEntropy(reduction="sum"),
+        lambda y_true, y_pred: keras.losses.sparse_categorical_crossentropy(y_true, y_pred),
+    ],
+    ids=["name", "crossentropy", "object", "ignore_class", "sum", "function"],
+)
+def test_the_compiled_loss_is_keras_own(loss):
+    values, description = assert_as_keras(classifier(loss), *data())
+    assert values["loss_stderr"] > 0
+    assert not description.partition_dependent
+
+
+def test_sample_weights_count_as_in_keras():
+    weights = np.random.default_rng(2).uniform(0.1, 3, 50).astype("float32")
+    for reduction in ("sum_over_batch_size", "mean_with_sample_weight"):
+        values, _ = assert_as_keras(
+            classifier(CrossEntropy(reduction=reduction), weighted_metrics=["accuracy"]), *data(), weights
+        )
+        assert values["accuracy"] != values["weighted_accuracy"]
+
+
+def test_the_standard_error_is_that_of_the_samples():
+    model = classifier(CrossEntropy())
+    x, y = data()
+    own = to_array(keras.losses.sparse_categorical_crossentropy(y, model.predict(x, verbose=0))).astype(np.float64)
+    values, _ = own_values((CrossEntropy(), model, (x, y), {}))
+    assert values["loss"] == pytest.approx(own.mean(), rel=1e-5)
+    assert values["loss_stderr"] == pytest.approx(own.std(ddof=1) / np.sqrt(50), rel=1e-4)
+
+
+def test_a_function_of_the_batch_has_no_standard_error():
+    mean = lambda y_true, y_pred: keras.ops.mean(keras.losses.sparse_categorical_crossentropy(y_true, y_pred))  # noqa: E731
+    values, _ = assert_as_keras(classifier(mean), *data())
+    assert "loss_stderr" not in values
+
+
+def test_what_layers_add_is_keras_own():
+    class Squares(layers.Layer):
+        def call(self, inputs):
+            self.add_loss(keras.ops.mean(keras.ops.square(inputs)))
+            return inputs
+
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential(
+        [
+            keras.Input((6,)),
+            layers.Dense(5, activity_regularizer="l2", bias_regularizer="l1"),
+            Squares(),
+            layers.Dense(4),
+        ]
+    )
+    model.compile("sgd", CrossEntropy(from_logits=True))
+    assert_as_keras(model, *data())
+    alone, _ = own_values((CrossEntropy(from_logits=True), model, data(), {}))
+    assert alone["loss"] < own_values((model, model, data(), {}))[0]["loss"]
+
+
+def test_a_loss_of_the_models_own_is_keras_own():
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.layer = layers.Dense(4)
+
+        def call(self, inputs):
+            return self.layer(inputs)
+
+        def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+            assert not training
+            return keras.ops.mean(keras.ops.square(y_pred)) + keras.ops.mean(x)
+
+    model = Own()
+    model(data()[0])
+    model.compile("sgd")
+    assert_as_keras(model, *data())
+
+
+def test_several_outputs_are_keras_own():
+    keras.utils.set_random_seed(0)
+    inputs = keras.Input((6,))
+    hidden = layers.Dense(5, activation="tanh")(inputs)
+    outputs = {"classes": layers.Dense(4, name="classes")(hidden), "sum": layers.Dense(1, name="sum")(hidden)}
+    x, y = data()
+    targets = {"classes": y, "sum": x.sum(1, keepdims=True)}
+    for model, labels in (
+        (keras.Model(inputs, outputs), targets),
+        (keras.Model(inputs, list(outputs.values())), list(targets.values())),
+    ):
+        losses = {"classes": CrossEntropy(from_logits=True), "sum": "mse"}
+        model.compile("sgd", losses, loss_weights={"classes": 1.0, "sum": 0.3}, metrics={"sum": ["mae"]})
+        values, _ = assert_as_keras(model, x, labels)
+        assert {"loss", "loss_stderr", "sum_mae"} <= set(values)
+
+
+def test_masks_count_as_in_keras():
+    keras.utils.set_random_seed(0)
+    tokens = np.random.default_rng(0).integers(0, 5, (50, 7))
+    model = keras.Sequential(
+        [
+            keras.Input((7,)),
+            layers.Embedding(5, 4, mask_zero=True),
+            layers.SimpleRNN(6, return_sequences=True),
+            layers.Dense(5),
+        ]
+    )
+    model.compile("sgd", CrossEntropy(from_logits=True), metrics=["accuracy"], weighted_metrics=["accuracy"])
+    values, description = assert_as_keras(model, tokens, (tokens + 1) % 5)
+    assert values["loss_stderr"] > 0
+    assert not description.partition_dependent
+
+
+def test_metrics_from_everywhere():
+    model = small_model()
+    metrics = {
+        "object": keras.metrics.SparseCategoricalCrossentropy(),
+        "each": keras.metrics.sparse_categorical_accuracy,
+        "own": lambda y_true, y_pred: keras.ops.mean(keras.ops.max(y_pred, axis=1)),
+    }
+    values, description = own_values((model, model, data(), metrics))
+    assert description.metrics == ("loss", "loss_stderr", "accuracy", "object", "each", "own")
+    assert values["each"] == pytest.approx(values["accuracy"])
+    assert values["object"] == pytest.approx(own_values((CrossEntropy(), model, data(), {}))[0]["loss"], rel=1e-5)
+
+
+def test_metrics_of_the_model_keep_what_they_have_seen():
+    model = small_model()
+    x, y = data()
+    model.evaluate(x[:20], y[:20], verbose=0)
+    before = [to_array(variable) for variable in model.metrics_variables]
+    own_values((model, model, (x, y), None))
+    for variable, value in zip(model.metrics_variables, before, strict=True):
+        np.testing.assert_array_equal(to_array(variable), value)
+
+
+@pytest.mark.parametrize("kind", ["pair", "loader", "torch_dataset", "batches", "generator", "py_dataset", "weights"])
+def test_the_same_samples_in_any_form(kind):
+    x, y = data()
+    tensors = torch.from_numpy(x), torch.from_numpy(y)
+    dataset = {
+        "pair": lambda: [x, y],
+        "loader": lambda: torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*tensors), 16, shuffle=True),
+        "torch_dataset": lambda: torch.utils.data.TensorDataset(*tensors),
+        "batches": lambda: [(x[:25], y[:25]), (x[25:], y[25:])],
+        "generator": lambda: ((x[start : start + 10], y[start : start + 10]) for start in range(0, 50, 10)),
+        "py_dataset": lambda: keras_cases.Batches(x, y),
+        "weights": lambda: torch.utils.data.TensorDataset(*tensors, torch.ones(50)),
+    }[kind]()
+    model = small_model()
+    values, description = own_values((model, model, dataset, None), num_samples=40)
+    expected = model.evaluate(x[:40], y[:40], batch_size=40, verbose=0, return_dict=True)
+    assert description.num_samples == 40
+    assert values["loss"] == pytest.approx(float(expected["loss"]), rel=1e-5)
+    assert values["accuracy"] == pytest.approx(float(expected["accuracy"]), rel=1e-5)
+
+
+def test_inputs_as_a_list_are_not_batches():
+    (left, right), targets, weights = halves()
+    model = two_inputs()
+    assert_as_keras(model, [left, right], targets, weights)
+    values, _ = own_values((model, model, ([left, right], targets), None))
+    batches = [([left[:30], right[:30]], targets[:30]), ([left[30:], right[30:]], targets[30:])]
+    assert own_values((model, model, batches, None))[0]["loss"] == pytest.approx(values["loss"], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda m, x, y: (keras.Sequential([keras.Input((6,)), layers.Dense(4)]), m, (x, y), {}),
+         CallbackFunctionError, r"a compiled model, but Sequential is not compiled"),
+        (lambda m, x, y: (CrossEntropy, m, (x, y), {}),
+         CallbackFunctionError, r"the class SparseCategoricalCrossentropy \(make an object of it\)"),
+        (lambda m, x, y: (3, m, (x, y), {}), CallbackFunctionError, r"in first place, .* but there is 3"),
+        (lambda m, x, y: (m, m, (x, y), {"accuracy": keras.metrics.AUC()}),
+         CallbackFunctionError, r"metric 'accuracy' is among the compiled metrics already"),
+        (lambda m, x, y: (m, m, (x, y), {"top": "accuracy"}),
+         CallbackFunctionError, r"metric 'top' must be a keras.metrics.Metric or a function"),
+        (lambda m, x, y: (m, m, (x, y), [keras.metrics.AUC()]), CallbackFunctionError, r"a dict of metrics .* list"),
+        (lambda m, x, y: (m, m, (x, y, y, y), {}), SamplesError, r"\(x, y\) or \(x, y, sample_weight\), but gave"),
+        (lambda m, x, y: (m, m, 5, {}), TypeError, r"dataset must be \(x, y\) or .* but got int"),
+        (lambda m, x, y: (m, m, (x, y[:-1]), {}), SamplesError, r"as many targets as inputs"),
+        (lambda m, x, y: (m, m, (x[:, :3], y), {}), CallbackFunctionError, r"cannot be evaluated on its data set"),
+    ],
+)  # fmt: skip
+def test_wrong_returns_are_named(change, error, message):
+    with pytest.raises(error, match=message):
+        own_values(change(small_model(), *data()))
+
+
+def test_a_test_step_of_its_own_is_refused():
+    class Own(keras.Sequential):
+        def test_step(self, *arguments):
+            return super().test_step(*arguments)
+
+    model = Own([keras.Input((6,)), layers.Dense(4)])
+    model.compile("sgd", "mse")
+    with pytest.raises(CallbackFunctionError, match="Own has a test_step of its own"):
+        own_values((model, model, data(), {}))
+
+
+def test_the_how_to_page(tmp_path):
+    (block,) = code_blocks("keras")
+    printed = run_page_block(block, tmp_path / "page", environment={"KERAS_BACKEND": BACK_END})
+    assert "andscape" in printed
+    assert (tmp_path / "page" / "run" / "landscape_0-5_pca.h5").exists()

@@ -1,0 +1,110 @@
+"""Keras' evaluator: the compiled loss and metrics, on the PyTorch and the JAX back end."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import keras
+
+from collectors.errors import LandscapeError
+
+from .array_evaluator import ArrayEvaluator, Measured
+from .batches import call_network, cut
+from .errors import CallbackFunctionError
+from .evaluator import MeasurementOptions
+from .keras_loss import SampleLoss, find_loss
+from .keras_metrics import make_metrics
+from .keras_network import KerasNetwork
+from .keras_samples import read_keras_samples
+from .measurement_plan import MeasurementPlan
+from .totals import Total, batch_loss
+
+_PROBE = 4
+
+
+class KerasEvaluator(ArrayEvaluator):
+    """Measures a Keras network (contract 2).
+
+    Args:
+        model: a compiled ``keras.Model``, whose loss and metrics count, with what regularizers add, as in ``evaluate``;
+            or a ``keras.losses.Loss``, a function of (y_true, y_pred) or Keras' name of a loss.
+        network: the network, often the same object; it ends as it was found.
+        dataset: (x, y) or (x, y, sample_weight) of arrays, a PyDataset, a DataLoader, or an iterable of batches.
+        metrics: name to ``keras.metrics.Metric`` or function of (y_true, y_pred), beside the compiled ones.
+        options: what is measured.
+        threads: CPU threads that may be used; JAX takes its own.
+        device: not used, because Keras says where its networks are.
+        plan: how to compute; None tunes one.
+        restore_network: whether ``close`` puts the network back.
+
+    Raises:
+        CallbackFunctionError: the network, the loss or a metric raises, or is of no known kind.
+        SamplesError: the samples cannot be measured.
+        ValueError: Keras runs on another back end.
+        TypeError: an argument has the wrong type.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        network: Any,
+        dataset: Any,
+        metrics: Any,
+        *,
+        options: MeasurementOptions,
+        threads: int = 1,
+        device: str = "cpu",
+        plan: MeasurementPlan | None = None,
+        restore_network: bool = True,
+    ) -> None:
+        samples, notes = read_keras_samples(dataset, options)
+        loss, judge = find_loss(model)
+        arrays = KerasNetwork(network)
+        try:
+            first = samples.own_batches[0]
+            probe = cut(first, 0, min(first.size, _PROBE))
+            with arrays.settings(threads), _as_callback_error():
+                prediction = call_network(arrays.forward, probe.inputs)
+                loss(prediction, probe.targets)  # builds Keras' compiled loss, which JAX could not while it compiles
+                totals = make_metrics(model, metrics, network, prediction, probe.targets)
+        except BaseException:
+            arrays.close()
+            raise
+        super().__init__(
+            arrays,
+            Measured(
+                samples=samples,
+                whole=batch_loss(loss),
+                split=_split(judge, network, with_penalties=isinstance(model, keras.Model)),
+                metrics=totals,
+                notes=notes,
+            ),
+            options=options,
+            threads=threads,
+            device=arrays.device,
+            plan=plan,
+            restore_network=restore_network,
+        )
+
+
+def _split(judge: Any, network: Any, *, with_penalties: bool) -> Total | None:
+    with contextlib.suppress(ValueError):
+        return SampleLoss(judge, network, with_penalties=with_penalties)
+    return None
+
+
+@contextlib.contextmanager
+def _as_callback_error() -> Any:
+    try:
+        yield
+    except LandscapeError:
+        raise
+    except Exception as error:
+        raise CallbackFunctionError(
+            "the network, loss and metrics that callback_fn returned cannot be evaluated on its data set: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+EVALUATOR = KerasEvaluator

@@ -1,0 +1,201 @@
+"""A Keras loss, as Keras' own evaluation computes it, and as sums over samples."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+from keras.src.backend import get_keras_mask
+from keras.src.losses.loss import apply_mask, reduce_weighted_values
+from keras.src.trainers.compile_utils import CompileLoss
+
+from collectors.keras_state import to_array
+from collectors.network_state import Array
+
+from .batches import Batch, map_leaves
+from .errors import CallbackFunctionError
+from .keras_network import Prediction, attach_masks, compiled, masks_of
+from .totals import Total, mean_over_samples
+
+Loss = Callable[[Prediction, Any], Any]
+
+
+def find_loss(model: Any) -> tuple[Loss, Any]:
+    """Returns the loss of a batch, and what Keras compiled it to (None where a model adds its losses itself).
+
+    Args:
+        model: what callback_fn returned in first place: a compiled model, whose loss includes what layers and
+            regularizers add; or a ``keras.losses.Loss``, a function of (y_true, y_pred) or Keras' name of a loss.
+
+    Raises:
+        CallbackFunctionError: it is none of these.
+    """
+    if isinstance(model, keras.Model):
+        _check_model(model)
+        return _loss_of_model(model), getattr(model, "_compile_loss", None)
+    if isinstance(model, type) or not (isinstance(model, str) or callable(model)):
+        shown = f"the class {model.__name__} (make an object of it)" if isinstance(model, type) else repr(model)
+        raise CallbackFunctionError(
+            "callback_fn must return, in first place, a compiled keras.Model, a keras.losses.Loss, a function of "
+            f"(y_true, y_pred) or the name of a Keras loss, but there is {shown}."
+        )
+    judge = CompileLoss(model)
+
+    def loss(prediction: Prediction, targets: Any) -> Any:
+        return judge(*_arguments(prediction, targets))
+
+    return loss, judge
+
+
+def unpack(targets: Any) -> tuple[Any, Any]:
+    """Returns a batch's targets and its sample weights (or None), as tensors of Keras' back end."""
+    tensors = map_leaves(keras.ops.convert_to_tensor, targets)
+    return tensors["targets"], tensors.get("sample_weight")
+
+
+class SampleLoss(Total):
+    """A Keras loss as sums of a numerator and a denominator for each sample.
+
+    Args:
+        judge: Keras' compiled loss, which has seen a batch.
+        network: the network, which says whether JAX may compile.
+        with_penalties: whether the losses of layers and regularizers count.
+
+    Raises:
+        ValueError: nobody knows how the loss splits.
+    """
+
+    adds_up = True
+
+    def __init__(self, judge: Any, network: Any, *, with_penalties: bool) -> None:
+        self._terms = list(getattr(judge, "_flat_losses", None) or [])
+        kinds = {"sum" if term.loss.reduction == "sum" else "mean" for term in self._terms}
+        if len(kinds) != 1:
+            raise ValueError("the loss has no terms, or terms of several reductions")
+        self._reduction = kinds.pop()
+        self._elementwise = compiled(self._split, network)
+        self._with_penalties = with_penalties
+        self.reset()
+
+    def reset(self) -> None:
+        """Starts a new sum."""
+        self._sums: list[tuple[Array, Array]] = []
+        self._penalties: list[float] = []
+        self._sizes: list[int] = []
+        self._has_stderr = True
+
+    def add(self, outputs: Prediction, batch: Batch) -> None:
+        """Adds one batch."""
+        targets, weights = unpack(batch.targets)
+        terms = self._elementwise(targets, outputs.outputs, masks_of(outputs.outputs), weights)
+        self._sums.append(self._combine([(_float64(first), _float64(second)) for first, second in terms]))
+        self._has_stderr &= len(self._sums[-1][0]) == batch.size
+        self._sizes.append(batch.size)
+        if self._with_penalties:
+            self._penalties.append(sum(float(_float64(penalty).sum()) for penalty in outputs.penalties))
+
+    def result(self) -> dict[str, float]:
+        """Returns the result over all batches."""
+        numerators, denominators = (np.concatenate(parts) for parts in zip(*self._sums, strict=True))
+        result = mean_over_samples(numerators, denominators, self._reduction, with_stderr=self._has_stderr)
+        if self._with_penalties:
+            result["loss"] += float(np.dot(self._penalties, self._sizes)) / sum(self._sizes)
+        return result
+
+    def _split(self, targets: Any, outputs: Any, masks: Any, weights: Any) -> list[tuple[Any, Any]]:
+        attach_masks(outputs, masks)
+        return [
+            _sums_of_samples(
+                term.loss, _at(term.path, targets), _at(term.path, outputs), _at(term.path, weights, if_nested=True)
+            )
+            for term in self._terms
+        ]
+
+    def _combine(self, terms: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+        factors = [1.0 if term.loss_weights is None else float(term.loss_weights) for term in self._terms]
+        if len(terms) == 1:
+            return factors[0] * terms[0][0], terms[0][1]
+        if self._reduction == "mean" and any(np.ptp(denominators) for _, denominators in terms):
+            raise ValueError("outputs whose samples count differently have no common mean over samples")
+        parts = [
+            factor * (numerators if self._reduction == "sum" else numerators / denominators)
+            for factor, (numerators, denominators) in zip(factors, terms, strict=True)
+        ]
+        return np.sum(parts, axis=0), np.ones(len(parts[0]))
+
+
+def _check_model(model: Any) -> None:
+    name = type(model).__name__
+    if not model.compiled:
+        raise CallbackFunctionError(
+            f"callback_fn must return, in first place, a compiled model, but {name} is not compiled; call "
+            "model.compile(loss=...)."
+        )
+    if type(model).test_step is not keras.Model.test_step:
+        raise CallbackFunctionError(
+            f"callback_fn must return a model that Keras evaluates, but {name} has a test_step of its own; override "
+            "compute_loss instead, or return a loss function in first place."
+        )
+
+
+def _loss_of_model(model: Any) -> Loss:
+    takes_training = "training" in inspect.signature(model.compute_loss).parameters
+    options = {"training": False} if takes_training else {}
+
+    def loss(prediction: Prediction, targets: Any) -> Any:
+        labels, outputs, weights = _arguments(prediction, targets)
+        # The forward pass may have been a compiled one, which leaves nothing behind in the layers.
+        model._losses_override = list(prediction.penalties)
+        try:
+            return model.compute_loss(x=prediction.inputs, y=labels, y_pred=outputs, sample_weight=weights, **options)
+        finally:
+            model._losses_override = []
+
+    return loss
+
+
+def _arguments(prediction: Prediction, targets: Any) -> tuple[Any, Any, Any]:
+    labels, weights = unpack(targets)
+    return labels, prediction.outputs, weights
+
+
+def _sums_of_samples(loss: Any, targets: Any, outputs: Any, weights: Any) -> tuple[Any, Any]:
+    """Returns for each sample what ``loss.__call__`` adds up, and by how much it counts."""
+    mask = get_keras_mask(outputs)
+    outputs, targets = (
+        keras.tree.map_structure(lambda leaf: keras.ops.convert_to_tensor(leaf, dtype=loss.dtype), part)
+        for part in (outputs, targets)
+    )
+    elements = loss.call(targets, outputs)
+    own_mask = get_keras_mask(elements)
+    if own_mask is not None:
+        mask = own_mask if mask is None else mask & own_mask
+    numerators = reduce_weighted_values(elements, sample_weight=weights, mask=mask, reduction="none", dtype=loss.dtype)
+    count = elements.shape[0]
+    size = int(np.prod(numerators.shape))
+    if loss.reduction == "mean_with_sample_weight" and (weights is not None or mask is not None):
+        counted = apply_mask(weights, mask, dtype=loss.dtype, reduction=loss.reduction)
+    elif mask is not None:
+        counted = keras.ops.cast(mask, "float32") * (size / int(np.prod(mask.shape)))
+    else:
+        counted = keras.ops.full((count, 1), size / count)
+    return _sum_rows(numerators), _sum_rows(counted)
+
+
+def _sum_rows(array: Any) -> Any:
+    return array if len(array.shape) == 1 else keras.ops.sum(keras.ops.reshape(array, (array.shape[0], -1)), axis=1)
+
+
+def _at(path: Sequence[Any], value: Any, *, if_nested: bool = False) -> Any:
+    if if_nested and not keras.tree.is_nested(value):
+        return value
+    for key in path:
+        value = value[key]
+    return value
+
+
+def _float64(tensor: Any) -> Array:
+    return to_array(tensor).astype(np.float64)

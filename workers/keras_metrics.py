@@ -1,0 +1,156 @@
+"""Keras metrics beside the loss, from the same forward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from collectors.keras_state import to_array
+
+from .batches import Batch
+from .errors import CallbackFunctionError
+from .keras_loss import unpack
+from .keras_network import Prediction, attach_masks, compiled, masks_of
+from .totals import BatchMean, Total, check_metric_name, scalar
+
+
+class MetricState:
+    """A Keras metric and what it has seen, apart from the metric's own variables, which stay as they are.
+
+    Args:
+        metric: the metric.
+        network: the network, which says whether JAX may compile.
+        weighted: whether the metric takes sample weights.
+        prediction: of one batch.
+        targets: of that batch.
+    """
+
+    def __init__(self, metric: Any, network: Any, *, weighted: bool, prediction: Prediction, targets: Any) -> None:
+        self._metric = metric
+        self._weighted = weighted
+        self._update_once(prediction, targets)
+        self._update = compiled(self._stateless_update, network)
+        self.reset()
+
+    def reset(self) -> None:
+        """Starts anew."""
+        with keras.StatelessScope() as scope:
+            self._metric.reset_state()
+        fresh = [scope.get_current_value(variable) for variable in self._metric.variables]
+        self._values = [
+            variable.value if value is None else value
+            for variable, value in zip(self._metric.variables, fresh, strict=True)
+        ]
+
+    def add(self, prediction: Prediction, targets: Any) -> None:
+        """Adds one batch."""
+        labels, weights = unpack(targets)
+        outputs = prediction.outputs
+        self._values = self._update(
+            self._values, labels, outputs, masks_of(outputs), weights if self._weighted else None
+        )
+
+    def result(self) -> Any:
+        """Returns what the metric says."""
+        return self._metric.stateless_result(self._values)
+
+    def _update_once(self, prediction: Prediction, targets: Any) -> None:
+        # Some metrics make their variables with their first batch, which cannot be while JAX compiles.
+        before = [(variable, to_array(variable)) for variable in self._metric.variables]
+        labels, weights = unpack(targets)
+        options = {"sample_weight": weights} if self._weighted and weights is not None else {}
+        self._metric.update_state(labels, prediction.outputs, **options)
+        self._metric.reset_state()
+        for variable, value in before:
+            variable.assign(value)
+
+    def _stateless_update(self, values: Any, labels: Any, outputs: Any, masks: Any, weights: Any) -> Any:
+        attach_masks(outputs, masks)
+        options = {} if weights is None else {"sample_weight": weights}
+        return self._metric.stateless_update_state(values, labels, outputs, **options)
+
+
+class MetricValue(Total):
+    """One of the numbers that a Keras metric says.
+
+    Args:
+        name: its name.
+        state: the metric.
+        leads: whether this is the first number of the metric, which feeds it for the others.
+        key: which number of a metric that says several.
+    """
+
+    adds_up = True
+
+    def __init__(self, name: str, state: MetricState, *, leads: bool = True, key: str | None = None) -> None:
+        self._name, self._state, self._leads, self._key = name, state, leads, key
+
+    def reset(self) -> None:
+        """Starts a new sum."""
+        if self._leads:
+            self._state.reset()
+
+    def add(self, outputs: Prediction, batch: Batch) -> None:
+        """Adds one batch."""
+        if self._leads:
+            self._state.add(outputs, batch.targets)
+
+    def result(self) -> dict[str, float]:
+        """Returns the result over all batches."""
+        result = self._state.result()
+        value = result if self._key is None else result[self._key]
+        return {self._name: float(scalar(f"metric {self._name!r}", to_array(value)))}
+
+
+def make_metrics(model: Any, metrics: Any, network: Any, prediction: Prediction, targets: Any) -> dict[str, Total]:
+    """Returns an accumulator for each metric of a compiled model, and for each of a dictionary.
+
+    Args:
+        model: what callback_fn returned in first place.
+        metrics: name to ``keras.metrics.Metric`` or function of (y_true, y_pred); None means none.
+        network: the network.
+        prediction: of one batch.
+        targets: of that batch.
+
+    Raises:
+        CallbackFunctionError: it is no such dictionary, or a name cannot be stored or is there twice.
+    """
+    totals: dict[str, Total] = {}
+    together = getattr(model, "_compile_metrics", None) if isinstance(model, keras.Model) else None
+    if together is not None:
+        state = MetricState(together, network, weighted=True, prediction=prediction, targets=targets)
+        for index, name in enumerate(state.result()):
+            totals[check_metric_name(name)] = MetricValue(name, state, leads=index == 0, key=name)
+    if metrics is None:
+        return totals
+    if not isinstance(metrics, Mapping):
+        raise CallbackFunctionError(
+            "callback_fn must return, in fourth place, a dict of metrics (name to keras.metrics.Metric or function of "
+            f"y_true and y_pred; may be empty), but there is {type(metrics).__name__}."
+        )
+    for name, metric in metrics.items():
+        if check_metric_name(name) in totals:
+            raise CallbackFunctionError(f"metric {name!r} is among the compiled metrics already; rename one of them.")
+        if isinstance(metric, keras.metrics.Metric):
+            state = MetricState(metric, network, weighted=False, prediction=prediction, targets=targets)
+            totals[name] = MetricValue(name, state)
+        elif callable(metric) and not isinstance(metric, type):
+            totals[name] = BatchMean(name, f"metric {name!r}", _mean_of(metric))
+        else:
+            raise CallbackFunctionError(
+                f"metric {name!r} must be a keras.metrics.Metric or a function of (y_true, y_pred), but is {metric!r}; "
+                "for example keras.metrics.SparseCategoricalAccuracy()."
+            )
+    return totals
+
+
+def _mean_of(function: Callable[[Any, Any], Any]) -> Callable[[Prediction, Any], float]:
+    def mean(prediction: Prediction, targets: Any) -> float:
+        # Keras' own functions give a number for each sample.
+        values = function(unpack(targets)[0], prediction.outputs)
+        return float(np.mean(to_array(values), dtype=np.float64))
+
+    return mean

@@ -1,0 +1,170 @@
+"""A Keras network, seen as arrays."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+from keras.src.backend import get_keras_mask, set_keras_mask
+
+from collectors.keras_state import named_variables, to_array, torch_modules
+from collectors.network_state import Array, State, WeightSpace
+
+from .batches import Batch
+
+_BACK_ENDS = ("torch", "jax")
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What one forward pass gives.
+
+    Attributes:
+        inputs: what the network was called on.
+        outputs: what it returned; a mask that belongs to an array is attached to it, as Keras does.
+        penalties: the losses of layers and regularizers.
+    """
+
+    inputs: Any
+    outputs: Any
+    penalties: list[Any]
+
+
+class KerasNetwork:
+    """A Keras network on the PyTorch or JAX back end (``ArrayNetwork``).
+
+    Args:
+        network: the network, on the device where Keras put it.
+
+    Raises:
+        ValueError: Keras runs on another back end.
+        TypeError: the network cannot be read.
+    """
+
+    can_recalibrate = False
+
+    def __init__(self, network: Any) -> None:
+        self.back_end = check_back_end()
+        entries = named_variables(network)
+        self.space = WeightSpace("keras", type(network).__name__, tuple(info for info, _ in entries))
+        self._network = network
+        self._variables = {info.name: variable for info, variable in entries}
+        self._options = {"training": False} if "training" in network.call_signature_parameters else {}
+        self._modes: list[tuple[Any, bool]] = []
+        if self.back_end == "torch":
+            # PyTorch modules inside a Keras model follow the mode that Keras' own evaluation sets.
+            self._modes = [(module, module.training) for module in torch_modules(network)]
+            network.eval()
+        else:
+            self._stateless = compiled(self._stateless_forward, network)
+
+    @property
+    def device(self) -> str:
+        """The kind of device on which it computes."""
+        if self.back_end == "torch":
+            return str(next(iter(self._variables.values())).value.device.type)
+        import jax
+
+        return str(jax.default_backend())
+
+    def read(self) -> dict[str, Array]:
+        """Returns copies of all parameters and buffers, by name."""
+        return {name: to_array(variable) for name, variable in self._variables.items()}
+
+    def write(self, state: State) -> None:
+        """Sets the named parameters and buffers, in their own element types; others stay."""
+        for name, array in state.items():
+            value: Any = array
+            if self.back_end == "torch":
+                from collectors.torch_state import to_tensor
+
+                value = to_tensor(array)
+            self._variables[name].assign(value)
+
+    def forward(self, *inputs: Any, **named_inputs: Any) -> Prediction:
+        """Returns the outputs without training; several inputs are a list, as Keras wants them."""
+        given: Any = named_inputs or (inputs[0] if len(inputs) == 1 else list(inputs))
+        if self.back_end == "torch":
+            outputs = self._network(given, **self._options)
+            return Prediction(given, outputs, list(self._network.losses))
+        trained = [variable.value for variable in self._network.trainable_variables]
+        others = [variable.value for variable in self._network.non_trainable_variables]
+        outputs, masks, penalties = self._stateless(trained, others, given)
+        attach_masks(outputs, masks)
+        return Prediction(given, outputs, penalties)
+
+    @contextlib.contextmanager
+    def settings(self, threads: int) -> Any:
+        """Full precision; on the PyTorch back end without gradients and with that many threads."""
+        if self.back_end == "torch":
+            import torch
+
+            from .torch_settings import measurement_settings
+
+            with measurement_settings(torch.device(self.device), threads):
+                yield
+        else:
+            import jax
+
+            with jax.default_matmul_precision("highest"):
+                yield
+
+    def recalibrate(self, batches: Sequence[Batch]) -> None:
+        """Never called, because ``can_recalibrate`` is False."""
+        raise NotImplementedError
+
+    def ran_out_of_memory(self, error: Exception) -> bool:
+        """Returns whether an exception means that a batch was too large."""
+        return type(error).__name__ == "OutOfMemoryError" or "RESOURCE_EXHAUSTED" in str(error)
+
+    def close(self) -> None:
+        """Puts the modules' modes back."""
+        for module, mode in self._modes:
+            module.training = mode
+
+    def _stateless_forward(self, trained: Any, others: Any, inputs: Any) -> tuple[Any, list[Any], list[Any]]:
+        outputs, _, penalties = self._network.stateless_call(
+            trained, others, inputs, return_losses=True, **self._options
+        )
+        return outputs, masks_of(outputs), list(penalties)
+
+
+def check_back_end() -> str:
+    """Returns the name of Keras' back end.
+
+    Raises:
+        ValueError: it is one on which nothing was ever measured.
+    """
+    name = str(keras.backend.backend())
+    if name not in _BACK_ENDS:
+        raise ValueError(
+            f"Keras' back end must be one of {_BACK_ENDS}, but is {name!r}; set the environment variable KERAS_BACKEND "
+            "before keras is imported."
+        )
+    return name
+
+
+def compiled(function: Callable[..., Any], network: Any) -> Callable[..., Any]:
+    """Returns the function, compiled by JAX on its back end, unless the user compiled the model to run eagerly."""
+    eager = network.compiled and (network.run_eagerly or not network.jit_compile)
+    if keras.backend.backend() != "jax" or eager:
+        return function
+    import jax
+
+    result: Callable[..., Any] = jax.jit(function)
+    return result
+
+
+def masks_of(outputs: Any) -> list[Any]:
+    """Returns the masks that Keras attached to arrays; JAX drops them where a compiled function ends."""
+    return [get_keras_mask(array) for array in keras.tree.flatten(outputs)]
+
+
+def attach_masks(outputs: Any, masks: Sequence[Any]) -> None:
+    """Attaches masks to arrays, as Keras does."""
+    for array, mask in zip(keras.tree.flatten(outputs), masks, strict=True):
+        if mask is not None:
+            set_keras_mask(array, mask)

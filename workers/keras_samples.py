@@ -1,0 +1,124 @@
+"""Samples of the kinds of data that Keras' ``fit`` and ``evaluate`` take."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import keras
+
+from .array_samples import read_array_samples
+from .batches import is_array
+from .errors import SamplesError
+from .evaluator import MeasurementOptions
+from .samples import Samples
+
+
+def read_keras_samples(dataset: Any, options: MeasurementOptions) -> tuple[Samples, list[str]]:
+    """Reads the samples once, in data-set order.
+
+    Args:
+        dataset: (x, y) or (x, y, sample_weight) of arrays, or of nested lists, tuples and dicts of arrays; a
+            ``keras.utils.PyDataset``, a PyTorch DataLoader or Dataset, a ``tf.data.Dataset``, or any iterable of
+            batches of (x, y) or (x, y, sample_weight).
+        options: how many samples, and which.
+
+    Returns:
+        The samples, and notes for the user. A batch's targets are a dict: "targets", and "sample_weight" where there
+        are weights.
+
+    Raises:
+        TypeError: the data set is of no kind that can be read.
+        ValueError: random samples of a stream were asked for.
+        SamplesError: it is empty, unlabelled, or gives other samples each time.
+    """
+    if _is_tuple_of_arrays(dataset):
+        samples, notes = read_array_samples(split_batch(dataset), options)
+    elif _is_from_torch(dataset):
+        samples, notes = read_array_samples(_with_split_batches(dataset), options)
+    elif isinstance(dataset, Iterator):
+        samples, notes = read_array_samples(map(split_batch, dataset), options)
+    else:
+        if isinstance(dataset, keras.utils.PyDataset):
+            dataset = _BatchesByIndex(dataset)
+        if not isinstance(dataset, Iterable):
+            raise TypeError(
+                "dataset must be (x, y) or (x, y, sample_weight) of arrays, a PyDataset, a DataLoader or an iterable "
+                f"of batches, but got {type(dataset).__name__}."
+            )
+        samples, notes = read_array_samples(_SplitBatches(dataset), options)
+    if keras.backend.backend() == "torch":
+        # Once, instead of at each point; JAX takes NumPy's memory as it is.
+        samples = samples.map(lambda leaf: keras.ops.convert_to_tensor(leaf) if is_array(leaf) else leaf)
+    return samples, notes
+
+
+def split_batch(item: Any) -> tuple[Any, dict[str, Any]]:
+    """Returns (x, {"targets": y, "sample_weight": weights}) of (x, y, weights), the latter only where it is there.
+
+    Raises:
+        SamplesError: it is neither (x, y) nor (x, y, sample_weight).
+    """
+    if not isinstance(item, tuple | list) or len(item) not in (2, 3):
+        shown = f"a {type(item).__name__}" + (f" of {len(item)}" if isinstance(item, tuple | list) else "")
+        raise SamplesError(
+            f"dataset must give batches of (x, y) or (x, y, sample_weight), but gave {shown}. Several inputs go into a "
+            "list or a dict in first place; without targets, give the inputs twice or return an Evaluator of your own."
+        )
+    inputs, targets, *weights = item
+    # Keras takes None for no weights.
+    present = {"sample_weight": weights[0]} if weights and weights[0] is not None else {}
+    return inputs, {"targets": targets, **present}
+
+
+class _SplitBatches:
+    """An iterable of batches, each split."""
+
+    def __init__(self, batches: Iterable[Any]) -> None:
+        self._batches = batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(split_batch, self._batches)
+
+
+class _BatchesByIndex:
+    """A PyDataset's batches; older versions of Keras cannot iterate over it."""
+
+    def __init__(self, dataset: Any) -> None:
+        self._dataset = dataset
+
+    def __iter__(self) -> Iterator[Any]:
+        number = self._dataset.num_batches
+        return (self._dataset[index] for index in (itertools.count() if number is None else range(number)))
+
+
+def _is_tuple_of_arrays(dataset: Any) -> bool:
+    """Returns whether it is what ``evaluate`` takes as x, y and sample_weight.
+
+    Two or three batches look alike. As everywhere in Keras, a tuple is a batch, a list holds several inputs.
+    """
+    if not isinstance(dataset, tuple | list) or len(dataset) not in (2, 3):
+        return False
+    batch = tuple if isinstance(dataset, tuple) else (tuple, list)
+    are_batches = all(isinstance(part, batch) and len(part) in (2, 3) for part in dataset)
+    return not are_batches and any(hasattr(leaf, "shape") for leaf in keras.tree.flatten(dataset))
+
+
+def _is_from_torch(dataset: Any) -> bool:
+    data = sys.modules.get("torch.utils.data")
+    return data is not None and isinstance(dataset, data.DataLoader | data.Dataset)
+
+
+def _with_split_batches(dataset: Any) -> Any:
+    from torch.utils.data import DataLoader, Dataset, default_collate
+
+    if isinstance(dataset, Dataset):
+        loader: Any = DataLoader(dataset, batch_size=128)
+        collate: Callable[[Any], Any] = default_collate
+    else:
+        loader, collate = copy.copy(dataset), dataset.collate_fn
+    loader.collate_fn = lambda items: split_batch(collate(items))
+    return loader
