@@ -83,7 +83,7 @@ def installed(framework: str) -> bool:
     return all(find_spec(package) is not None for package in PACKAGES[framework])
 
 
-def tested_here(framework: str) -> bool:
+def runs_here(framework: str) -> bool:
     """Returns whether a framework's tests run in this session: those asked for, or all that are installed."""
     return framework in ASKED if ASKED else installed(framework)
 
@@ -91,6 +91,6 @@ def tested_here(framework: str) -> bool:
 def all_cases(kind: str) -> list[Any]:
     """Returns the EVALUATOR_CASES or COLLECTOR_CASES of every framework that this session tests."""
     here = Path(__file__).parent
-    names = [name for name in PACKAGES if tested_here(name) and (here / f"{name}_cases.py").exists()]
+    names = [name for name in PACKAGES if runs_here(name) and (here / f"{name}_cases.py").exists()]
     modules = [import_module(f"{name}_cases") for name in names]
     return [case for module in modules for case in getattr(module, kind, [])]

@@ -1,9 +1,9 @@
 """Which frameworks' tests run here."""
 
 import pytest
-from cases import ASKED, PACKAGES, installed, tested_here
+from cases import ASKED, PACKAGES, installed, runs_here
 
-collect_ignore_glob = [f"test_{name}*.py" for name in PACKAGES if not tested_here(name)]
+collect_ignore_glob = [f"test_{name}*.py" for name in PACKAGES if not runs_here(name)]
 
 
 def pytest_configure(config):

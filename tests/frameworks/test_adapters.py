@@ -1,0 +1,52 @@
+"""Each adapter loads its own framework and no other, and says what to install where that is missing."""
+
+import subprocess
+import sys
+
+import pytest
+from cases import PACKAGES, installed, runs_here
+
+ADAPTERS = [name for name in PACKAGES if name not in ("torch", "arrays")]
+# What a framework itself stands on.
+BENEATH = {
+    "lightning": {"torch"},
+    "transformers": {"torch"},
+    "composer": {"torch", "transformers"},
+    "keras": {"torch", "jax"},
+}
+ROOTS = {
+    "torch": {"torch"},
+    "lightning": {"lightning", "pytorch_lightning"},
+    "transformers": {"transformers"},
+    "composer": {"composer"},
+    "keras": {"keras"},
+    "jax": {"jax"},
+    "mindspore": {"mindspore"},
+}
+
+LOADED = """
+import importlib, sys
+if {name!r} == "composer":
+    import composer_import
+importlib.import_module("collectors.{name}")
+print(*{{name.partition(".")[0] for name in sys.modules}})
+"""
+
+
+@pytest.mark.parametrize("name", [name for name in ADAPTERS if installed(name) and runs_here(name)])
+def test_an_adapter_imports_no_other_framework(name, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    monkeypatch.setenv("PYTHONPATH", str(__file__).rpartition("/")[0])
+    program = LOADED.format(name=name)
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    own = {name, *BENEATH.get(name, ())}
+    assert not set(loaded) & {root for other, roots in ROOTS.items() if other not in own for root in roots}
+
+
+@pytest.mark.parametrize("name", [name for name in ADAPTERS if not installed(name)])
+def test_a_missing_framework_is_named_with_its_extra(name):
+    program = f"from collectors.{name} import SummaryCollector; SummaryCollector('run')"
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: ")
+    assert f"pip install 'summary-landscape[{name}]'" in last
