@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := -m pytest --no-cov
 
-.PHONY: demo test test-frameworks test-trainers test-mindspore test-composer lint types format check clean
+.PHONY: demo test test-frameworks test-trainers test-mindspore test-composer bench lint types format check clean
 
 demo: .venv/.installed
 	$(BIN)/landscape demo --output demo_output
@@ -22,6 +22,9 @@ test-mindspore: .venv-mindspore/.installed
 
 test-composer: .venv-composer/.installed
 	FRAMEWORKS="composer" .venv-composer/bin/python $(PYTEST) tests/frameworks
+
+bench: .venv/.installed .venv-peers/.installed
+	$(BIN)/python tests/benchmarks/run.py --peers .venv-peers/bin/python --output docs/benchmarks.md
 
 lint: .venv/.installed
 	$(BIN)/ruff check .
@@ -57,4 +60,9 @@ clean:
 .venv-composer/.installed: constraints/composer.txt constraints/install_composer.sh
 	rm -rf .venv-composer
 	sh constraints/install_composer.sh .venv-composer
+	touch $@
+
+.venv-peers/.installed: constraints/peers.txt
+	$(PYTHON) -m venv --clear .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --constraint constraints/peers.txt torch loss-landscapes Landscaper loss-landscape-3d
 	touch $@

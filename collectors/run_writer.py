@@ -77,7 +77,11 @@ class RunWriter:
         if (self._folder / METADATA_NAME).exists():
             self._take_over(existing, start)
         self._write_metadata()
-        self._queue: queue.Queue[tuple[int, dict[str, Array]] | None] = queue.Queue(_QUEUE_LENGTH)
+        # Waking the writing thread through two simple queues costs the training thread half of what a bounded one does.
+        self._queue: queue.SimpleQueue[tuple[int, dict[str, Array]] | None] = queue.SimpleQueue()
+        self._places: queue.SimpleQueue[None] = queue.SimpleQueue()
+        for _ in range(_QUEUE_LENGTH):
+            self._places.put(None)
         self._failure: CheckpointWriteError | None = None
         self._thread = threading.Thread(target=self._work, name="checkpoint-writer", daemon=True)
         self._thread.start()
@@ -94,7 +98,8 @@ class RunWriter:
             CheckpointWriteError: an earlier checkpoint could not be written.
         """
         self.check()
-        # A full queue holds the training thread back, so that memory never holds more than a few states.
+        # Without a free place the training thread waits, so that memory never holds more than a few states.
+        self._places.get()
         self._queue.put((number, state))
 
     def set_step_per_epoch(self, steps: int) -> None:
@@ -222,8 +227,10 @@ class RunWriter:
             with contextlib.suppress(OSError):
                 self._write_metadata()
             # The training thread may be waiting at the full queue; it sees the failure at its next call.
-            while self._queue.get() is not None:
-                pass
+            self._places.put(None)
+            while (item := self._queue.get()) is not None:
+                if item is not _METADATA_CHANGED:
+                    self._places.put(None)
 
     def _write_until_closed(self) -> None:
         written_at, behind = time.monotonic(), False
@@ -237,7 +244,9 @@ class RunWriter:
                 self._write_metadata()
                 return
             if item is not _METADATA_CHANGED:
+                self._places.put(None)
                 self._write_checkpoint(*item)
+            del item  # its memory is wanted for the next state
             behind = True
             if time.monotonic() >= due:
                 self._write_metadata()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -92,14 +93,26 @@ def read(network: nn.Module) -> dict[str, Array]:
     return {info.name: to_array(tensor) for info, tensor in named_tensors(network)}
 
 
+def repeated_reader(network: nn.Module) -> Callable[[], dict[str, Array]]:
+    """Returns a function that does what ``read`` does, faster from its second call on."""
+    from .torch_snapshots import RepeatedReader
+
+    return RepeatedReader(network)
+
+
 def to_array(tensor: torch.Tensor) -> Array:
     """Returns a copy of a tensor in host memory; bfloat16 and the float8 types stay what they are."""
     copy = tensor.detach().to(device="cpu", copy=True, memory_format=torch.contiguous_format)
-    dtype = str(copy.dtype).removeprefix("torch.")
-    if dtype == "bfloat16" or dtype.startswith("float8"):
-        integers = copy.view(torch.int16 if copy.element_size() == 2 else torch.uint8)
-        return cast(Array, integers.numpy().view(numpy_dtype(dtype)))
-    return cast(Array, copy.resolve_conj().resolve_neg().numpy())
+    return as_array(copy.resolve_conj().resolve_neg())
+
+
+def as_array(tensor: torch.Tensor) -> Array:
+    """Returns a contiguous tensor in host memory as an array that shares its values."""
+    dtype = tensor.dtype
+    if dtype == torch.bfloat16 or (dtype.is_floating_point and tensor.element_size() == 1):
+        integers = tensor.view(torch.int16 if dtype == torch.bfloat16 else torch.uint8)
+        return cast(Array, integers.numpy().view(numpy_dtype(str(dtype).removeprefix("torch."))))
+    return cast(Array, tensor.numpy())
 
 
 def to_tensor(array: Array) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .network_state import describe_network, read_network
+from .network_state import describe_network, repeated_reader
 from .process_rank import is_first_rank
 from .run_writer import RunWriter
 from .settings import LandscapeSettings
@@ -39,7 +39,6 @@ class TrajectoryRecorder:
         start_step: int = 0,
     ) -> None:
         self._settings = settings
-        self._network = network
         self._epoch, self._step = start_epoch, start_step
         self._steps_in_epoch = 0
         self._learns_steps = step_per_epoch is None
@@ -47,6 +46,7 @@ class TrajectoryRecorder:
         self._epoch_is_whole = start_step == 0
         self._writer: RunWriter | None = None
         if is_first_rank():
+            self._read = repeated_reader(network)
             self._writer = RunWriter(
                 summary_dir,
                 settings,
@@ -102,4 +102,4 @@ class TrajectoryRecorder:
     def _save_if_asked(self) -> None:
         number = self._number
         if self._writer is not None and number in self._settings.numbers:
-            self._writer.save(number, read_network(self._network))
+            self._writer.save(number, self._read())

@@ -78,6 +78,7 @@ def run(
     name: Annotated[str | None, typer.Option(help="With what file names begin.")] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace files of another experiment.")] = False,
     address: Annotated[str | None, typer.Option(help="Address of a Ray cluster.")] = None,
+    compile: Annotated[bool | None, typer.Option(help="torch.compile; when absent, where it pays back.")] = None,
     progress: Annotated[bool, typer.Option(help="Show a progress bar.")] = True,
 ) -> None:
     """Measures the landscapes of a collected run; after an interruption the same command goes on."""
@@ -111,6 +112,7 @@ def run(
             overwrite=overwrite,
             address=address,
             progress=progress,
+            compile="auto" if compile is None else compile,
         )
     for landscape in landscapes:
         typer.echo(f"{landscape.path}\n  {landscape!r}")

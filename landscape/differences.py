@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float64
 
     from collectors.checkpoint_file import StateReader
-    from collectors.network_state import WeightSpace
+    from collectors.network_state import Array, WeightSpace
 
 BLOCK_BYTES = 64 * 2**20
 
@@ -56,9 +56,10 @@ def difference_blocks(
     for tensor in space.trainable:
         for start in range(0, tensor.size, step):
             stop = min(start + step, tensor.size)
-            base = _finite_block(origin, tensor.name, start, stop)
+            base = _finite_block(origin, tensor.name, start, stop).astype(np.float64)
             differences = np.empty((len(checkpoints), stop - start))
             for row, checkpoint in zip(differences, checkpoints, strict=True):
+                # Converted while it is subtracted: a float64 copy of its own would cost as much as the reading.
                 np.subtract(_finite_block(checkpoint, tensor.name, start, stop), base, out=row)
             yield DifferenceBlock(tensor.name, start, stop, base, differences)
 
@@ -71,8 +72,8 @@ def not_finite(label: str, name: str) -> CheckpointError:
     )
 
 
-def _finite_block(reader: StateReader, name: str, start: int, stop: int) -> Float64[np.ndarray, " elements"]:
-    block = reader.read_block(name, start, stop).astype(np.float64)
+def _finite_block(reader: StateReader, name: str, start: int, stop: int) -> Array:
+    block = reader.read_block(name, start, stop)
     if not np.isfinite(block).all():
         raise not_finite(reader.label, name)
     return block

@@ -15,6 +15,7 @@ from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.open_pool import open_pool
 
+from .forecast import fewest_points
 from .landscape_file import read_landscape
 from .plane import Plane
 from .surface import Landscape
@@ -50,6 +51,7 @@ def evaluate(
     progress: bool = True,
     address: str | None = None,
     plan: MeasurementPlan | None = None,
+    compile: bool | str = "auto",
 ) -> Landscape:
     """Measures a plane or a line.
 
@@ -78,6 +80,8 @@ def evaluate(
         progress: whether a progress bar and, before it, a forecast are shown.
         address: of a Ray cluster to join.
         plan: how to compute; None tunes one, or takes the file's when it is continued.
+        compile: whether a PyTorch network is compiled (``torch.compile``): "auto" (where the forecast says that it pays
+            back), True or False. Where compiled code gives other values, the network runs eagerly and that is said.
 
     Returns:
         The landscape; its ``path`` is ``output``.
@@ -110,7 +114,16 @@ def evaluate(
     if check_bool("save_directions", save_directions) and path is None:
         raise ValueError("save_directions needs output, beside which the directions are kept; give output a path.")
     plan = plan or stored_plan([path] if path is not None and not overwrite else [])
-    with open_pool(callback_fn, options, device_ids=device_ids, address=address, plan=plan) as pool:
+    with open_pool(
+        callback_fn,
+        options,
+        device_ids=device_ids,
+        address=address,
+        plan=plan,
+        compile=compile,
+        points=fewest_points(len(x_axis) * (1 if y_axis is None else len(y_axis)), sampling),
+        seconds=settings.budget,
+    ) as pool:
         check_same_network(pool.description.space.differences(plane.space), plane)
         data, report = survey(
             pool,

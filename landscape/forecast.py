@@ -9,7 +9,9 @@ from collectors.network_state import WeightSpace, direction_dtype, numpy_dtype
 from .survey_settings import SurveySettings, duration_text
 
 _FILE_BASE = 15_000  # bytes of a landscape file without its grid: attributes, trajectory, HDF5's own
-_SMALLEST_SHARE = 1 / 40
+# What adaptive sampling measures of a smooth surface: its first grid, and a fiftieth to check itself.
+_FIRST_GRID = 170
+_CHECKED_SHARE = 1 / 50
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Forecast:
         workers = f"{self.workers} worker" + ("s" if self.workers > 1 else "")
         time = f"about {duration_text(self.seconds)}"
         if self.sampling == "adaptive":
-            fewest = max(self.seconds * _SMALLEST_SHARE, self.seconds_per_point)
+            fewest = fewest_points(self.points, self.sampling) * self.seconds_per_point / self.workers
             time = f"at most {duration_text(self.seconds)} (adaptive sampling: from {duration_text(fewest)} upwards)"
         limited = self.budget is not None and self.budget < self.seconds
         text = (
@@ -88,6 +90,11 @@ def make_forecast(
         disk=_FILE_BASE + grid_size * (8 * grids + 1),
         budget=settings.budget,
     )
+
+
+def fewest_points(points: int, sampling: str) -> int:
+    """Returns how many points of a grid are measured at least."""
+    return min(points, _FIRST_GRID + int(points * _CHECKED_SHARE)) if sampling == "adaptive" else points
 
 
 def _bytes(count: int) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from collectors.network_state import direction_dtype, numpy_dtype
 from collectors.validation import check_choice, check_int
@@ -88,6 +89,15 @@ def principal_directions(
             "Save checkpoints more often or choose a longer interval; for two checkpoints use a line between them, "
             "for one a random plane."
         )
+    # A few rows are too little work for several threads: their waiting for each other costs up to thirty times as much.
+    with threadpool_limits(1, "blas"):
+        return _principal_directions(checkpoints, space, centering, components, block_bytes)
+
+
+def _principal_directions(
+    checkpoints: Sequence[StateReader], space: WeightSpace, centering: str, components: int, block_bytes: int
+) -> PrincipalDirections:
+    count = len(checkpoints)
     gram, total, rounding = _gram_matrix(checkpoints, space, centering, block_bytes)
     eigenvalues, eigenvectors = np.linalg.eigh(gram)
     leading = np.sqrt(np.clip(eigenvalues[::-1][:components], 0.0, None))
@@ -98,7 +108,7 @@ def principal_directions(
             f"(singular value {leading[-1]:.3g}), so it may show rounding rather than training; choose a longer "
             "interval or a line.",
             UserWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     coefficients = (eigenvectors[:, ::-1][:, :components] / leading).T
     directions, lengths = _rebuild(checkpoints, space, centering, coefficients, block_bytes)

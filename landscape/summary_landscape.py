@@ -25,6 +25,7 @@ from workers.open_pool import open_pool
 
 from .directions import NORMALIZATIONS
 from .evaluation import stored_plan
+from .forecast import fewest_points
 from .plane import Plane
 from .plane_building import plane_of_trajectory, random_plane_of
 from .surface import Landscape
@@ -88,6 +89,7 @@ class SummaryLandscape:
         dry_run: bool = False,
         address: str | None = None,
         plan: MeasurementPlan | None = None,
+        compile: bool | str = "auto",
     ) -> list[Landscape]:
         """Measures the landscapes of the run, one after another, each on all devices.
 
@@ -123,6 +125,9 @@ class SummaryLandscape:
             dry_run: whether only the forecast is printed: what would be measured, and how long that would take.
             address: of a Ray cluster to join.
             plan: how to compute; None tunes one, or takes the one of a file that is continued.
+            compile: whether a PyTorch network is compiled (``torch.compile``): "auto" (where the forecast says that it
+                pays back), True or False. Where compiled code gives other values, the network runs eagerly and that
+                is said.
 
         Returns:
             The landscapes, each with its ``path``; none after a dry run.
@@ -160,7 +165,16 @@ class SummaryLandscape:
         jobs = _jobs(run, settings, folder, "landscape" if name is None else _check_stem(name))
         plan = plan or stored_plan([] if overwrite else [job.path for job in jobs])
         landscapes = []
-        with open_pool(callback_fn, options, device_ids=device_ids, address=address, plan=plan) as pool:
+        with open_pool(
+            callback_fn,
+            options,
+            device_ids=device_ids,
+            address=address,
+            plan=plan,
+            compile=compile,
+            points=fewest_points(len(jobs) * settings.landscape_size**2, sampling),
+            seconds=how.budget,
+        ) as pool:
             space = pool.description.space
             # All planes are laid before the first point is measured, so that a damaged checkpoint shows at once.
             # Each checkpoint is opened, and its SHA-256 checked, once for all the landscapes that it is part of.

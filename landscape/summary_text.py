@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,7 @@ def summary_text(landscape: Landscape) -> str:
         ("intervals", f"{attributes.get('unit', '-')}s {_intervals(attributes.get('intervals'))}"),
         ("samples", f"{attributes.get('num_samples')} ({attributes.get('samples', 'first')})"),
         ("buffers", str(attributes.get("buffers"))),
+        *((("measurement plan", plan_text(plan)),) if (plan := attributes.get("measurement_plan")) else ()),
         *((name, _range(values)) for name, values in landscape.metrics.items()),
         ("explained variance", explained_variance_text(landscape)),
         ("largest distance of the path from the plane", distance_text(landscape)),
@@ -37,6 +38,18 @@ def summary_text(landscape: Landscape) -> str:
     ]
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
+
+
+def plan_text(plan: Mapping[str, Any]) -> str:
+    """Returns how a landscape was computed, and why so."""
+    size, threads = plan.get("batch_size"), plan.get("threads")
+    parts = [
+        "the data set's own batches" if size is None else f"batches of {size}",
+        f"{threads} CPU thread" + ("s" if threads != 1 else ""),
+        *(["channels-last"] if plan.get("channels_last") else []),
+        "compiled" if plan.get("compile") else "eager",
+    ]
+    return ", ".join(parts) + (f" ({plan['reason']})" if plan.get("reason") else "")
 
 
 def landscape_table(landscapes: Sequence[Landscape]) -> str:

@@ -79,7 +79,7 @@ def plot_contour(
     draw_legend(ax, entries, outside=own)
     if own:
         # Labels are placed in pixels, so the axes must be where they stay.
-        ax.figure.draw_without_rendering()  # type: ignore[union-attr]
+        ax.figure.get_layout_engine().execute(ax.figure)  # type: ignore[union-attr, arg-type]
     taken = path_pixels(ax, landscape) if trajectory else np.empty((0, 4))
     boxes = np.empty((0, 4)) if lines is None else _label_lines(ax, lines, chosen, taken)
     if trajectory and landscape.trajectory is not None:

@@ -66,8 +66,15 @@ def checkpoint_numbers(landscape: Landscape) -> list[int]:
 
 def status_note(landscape: Landscape) -> str | None:
     """Returns how much of the grid is measured, or None where all of it is."""
+    size = landscape.status.size
     pending = int((landscape.status == PointStatus.PENDING).sum())
-    return f"{landscape.status.size - pending} of {landscape.status.size} points so far" if pending else None
+    interpolated = int((landscape.status == PointStatus.INTERPOLATED).sum())
+    if interpolated:
+        unfinished = "" if landscape.complete else " so far"
+        return (
+            f"{size - pending - interpolated:,} of {size:,} points measured{unfinished}, {interpolated:,} interpolated"
+        )
+    return f"{size - pending} of {size} points so far" if pending else None
 
 
 def flat_note(metric: str, low: float, text: str, values: np.ndarray[Any, np.dtype[Any]]) -> str:

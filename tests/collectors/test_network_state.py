@@ -17,6 +17,7 @@ from collectors.network_state import (
     direction_dtype,
     is_network,
     read_network,
+    repeated_reader,
     state_sha256,
 )
 from collectors.torch_state import to_array, to_tensor, unwrap
@@ -239,3 +240,77 @@ def test_sha256_of_a_state():
 def test_points_are_computed_in_single_precision_at_least():
     kinds = ("float64", "float32", "float16", "bfloat16")
     assert [direction_dtype(name).name for name in kinds] == ["float64", "float32", "float32", "float32"]
+
+
+class TestRepeatedReader:
+    @pytest.fixture
+    def network(self):
+        return nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+
+    def same(self, reader, network):
+        found, expected = reader(), read_network(network)
+        assert list(found) == list(expected)
+        for name, array in expected.items():
+            assert found[name].dtype == array.dtype
+            assert found[name].shape == array.shape
+            assert found[name].tobytes() == array.tobytes()
+
+    def test_values_that_train(self, network):
+        reader = repeated_reader(network)
+        for _ in range(4):
+            with torch.no_grad():
+                network[0].weight.add_(1)
+                network[1].num_batches_tracked.add_(1)
+            self.same(reader, network)
+
+    def test_a_mapping_that_is_kept_keeps_its_values(self, network):
+        reader = repeated_reader(network)
+        kept = [reader() for _ in range(3)]
+        before = [{name: array.copy() for name, array in state.items()} for state in kept]
+        with torch.no_grad():
+            network[0].weight.add_(1)
+        changed = reader()
+        assert not np.array_equal(changed["0.weight"], kept[0]["0.weight"])
+        for state, copies in zip(kept, before, strict=True):
+            for name, array in state.items():
+                np.testing.assert_array_equal(array, copies[name])
+
+    def test_memory_is_used_again(self, network):
+        reader = repeated_reader(network)
+        place = reader()["0.weight"].ctypes.data
+        assert reader()["0.weight"].ctypes.data == place
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda network: setattr(network[0], "weight", nn.Parameter(torch.ones(4, 3))),
+            lambda network: setattr(network[0].weight, "data", torch.ones(4, 3)),
+            lambda network: setattr(network[0].weight, "data", network[0].weight.data.view(3, 4)),
+            lambda network: setattr(network[2], "weight", nn.Parameter(torch.ones(4, 4).T[:2])),
+            lambda network: setattr(network[1], "running_mean", torch.ones(4)),
+            lambda network: network[1].register_buffer("running_mean", network[1].running_mean, persistent=False),
+            lambda network: network.append(nn.Linear(2, 2)),
+            lambda network: network.pop(2),
+            lambda network: network.half(),
+            lambda network: network.bfloat16(),
+            lambda network: network.requires_grad_(False),
+            lambda network: setattr(network[2], "bias", None),
+            lambda network: setattr(network, "more", network[0]),
+            lambda network: setattr(network, "tied", nn.ParameterList([network[0].weight])),
+        ],
+    )
+    def test_a_network_that_changes(self, network, change):
+        reader = repeated_reader(network)
+        self.same(reader, network)
+        change(network)
+        self.same(reader, network)
+
+    def test_a_tensor_that_can_no_longer_be_read(self, network):
+        reader = repeated_reader(network)
+        reader()
+        with pytest.raises(TypeError, match="meta device"):
+            network.to("meta") and reader()
+
+    def test_other_frameworks_have_their_own_reader(self):
+        with pytest.raises(TypeError, match="network must be a network of a supported framework"):
+            repeated_reader([1, 2])

@@ -69,6 +69,8 @@ def test_few_points_give_the_same_picture(tmp_path):
     assert held_out in sampling_text(landscape)
     assert f"{report['interpolated']} of 4225 points interpolated" in repr(landscape)
     assert Landscape.load(path).attributes["sampling"] == report
+    note = f"{measured.sum()} of 4,225 points measured, {report['interpolated']:,} interpolated"
+    assert note in landscape.plot_contour().get_title()
 
 
 def test_nothing_is_interpolated_over_an_edge(tmp_path):

@@ -1,0 +1,134 @@
+"""Reads the same PyTorch network again and again, as fast as its weights can be copied.
+
+The names are worked out once and kept for as long as the network holds the same tensors. The copies of one element
+type lie side by side in one piece of memory, which is filled by one call and used again: new memory costs
+more than the copying.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from .network_state import Array
+from .torch_state import as_array, named_tensors, unwrap
+
+# One is filled while the other is written; more wait only where the disk is slow.
+_MOST_KEPT = 2
+
+
+class RepeatedReader:
+    """Calling it returns the network's parameters and buffers, as ``torch_state.read`` does.
+
+    The arrays hold their values for as long as the mapping that was returned is kept.
+
+    Args:
+        network: what is read; its layers, tensors and their types may change between calls.
+
+    Raises:
+        TypeError: a tensor has no storage of its own that could be read (when called).
+        ValueError: two tensors have the same canonical name (when called).
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+        self._seen = _Contents()
+        self._entries: list[tuple[str, torch.Tensor]] = []
+        self._free: list[_Memory] = []
+
+    def __call__(self) -> dict[str, Array]:
+        """Returns copies of all parameters and buffers in host memory, each storage once."""
+        found = _Contents(unwrap(self._network))
+        if found != self._seen:
+            self._entries = [(info.name, tensor) for info, tensor in named_tensors(self._network)]
+            self._free = []
+            self._seen = found
+        memory = self._free.pop() if self._free else _Memory(self._entries)
+        memory.fill()
+        return _Borrowed(memory, self._free)
+
+
+class _Borrowed(dict[str, Array]):
+    """Arrays whose memory is free for other values when this mapping is gone."""
+
+    def __init__(self, memory: _Memory, free: list[_Memory]) -> None:
+        super().__init__(memory.arrays)
+        self._memory, self._free = memory, free
+
+    def __del__(self) -> None:
+        if len(self._free) < _MOST_KEPT:
+            self._free.append(self._memory)
+
+
+class _Contents:
+    """What a network consists of, to tell whether names and storages are still the same."""
+
+    def __init__(self, module: nn.Module | None = None) -> None:
+        self.objects: list[Any] = []
+        self.marks: list[Any] = []
+        waiting, known = [] if module is None else [module], set()
+        while waiting:
+            layer = waiting.pop()
+            if layer in known:
+                continue
+            known.add(layer)
+            for holder in (layer._parameters, layer._buffers):
+                if holder:
+                    self.marks += holder
+                    self.objects += holder.values()
+                    self.marks += [
+                        (tensor.data_ptr(), tensor.dtype, tensor.shape)
+                        for tensor in holder.values()
+                        if tensor is not None
+                    ]
+            if layer._buffers:
+                self.marks.append(set(layer._non_persistent_buffers_set))
+            if children := layer._modules:
+                self.marks += children
+                self.objects += children.values()
+                waiting += [child for child in children.values() if child is not None]
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, _Contents)
+            and self.marks == other.marks
+            and len(self.objects) == len(other.objects)
+            # Equality of tensors would compare their elements.
+            and all(map(operator.is_, self.objects, other.objects))
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class _Memory:
+    """Room for one copy of each tensor.
+
+    Attributes:
+        arrays: name to copy, in the network's order.
+    """
+
+    def __init__(self, entries: list[tuple[str, torch.Tensor]]) -> None:
+        self._sources: dict[torch.dtype, list[torch.Tensor]] = {}
+        for _, tensor in entries:
+            self._sources.setdefault(tensor.dtype, []).append(tensor)
+        self._copies = {dtype: _pieces(dtype, tensors) for dtype, tensors in self._sources.items()}
+        following = {dtype: iter(pieces) for dtype, pieces in self._copies.items()}
+        self.arrays = {name: as_array(next(following[tensor.dtype])) for name, tensor in entries}
+
+    def fill(self) -> None:
+        """Copies the tensors' present values."""
+        with torch.no_grad():
+            for dtype, sources in self._sources.items():
+                torch._foreach_copy_(self._copies[dtype], sources)
+
+
+def _pieces(dtype: torch.dtype, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    sizes = [tensor.numel() for tensor in tensors]
+    # NumPy asks for huge pages, whose first touch takes a sixth of the time of small ones.
+    flat = torch.from_numpy(np.empty(sum(sizes) * dtype.itemsize, np.uint8)).view(dtype)
+    split = flat.split_with_sizes(sizes)
+    return [piece.view(tensor.shape) for piece, tensor in zip(split, tensors, strict=True)]
