@@ -15,7 +15,7 @@ from collectors.network_state import State, WeightSpace
 from collectors.validation import check_choice, check_int
 
 from .errors import CallbackFunctionError
-from .measurement_plan import MeasurementPlan
+from .measurement_plan import MeasurementPlan, Workload
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -135,6 +135,7 @@ def build_evaluator(
     device: str | None = None,
     plan: MeasurementPlan | None = None,
     restore_network: bool = True,
+    workload: Workload | None = None,
 ) -> Evaluator:
     """Calls ``callback_fn`` once and returns an evaluator of what it returned.
 
@@ -145,6 +146,7 @@ def build_evaluator(
         device: the framework's name of the device; None means the CPU.
         plan: how to compute; None tunes one on the real network and data.
         restore_network: whether ``close`` puts the network back; a worker of its own saves that memory.
+        workload: for how much work a plan is tuned.
 
     Raises:
         CallbackFunctionError: callback_fn raised, or returned something else.
@@ -158,6 +160,7 @@ def build_evaluator(
         device=device,
         plan=plan,
         restore_network=restore_network,
+        workload=workload,
     )
 
 
@@ -181,6 +184,7 @@ def make_evaluator(
     device: str | None = None,
     plan: MeasurementPlan | None = None,
     restore_network: bool = True,
+    workload: Workload | None = None,
 ) -> Evaluator:
     """Returns an evaluator of what callback_fn returned; see ``build_evaluator``."""
     if isinstance(result, Evaluator):
@@ -199,6 +203,8 @@ def make_evaluator(
             "callback_fn must return (model, network, dataset, metrics) with a network of a supported framework "
             f"({NETWORK_KINDS}) in second place, but there is {type(network).__name__}."
         )
+    # The other frameworks always compile, or never do.
+    tuned = {"workload": workload} if framework == "torch" else {}
     evaluator: Evaluator = import_module(f".{framework}_evaluator", __package__).EVALUATOR(
         model,
         network,
@@ -209,5 +215,6 @@ def make_evaluator(
         device=device or "cpu",
         plan=plan,
         restore_network=restore_network,
+        **tuned,
     )
     return evaluator

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from collectors.validation import check_device_ids, check_instance
 
 from .devices import choose_devices
 from .evaluator import MeasurementOptions
-from .measurement_plan import MeasurementPlan
+from .measurement_plan import MeasurementPlan, Workload, check_compile
 from .pool import InProcessPool, Pool
 from .ray_session import ray_address, ray_is_running
 
@@ -21,6 +23,9 @@ def open_pool(
     device_ids: object = None,
     address: str | None = None,
     plan: MeasurementPlan | None = None,
+    compile: bool | str = "auto",
+    points: int = 0,
+    seconds: float | None = None,
 ) -> Pool:
     """Returns a pool on the asked devices.
 
@@ -32,19 +37,25 @@ def open_pool(
         device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
         address: of a Ray cluster.
         plan: how to compute; None tunes one.
+        compile: whether the network is compiled: True, False or "auto" (where the forecast says that it pays back).
+        points: how many will be measured, as far as that is known.
+        seconds: the budget of measuring them, or None.
 
     Raises:
-        TypeError: callback_fn cannot be called, or device_ids is no list of ints.
-        ValueError: device_ids is empty, or an id is repeated, negative or not there.
+        TypeError: callback_fn cannot be called, or another argument has the wrong type.
+        ValueError: device_ids is empty, or an id is repeated, negative or not there; or compile is unknown text.
         LandscapeError: the workers could not start; the subclass says why.
     """
+    workload = Workload(check_compile(compile), points, math.inf if seconds is None else seconds)
     check_instance("callback_fn", callback_fn, Callable, "a function without arguments")  # type: ignore[arg-type]
     if address is not None:
         check_instance("address", address, str, "the address of a Ray cluster (str) or None")
+    if plan is not None and not isinstance(workload.compile, str):
+        plan = replace(plan, compile=workload.compile, reason="")
     asked = check_device_ids("device_ids", device_ids)
     devices = choose_devices(asked)
     if len(devices) == 1 and not ray_is_running() and ray_address(address) is None:
-        return InProcessPool(callback_fn, options, device_id=devices[0], plan=plan)
+        return InProcessPool(callback_fn, options, device_id=devices[0], plan=plan, workload=workload)
     from .ray_pool import RayPool
 
-    return RayPool(callback_fn, options, device_ids=asked, address=address, plan=plan)
+    return RayPool(callback_fn, options, device_ids=asked, address=address, plan=plan, workload=workload)

@@ -17,7 +17,7 @@ from collectors.network_state import State
 from .devices import available_cores, gpu_ids
 from .errors import NondeterministicLossError
 from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, build_evaluator
-from .measurement_plan import MeasurementPlan
+from .measurement_plan import MeasurementPlan, Workload
 
 # What an interruption may cost in this process, and how many points an evaluator may need at once to be fast.
 _CHUNK_SECONDS = 0.1
@@ -134,6 +134,7 @@ class InProcessPool(Pool):
         options: what is measured.
         device_id: which GPU, where there are GPUs.
         plan: how to compute; None tunes one.
+        workload: for how much work it is tuned.
     """
 
     def __init__(
@@ -143,10 +144,11 @@ class InProcessPool(Pool):
         *,
         device_id: int = 0,
         plan: MeasurementPlan | None = None,
+        workload: Workload | None = None,
     ) -> None:
         device = f"cuda:{device_id}" if gpu_ids() else "cpu"
         self._evaluator = build_evaluator(
-            callback_fn, options, threads=len(available_cores()), device=device, plan=plan
+            callback_fn, options, threads=len(available_cores()), device=device, plan=plan, workload=workload
         )
         self._chunk_length = 1
 

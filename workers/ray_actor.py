@@ -17,7 +17,7 @@ from collectors.network_state import State
 from .devices import pin_process
 from .errors import CallbackFunctionError
 from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, call_callback, make_evaluator
-from .measurement_plan import MeasurementPlan
+from .measurement_plan import MeasurementPlan, Workload
 from .pool import Outcome, measure_origin_twice, measure_points, measure_task_state
 
 
@@ -69,7 +69,9 @@ class MeasurementActor:
         except Exception as error:
             return _portable(error)
 
-    def start(self, options: MeasurementOptions, plan: MeasurementPlan | None) -> EvaluatorDescription | Exception:
+    def start(
+        self, options: MeasurementOptions, plan: MeasurementPlan | None, workload: Workload | None = None
+    ) -> EvaluatorDescription | Exception:
         """Builds the evaluator; what goes wrong is returned, because Ray would wrap it beyond recognition."""
         try:
             self._evaluator = make_evaluator(
@@ -79,6 +81,7 @@ class MeasurementActor:
                 device=self._device,
                 plan=plan,
                 restore_network=False,
+                workload=workload,
             )
             return self._evaluator.description
         except (LandscapeError, TypeError, ValueError) as error:

@@ -6,6 +6,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from collectors.network_state import State
@@ -14,7 +15,7 @@ from .chunks import Chunk, ChunkQueue
 from .devices import share_cores
 from .errors import CallbackFunctionError, PoolError
 from .evaluator import EvaluatorDescription, MeasurementOptions
-from .measurement_plan import MeasurementPlan
+from .measurement_plan import MeasurementPlan, Workload
 from .pool import OriginValues, Pool, Result, StateTask, Task
 from .ray_placement import PLACEMENT_SECONDS, place_workers, private_devices
 from .ray_session import RaySession
@@ -35,6 +36,7 @@ class RayPool(Pool):
         device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
         address: of a Ray cluster to join; None uses a Ray that runs already, or starts a private one.
         plan: how to compute; None lets the first worker tune one for all.
+        workload: for how much work it is tuned.
 
     Raises:
         PoolError: no worker could be started.
@@ -50,6 +52,7 @@ class RayPool(Pool):
         device_ids: tuple[int, ...] | None = None,
         address: str | None = None,
         plan: MeasurementPlan | None = None,
+        workload: Workload | None = None,
     ) -> None:
         ids, gpus = private_devices(device_ids, address)
         self._session = RaySession(address, slots=len(ids), gpus=ids if gpus else ())
@@ -71,7 +74,7 @@ class RayPool(Pool):
                 place_workers(self._workers)
             else:
                 place_workers(self._workers, recipe, device_ids)
-            self._description = self._start_all(plan)
+            self._description = self._start_all(plan, workload)
         except BaseException:
             self.close()
             raise
@@ -143,19 +146,24 @@ class RayPool(Pool):
                 "and the data set inside the function instead of closing over open files, locks or other live objects."
             ) from error
 
-    def _start_all(self, plan: MeasurementPlan | None) -> EvaluatorDescription:
+    def _start_all(self, plan: MeasurementPlan | None, workload: Workload | None) -> EvaluatorDescription:
         workers, options = self._workers, self._workers[0].recipe.options
         first, *others = workers
         prepared = [worker.prepare() for worker in workers]
         # The first worker's call comes before the others', so that a data set is downloaded once.
         raise_failures(self._get([*prepared, first.actor.call.remote()]))
-        tuning = first.actor.start.remote(options, plan)
+        if workload is not None:
+            workload = replace(workload, points=workload.points / len(workers), workers=len(workers))
+        # The first worker also fills the compile cache, which the others then find warm.
+        tuning = first.actor.start.remote(options, plan, workload)
         calls = [worker.actor.call.remote() for worker in others]
         (description,) = raise_failures(self._get([tuning]))
         starts = [worker.actor.start.remote(options, description.plan) for worker in others]
         raise_failures(self._get(calls))
         for worker, found in zip(others, raise_failures(self._get(starts)), strict=True):
             check_same_description(worker.label, description, found)
+            own = tuple(f"{worker.label}: {note}" for note in found.notes if note not in description.notes)
+            description = replace(description, notes=description.notes + own)
         return description  # type: ignore[no-any-return]
 
     def _get(self, references: list[Any]) -> list[Any]:

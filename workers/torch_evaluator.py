@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,19 +19,23 @@ from collectors.torch_state import unwrap
 from .batches import Batch, as_batch, as_whole_batch
 from .errors import CallbackFunctionError, FrozenNetworkError, SamplesError
 from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
-from .measurement_plan import MeasurementPlan
+from .measurement_plan import MeasurementPlan, Workload
 from .partition import ChosenLoss, choose_loss, choose_weighting, run_batches
 from .samples import Samples
+from .torch_cuda_graph import capture_of
 from .torch_loss import find_loss, place_loss, split_into_samples
 from .torch_metrics import make_metrics
 from .torch_moves import NetworkInPlace
 from .torch_own_loss import OwnMetricTotal, own_loss_of, weightings
+from .torch_plan import PlanSettler, has_images
+from .torch_points import PointRunner
 from .torch_recalibration import normalization_layers, recalibrate
 from .torch_restore import FoundModule
+from .torch_results import PendingPoint, read_points, run_pending
 from .torch_samples import place_samples, read_samples
 from .torch_settings import measurement_settings
 from .totals import batch_loss
-from .tuning import tune
+from .tuning import Tuned, tune
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -57,6 +59,7 @@ class TorchEvaluator(Evaluator):
         device: "cpu", "cuda:0", ...
         plan: how to compute; None tunes one.
         restore_network: whether ``close`` puts the network back; a worker of its own saves that memory.
+        workload: whether a tuned plan is compiled, and for how much work; None compiles none.
 
     Raises:
         FrozenNetworkError: no parameter is trainable.
@@ -77,6 +80,7 @@ class TorchEvaluator(Evaluator):
         device: str = "cpu",
         plan: MeasurementPlan | None = None,
         restore_network: bool = True,
+        workload: Workload | None = None,
     ) -> None:
         self._module = unwrap(network)
         self._device = _full_device(device)
@@ -108,10 +112,18 @@ class TorchEvaluator(Evaluator):
             dependent = bool(chosen.notes)
             samples_sha256 = samples.sha256(with_batches=dependent)
             fixed_batches = dependent or not self._samples.can_be_cut
-            self._plan = self._final_plan(plan, threads, fixed_batches)
+            tuned = None
+            if plan is None:
+                tuned = self._tune(threads, fixed_batches)
+                plan = tuned.plan
+            self._plan = replace(plan, batch_size=None) if fixed_batches else plan
             self._samples = place_samples(self._samples, self._device, self._plan.channels_last)
             with self._settings():
-                names = tuple(self._first_measurement(notes))
+                self._settle(tuned, workload or Workload(), notes)
+                names = tuple(self._measure_current())
+                capture = capture_of(self._device) if self._options.buffers == "fixed" else None
+                self._points = PointRunner(self._moves, self._pending, self._treat_buffers, self._device, capture)
+                notes.extend(filter(None, [self._points.check()]))
         except BaseException:
             self.close()
             raise
@@ -136,6 +148,8 @@ class TorchEvaluator(Evaluator):
         """Puts a plane on the device."""
         with torch.no_grad():
             self._moves.load(origin, directions, buffers)
+        with self._settings():
+            self._points.record(len(directions))
 
     def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
@@ -143,13 +157,9 @@ class TorchEvaluator(Evaluator):
         axes = self._loaded_axes()
         if points.ndim != 2 or points.shape[1] != axes:
             raise ValueError(f"points must have shape (points, {axes}), but got {points.shape}.")
-        rows = []
         with self._settings():
-            for coordinates in points:
-                self._moves.move(coordinates.tolist())
-                self._moves.reset_buffers()
-                self._treat_buffers()
-                rows.append(self._measure_current())
+            # A device goes on to the next point while this one is computed; nothing is read before the last.
+            rows = read_points([self._points.measure(coordinates) for coordinates in points.tolist()])
         return {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
@@ -222,16 +232,15 @@ class TorchEvaluator(Evaluator):
                 f"{type(error).__name__}: {error}"
             ) from error
 
-    def _final_plan(self, plan: MeasurementPlan | None, threads: int, fixed_batches: bool) -> MeasurementPlan:
-        if plan is not None:
-            return replace(plan, batch_size=None) if fixed_batches else plan
+    def _tune(self, threads: int, fixed_batches: bool) -> Tuned:
         return tune(
             self._time_plan,
             threads,
             self._samples,
             fixed_batches=fixed_batches,
             ran_out_of_memory=_ran_out_of_memory,
-            channels_last=self._channels_last if _has_images(self._samples) else None,
+            channels_last=self._channels_last if has_images(self._samples, self._module) else None,
+            largest_first=self._device.type == "cuda",
         )
 
     def _channels_last(self) -> Samples:
@@ -243,23 +252,27 @@ class TorchEvaluator(Evaluator):
         with self._settings(), contextlib.suppress(SamplesError):
             run_batches(self._forward, batches, self._loss, {})
 
-    def _first_measurement(self, notes: list[str]) -> dict[str, float]:
-        if not self._plan.compile:
-            return self._measure_current()
-        try:
-            if self._device.type == "cpu" and not _has_compiler():
-                raise RuntimeError("there is no C++ compiler")
-            self._forward = self._forward_of(torch.compile(self._module, dynamic=False))
-            return self._measure_current()
-        except Exception as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            notes.append(f"compile=True was asked for, but the network runs eagerly: {reason}.")
-            warnings.warn(notes[-1], stacklevel=2)
-            self._forward = self._forward_of(self._module)
-            return self._measure_current()
+    def _settle(self, tuned: Tuned | None, workload: Workload, notes: list[str]) -> None:
+        settler = PlanSettler(self._module, self._samples, self._device, self._run)
+        if tuned is None:
+            settled = settler.given(self._plan)
+        else:
+            settled = settler.tuned(tuned.plan, tuned.samples_per_second, workload)
+        if settled.note:
+            notes.append(settled.note)
+            warnings.warn(settled.note, stacklevel=2)
+        self._plan, self._samples = settled.plan, settled.samples
+        self._forward = self._forward_of(settled.network)
+
+    def _run(self, network: Callable[..., Any], batches: Sequence[Batch]) -> dict[str, float]:
+        return run_batches(self._forward_of(network), batches, self._loss, self._metrics)
 
     def _measure_current(self) -> dict[str, float]:
-        return run_batches(self._forward, self._samples.batches(self._plan.batch_size), self._loss, self._metrics)
+        return read_points([self._pending()])[0]
+
+    def _pending(self) -> PendingPoint:
+        batches = self._samples.batches(self._plan.batch_size)
+        return run_pending(self._forward, batches, self._loss, self._metrics, self._device)
 
     def _treat_buffers(self) -> None:
         if self._options.buffers == "recalibrate" and self._normalization:
@@ -281,15 +294,6 @@ def _ran_out_of_memory(error: Exception) -> bool:
         torch.cuda.empty_cache()
         return True
     return False
-
-
-def _has_compiler() -> bool:
-    return any(map(shutil.which, (os.environ.get("CXX") or "g++", "c++", "clang++")))
-
-
-def _has_images(samples: Samples) -> bool:
-    inputs = samples.own_batches[0].inputs
-    return isinstance(inputs, torch.Tensor) and inputs.ndim == 4 and inputs.shape[1] > 1
 
 
 EVALUATOR = TorchEvaluator

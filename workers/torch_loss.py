@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from .batches import Batch
 from .errors import CallbackFunctionError
-from .totals import Total, mean_over_samples
+from .totals import Pending, Total, check_weight
 
 
 class SampleLossTotal(Total):
@@ -67,9 +67,21 @@ class SampleLossTotal(Total):
 
     def result(self) -> dict[str, float]:
         """Returns the result over all batches."""
-        numerators = torch.cat(self._numerators).cpu().numpy()
-        denominators = torch.cat(self._denominators).cpu().numpy()
-        return mean_over_samples(numerators, denominators, self._reduction, with_stderr=self._has_stderr)
+        return self.pending().read()
+
+    def pending(self) -> Pending:
+        """Returns the result as a few numbers on the device; see ``mean_over_samples``, which does the same."""
+        numerators, denominators = torch.cat(self._numerators), torch.cat(self._denominators)
+        weight = torch.ones_like(numerators[0]) if self._reduction == "sum" else denominators.sum()
+        loss = numerators.sum() / weight
+        numbers = [weight, loss]
+        if self._has_stderr:
+            expected = numerators.mean() if self._reduction == "sum" else loss * denominators
+            count = len(numerators)
+            squares = (numerators - expected).square().sum()
+            variance = squares / (count - 1) if count > 1 else squares * torch.nan
+            numbers.append((count * variance).sqrt() / weight)
+        return Pending(numbers, _finish)
 
     def _counts(self, elements: torch.Tensor, targets: Any) -> torch.Tensor:
         classes = isinstance(targets, torch.Tensor) and not targets.is_floating_point()
@@ -143,6 +155,12 @@ def place_loss(loss: Callable[..., Any], device: torch.device) -> Callable[..., 
 
 def _mean_of_none(reduction: str) -> str:
     return "mean" if reduction == "none" else reduction
+
+
+def _finish(numbers: Sequence[float]) -> dict[str, float]:
+    weight, *values = numbers
+    check_weight(weight)
+    return dict(zip(("loss", "loss_stderr"), values, strict=False))
 
 
 def _wide(tensor: torch.Tensor) -> torch.dtype:

@@ -10,7 +10,7 @@ import torch
 
 from .batches import Batch
 from .errors import CallbackFunctionError
-from .totals import BatchMean, Total, check_metric_name, scalar
+from .totals import BatchMean, Pending, Total, check_metric_name, scalar
 
 
 class TorchmetricsTotal(Total):
@@ -32,7 +32,12 @@ class TorchmetricsTotal(Total):
 
     def result(self) -> dict[str, float]:
         """Returns the result over all batches."""
-        return {self._name: float(scalar(f"metric {self._name!r}", self._metric.compute()))}
+        return self.pending().read()
+
+    def pending(self) -> Pending:
+        """Returns the result over all batches, not yet read."""
+        value = scalar(f"metric {self._name!r}", self._metric.compute())
+        return Pending([value], lambda numbers: {self._name: numbers[0]})
 
 
 def make_metrics(metrics: object, device: torch.device) -> dict[str, Total]:

@@ -61,6 +61,11 @@ class NetworkInPlace:
         for part in self._parts:
             part.move(coordinates)
 
+    def move_on_device(self, coordinates: torch.Tensor) -> None:
+        """Does what ``move`` does with coordinates that are on the device, shape (axes,), so that nothing waits."""
+        for part in self._parts:
+            part.move_on_device(coordinates)
+
     def reset_buffers(self) -> None:
         """Sets the buffers to the origin's."""
         if self._buffers:
@@ -107,6 +112,15 @@ class _Direct:
         for coordinate, direction in zip(coordinates, self._directions, strict=True):
             torch._foreach_add_(self._targets, direction, alpha=float(coordinate))
 
+    def move_on_device(self, coordinates: torch.Tensor) -> None:
+        """Sets the targets to a point whose coordinates are on the device."""
+        if not self._targets:
+            return
+        torch._foreach_copy_(self._targets, self._origin)
+        for coordinate, direction in zip(coordinates, self._directions, strict=True):
+            for target, vector in zip(self._targets, direction, strict=True):
+                target.addcmul_(vector, coordinate.to(target.dtype))
+
 
 class _Stage:
     """Small tensors, and those of low precision: moved side by side in one vector, then copied to their places.
@@ -133,6 +147,13 @@ class _Stage:
         self._vector.copy_(self._origin)
         for coordinate, direction in zip(coordinates, self._directions, strict=True):
             self._vector.add_(direction, alpha=float(coordinate))
+        torch._foreach_copy_(self._targets, self._views)
+
+    def move_on_device(self, coordinates: torch.Tensor) -> None:
+        """Sets the targets to a point whose coordinates are on the device."""
+        self._vector.copy_(self._origin)
+        for coordinate, direction in zip(coordinates, self._directions, strict=True):
+            self._vector.addcmul_(direction, coordinate.to(direction.dtype))
         torch._foreach_copy_(self._targets, self._views)
 
 

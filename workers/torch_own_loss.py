@@ -12,7 +12,7 @@ import torch
 
 from .batches import Batch, call_network, is_tensor
 from .errors import CallbackFunctionError
-from .totals import Total, mean_over_samples, scalar
+from .totals import Pending, Total, mean_over_samples, scalar
 
 _IGNORED = -100
 
@@ -95,11 +95,14 @@ class OwnLossTotal(Total):
 
     def result(self) -> dict[str, float]:
         """Returns the mean over all batches."""
-        values = np.array([float(value) for value in self._values])
-        weights = np.array([float(weight) for weight in self._weights])
-        # A batch of padding has no mean, and counts nothing.
-        numerators = np.multiply(values, weights, out=np.zeros_like(values), where=weights > 0)
-        return mean_over_samples(numerators, weights, with_stderr=False)
+        return self.pending().read()
+
+    def pending(self) -> Pending:
+        """Returns the mean over all batches, not yet read."""
+        if any(isinstance(weight, torch.Tensor) for weight in self._weights):
+            return Pending([*self._values, *self._weights], _weighted_mean)
+        weights = self._weights
+        return Pending(self._values, lambda values: _weighted_mean([*values, *weights]))
 
 
 class OwnMetricTotal(Total):
@@ -120,6 +123,10 @@ class OwnMetricTotal(Total):
     def result(self) -> dict[str, float]:
         """Returns the result over all batches."""
         return self._metric.result()
+
+    def pending(self) -> Pending:
+        """Returns the result over all batches, not yet read."""
+        return self._metric.pending()
 
 
 def own_loss_of(model: object, network: object) -> OwnLoss | None:
@@ -148,6 +155,13 @@ def weightings(batches: Sequence[Batch]) -> list[Total]:
 def whole(batch: Batch) -> Any:
     """Returns the user's batch as it is."""
     return batch.inputs[0]
+
+
+def _weighted_mean(numbers: Sequence[float]) -> dict[str, float]:
+    values, weights = np.array(numbers, np.float64).reshape(2, -1)
+    # A batch of padding has no mean, and counts nothing.
+    numerators = np.multiply(values, weights, out=np.zeros_like(values), where=weights > 0)
+    return mean_over_samples(numerators, weights, with_stderr=False)
 
 
 def _labels(batch: Batch) -> torch.Tensor | None:

@@ -26,7 +26,10 @@ def place_samples(samples: Samples, device: torch.device, channels_last: bool = 
         if not isinstance(leaf, torch.Tensor):
             return leaf
         leaf = leaf.to(device)
-        return leaf.contiguous(memory_format=torch.channels_last) if channels_last and leaf.ndim == 4 else leaf
+        if not channels_last or leaf.ndim != 4:
+            return leaf
+        # Of one channel every layout looks contiguous to PyTorch; only the strides tell it which one is meant.
+        return torch.empty_like(leaf, memory_format=torch.channels_last).copy_(leaf)
 
     return samples.map(place)
 

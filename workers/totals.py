@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,23 @@ if TYPE_CHECKING:
     from jaxtyping import Float64
 
 _RESERVED = ("loss", "loss_stderr", "loss_error")
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A result that is not read yet.
+
+    Attributes:
+        numbers: single numbers, perhaps still on their device.
+        finish: makes the result of them.
+    """
+
+    numbers: Sequence[Any]
+    finish: Callable[[Sequence[float]], dict[str, float]]
+
+    def read(self) -> dict[str, float]:
+        """Returns the result."""
+        return self.finish([float(number) for number in self.numbers])
 
 
 class Total(ABC):
@@ -34,6 +52,11 @@ class Total(ABC):
     @abstractmethod
     def result(self) -> dict[str, float]:
         """Returns the values over all batches: of a loss "loss" and, where samples have their own, "loss_stderr"."""
+
+    def pending(self) -> Pending:
+        """Returns the result without waiting for a device, where the class can do that."""
+        result = self.result()
+        return Pending((), lambda _: result)
 
 
 class BatchMean(Total):
@@ -64,8 +87,12 @@ class BatchMean(Total):
 
     def result(self) -> dict[str, float]:
         """Returns the mean over all batches."""
-        numbers = np.array([float(value) for value in self._values])
-        return {self._name: float(np.dot(numbers, np.array(self._sizes, np.float64)) / sum(self._sizes))}
+        return self.pending().read()
+
+    def pending(self) -> Pending:
+        """Returns the mean over all batches, not yet read."""
+        sizes = np.array(self._sizes, np.float64)
+        return Pending(self._values, lambda numbers: {self._name: float(np.dot(numbers, sizes) / sizes.sum())})
 
 
 def batch_loss(loss: Callable[[Any, Any], Any]) -> BatchMean:
@@ -92,11 +119,7 @@ def mean_over_samples(
         SamplesError: no sample counts.
     """
     weight = 1.0 if reduction == "sum" else float(denominators.sum())
-    if weight == 0:
-        raise SamplesError(
-            "dataset must hold at least one target that counts, but every target is ignored (ignore_index) or has "
-            "class weight zero; check the padding, or use other samples."
-        )
+    check_weight(weight)
     with np.errstate(over="ignore", invalid="ignore"):  # a loss may be infinite or NaN, and stays so
         loss = float(numerators.sum()) / weight
         expected = numerators.mean() if reduction == "sum" else loss * denominators
@@ -106,6 +129,19 @@ def mean_over_samples(
             variance = np.square(numerators - expected).sum() / (count - 1) if count > 1 else np.nan
             result["loss_stderr"] = float(np.sqrt(count * variance)) / weight
     return result
+
+
+def check_weight(weight: float) -> None:
+    """Checks that some target counts.
+
+    Raises:
+        SamplesError: none does.
+    """
+    if weight == 0:
+        raise SamplesError(
+            "dataset must hold at least one target that counts, but every target is ignored (ignore_index) or has "
+            "class weight zero; check the padding, or use other samples."
+        )
 
 
 def scalar(label: str, value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 from .batches import Batch
 from .measurement_plan import MeasurementPlan
@@ -14,6 +15,14 @@ _BUDGET_SECONDS = 1.0
 _CLEARLY_FASTER = 1.1
 
 
+@dataclass(frozen=True)
+class Tuned:
+    """The fastest plan, and how fast it is."""
+
+    plan: MeasurementPlan
+    samples_per_second: float
+
+
 def tune(
     run: Callable[[MeasurementPlan, Sequence[Batch]], None],
     threads: int,
@@ -22,7 +31,8 @@ def tune(
     fixed_batches: bool,
     ran_out_of_memory: Callable[[Exception], bool],
     channels_last: Callable[[], Samples] | None = None,
-) -> MeasurementPlan:
+    largest_first: bool = False,
+) -> Tuned:
     """Returns the fastest of a few plans.
 
     A later candidate must be clearly faster than the best so far, so that noise rarely changes the choice.
@@ -34,41 +44,45 @@ def tune(
         fixed_batches: whether the data set's own batches must be kept.
         ran_out_of_memory: says whether an exception means that a batch was too large, and frees what it held.
         channels_last: returns the samples in that memory layout, where it is worth a try.
+        largest_first: whether one batch of all samples comes first, as suits a GPU, then smaller ones.
     """
-    deadline = time.perf_counter() + _BUDGET_SECONDS
+    start = time.perf_counter()
     largest = min(samples.count, _BATCH_SIZES[-1])
     sizes = [None] if fixed_batches else [*(size for size in _BATCH_SIZES if size < largest), largest]
+    if largest_first and not fixed_batches:
+        sizes = list(dict.fromkeys(min(size, samples.count) for size in (samples.count, 65536, 16384, 4096, 1024, 256)))
     plans = [MeasurementPlan(size, threads) for size in sizes]
     best, best_rate = plans[0], 0.0
     for plan in plans:
-        if best_rate and time.perf_counter() > deadline:
-            break
+        if best_rate and time.perf_counter() > start + _BUDGET_SECONDS / 2:
+            break  # layout and threads matter more, and are to have their turn
         try:
-            rate = _samples_per_second(run, plan, samples)
+            rate = samples_per_second(run, plan, samples)
         except Exception as error:
-            if not best_rate or not ran_out_of_memory(error):
+            if not ran_out_of_memory(error) or not (best_rate or (largest_first and plan != plans[-1])):
                 raise
-            break
+            if best_rate:
+                break
+            continue
         if rate > best_rate * _CLEARLY_FASTER:
             best, best_rate = plan, rate
-    alternatives = [MeasurementPlan(best.batch_size, 1)] if threads > 1 else []
-    if channels_last is not None:
-        alternatives += [
-            MeasurementPlan(best.batch_size, item.threads, channels_last=True) for item in [best, *alternatives]
-        ]
+    alternatives = [MeasurementPlan(best.batch_size, best.threads, channels_last=True)] if channels_last else []
+    if threads > 1:
+        alternatives += [replace(item, threads=1) for item in (best, *alternatives)]
     for plan in alternatives:
-        if time.perf_counter() > deadline:
+        if time.perf_counter() > start + _BUDGET_SECONDS:
             break
         laid_out = channels_last() if plan.channels_last and channels_last is not None else samples
-        rate = _samples_per_second(run, plan, laid_out)
+        rate = samples_per_second(run, plan, laid_out)
         if rate > best_rate * _CLEARLY_FASTER:
             best, best_rate = plan, rate
-    return best
+    return Tuned(best, best_rate)
 
 
-def _samples_per_second(
+def samples_per_second(
     run: Callable[[MeasurementPlan, Sequence[Batch]], None], plan: MeasurementPlan, samples: Samples
 ) -> float:
+    """Returns how fast a plan is: the best of a few passes over four batches."""
     batches = samples.batches(plan.batch_size)[:4]
     count = sum(batch.size for batch in batches)
     seconds = []
@@ -76,6 +90,6 @@ def _samples_per_second(
         start = time.perf_counter()
         run(plan, batches)
         seconds.append(time.perf_counter() - start)
-        if sum(seconds) > _BUDGET_SECONDS / 4:
+        if sum(seconds) > _BUDGET_SECONDS / 8:
             break
     return count / min(seconds)

@@ -24,6 +24,7 @@ PLANS = st.builds(
     threads=st.integers(1, 256),
     channels_last=st.booleans(),
     compile=st.booleans(),
+    reason=st.text(),
 )
 
 
@@ -40,6 +41,7 @@ def test_a_plan_survives_json(plan):
         ({"threads": 0}, ValueError, "threads must be an int of at least 1"),
         ({"channels_last": 1}, TypeError, "channels_last must be a bool"),
         ({"compile": "yes"}, TypeError, "compile must be a bool"),
+        ({"reason": 1}, TypeError, "reason must be a str"),
         ({"speed": 3}, ValueError, r"measurement_plan has unknown keys \['speed'\]"),
         ([1], TypeError, "measurement_plan must be a dict"),
     ],
@@ -221,6 +223,7 @@ def test_compiled_values_equal_eager_ones(monkeypatch, tmp_path):
     assert np.ptp(results[1]) > 1e-2  # weights are not frozen into the code
 
 
+@COMPILER_WARNINGS
 @pytest.mark.parametrize("tools", ["", "broken"])
 def test_without_a_compiler_it_is_eager_and_says_so(tools, monkeypatch, tmp_path):
     compiler = tmp_path / "g++"

@@ -1,0 +1,337 @@
+"""Compilation: where it pays back, that it changes no value, and what is remembered of it."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import time
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from worker_cases import classes, evaluator_of, features, images, mlp, plane_of, seeded
+
+from landscape import evaluate, random_plane
+from landscape.summary_text import plan_text, summary_text
+from workers.batches import Batch
+from workers.evaluator import MeasurementOptions
+from workers.measurement_plan import MeasurementPlan, Workload, check_compile
+from workers.open_pool import open_pool
+from workers.pool import check_determinism
+from workers.samples import Samples
+from workers.torch_compile_record import CACHE_VARIABLE, CompileCache, CompileRecord, forecast_compile
+from workers.torch_evaluator import TorchEvaluator
+from workers.torch_plan import has_images
+from workers.torch_samples import place_samples
+from workers.tuning import tune
+
+COMPILER_WARNINGS = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
+COLD = CompileRecord(40, 4, 1.4, None, compiled=False)
+KNOWN = CompileRecord(40, 4, 1.6, 25)
+POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [0.1, 0.1], [0.2, 0.4]])
+
+
+@pytest.fixture(autouse=True)
+def cache(monkeypatch, tmp_path):
+    monkeypatch.delenv(CACHE_VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "summary-landscape" / "torchinductor"
+
+
+class Fusible(nn.Module):
+    """Many passes over memory that compiled code makes one."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.full((256,), 0.5))
+        self.head = nn.Linear(256, 4)
+
+    def forward(self, inputs):
+        for _ in range(24):
+            inputs = (inputs * self.scale + 0.1).relu() - 0.2
+        return self.head(inputs)
+
+
+class OtherWhenCompiled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 4)
+
+    def forward(self, inputs):
+        return self.layer(inputs) * (2 if torch.compiler.is_compiling() else 1)
+
+
+@pytest.mark.parametrize(
+    ("record", "workload", "pays", "text"),
+    [
+        (COLD, Workload("auto", 100), False, "100 points take 10 s on each worker without it, compiling takes 40 s"),
+        (COLD, Workload("auto", 2000), True, r"1.40 times as fast \(an estimate\)"),
+        (COLD, Workload("auto", 1450), True, "40 s"),
+        (COLD, Workload("auto", 1450, workers=2), False, "44 s"),
+        (COLD, Workload("auto", 10**6, seconds=60), False, "take 60 s"),
+        (KNOWN, Workload("auto", 100), False, "compiling takes 4 s"),
+        (KNOWN, Workload("auto", 200), True, r"\(measured before\)"),
+        (
+            CompileRecord(40, 4, 1.02, 25),
+            Workload("auto", 10**6),
+            False,
+            r"compiled it is 1.02 times as fast \(measured",
+        ),
+    ],
+)
+def test_the_forecast_says_whether_compiling_pays(record, workload, pays, text):
+    forecast = forecast_compile(record, 0.1, workload, shapes=1)
+    assert forecast.pays is pays
+    assert re.search(text, forecast.reason)
+
+
+def test_batches_of_many_shapes_are_never_compiled():
+    forecast = forecast_compile(KNOWN, 1, Workload("auto", 10**6), shapes=3)
+    assert not forecast.pays
+    assert "3 shapes" in forecast.reason
+
+
+@given(st.floats(1e-6, 1e6), st.floats(1, 1e7), st.floats(1, 10), st.booleans())
+def test_what_pays_for_few_points_pays_for_more(seconds, points, factor, known):
+    record = CompileRecord(40, 4, 1.5, 25, compiled=known)
+    few, more = (forecast_compile(record, seconds, Workload("auto", count), 1) for count in (points, points * factor))
+    assert more.pays >= few.pays
+
+
+def cache_of(network=None, batch_size=25, threads=1, inputs=None):
+    inputs = features() if inputs is None else inputs
+    batch = Batch(inputs, classes(len(inputs)), len(inputs))
+    plan = MeasurementPlan(batch_size, threads)
+    return CompileCache(network or mlp(), plan, Samples([batch], batch), torch.device("cpu"))
+
+
+def test_what_compiling_cost_is_remembered(cache):
+    assert not cache_of().record().compiled
+    assert not cache.exists()
+    cache_of().keep(33.0, 1.7, 25)
+    assert cache_of().record() == CompileRecord(33.0, pytest.approx(3.15), 1.7, 25)
+    cache_of(batch_size=10).keep(2.5, 1.8, 25)
+    assert cache_of().record() == CompileRecord(33.0, 2.5, 1.8, 25)
+    cache_of().keep(20.0, 1.5, 10)
+    assert cache_of().record() == CompileRecord(20.0, pytest.approx(3.15), 1.5, 10)
+    for other in (cache_of(mlp(outputs=5)), cache_of(threads=2), cache_of(inputs=features(20))):
+        assert not other.record().compiled
+
+
+def test_larger_networks_are_expected_to_take_longer():
+    deep = nn.Sequential(*(nn.Linear(6, 6) for _ in range(50)))
+    assert cache_of(deep).record().cold_seconds > cache_of().record().cold_seconds > 20
+
+
+def test_the_users_own_cache_folder_is_kept(monkeypatch, tmp_path, cache):
+    assert cache_of().folder == cache
+    with cache_of().in_use():
+        assert os.environ[CACHE_VARIABLE] == str(cache)
+    assert CACHE_VARIABLE not in os.environ
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "own"))
+    assert cache_of().folder == tmp_path / "own"
+    with pytest.raises(KeyError), cache_of().in_use():
+        raise KeyError
+    assert os.environ[CACHE_VARIABLE] == str(tmp_path / "own")
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"speed": 1}'])
+def test_a_damaged_record_counts_as_none(content):
+    here = cache_of()
+    here.keep(1, 2, 25)
+    here._path.write_text(content)
+    assert not here.record().compiled
+
+
+def test_a_cache_that_cannot_be_written_is_no_error(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "file"))
+    cache_of().keep(1, 2, 25)
+    assert not cache_of().record().compiled
+
+
+@pytest.mark.parametrize(
+    ("value", "error"), [("yes", ValueError), (1, TypeError), (None, TypeError), ("auto", None), (True, None)]
+)
+def test_the_choice_is_checked(value, error):
+    if error is None:
+        assert check_compile(value) == value
+    else:
+        with pytest.raises(error, match='compile must be True, False or "auto"'):
+            open_pool(lambda: None, MeasurementOptions(), compile=value)
+
+
+def built(network, workload, data=None):
+    data = (features(), classes()) if data is None else data
+    return TorchEvaluator(nn.CrossEntropyLoss(), network, data, {}, options=MeasurementOptions(), workload=workload)
+
+
+def test_a_short_survey_is_not_compiled_and_says_why(cache):
+    evaluator = built(mlp(), Workload("auto", 9))
+    plan = evaluator.description.plan
+    assert not plan.compile
+    assert plan.reason.startswith("not compiled: 9 points take")
+    assert evaluator.description.notes == ()
+    assert not cache.exists()
+    evaluator.close()
+
+
+def test_a_user_may_forbid_it():
+    evaluator = built(mlp(), Workload(False, 10**9))
+    assert not evaluator.description.plan.compile
+    assert evaluator.description.plan.reason == ""
+    evaluator.close()
+
+
+@pytest.mark.parametrize(("asked", "before", "after"), [("auto", True, True), (False, True, False)])
+def test_a_given_plan_counts_unless_the_user_says_otherwise(asked, before, after, monkeypatch):
+    seen = []
+    monkeypatch.setattr("workers.open_pool.InProcessPool", lambda *_, plan, **__: seen.append(plan))
+    open_pool(lambda: None, MeasurementOptions(), device_ids=[0], plan=MeasurementPlan(compile=before), compile=asked)
+    assert seen[0].compile is after
+
+
+@pytest.mark.slow
+@COMPILER_WARNINGS
+def test_a_long_survey_is_compiled_once_and_gives_the_same(cache):
+    generator = torch.Generator().manual_seed(1)
+    data = (torch.randn(3000, 256, generator=generator), classes(3000))
+    plane = plane_of(Fusible(), scale=0.05)
+    compiled = built(Fusible(), Workload("auto", 1e9), data)
+    plan = compiled.description.plan
+    assert plan.compile, plan.reason
+    assert plan.reason.startswith("compiled in")
+    assert list((cache / "summary_landscape").glob("*.json"))
+    compiled.load(*plane)
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+        found = compiled.measure(POINTS)
+        assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs
+    compiled.close()
+    eager = evaluator_of(nn.CrossEntropyLoss(), Fusible(), data, batch_size=3000)
+    eager.load(*plane)
+    np.testing.assert_allclose(found["loss"], eager.measure(POINTS)["loss"], rtol=1e-5, atol=1e-7)
+    assert np.ptp(found["loss"]) > 1e-3
+    eager.close()
+    again = built(Fusible(), Workload("auto", 1e9), data)
+    assert "measured before" in again.description.plan.reason
+    assert again.description.plan.batch_size == plan.batch_size  # what the cache holds, whatever tuning found now
+    again.close()
+
+
+@pytest.mark.slow
+@COMPILER_WARNINGS
+@pytest.mark.parametrize("asked", ["auto", True])
+def test_compiled_code_that_gives_other_values_is_not_used(asked):
+    network = OtherWhenCompiled()
+    with pytest.warns(UserWarning, match="runs eagerly: compiled it gives other values, eager against compiled"):
+        evaluator = built(network, Workload(asked, 1e12))
+    assert not evaluator.description.plan.compile
+    assert "other values" in evaluator.description.notes[0]
+    evaluator.load(*plane_of(network))
+    reference = evaluator_of(
+        nn.CrossEntropyLoss(), OtherWhenCompiled(), (features(), classes()), plan=evaluator.description.plan
+    )
+    reference.load(*plane_of(network))
+    np.testing.assert_array_equal(evaluator.measure(POINTS)["loss"], reference.measure(POINTS)["loss"])
+    evaluator.close()
+    reference.close()
+
+
+def test_images_of_one_channel_get_the_strides_of_channels_last():
+    batch = Batch(images()[:, :1].contiguous(), classes(40), 40)
+    placed = place_samples(Samples([batch], batch), torch.device("cpu"), channels_last=True)
+    assert placed.own_batches[0].inputs.stride() == (36, 1, 6, 1)
+    assert torch.equal(placed.own_batches[0].inputs, batch.inputs)
+    assert has_images(placed, nn.Conv2d(1, 2, 3))
+    assert not has_images(placed, nn.Sequential(nn.Flatten(), nn.Linear(36, 2)))
+
+
+def compiled_callback():
+    generator = torch.Generator().manual_seed(1)
+    data = (torch.randn(600, 256, generator=generator), classes(600))
+    return nn.CrossEntropyLoss(), seeded(Fusible), data, {}
+
+
+@pytest.mark.slow
+@COMPILER_WARNINGS
+def test_every_worker_of_a_pool_compiles_the_first_ones_plan(cache):
+    from workers.ray_pool import RayPool
+
+    with RayPool(compiled_callback, MeasurementOptions(), device_ids=(0, 1), workload=Workload(True, 100)) as pool:
+        assert pool.description.plan.compile
+        assert pool.description.notes == ()
+        pool.load(*plane_of(compiled_callback()[1], scale=0.05))
+        found = check_determinism(pool.measure_origin())
+    assert len(list((cache / "summary_landscape").glob("*.json"))) == 1
+    eager = evaluator_of(*compiled_callback()[:3], batch_size=100)
+    eager.load(*plane_of(compiled_callback()[1], scale=0.05))
+    np.testing.assert_allclose(found["loss"], eager.measure(POINTS[:1])["loss"][0], rtol=1e-5, atol=1e-7)
+    eager.close()
+
+
+def test_a_landscape_says_how_it_was_computed(tmp_path):
+    network = mlp()
+    landscape = evaluate(
+        random_plane(network, seed=0),
+        lambda: (nn.CrossEntropyLoss(), network, (features(), classes()), {}),
+        size=3,
+        device_ids=[0],
+        output=tmp_path / "a.h5",
+        progress=False,
+    )
+    text = summary_text(landscape)
+    assert re.search(r"measurement plan +batches of \d+, \d+ CPU threads?, eager \(not compiled: 9 points take", text)
+    assert plan_text({"batch_size": None, "threads": 2, "channels_last": True, "compile": True}) == (
+        "the data set's own batches, 2 CPU threads, channels-last, compiled"
+    )
+
+
+@pytest.mark.parametrize("failing", [0, 2])
+def test_a_gpu_takes_the_largest_batch_that_fits(failing):
+    """Batches above a limit run out of memory; the largest of the others wins unless another is clearly faster."""
+    batch = Batch(features(5000), classes(5000), 5000)
+    limit = (10**9, 0, 4096)[failing]
+    tried = []
+
+    def run(plan, _batches):
+        tried.append(plan.batch_size)
+        if plan.batch_size > limit:
+            raise MemoryError
+        time.sleep(0.01 * 5000 / plan.batch_size)
+
+    tuned = tune(
+        run,
+        1,
+        Samples([batch], batch),
+        fixed_batches=False,
+        ran_out_of_memory=lambda error: isinstance(error, MemoryError),
+        largest_first=True,
+    )
+    assert tried[0] == 5000
+    assert tuned.plan.batch_size == min(5000, limit)
+
+
+def test_when_nothing_fits_the_error_is_raised():
+    def run(_plan, _batches):
+        raise MemoryError("too large")
+
+    batch = Batch(features(), classes(), 50)
+    for largest_first in (True, False):
+        with pytest.raises(MemoryError, match="too large"):
+            tune(
+                run,
+                1,
+                Samples([batch], batch),
+                fixed_batches=False,
+                ran_out_of_memory=lambda _: True,
+                largest_first=largest_first,
+            )
+
+
+def test_an_unlimited_budget_is_the_default():
+    assert Workload().seconds == math.inf

@@ -1,0 +1,134 @@
+"""Decides whether a tuned plan is compiled (PyTorch)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import nn
+
+from .batches import Batch
+from .measurement_plan import MeasurementPlan, Workload
+from .samples import Samples
+from .torch_compile import compile_network, speed_up
+from .torch_compile_record import CLEARLY_FASTER, CompileCache, count_shapes, forecast_compile
+from .torch_samples import place_samples
+
+
+@dataclass(frozen=True)
+class SettledPlan:
+    """How the network is run.
+
+    Attributes:
+        plan: with the choice, and its reason where tuning chose.
+        samples: in the plan's layout.
+        network: the network, or its compiled form.
+        note: what the user should know where what was asked for could not be done.
+    """
+
+    plan: MeasurementPlan
+    samples: Samples
+    network: Callable[..., object]
+    note: str = ""
+
+
+class PlanSettler:
+    """Compiles a network where that was asked for, or pays back.
+
+    Args:
+        network: in eval mode, on its device.
+        samples: on the device, in the plan's layout.
+        device: where.
+        run: returns the loss and all metrics of a network over batches.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        samples: Samples,
+        device: torch.device,
+        run: Callable[[Callable[..., object], Sequence[Batch]], dict[str, float]],
+    ) -> None:
+        self._network, self._samples, self._device, self._run = network, samples, device, run
+
+    def given(self, plan: MeasurementPlan) -> SettledPlan:
+        """Returns a plan that somebody else chose, compiled where it says so and that can be done."""
+        if not plan.compile:
+            return SettledPlan(plan, self._samples, self._network)
+        cache = CompileCache(self._network, plan, self._samples, self._device)
+        return self._compiled(plan, self._samples, replace(plan, compile=False), cache, True)
+
+    def tuned(self, plan: MeasurementPlan, samples_per_second: float, workload: Workload) -> SettledPlan:
+        """Returns the tuned plan, compiled where that was asked for or pays back.
+
+        Args:
+            plan: the fastest without compilation.
+            samples_per_second: how fast it is.
+            workload: what was asked for, and for how many points.
+        """
+        if not workload.compile:
+            return SettledPlan(plan, self._samples, self._network)
+        candidate = replace(plan, compile=True, batch_size=_even_batches(plan.batch_size, self._samples.count))
+        if has_images(self._samples, self._network):
+            # Compiled code for images is fast where channels are next to each other, and slower than none elsewhere.
+            candidate = replace(candidate, channels_last=True)
+        samples = place_samples(self._samples, self._device, candidate.channels_last)
+        cache = CompileCache(self._network, candidate, samples, self._device)
+        record = cache.record()
+        if record.batch_size is not None:
+            candidate = replace(candidate, batch_size=record.batch_size)
+        reason = "asked for"
+        if workload.compile == "auto":
+            shapes = count_shapes(samples.batches(candidate.batch_size))
+            forecast = forecast_compile(record, self._samples.count / samples_per_second, workload, shapes)
+            reason = forecast.reason
+            if not forecast.pays:
+                return self._eager(plan, reason)
+        settled = self._compiled(candidate, samples, plan, cache, workload.compile)
+        if not settled.plan.compile:
+            return settled
+        factor = self._speed_up(plan, settled)
+        cache.keep(self._seconds, factor, candidate.batch_size)
+        if workload.compile == "auto" and factor < CLEARLY_FASTER:
+            return self._eager(plan, f"compiled it was only {factor:.2f} times as fast")
+        found = f"compiled in {self._seconds:.0f} s, {factor:.2f} times as fast; forecast: {reason}"
+        return replace(settled, plan=replace(settled.plan, reason=found))
+
+    def _eager(self, plan: MeasurementPlan, reason: str) -> SettledPlan:
+        return SettledPlan(replace(plan, reason=f"not compiled: {reason}"), self._samples, self._network)
+
+    def _compiled(
+        self,
+        plan: MeasurementPlan,
+        samples: Samples,
+        eager: MeasurementPlan,
+        cache: CompileCache,
+        wanted: bool | str,
+    ) -> SettledPlan:
+        batches = samples.batches(plan.batch_size)
+        compiled = compile_network(self._network, self._device, cache, lambda network: self._run(network, batches))
+        self._seconds = compiled.seconds
+        if compiled.network is None:
+            note = f"compile={wanted!r} was asked for, but the network runs eagerly: {compiled.problem}."
+            return replace(self._eager(eager, compiled.problem), note=note)
+        return SettledPlan(plan, samples, compiled.network)
+
+    def _speed_up(self, plan: MeasurementPlan, settled: SettledPlan) -> float:
+        eager, compiled = self._samples.batches(plan.batch_size), settled.samples.batches(settled.plan.batch_size)
+        return speed_up(
+            lambda: self._run(self._network, eager),
+            lambda: self._run(settled.network, compiled),
+        )
+
+
+def has_images(samples: Samples, network: nn.Module) -> bool:
+    """Returns whether the inputs are batches of images for a network with convolutions."""
+    inputs = samples.own_batches[0].inputs
+    images = isinstance(inputs, torch.Tensor) and inputs.ndim == 4
+    return images and any(parameter.ndim == 4 for parameter in network.parameters())
+
+
+def _even_batches(batch_size: int | None, count: int) -> int | None:
+    """Returns a batch size that leaves no remainder, or a small one: each shape is compiled for itself."""
+    return batch_size if batch_size is None else -(-count // -(-count // batch_size))
