@@ -143,7 +143,7 @@ def test_the_network_must_be_described():
         lambda: line_between(state, state),
         lambda: custom_plane(state, [{}]),
     ):
-        with pytest.raises(TypeError, match=r"network is missing.*pass network=<the torch.nn.Module>"):
+        with pytest.raises(TypeError, match=r"network is missing.*pass network=<the network>"):
             call()
     with pytest.raises(TypeError, match="network must be a network of a supported framework"):
         random_plane(state, network="Network")
