@@ -25,6 +25,9 @@ test-composer: .venv-composer/.installed
 
 bench: .venv/.installed .venv-peers/.installed
 	$(BIN)/python tests/benchmarks/run.py --peers .venv-peers/bin/python --output docs/benchmarks.md
+	(echo; echo "## Our own parts"; echo; echo '```'; \
+	for part in latency checkpoint_cost pca_speed; do $(BIN)/python tests/benchmarks/$$part.py; done; echo '```') \
+	| tee -a docs/benchmarks.md
 
 lint: .venv/.installed
 	$(BIN)/ruff check .
