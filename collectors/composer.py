@@ -9,9 +9,6 @@ from .composer_in_model import FromComposer
 from .summary_collector import SummaryCollector as _SummaryCollector
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from os import PathLike
-
     from composer import Logger, State
 
 __all__ = ["FromComposer", "InComposer", "SummaryCollector"]
@@ -51,32 +48,8 @@ class SummaryCollector(InComposer):
 
     ends_partial_epochs = False
 
-    def __init__(
-        self,
-        summary_dir: str | PathLike[str],
-        collect_freq: int = 10,
-        collect_specified_data: Mapping[str, Any] | None = None,
-        keep_default_action: bool = True,
-        custom_lineage_data: Mapping[str, int | float | str] | None = None,
-        collect_tensor_freq: int | None = None,
-        max_file_size: int | None = None,
-        export_options: Mapping[str, str | None] | None = None,
-        *,
-        collect_landscape: Mapping[str, Any] | None = None,
-        existing: str = "error",
-    ) -> None:
-        self._collector = _SummaryCollector(
-            summary_dir,
-            collect_freq,
-            collect_specified_data,
-            keep_default_action,
-            custom_lineage_data,
-            collect_tensor_freq,
-            max_file_size,
-            export_options,
-            collect_landscape=collect_landscape,
-            existing=existing,
-        )
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._collector = _SummaryCollector(*arguments, **options)
         super().__init__(self._collector)
         self._has_run = False
 

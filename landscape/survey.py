@@ -236,16 +236,6 @@ def _stored(path: str | os.PathLike[str], fresh: LandscapeData) -> LandscapeData
     return stored
 
 
-def _measure_origin(pool: Pool, data: LandscapeData) -> None:
-    values = check_determinism(pool.measure_origin())
-    stored = data.convergence
-    if stored.status == PointStatus.MEASURED:
-        check_same_values("the origin", stored.metrics, values, "now, after the file's own value")
-        return
-    stored.metrics = values
-    stored.status = PointStatus.MEASURED
-
-
 def _progress_bar(data: LandscapeData, shown: bool) -> Any:
     from tqdm import tqdm
 

@@ -30,21 +30,25 @@ class ChosenLoss:
     notes: tuple[str, ...]
 
 
+def add_batches(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequence[Total]) -> None:
+    """Adds batches up anew in every total, from the same forward passes."""
+    for total in totals:
+        total.reset()
+    for batch in batches:
+        outputs = call_network(forward, batch.inputs)
+        for total in totals:
+            total.add(outputs, batch)
+
+
 def run_batches(
     forward: Callable[..., Any], batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]
 ) -> dict[str, float]:
     """Returns the loss and every metric over batches, from the same forward passes."""
-    loss.reset()
-    for metric in metrics.values():
-        metric.reset()
-    for batch in batches:
-        outputs = call_network(forward, batch.inputs)
-        loss.add(outputs, batch)
-        for metric in metrics.values():
-            metric.add(outputs, batch)
-    results = loss.result()
-    for metric in metrics.values():
-        results |= metric.result()
+    totals = (loss, *metrics.values())
+    add_batches(forward, batches, totals)
+    results: dict[str, float] = {}
+    for total in totals:
+        results |= total.result()
     return results
 
 

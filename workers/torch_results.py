@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from .batches import Batch, call_network
+from .batches import Batch
+from .partition import add_batches
 from .totals import Pending, Total
 
 
@@ -34,12 +35,7 @@ def run_pending(
 ) -> PendingPoint:
     """Does what ``run_batches`` does without waiting for the device."""
     totals = (loss, *metrics.values())
-    for total in totals:
-        total.reset()
-    for batch in batches:
-        outputs = call_network(forward, batch.inputs)
-        for total in totals:
-            total.add(outputs, batch)
+    add_batches(forward, batches, totals)
     parts = [total.pending() for total in totals]
     numbers = [number for part in parts for number in part.numbers]
     if any(isinstance(number, torch.Tensor) for number in numbers):
