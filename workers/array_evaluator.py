@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from collectors.errors import LandscapeError
 from collectors.network_state import Array, State, WeightSpace, direction_dtype, numpy_dtype
 
 from .batch_size import choose_batch_size
 from .batches import Batch
-from .errors import CallbackFunctionError, FrozenNetworkError, SamplesError
+from .errors import SamplesError
 from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from .evaluator_checks import callback_errors, check_loaded, check_movable, check_points, partition_tolerance
 from .measurement_plan import MeasurementPlan
 from .partition import ChosenLoss, choose_loss, run_batches
 from .samples import Samples
@@ -24,9 +24,6 @@ from .totals import Total
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
-
-_CLOSE = 1e-5
-_CLOSE_LOW_PRECISION = 2e-2
 
 
 class ArrayNetwork(Protocol):
@@ -173,10 +170,7 @@ class ArrayEvaluator(Evaluator):
 
     def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
-        points = np.asarray(points, np.float64)
-        axes = self._loaded_axes()
-        if points.ndim != 2 or points.shape[1] != axes:
-            raise ValueError(f"points must have shape (points, {axes}), but got {points.shape}.")
+        points = check_points(points, self._axes)
         rows = []
         with self._settings():
             for coordinates in points:
@@ -187,7 +181,7 @@ class ArrayEvaluator(Evaluator):
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
-        self._loaded_axes()
+        check_loaded(self._axes)
         with self._settings():
             try:
                 state = {info.name: parameters[info.name] for info in self._space.parameters}
@@ -207,15 +201,7 @@ class ArrayEvaluator(Evaluator):
             self._network.close()
 
     def _check(self) -> None:
-        trainable = self._space.trainable
-        if not trainable:
-            raise FrozenNetworkError(
-                f"network {self._space.network} has no trainable parameter, so there is no plane through its weights; "
-                "let at least one parameter be trainable."
-            )
-        wrong = [info.name for info in trainable if info.dtype.startswith("complex")]
-        if wrong:
-            raise TypeError(f"network must have real parameters, but {wrong} are complex; view them as real numbers.")
+        check_movable(self._space, "let at least one parameter be trainable")
         if self._options.buffers == "recalibrate" and not self._network.can_recalibrate:
             raise ValueError(
                 f'buffers="recalibrate" is not available for {self._space.framework}; use buffers="fixed" (the '
@@ -223,25 +209,15 @@ class ArrayEvaluator(Evaluator):
             )
 
     def _choose_loss(self, measured: Measured) -> ChosenLoss:
-        low = any(info.dtype not in ("float32", "float64") for info in self._space.trainable)
-        tolerance = _CLOSE_LOW_PRECISION if low else _CLOSE
-        try:
-            with self._settings():
-                return choose_loss(
-                    measured.whole,
-                    measured.split,
-                    self._network.forward,
-                    self._samples,
-                    self._metrics,
-                    tolerance,
-                )
-        except LandscapeError:
-            raise
-        except Exception as error:
-            raise CallbackFunctionError(
-                "the network, loss and metrics that callback_fn returned cannot be evaluated on its data set: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+        with callback_errors(), self._settings():
+            return choose_loss(
+                measured.whole,
+                measured.split,
+                self._network.forward,
+                self._samples,
+                self._metrics,
+                partition_tolerance(self._space),
+            )
 
     def _final_plan(self, plan: MeasurementPlan | None, fixed_batches: bool) -> MeasurementPlan:
         if plan is None:
@@ -282,8 +258,3 @@ class ArrayEvaluator(Evaluator):
 
     def _settings(self) -> contextlib.AbstractContextManager[None]:
         return self._network.settings(self._threads)
-
-    def _loaded_axes(self) -> int:
-        if self._axes is None:
-            raise RuntimeError("no plane is loaded; call load(origin, directions, buffers) before measuring.")
-        return self._axes

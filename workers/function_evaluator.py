@@ -13,6 +13,7 @@ from collectors.validation import check_int, wrong_type
 
 from .errors import CallbackFunctionError
 from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from .evaluator_checks import check_points
 from .measurement_plan import MeasurementPlan
 from .totals import check_metric_name, scalar
 
@@ -104,11 +105,7 @@ class FunctionEvaluator(Evaluator):
 
     def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
-        points = np.asarray(points, np.float64)
-        if self._axes is None:
-            raise RuntimeError("no plane is loaded; call load(origin, directions, buffers) before measuring.")
-        if points.ndim != 2 or points.shape[1] != self._axes:
-            raise ValueError(f"points must have shape (points, {self._axes}), but got {points.shape}.")
+        points = check_points(points, self._axes)
         rows = [self._call({**self._point(coordinates), **self._copy(self._buffers)}) for coordinates in points]
         return {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
 

@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 import jax
 import numpy as np
 
-from collectors.errors import LandscapeError
 from collectors.jax_tree import take_apart
 from collectors.network_state import Array, State, direction_dtype
 
 from .array_samples import read_array_samples
 from .batch_size import choose_batch_size
 from .batches import Batch, call_network
-from .errors import CallbackFunctionError, FrozenNetworkError
 from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from .evaluator_checks import callback_errors, check_movable, check_points, partition_tolerance
 from .jax_device import find_device, measurement_settings, ran_out_of_memory
 from .jax_functions import CompiledFunctions, Plane
 from .jax_losses import JaxTotal, check_metrics, find_loss, make_totals
@@ -31,9 +30,6 @@ from .samples import Samples
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
-
-_CLOSE = 1e-5
-_CLOSE_LOW_PRECISION = 2e-2
 
 # Several of these may be computing while the first is waited for.
 _GROUPS_UNDER_WAY = 4
@@ -135,10 +131,7 @@ class JaxEvaluator(Evaluator):
 
     def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
-        points = np.asarray(points, np.float64)
-        axes = len(self._loaded_plane()[1])
-        if points.ndim != 2 or points.shape[1] != axes:
-            raise ValueError(f"points must have shape (points, {axes}), but got {points.shape}.")
+        points = check_points(points, None if self._plane is None else len(self._plane[1]))
         columns: list[dict[str, Array]] = []
         under_way: list[tuple[list[Any], bool]] = []
         with self._settings():
@@ -169,15 +162,7 @@ class JaxEvaluator(Evaluator):
         self._placed.clear()
 
     def _check(self, options: MeasurementOptions) -> None:
-        trainable = self._space.trainable
-        if not trainable:
-            raise FrozenNetworkError(
-                f"network {self._space.network} has no trainable parameter, so there is no plane through its weights; "
-                "let JaxNetwork's trainable be true for at least one name."
-            )
-        wrong = [info.name for info in trainable if info.dtype.startswith("complex")]
-        if wrong:
-            raise TypeError(f"network must have real parameters, but {wrong} are complex; view them as real numbers.")
+        check_movable(self._space, "let JaxNetwork's trainable be true for at least one name")
         if options.buffers == "recalibrate":
             raise ValueError(
                 'buffers="recalibrate" is not available for JAX, where nothing says which of a network\'s buffers are '
@@ -186,22 +171,14 @@ class JaxEvaluator(Evaluator):
 
     def _choose_totals(self, loss: Any, metrics: Mapping[str, Any]) -> ChosenLoss:
         """Finds out how the loss and the metrics are added up, and keeps what adds them up."""
-        low = any(info.dtype not in ("float32", "float64") for info in self._space.trainable)
-        tolerance = _CLOSE_LOW_PRECISION if low else _CLOSE
         batch = self._samples.own_batches[0]
-        try:
+        with callback_errors("compiled and evaluated"):
             outputs = jax.eval_shape(self._outputs, self._own, batch.inputs)
             whole, split, totals = make_totals(loss, metrics, outputs, batch)
             candidates = [total for total in (whole, split, *totals.values()) if total is not None]
             self._functions = CompiledFunctions(self._network, candidates)
+            tolerance = partition_tolerance(self._space)
             chosen = choose_loss(whole, split, self._at_own_weights, _with_targets(self._samples), totals, tolerance)
-        except LandscapeError:
-            raise
-        except Exception as error:
-            raise CallbackFunctionError(
-                "the network, loss and metrics that callback_fn returned cannot be compiled and evaluated on its data "
-                f"set: {type(error).__name__}: {error}"
-            ) from error
         self._totals = self._functions.totals = [cast(JaxTotal, chosen.total), *totals.values()]
         return chosen
 

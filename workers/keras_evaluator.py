@@ -7,12 +7,10 @@ from typing import Any
 
 import keras
 
-from collectors.errors import LandscapeError
-
 from .array_evaluator import ArrayEvaluator, Measured
 from .batches import call_network, cut
-from .errors import CallbackFunctionError
 from .evaluator import MeasurementOptions
+from .evaluator_checks import callback_errors
 from .keras_loss import SampleLoss, find_loss
 from .keras_metrics import make_metrics
 from .keras_network import KerasNetwork
@@ -64,7 +62,7 @@ class KerasEvaluator(ArrayEvaluator):
         try:
             first = samples.own_batches[0]
             probe = cut(first, 0, min(first.size, _PROBE))
-            with arrays.settings(threads), _as_callback_error():
+            with arrays.settings(threads), callback_errors():
                 prediction = call_network(arrays.forward, probe.inputs)
                 loss(prediction, probe.targets)  # builds Keras' compiled loss, which JAX could not while it compiles
                 totals = make_metrics(model, metrics, network, prediction, probe.targets)
@@ -92,19 +90,6 @@ def _split(judge: Any, network: Any, *, with_penalties: bool) -> Total | None:
     with contextlib.suppress(ValueError):
         return SampleLoss(judge, network, with_penalties=with_penalties)
     return None
-
-
-@contextlib.contextmanager
-def _as_callback_error() -> Any:
-    try:
-        yield
-    except LandscapeError:
-        raise
-    except Exception as error:
-        raise CallbackFunctionError(
-            "the network, loss and metrics that callback_fn returned cannot be evaluated on its data set: "
-            f"{type(error).__name__}: {error}"
-        ) from error
 
 
 EVALUATOR = KerasEvaluator

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from collectors.errors import LandscapeError
 from collectors.network_state import State
 from collectors.torch_state import unwrap
 
 from .batches import Batch, as_batch, as_whole_batch
-from .errors import CallbackFunctionError, FrozenNetworkError, SamplesError
+from .errors import SamplesError
 from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from .evaluator_checks import callback_errors, check_loaded, check_movable, check_points, partition_tolerance
 from .measurement_plan import MeasurementPlan, Workload
 from .partition import ChosenLoss, choose_loss, choose_weighting, run_batches
 from .samples import Samples
@@ -39,9 +39,6 @@ from .tuning import Tuned, tune
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
-
-_CLOSE = 1e-5
-_CLOSE_LOW_PRECISION = 2e-2
 
 
 class TorchEvaluator(Evaluator):
@@ -96,7 +93,7 @@ class TorchEvaluator(Evaluator):
                     self._found.append(FoundModule(module, self._device, restore=restore_network))
                     self._found[-1].bring()
             self._moves = NetworkInPlace(self._module)
-            self._check_space()
+            check_movable(self._moves.space, "set requires_grad=True on the parameters that training moves")
             self._forward = self._forward_of(self._module)
             self._samples = place_samples(samples, self._device)
             self._metrics = make_metrics(metrics, self._device)
@@ -153,10 +150,7 @@ class TorchEvaluator(Evaluator):
 
     def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
-        points = np.asarray(points, np.float64)
-        axes = self._loaded_axes()
-        if points.ndim != 2 or points.shape[1] != axes:
-            raise ValueError(f"points must have shape (points, {axes}), but got {points.shape}.")
+        points = check_points(points, self._moves.axes)
         with self._settings():
             # A device goes on to the next point while this one is computed; nothing is read before the last.
             rows = read_points([self._points.measure(coordinates) for coordinates in points.tolist()])
@@ -164,7 +158,7 @@ class TorchEvaluator(Evaluator):
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
-        self._loaded_axes()
+        check_loaded(self._moves.axes)
         with self._settings():
             try:
                 self._moves.set_state(parameters, buffers)
@@ -182,22 +176,6 @@ class TorchEvaluator(Evaluator):
     def _settings(self) -> contextlib.AbstractContextManager[None]:
         return measurement_settings(self._device, self._plan.threads)
 
-    def _loaded_axes(self) -> int:
-        if self._moves.axes is None:
-            raise RuntimeError("no plane is loaded; call load(origin, directions, buffers) before measuring.")
-        return self._moves.axes
-
-    def _check_space(self) -> None:
-        trainable = self._moves.space.trainable
-        if not trainable:
-            raise FrozenNetworkError(
-                f"network {self._moves.space.network} has no trainable parameter, so there is no plane through its "
-                "weights; set requires_grad=True on the parameters that training moves."
-            )
-        wrong = [info.name for info in trainable if info.dtype.startswith("complex")]
-        if wrong:
-            raise TypeError(f"network must have real parameters, but {wrong} are complex; view them as real numbers.")
-
     def _check_buffers(self, notes: list[str]) -> None:
         if self._options.buffers != "recalibrate":
             return
@@ -214,23 +192,14 @@ class TorchEvaluator(Evaluator):
         return network if self._own_loss is None else self._own_loss.forward(network)
 
     def _choose_loss(self, loss: Callable[..., Any] | None) -> ChosenLoss:
-        low = any(info.dtype not in ("float32", "float64") for info in self._moves.space.trainable)
-        tolerance = _CLOSE_LOW_PRECISION if low else _CLOSE
-        try:
-            with self._settings():
-                if loss is None:
-                    candidates = weightings(self._samples.own_batches)
-                    return choose_weighting(candidates, self._forward, self._samples, self._metrics, tolerance)
-                return choose_loss(
-                    batch_loss(loss), split_into_samples(loss), self._forward, self._samples, self._metrics, tolerance
-                )
-        except LandscapeError:
-            raise
-        except Exception as error:
-            raise CallbackFunctionError(
-                "the network, loss and metrics that callback_fn returned cannot be evaluated on its data set: "
-                f"{type(error).__name__}: {error}"
-            ) from error
+        tolerance = partition_tolerance(self._moves.space)
+        with callback_errors(), self._settings():
+            if loss is None:
+                candidates = weightings(self._samples.own_batches)
+                return choose_weighting(candidates, self._forward, self._samples, self._metrics, tolerance)
+            return choose_loss(
+                batch_loss(loss), split_into_samples(loss), self._forward, self._samples, self._metrics, tolerance
+            )
 
     def _tune(self, threads: int, fixed_batches: bool) -> Tuned:
         return tune(
