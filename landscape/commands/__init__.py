@@ -1,0 +1,1 @@
+"""The commands of ``landscape``, one in each file."""

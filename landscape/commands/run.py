@@ -1,0 +1,88 @@
+"""``landscape run``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from .arguments import integers, load_function
+from .interruption import interruptible
+
+
+def run(
+    run_directory: Annotated[Path, typer.Argument(help="The directory that a SummaryCollector wrote.")],
+    function: Annotated[
+        str, typer.Option(help="module:function of the callback_fn; the working directory is searched first.")
+    ],
+    devices: Annotated[str | None, typer.Option(help="Device ids such as 0,1; all when absent.")] = None,
+    size: Annotated[int | None, typer.Option(help="Grid points per axis (3 to 256).")] = None,
+    samples: Annotated[int | None, typer.Option(help="How many samples the loss is averaged over.")] = None,
+    sample_choice: Annotated[str, typer.Option(help='Which samples: "first" or "random".')] = "first",
+    seed: Annotated[int, typer.Option(help="Of the random directions and samples.")] = 0,
+    normalization: Annotated[str, typer.Option(help="Of random directions: filter, layer, weight, none.")] = "filter",
+    buffers: Annotated[str, typer.Option(help="fixed or recalibrate.")] = "fixed",
+    centering: Annotated[str, typer.Option(help="Of the principal directions: none or mean.")] = "none",
+    sampling: Annotated[str, typer.Option(help="full, or adaptive: some points are interpolated.")] = "full",
+    tolerance: Annotated[float, typer.Option(help="Of adaptive sampling: largest error, a share of the range.")] = 0.01,
+    relative_tolerance: Annotated[
+        bool, typer.Option(help="The tolerance is a share of the loss at each point, for logarithmic pictures.")
+    ] = False,
+    budget: Annotated[str | None, typer.Option(help="How long it may take, such as 30min or 2h.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would cost, and stop.")] = False,
+    train: Annotated[bool | None, typer.Option(help="Measure the intervals' PCA landscapes.")] = None,
+    result: Annotated[bool | None, typer.Option(help="Measure the random landscape of the result.")] = None,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Directory of the landscape files.")] = None,
+    name: Annotated[str | None, typer.Option(help="With what file names begin.")] = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace files of another experiment.")] = False,
+    address: Annotated[str | None, typer.Option(help="Address of a Ray cluster.")] = None,
+    compile: Annotated[bool | None, typer.Option(help="torch.compile; when absent, where it pays back.")] = None,
+    progress: Annotated[bool, typer.Option(help="Show a progress bar.")] = True,
+) -> None:
+    """Measures the landscapes of a collected run; after an interruption the same command goes on."""
+    from ..summary_landscape import SummaryLandscape
+
+    settings: dict[str, Any] = {}
+    if size is not None:
+        settings["landscape_size"] = size
+    if samples is not None:
+        settings["num_samples"] = samples
+    chosen = {key: value for key, value in (("train", train), ("result", result)) if value is not None}
+    if chosen:
+        settings["create_landscape"] = chosen
+    with interruptible():
+        landscapes = SummaryLandscape(run_directory).gen_landscapes_with_multi_process(
+            load_function(function),
+            settings or None,
+            _device_ids(devices),
+            output,
+            seed=seed,
+            samples=sample_choice,
+            normalization=normalization,
+            buffers=buffers,
+            centering=centering,
+            sampling=sampling,
+            tolerance=tolerance,
+            relative_tolerance=relative_tolerance,
+            budget=_number_or_text(budget),
+            dry_run=dry_run,
+            name=name,
+            overwrite=overwrite,
+            address=address,
+            progress=progress,
+            compile="auto" if compile is None else compile,
+        )
+    for landscape in landscapes:
+        typer.echo(f"{landscape.path}\n  {landscape!r}")
+
+
+def _number_or_text(text: str | None) -> float | str | None:
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text
+
+
+def _device_ids(text: str | None) -> list[int] | None:
+    return None if text is None else integers("--devices", text)
