@@ -3,13 +3,21 @@ PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := -m pytest --no-cov
 
-.PHONY: demo test test-frameworks test-trainers test-mindspore test-composer bench lint types format check clean
+.PHONY: demo test test-peers test-frameworks test-trainers test-mindspore test-composer stress bench docs lint types format check clean
 
 demo: .venv/.installed
 	$(BIN)/landscape demo --output demo_output
 
 test: .venv/.installed
+	sh constraints/install_chromium.sh
 	$(BIN)/python -m pytest --cov --cov-report=term
+
+test-peers: .venv/.installed .venv-peers/.installed
+	$(BIN)/python $(PYTEST) tests/exports
+
+stress: .venv/.installed
+	FUZZ_CASES=10000 $(BIN)/python $(PYTEST) tests/stress/test_fuzz.py
+	$(BIN)/python tests/stress/run.py --trials 20 --output docs/stress.md
 
 test-frameworks: test-trainers test-mindspore test-composer
 
@@ -29,6 +37,9 @@ bench: .venv/.installed .venv-peers/.installed
 	for part in latency checkpoint_cost pca_speed; do $(BIN)/python tests/benchmarks/$$part.py; done; echo '```') \
 	| tee -a docs/benchmarks.md
 
+docs: .venv/.installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
 lint: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -47,7 +58,7 @@ clean:
 
 .venv/.installed: pyproject.toml constraints/core.txt
 	$(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints/core.txt --editable ".[torch,torchmetrics,xarray,tensorboard,crypto,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints/core.txt --editable ".[torch,torchmetrics,xarray,tensorboard,crypto,interactive,vtk,s3,docs,dev]"
 	touch $@
 
 .venv-trainers/.installed: pyproject.toml constraints/trainers.txt

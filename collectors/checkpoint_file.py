@@ -6,22 +6,24 @@ maps files, and mapped pages count as resident memory, while ``readinto`` needs 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from .atomic_files import replacing
 from .errors import CheckpointError
 from .network_state import Array, State, numpy_dtype
+from .run_files import RemotePath
+from .safetensors_writer import write_safetensors
 
-_METADATA_ENTRY = "summary-landscape"
 _HEADER_LIMIT = 100 * 1024 * 1024
 # What NumPy can shape; a file that asks for more is damaged or hostile.
 _MOST_AXES, _LARGEST = 32, 2**48
@@ -32,7 +34,7 @@ _DTYPES = {
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8",
     "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool", "C64": "complex64",
 }  # fmt: skip
-
+_TYPE_NAMES = {name: short for short, name in _DTYPES.items()}
 
 STORABLE_DTYPES = frozenset(_DTYPES.values())
 
@@ -91,17 +93,18 @@ class CheckpointFile:
 
     Args:
         path: the file.
+        label: what to call it in an error's text; None takes the path.
 
     Raises:
         CheckpointError: the file is missing, truncated or no safetensors file.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
-        self.label = str(self.path)
+    def __init__(self, path: str | os.PathLike[str] | RemotePath, label: str | None = None) -> None:
+        self.path = path if isinstance(path, RemotePath) else Path(path)
+        self.label = label or str(self.path)
         self._digest: str | None = None
         with self._open() as file:
-            self.metadata, self._entries, self._start = _read_header(file, self.path)
+            self.metadata, self._entries, self._start = _read_header(file, self.label)
         self.shapes = {name: shape for name, (_, shape, _, _) in self._entries.items()}
         self.dtypes = {name: dtype for name, (dtype, _, _, _) in self._entries.items()}
 
@@ -122,7 +125,7 @@ class CheckpointFile:
             while view:
                 count = file.readinto(view)
                 if not count:
-                    raise CheckpointError(f"checkpoint {self.path} is truncated inside {name!r}; copy it again.")
+                    raise CheckpointError(f"checkpoint {self.label} is truncated inside {name!r}; copy it again.")
                 view = view[count:]
         return block
 
@@ -132,11 +135,13 @@ class CheckpointFile:
             self._digest = file_sha256(self.path)
         return self._digest
 
-    def _open(self) -> io.FileIO:
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[io.RawIOBase]:
         try:
-            return io.FileIO(self.path)
+            with io.FileIO(self.path) if isinstance(self.path, Path) else self.path.open_raw() as file:
+                yield file
         except OSError as error:
-            raise CheckpointError(f"checkpoint {self.path} cannot be opened: {error.strerror}.") from error
+            raise CheckpointError(f"checkpoint {self.label} cannot be read: {error.strerror}.") from error
 
 
 def write_checkpoint(path: str | os.PathLike[str], state: State, metadata: Mapping[str, str] | None = None) -> str:
@@ -146,48 +151,39 @@ def write_checkpoint(path: str | os.PathLike[str], state: State, metadata: Mappi
         The file's SHA-256.
 
     Raises:
+        TypeError: a tensor has an element type that the format does not know.
         OSError: the file cannot be written; nothing is left behind.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import save_file
-
-    tensors = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in state.items()}
     with replacing(path) as temporary:
-        try:
-            # One entry, because the library writes several in an order that changes from file to file.
-            text = {_METADATA_ENTRY: json.dumps(dict(metadata), sort_keys=True)} if metadata else None
-            save_file(tensors, temporary, metadata=text)
-        except SafetensorError as error:
-            raise OSError(f"checkpoint {path} cannot be written: {error}") from error
-        return file_sha256(temporary)
+        return write_safetensors(temporary, state, _TYPE_NAMES, metadata or {})
 
 
-def file_sha256(path: str | os.PathLike[str]) -> str:
+def file_sha256(path: str | os.PathLike[str] | RemotePath) -> str:
     """Returns the SHA-256 of a file's bytes."""
-    with Path(path).open("rb") as file:
+    with path.open("rb") if isinstance(path, RemotePath) else Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 _Entry = tuple[str, tuple[int, ...], int, int]
 
 
-def _read_header(file: IO[bytes], path: Path) -> tuple[dict[str, str], dict[str, _Entry], int]:
+def _read_header(file: io.RawIOBase, label: str) -> tuple[dict[str, str], dict[str, _Entry], int]:
     def broken(why: str) -> CheckpointError:
         return CheckpointError(
-            f"checkpoint {path} is not a whole safetensors file ({why}); copy it again or train that part again."
+            f"checkpoint {label} is not a whole safetensors file ({why}); copy it again or train that part again."
         )
 
-    size = os.fstat(file.fileno()).st_size
-    prefix = file.read(8)
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    prefix = file.read(8) or b""
     if len(prefix) < 8:
         raise broken(f"it has only {size} bytes")
     length = int.from_bytes(prefix, "little")
     if length > min(_HEADER_LIMIT, size - 8):
         raise broken(f"its header claims {length} bytes, the file has {size}")
     try:
-        header = json.loads(file.read(length))
+        header = json.loads(file.read(length) or b"")
         given = header.pop("__metadata__", {})
-        given |= json.loads(given.pop(_METADATA_ENTRY, "{}"))
         metadata = {str(key): str(value) for key, value in given.items()}
         entries = {name: _entry(name, value) for name, value in header.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -6,16 +6,12 @@ import contextlib
 import os
 import re
 import socket
-import struct
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+from .event_records import record
 from .validation import wrong_value
-
-if TYPE_CHECKING:
-    from tensorboard.summary.writer.record_writer import RecordWriter
 
 # Around each record: its length, and a checksum of the length and of the content.
 _FRAME_BYTES = 16
@@ -32,7 +28,6 @@ def require_tensorboard() -> None:
         import tensorboard.compat.proto.event_pb2
         import tensorboard.plugins.hparams.summary_v2
         import tensorboard.plugins.text.summary_v2
-        import tensorboard.summary.writer.record_writer
         import tensorboard.util.tensor_util  # noqa: F401
         from PIL import Image
     except ImportError as error:
@@ -71,7 +66,6 @@ class EventFiles:
         self._max_file_size = max_file_size
         self._number = 1
         self._open: _WholeWrites | None = None
-        self._writer: Any = None
         self._records = 0
         if len(os.fsencode(self.path.name)) + len("_lineage") > _LONGEST_NAME:
             raise wrong_value(
@@ -101,10 +95,9 @@ class EventFiles:
             self._number += 1
         if self._open is None:
             self._open = _WholeWrites(self.path)
-            self._writer = record_writer(self._open)
-            self._writer.write(version_event())
+            self._open.write(record(version_event()))
             self._records = 0
-        self._writer.write(event)
+        self._open.write(record(event))
         self._records += 1
 
     def sync(self) -> None:
@@ -114,7 +107,7 @@ class EventFiles:
             OSError: it is not.
         """
         if self._open is not None:
-            self._writer.flush()
+            self._open.flush()
             sync_directory(self.directory)
 
     def close(self) -> None:
@@ -144,10 +137,9 @@ def write_event_file(path: Path, events: list[bytes], token: str) -> None:
     temporary.unlink(missing_ok=True)
     file = _WholeWrites(temporary)
     try:
-        writer = record_writer(file)
         for event in (version_event(), *events):
-            writer.write(event)
-        writer.flush()
+            file.write(record(event))
+        file.flush()
         temporary.replace(path)
         sync_directory(path.parent)
     finally:
@@ -162,31 +154,6 @@ def version_event() -> bytes:
     source = SourceMetadata(writer="summary_landscape")
     event = Event(wall_time=time.time(), file_version="brain.Event:2", source_metadata=source)
     return bytes(event.SerializeToString())
-
-
-def record_writer(file: _WholeWrites) -> RecordWriter:
-    """Returns TensorBoard's writer of records.
-
-    Its checksum is pure Python and holds the interpreter's lock (3.7 MB/s, so that a large tensor would stall
-    training); where google-crc32c is installed, that one is used (8 GB/s).
-    """
-    from tensorboard.summary.writer import record_writer as tensorboard_records
-
-    try:
-        import google_crc32c
-    except ImportError:
-        return tensorboard_records.RecordWriter(file)
-
-    def masked(content: bytes) -> bytes:
-        checksum = google_crc32c.value(content)
-        return struct.pack("<I", ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-    class FastRecordWriter(tensorboard_records.RecordWriter):  # type: ignore[misc]
-        def write(self, data: bytes) -> None:
-            length = struct.pack("<Q", len(data))
-            self._writer.write(b"".join((length, masked(length), data, masked(data))))
-
-    return FastRecordWriter(file)
 
 
 def sync_directory(directory: Path) -> None:

@@ -15,6 +15,7 @@ from .model_batches import announce_epoch, dataset_length, empty_dataset, sample
 from .model_forward import Forward
 from .model_metrics import MetricTotals, WeightedMean
 from .model_update import OptimizerUpdate
+from .progress_bar import progress_bar
 from .training_context import TrainingContext
 
 
@@ -187,9 +188,7 @@ def _progress_bar(shown: bool, total: int | None) -> Iterator[Callable[[Callback
     if not shown:
         yield lambda _: None
         return
-    from tqdm import tqdm
-
-    with tqdm(total=total, unit="step") as bar:
+    with progress_bar(total, "step") as bar:
 
         def advance(params: CallbackParameters) -> None:
             bar.set_description(f"epoch {params.cur_epoch_num}/{params.epoch_num}", refresh=False)

@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from .checkpoint_file import CheckpointFile, StateReader
 from .errors import CheckpointError, RunDirectoryError
 from .network_state import WeightSpace
+from .run_files import AnyPath, LocalCopies, RemotePath, check_directory
 from .run_metadata import RunMetadata
 from .settings import LandscapeSettings
-from .validation import check_path
 
 CHECKPOINT_FOLDER = "ckpt_dir"
 METADATA_NAME = "train_metadata.json"
+_LOST_SLASHES = re.compile(r"[a-z][a-z0-9+.-]*:/[^/]")
 
 
 class RunDirectory:
     """What a training run left behind. Reading it never changes it.
 
     Args:
-        path: the ``summary_dir`` of the run.
+        path: the ``summary_dir`` of the run: a folder, or an fsspec URL such as ``s3://bucket/run``.
 
     Raises:
-        RunDirectoryError: the directory is missing, holds no run, or its metadata is damaged.
+        ImportError: it is a URL, and a package that reads its kind is missing.
+        RunDirectoryError: the directory is missing, cannot be reached, holds no run, or its metadata is damaged.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = check_path("summary_dir", path)
-        if not self.path.is_dir():
-            kind = "is not a directory" if self.path.exists() else "does not exist"
-            raise RunDirectoryError(
-                f"summary_dir {self.path} {kind}; give the directory that a SummaryCollector wrote."
-            )
-        metadata = self.path / CHECKPOINT_FOLDER / METADATA_NAME
-        if metadata.is_file() and not _lies_in(metadata.parent, metadata):
+    def __init__(self, path: str | os.PathLike[str] | RemotePath) -> None:
+        self.path = find_run(path)
+        self._copies = LocalCopies() if isinstance(self.path, RemotePath) else None
+        self._folder = self.path / CHECKPOINT_FOLDER
+        metadata = self._folder / METADATA_NAME
+        if isinstance(metadata, Path) and metadata.is_file() and not _lies_in(metadata.parent, metadata):
             raise RunDirectoryError(f"{metadata} links out of the run directory; copy the file itself there.")
         self.metadata = RunMetadata.load(metadata)
 
@@ -64,13 +64,20 @@ class RunDirectory:
             ImportError: it is MindSpore's, which is not installed.
         """
         path = self.checkpoint_path(number)
+        near = self._nearby(path)
         file: StateReader
         if path.suffix == ".safetensors":
-            file = CheckpointFile(path)
+            file = CheckpointFile(near, str(path))
         elif path.suffix == ".ckpt":
             from .mindspore_checkpoint import MindSporeCheckpoint
 
-            file = MindSporeCheckpoint(path, space)
+            if not isinstance(near, Path):
+                raise CheckpointError(
+                    f"checkpoint {path} is MindSpore's, which is read as a whole, and the temporary folder has no room "
+                    "for a copy; free some space there, or set TMPDIR to a larger folder."
+                )
+            file = converted = MindSporeCheckpoint(near, space)
+            converted.label = str(path)
         else:
             raise CheckpointError(
                 f"checkpoint {path} is a {path.suffix or 'file without a suffix'}, only .safetensors can be read here, "
@@ -86,7 +93,7 @@ class RunDirectory:
             )
         return file
 
-    def checkpoint_path(self, number: int) -> Path:
+    def checkpoint_path(self, number: int) -> AnyPath:
         """Returns where a checkpoint lies, always inside ``ckpt_dir``.
 
         Raises:
@@ -99,22 +106,52 @@ class RunDirectory:
                 f"{self.path} has no checkpoint of {unit} {number}; it has {sorted(self.metadata.files)}. Choose one "
                 "of these, or train until that number is reached."
             )
-        folder = self.path / CHECKPOINT_FOLDER
-        path = folder / name
+        path = self._folder / name
         if not self._has(number):
             raise CheckpointError(
                 f"checkpoint {path} of {unit} {number} is missing; restore it or leave the number out."
             )
-        if not _lies_in(folder, path):
+        # What is remote has no links; its names are checked when they are joined.
+        if isinstance(path, Path) and not _lies_in(path.parent, path):
             raise CheckpointError(f"checkpoint {path} links out of the run directory; copy the file itself there.")
         return path
 
     def _has(self, number: int) -> bool:
         name = self.metadata.files.get(number)
         try:
-            return name is not None and (self.path / CHECKPOINT_FOLDER / name).is_file()
+            return name is not None and (self._folder / name).is_file()
         except OSError:
             return False
+
+    def _nearby(self, path: AnyPath) -> AnyPath:
+        if not isinstance(path, RemotePath) or self._copies is None:
+            return path
+        try:
+            return self._copies.copy_of(path) or path
+        except OSError as error:
+            raise CheckpointError(f"checkpoint {path} cannot be read: {error.strerror}.") from error
+
+
+def find_run(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
+    """Returns where a run directory lies, on this machine or behind a URL; a directory must be there.
+
+    Raises:
+        TypeError: the path is none.
+        ValueError: the path cannot be used.
+        ImportError: it is a URL, and a package that reads its kind is missing.
+        RunDirectoryError: there is no such directory, or it cannot be reached.
+    """
+    found = check_directory("summary_dir", path)
+    try:
+        if found.is_dir():
+            return found
+        kind = "is not a directory" if found.exists() else "does not exist"
+    except OSError as error:
+        raise RunDirectoryError(
+            f"summary_dir {found} cannot be read: {error.strerror}. Check the address and your right to read there."
+        ) from error
+    hint = " A URL must be a str; a Path loses its slashes." if _LOST_SLASHES.match(str(path)) else ""
+    raise RunDirectoryError(f"summary_dir {found} {kind}; give the directory that a SummaryCollector wrote.{hint}")
 
 
 def _lies_in(folder: Path, path: Path) -> bool:

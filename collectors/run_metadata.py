@@ -7,10 +7,10 @@ import ntpath
 import os
 import re
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 from .errors import RunDirectoryError
+from .run_files import AnyPath
 from .settings import UNITS, CreateLandscape, LandscapeSettings, check_intervals
 from .validation import check_choice, check_instance, check_int, check_keys, wrong_type
 
@@ -61,7 +61,7 @@ class RunMetadata:
         return json.dumps(content, indent=1) + "\n"
 
     @classmethod
-    def load(cls, path: Path) -> RunMetadata:
+    def load(cls, path: AnyPath) -> RunMetadata:
         """Reads and checks the file.
 
         Raises:
@@ -73,7 +73,8 @@ class RunMetadata:
                 raise RunDirectoryError(f"{path} is not a regular file; restore it from a copy.")
             with path.open("rb") as file:
                 # A read with a limit allocates all of it.
-                size = os.fstat(file.fileno()).st_size
+                size = file.seek(0, os.SEEK_END)
+                file.seek(0)
                 raw = file.read(size) if size <= _SIZE_LIMIT else None
         except FileNotFoundError as error:
             raise RunDirectoryError(

@@ -11,6 +11,7 @@ from .callback import BuiltInCallback, RunContext
 from .collected_run import CollectedRun, open_collection
 from .frameworks import as_watched
 from .process_rank import is_first_rank
+from .run_files import check_local
 from .run_writer import EXISTING
 from .settings import LandscapeSettings
 from .snapshots import Snapshots
@@ -90,6 +91,7 @@ class SummaryCollector(BuiltInCallback):
         existing: str = "error",
     ) -> None:
         super().__init__()
+        check_local("summary_dir", summary_dir)
         self._summary_dir = check_path("summary_dir", summary_dir)
         for path in (self._summary_dir, *self._summary_dir.parents):
             if path.exists():

@@ -7,6 +7,7 @@ more than the copying.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from typing import Any
 
@@ -15,10 +16,11 @@ import torch
 from torch import nn
 
 from .network_state import Array
-from .torch_state import as_array, named_tensors, unwrap
+from .torch_state import as_array, named_tensors
 
 # One is filled while the other is written; more wait only where the disk is slow.
 _MOST_KEPT = 2
+_TYPE_AND_SHAPE = operator.attrgetter("dtype", "shape")
 
 
 class RepeatedReader:
@@ -36,17 +38,16 @@ class RepeatedReader:
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
-        self._seen = _Contents()
+        self._seen: _Contents | None = None
         self._entries: list[tuple[str, torch.Tensor]] = []
         self._free: list[_Memory] = []
 
     def __call__(self) -> dict[str, Array]:
         """Returns copies of all parameters and buffers in host memory, each storage once."""
-        found = _Contents(unwrap(self._network))
-        if found != self._seen:
+        if self._seen is None or not self._seen.are_unchanged():
             self._entries = [(info.name, tensor) for info, tensor in named_tensors(self._network)]
             self._free = []
-            self._seen = found
+            self._seen = _Contents(self._network)
         memory = self._free.pop() if self._free else _Memory(self._entries)
         memory.fill()
         return _Borrowed(memory, self._free)
@@ -65,43 +66,39 @@ class _Borrowed(dict[str, Array]):
 
 
 class _Contents:
-    """What a network consists of, to tell whether names and storages are still the same."""
+    """What a network consists of, to tell whether names and storages are still the same.
 
-    def __init__(self, module: nn.Module | None = None) -> None:
-        self.objects: list[Any] = []
-        self.marks: list[Any] = []
-        waiting, known = [] if module is None else [module], set()
-        while waiting:
-            layer = waiting.pop()
-            if layer in known:
-                continue
-            known.add(layer)
-            for holder in (layer._parameters, layer._buffers):
-                if holder:
-                    self.marks += holder
-                    self.objects += holder.values()
-                    self.marks += [
-                        (tensor.data_ptr(), tensor.dtype, tensor.shape)
-                        for tensor in holder.values()
-                        if tensor is not None
-                    ]
-            if layer._buffers:
-                self.marks.append(set(layer._non_persistent_buffers_set))
-            if children := layer._modules:
-                self.marks += children
-                self.objects += children.values()
-                waiting += [child for child in children.values() if child is not None]
+    It is looked at between two training steps, when every line of it is cold, so it does as little as it can.
+    """
 
-    def __eq__(self, other: object) -> bool:
+    def __init__(self, network: nn.Module) -> None:
+        layers = list(network.modules())
+        self._holders: list[dict[str, Any]] = [
+            holder for layer in layers for holder in (layer._parameters, layer._buffers, layer._modules)
+        ]
+        self._names = [*itertools.chain.from_iterable(self._holders)]
+        self._objects = self._members()
+        self._tensors = [item for item in self._objects if isinstance(item, torch.Tensor)]
+        self._transient = [(layer, set(layer._non_persistent_buffers_set)) for layer in layers if layer._buffers]
+        self._storages = self._places()
+
+    def are_unchanged(self) -> bool:
+        """Returns whether nothing was added, replaced, renamed, resized, converted or moved to other memory."""
+        objects = self._members()
         return (
-            isinstance(other, _Contents)
-            and self.marks == other.marks
-            and len(self.objects) == len(other.objects)
+            len(objects) == len(self._objects)
             # Equality of tensors would compare their elements.
-            and all(map(operator.is_, self.objects, other.objects))
+            and all(map(operator.is_, objects, self._objects))
+            and self._names == [*itertools.chain.from_iterable(self._holders)]
+            and all(layer._non_persistent_buffers_set == names for layer, names in self._transient)
+            and self._places() == self._storages
         )
 
-    __hash__ = None  # type: ignore[assignment]
+    def _members(self) -> list[Any]:
+        return [*itertools.chain.from_iterable(map(dict.values, self._holders))]
+
+    def _places(self) -> list[Any]:
+        return [*map(torch.Tensor.data_ptr, self._tensors), *map(_TYPE_AND_SHAPE, self._tensors)]
 
 
 class _Memory:
@@ -114,16 +111,16 @@ class _Memory:
     def __init__(self, entries: list[tuple[str, torch.Tensor]]) -> None:
         self._sources: dict[torch.dtype, list[torch.Tensor]] = {}
         for _, tensor in entries:
-            self._sources.setdefault(tensor.dtype, []).append(tensor)
+            # Detached here, so that no copy has to switch gradients off.
+            self._sources.setdefault(tensor.dtype, []).append(tensor.detach())
         self._copies = {dtype: _pieces(dtype, tensors) for dtype, tensors in self._sources.items()}
         following = {dtype: iter(pieces) for dtype, pieces in self._copies.items()}
         self.arrays = {name: as_array(next(following[tensor.dtype])) for name, tensor in entries}
 
     def fill(self) -> None:
         """Copies the tensors' present values."""
-        with torch.no_grad():
-            for dtype, sources in self._sources.items():
-                torch._foreach_copy_(self._copies[dtype], sources)
+        for dtype, sources in self._sources.items():
+            torch._foreach_copy_(self._copies[dtype], sources)
 
 
 def _pieces(dtype: torch.dtype, tensors: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -39,6 +39,7 @@ class TrajectoryRecorder:
         start_step: int = 0,
     ) -> None:
         self._settings = settings
+        self._numbers = settings.numbers
         self._epoch, self._step = start_epoch, start_step
         self._steps_in_epoch = 0
         self._learns_steps = step_per_epoch is None
@@ -101,5 +102,5 @@ class TrajectoryRecorder:
 
     def _save_if_asked(self) -> None:
         number = self._number
-        if self._writer is not None and number in self._settings.numbers:
+        if self._writer is not None and number in self._numbers:
             self._writer.save(number, self._read())

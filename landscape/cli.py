@@ -2,29 +2,70 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import traceback
 import warnings
+from typing import Annotated, NoReturn
 
 import typer
 
 from collectors.errors import LandscapeError
 
 from .commands.demo import demo
+from .commands.devices import devices
+from .commands.export import export
 from .commands.import_checkpoints import import_checkpoints
+from .commands.import_landscape import import_landscape
 from .commands.info import info
 from .commands.plot import plot
 from .commands.run import run
+from .commands.view import view
+from .commands.watch import watch
 
-app = typer.Typer(
-    help="Collect checkpoints while training, measure loss landscapes, look at them.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
+_MEASURE, _LOOK, _EXCHANGE = "Measure", "Look", "Exchange files with other tools"
+_EPILOG = (
+    "Exit codes: 0 done; 1 an error, said in one text with its remedy; 2 unknown options; 3 a bug of this program; "
+    "130 interrupted by Ctrl-C; 143 terminated. What was measured until then is in the landscape file."
 )
+_DEBUG_VARIABLE = "LANDSCAPE_DEBUG"
 
-for command in (demo, run, info, plot):
-    app.command()(command)
-app.command("import-checkpoints")(import_checkpoints)
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=_EPILOG)
+
+for panel, commands in (
+    (_MEASURE, (run, demo, devices)),
+    (_LOOK, (info, plot, view, watch)),
+    (_EXCHANGE, (export, import_landscape, import_checkpoints)),
+):
+    for command in commands:
+        app.command(command.__name__.replace("_", "-"), rich_help_panel=panel)(command)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"summary-landscape {version('summary-landscape')}")
+        raise typer.Exit
+
+
+@app.callback()
+def settings(
+    *,
+    debug: Annotated[
+        bool, typer.Option("--debug", envvar=_DEBUG_VARIABLE, help="Show an error's traceback as well.")
+    ] = False,
+    _version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_show_version)
+    ] = False,
+) -> None:
+    """See the loss surface your optimizer walked on: measure landscapes of a collected run, look at them.
+
+    landscape run DIRECTORY --function my_training:callback_fn measures them, and goes on after an interruption;
+    landscape view FILE shows one in the browser.
+    """
+    if debug:
+        os.environ[_DEBUG_VARIABLE] = "1"
 
 
 def main() -> None:
@@ -33,9 +74,16 @@ def main() -> None:
     try:
         app()
     except (LandscapeError, TypeError, ValueError, ImportError, OSError) as error:
-        for text in (str(error), *getattr(error, "__notes__", ())):
-            typer.secho(f"error: {text}", fg="red", err=True)
-        sys.exit(1)
+        _end(error, "\n".join([str(error), *getattr(error, "__notes__", ())]), 1)
+    except Exception as error:
+        _end(error, f"unexpected {type(error).__name__}: {error}\nThis is a bug; --debug shows where it is.", 3)
+
+
+def _end(error: Exception, text: str, code: int) -> NoReturn:
+    if os.environ.get(_DEBUG_VARIABLE):
+        traceback.print_exception(error)
+    typer.secho(f"error: {text}", fg="red", err=True)
+    sys.exit(code)
 
 
 def _show_warning(message: Warning | str, *_details: object, **_more: object) -> None:

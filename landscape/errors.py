@@ -29,6 +29,10 @@ class LandscapeWriteError(LandscapeError, OSError):
     """The landscape could not be written; what was on the disk is still there."""
 
 
+class LandscapeExportError(LandscapeError):
+    """The landscape does not fit into the other program's format."""
+
+
 class PlaneError(LandscapeError):
     """No plane or line can be laid through what was given."""
 

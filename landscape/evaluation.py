@@ -36,6 +36,8 @@ def evaluate(
     y: ArrayLike | None = None,
     size: int | tuple[int, int] = 40,
     device_ids: list[int] | None = None,
+    devices_per_worker: int = 1,
+    workers_per_device: int = 1,
     output: str | os.PathLike[str] | None = None,
     num_samples: int | None = None,
     samples: str = "first",
@@ -62,6 +64,10 @@ def evaluate(
         y: coordinates along the second direction, shape (ny,), increasing; a line has none.
         size: points along each axis where the plane's own axes are taken.
         device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
+        devices_per_worker: how many GPUs each worker sees, the first of which is its ``cuda:0``; without GPUs, how
+            many slots' cores it joins.
+        workers_per_device: how many workers share each GPU and its memory; without GPUs, a slot's cores. One of the
+            two must be 1.
         output: the landscape file; None keeps the landscape in memory only. A file of the same identity is continued.
         num_samples: samples that a value is averaged over; None means all of the data set.
         samples: "first" (in data-set order) or "random" (a seeded subset).
@@ -118,6 +124,8 @@ def evaluate(
         callback_fn,
         options,
         device_ids=device_ids,
+        devices_per_worker=devices_per_worker,
+        workers_per_device=workers_per_device,
         address=address,
         plan=plan,
         compile=compile,
@@ -185,10 +193,20 @@ def check_same_network(differences: list[str], plane: Plane) -> None:
 
 
 def stored_plan(paths: list[Path]) -> MeasurementPlan | None:
-    """Returns the plan of the first landscape file among the paths, so that going on gives the same bits."""
+    """Returns the plan of the first landscape file among the paths, so that going on gives the same bits.
+
+    Raises:
+        LandscapeError: a file cannot be read, or its plan cannot be used by this version.
+    """
     for path in paths:
         if path.exists():
             stored = read_landscape(path).attributes.get("measurement_plan")
             if stored is not None:
-                return MeasurementPlan.from_json(stored)
+                try:
+                    return MeasurementPlan.from_json(stored)
+                except (TypeError, ValueError) as error:
+                    raise LandscapeError(
+                        f"landscape file {path} was measured with a plan that cannot be used here ({error}). Pass "
+                        "overwrite=True to measure it anew, or name= to write another file beside it."
+                    ) from error
     return None

@@ -195,7 +195,7 @@ class LandscapeData:
     def complete(self) -> bool:
         """Whether the survey came to its end, and nothing is pending: grid, trajectory, origin."""
         return (
-            bool(self.attributes.get("sampling", {}).get("finished", True))
+            bool((self.attributes.get("sampling") or {}).get("finished", True))
             and not (self.status == PointStatus.PENDING).any()
             and self.convergence.status != PointStatus.PENDING
             and (self.trajectory is None or self.trajectory.complete)

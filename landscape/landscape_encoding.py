@@ -11,6 +11,7 @@ import numpy as np
 
 from collectors.network_state import Array
 
+from .landscape_attributes import check_attributes
 from .landscape_checks import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX, ordered
 from .landscape_data import LandscapeData
 
@@ -31,10 +32,11 @@ def landscape_bytes(data: LandscapeData) -> bytes:
     handles open when it fails while closing.
 
     Raises:
-        TypeError: an attribute is no JSON value.
+        TypeError: an attribute is no JSON value, or not what the program goes on from.
         ValueError: names, shapes, types or status values do not fit together.
     """
     data.validate()
+    check_attributes(data.attributes)
     buffer = io.BytesIO()
     with _file_in(buffer) as file:
         _write_attributes(file, data)

@@ -29,8 +29,10 @@ def lock_landscape(path: str | os.PathLike[str]) -> Iterator[None]:
     lock = target.with_name(f".{target.name}.lock")
     descriptor = _acquire(lock, path)
     try:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+        # The id only tells others who holds the lock; on a full disk that is no reason to stop.
+        with suppress(OSError):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         yield
     finally:
         # Removed while it is still held: whoever opened it meanwhile sees that the name is gone and tries again.

@@ -1,24 +1,18 @@
-"""Reads an open landscape file, trusting nothing in it.
-
-A file may come from anywhere. Links out of the file, storage outside it and filters are refused before they are
-followed, and a shape is believed only where the file is large enough to hold it.
-"""
+"""Reads an open landscape file, trusting nothing in it."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Collection
 from typing import Any
 
-import numpy as np
-
 from collectors.network_state import Array
 
-from .landscape_checks import MAXIMUM_AXIS_LENGTH, PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX, PointStatus, ordered
+from .bounded_reader import BoundedReader, member_names
+from .landscape_attributes import check_attributes
+from .landscape_checks import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX, PointStatus, ordered
 from .landscape_data import ConvergenceData, DirectionsData, LandscapeData, TrajectoryData
 
-_MAXIMUM_MEMBERS = 10_000
 _FIXED = ("x", "y", "status")
 _FIXED_TRAJECTORY = ("number", "x", "y", "residual", "norm", "status", "projected_status")
 
@@ -34,7 +28,7 @@ def read_root(file: Any, size: int, own_attributes: Collection[str]) -> Landscap
     Raises:
         Exception: of any kind, where the contents are not as they should be.
     """
-    reader = _Reader(size)
+    reader = BoundedReader(size)
     arrays, groups = reader.members(file)
     trajectory = None
     if "trajectory" in groups:
@@ -59,10 +53,11 @@ def read_root(file: Any, size: int, own_attributes: Collection[str]) -> Landscap
             status=PointStatus(int(convergence["status"])),
         ),
         trajectory=trajectory,
-        errors=reader.errors(groups["errors"]),
-        attributes=reader.attributes(file, own_attributes),
+        errors=_errors(reader, groups["errors"]),
+        attributes=_attributes(file, own_attributes),
     )
     data.validate()
+    check_attributes(data.attributes)
     return data
 
 
@@ -108,85 +103,24 @@ def _trajectory(columns: dict[str, Array]) -> TrajectoryData:
     )
 
 
-class _Reader:
-    """Reads members of groups until they have claimed as many bytes as the file has.
-
-    Without the bound, a small file whose members all name the same bytes would fill the memory.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._remaining = size
-
-    def members(self, group: Any) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Returns a group's arrays, read, and its groups, unread."""
-        import h5py
-
-        arrays, groups = {}, {}
-        for name in _names(group):
-            member = group[name]
-            if isinstance(member, h5py.Group):
-                groups[name] = member
-            elif isinstance(member, h5py.Dataset):
-                arrays[name] = self._array(member, name)
-        return arrays, groups
-
-    def errors(self, group: Any) -> dict[str, str]:
-        """Returns the tracebacks by place."""
-        if not {"place", "traceback", "traceback_index"} <= set(_names(group)):
-            raise ValueError("errors lacks a data set")
-        places = self._array(group["place"], "errors/place", kinds="S")
-        indices = self._array(group["traceback_index"], "errors/traceback_index")
-        tracebacks = self._array(group["traceback"], "errors/traceback", kinds="S")
-        if places.shape != indices.shape or (indices < 0).any():
-            raise ValueError(f"errors has {places.shape} places and {indices.shape} indices")
-        texts = [text.decode("utf-8") for text in tracebacks]
-        return {place.decode("utf-8"): texts[index] for place, index in zip(places, indices, strict=True)}
-
-    def attributes(self, file: Any, own_attributes: Collection[str]) -> dict[str, Any]:
-        """Returns the file's attributes, JSON decoded; what other programs may have added in other types is left."""
-        as_json = set(json.loads(read_attribute(file, "json_attributes")))
-        attributes = {}
-        for name in file.attrs:
-            value = None if name in own_attributes else read_attribute(file, name)
-            if value is not None:
-                attributes[name] = json.loads(value) if name in as_json else value
-        return attributes
-
-    def _array(self, dataset: Any, name: str, kinds: str = "fiu") -> Array:
-        self._check_storage(dataset, name)
-        if dataset.dtype.kind not in kinds:
-            raise ValueError(f"{name!r} has the type {dataset.dtype}")
-        return np.array(dataset[()])
-
-    def _check_storage(self, dataset: Any, name: str) -> None:
-        import h5py
-
-        shape = dataset.shape
-        if shape is None or len(shape) > 2 or max(shape, default=0) > MAXIMUM_AXIS_LENGTH**2:
-            raise ValueError(f"{name!r} has the shape {shape}")
-        properties = dataset.id.get_create_plist()
-        inside = properties.get_layout() in (h5py.h5d.CONTIGUOUS, h5py.h5d.COMPACT)
-        if not inside or properties.get_external_count():
-            raise ValueError(f"{name!r} is stored in chunks, by reference or in another file")
-        claimed = math.prod(shape) * dataset.dtype.itemsize
-        if dataset.id.get_storage_size() < claimed:
-            raise ValueError(f"{name!r} claims {claimed} bytes, more than are there")
-        self._charge(claimed, name)
-
-    def _charge(self, count: int, name: str) -> None:
-        self._remaining -= count
-        if self._remaining < 0:
-            raise ValueError(f"{name!r} claims more bytes than the file has")
+def _errors(reader: BoundedReader, group: Any) -> dict[str, str]:
+    if not {"place", "traceback", "traceback_index"} <= set(member_names(group)):
+        raise ValueError("errors lacks a data set")
+    places = reader.array(group["place"], "errors/place", kinds="S")
+    indices = reader.array(group["traceback_index"], "errors/traceback_index")
+    tracebacks = reader.array(group["traceback"], "errors/traceback", kinds="S")
+    if places.shape != indices.shape or (indices < 0).any():
+        raise ValueError(f"errors has {places.shape} places and {indices.shape} indices")
+    texts = [text.decode("utf-8") for text in tracebacks]
+    return {place.decode("utf-8"): texts[index] for place, index in zip(places, indices, strict=True)}
 
 
-def _names(group: Any) -> list[str]:
-    import h5py
-
-    if len(group) > _MAXIMUM_MEMBERS:
-        raise ValueError(f"a group claims {len(group)} members")
-    names = list(group)
-    for name in names:
-        # A soft or an external link may lead to any file that this user can read.
-        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            raise ValueError(f"{name!r} is a link to another place")
-    return names
+def _attributes(file: Any, own_attributes: Collection[str]) -> dict[str, Any]:
+    """Returns the file's attributes, JSON decoded; what other programs may have added in other types is left."""
+    as_json = set(json.loads(read_attribute(file, "json_attributes")))
+    attributes = {}
+    for name in file.attrs:
+        value = None if name in own_attributes else read_attribute(file, name)
+        if value is not None:
+            attributes[name] = json.loads(value) if name in as_json else value
+    return attributes

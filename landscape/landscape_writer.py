@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Callable
@@ -57,7 +58,11 @@ class LandscapeWriter:
         self._closing.set()
         self._changed.set()
         self._thread.join()
-        if self._failure is None:
+        if error is not None and error is self._failure:
+            # Once more, because room may have come back meanwhile; that it had gone has been said already.
+            with contextlib.suppress(Exception):
+                self._write()
+        else:
             self._write()
 
     def _work(self) -> None:
@@ -66,6 +71,8 @@ class LandscapeWriter:
             if self._closing.wait(self._flush_seconds):
                 return
             self._changed.clear()
+            if self._closing.is_set():
+                return  # closed between the two lines before: nobody would wake this thread again
             try:
                 self._write()
             except Exception as error:

@@ -16,7 +16,8 @@ import numpy as np
 from collectors.checkpoint_file import StateReader
 from collectors.errors import RunDirectoryError
 from collectors.network_state import WeightSpace
-from collectors.run_directory import CHECKPOINT_FOLDER, RunDirectory
+from collectors.run_directory import CHECKPOINT_FOLDER, RunDirectory, find_run
+from collectors.run_files import AnyPath, check_local
 from collectors.settings import LandscapeSettings
 from collectors.validation import check_bool, check_choice, check_device_ids, check_int, check_path, wrong_value
 from workers.evaluator import MeasurementOptions
@@ -49,21 +50,19 @@ class SummaryLandscape:
     """Turns a run directory into loss landscapes.
 
     Args:
-        summary_dir: the directory that a SummaryCollector wrote, or that ``landscape import-checkpoints`` built.
-            Drawing landscapes never changes what training wrote there.
+        summary_dir: the directory that a SummaryCollector wrote, or that ``landscape import-checkpoints`` built: a
+            folder, or an fsspec URL such as ``s3://bucket/run``. Drawing landscapes never changes what training wrote
+            there.
 
     Raises:
         TypeError: summary_dir is no path.
         ValueError: summary_dir is blank.
-        RunDirectoryError: the directory does not exist.
+        ImportError: summary_dir is a URL, and a package that reads its kind is missing.
+        RunDirectoryError: the directory does not exist or cannot be reached.
     """
 
     def __init__(self, summary_dir: str | os.PathLike[str]) -> None:
-        self._path = check_path("summary_dir", summary_dir)
-        if not self._path.is_dir():
-            raise RunDirectoryError(
-                f"summary_dir {self._path} is not a directory; give the directory that a SummaryCollector wrote."
-            )
+        self._path = find_run(summary_dir)
 
     def gen_landscapes_with_multi_process(
         self,
@@ -73,6 +72,8 @@ class SummaryLandscape:
         output: str | os.PathLike[str] | None = None,
         *,
         seed: int = 0,
+        devices_per_worker: int = 1,
+        workers_per_device: int = 1,
         normalization: str = "filter",
         buffers: str = "fixed",
         recalibration_batch_size: int = 256,
@@ -104,8 +105,13 @@ class SummaryLandscape:
             collect_landscape: settings that replace the collected ones for this call only: ``landscape_size``,
                 ``num_samples``, ``intervals``, ``create_landscape``.
             device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
-            output: the directory for the landscape files; None means summary_dir.
+            output: the directory for the landscape files; None means summary_dir, where that is a folder of this
+                machine.
             seed: of the random directions and of ``samples="random"``.
+            devices_per_worker: how many GPUs each worker sees, the first of which is its ``cuda:0``; without GPUs, how
+                many slots' cores it joins.
+            workers_per_device: how many workers share each GPU and its memory; without GPUs, a slot's cores. One of
+                the two must be 1.
             normalization: of the random directions: "filter", "layer", "weight" or "none".
             buffers: "fixed" (the origin's) or "recalibrate" (normalization statistics anew at each point).
             recalibration_batch_size: samples per batch while statistics are computed anew.
@@ -161,7 +167,7 @@ class SummaryLandscape:
         deadline = None if how.budget is None else time.perf_counter() + how.budget
         check_bool("save_directions", save_directions)
         check_bool("dry_run", dry_run)
-        folder = self._path if output is None else _output_folder(output)
+        folder = _output_folder(self._path, output)
         jobs = _jobs(run, settings, folder, "landscape" if name is None else _check_stem(name))
         plan = plan or stored_plan([] if overwrite else [job.path for job in jobs])
         landscapes = []
@@ -169,6 +175,8 @@ class SummaryLandscape:
             callback_fn,
             options,
             device_ids=device_ids,
+            devices_per_worker=devices_per_worker,
+            workers_per_device=workers_per_device,
             address=address,
             plan=plan,
             compile=compile,
@@ -215,7 +223,11 @@ class SummaryLandscape:
 
     def clean_ckpt(self) -> None:
         """Removes the run's checkpoints and their metadata; landscape files stay."""
-        shutil.rmtree(self._path / CHECKPOINT_FOLDER, ignore_errors=True)
+        folder = self._path / CHECKPOINT_FOLDER
+        if isinstance(folder, Path):
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            folder.remove_folder()
 
 
 def _jobs(run: RunDirectory, settings: LandscapeSettings, folder: Path, stem: str) -> list[_Job]:
@@ -275,7 +287,16 @@ def _plane(
     return random_plane_of(states[0], space, seed=seed, normalization=normalization)
 
 
-def _output_folder(output: str | os.PathLike[str]) -> Path:
+def _output_folder(run: AnyPath, output: str | os.PathLike[str] | None) -> Path:
+    check_local("output", output)
+    if output is None:
+        if isinstance(run, Path):
+            return run
+        raise ValueError(
+            f"output must name a folder of this machine, because summary_dir {run} is remote and a landscape file is "
+            'rewritten every few seconds; pass output="landscapes" (on the command line -o landscapes), and copy the '
+            "files when they are complete."
+        )
     folder = check_path("output", output)
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"output must be a directory, but {folder} is a file.")

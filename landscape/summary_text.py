@@ -18,26 +18,41 @@ def summary_text(landscape: Landscape) -> str:
     attributes = landscape.attributes
     shape = f"{len(landscape.x)}" + ("" if landscape.y is None else f" x {len(landscape.y)}")
     counts = {status.name.lower(): int((landscape.status == status).sum()) for status in PointStatus}
-    lines = [
+    known = {name: value for name, value in attributes.items() if value is not None}
+    plan, intervals = known.get("measurement_plan"), known.get("intervals")
+    facts: list[tuple[str, str | None]] = [
         ("file", str(landscape.path)),
-        ("network", str(attributes.get("network"))),
-        ("landscape", f"{attributes.get('decomposition')}, {shape} points"),
+        ("imported from", _imported(known["imported"]) if isinstance(known.get("imported"), Mapping) else None),
+        ("network", known.get("network")),
+        ("landscape", f"{known.get('decomposition', 'unknown')}, {shape} points"),
         ("points", ", ".join(f"{count} {name}" for name, count in counts.items() if count)),
-        *((("sampling", text),) if (text := sampling_text(landscape)) else ()),
-        ("complete", "yes" if landscape.complete else "no; the call that made it goes on from here"),
-        ("intervals", f"{attributes.get('unit', '-')}s {_intervals(attributes.get('intervals'))}"),
-        ("samples", f"{attributes.get('num_samples')} ({attributes.get('samples', 'first')})"),
-        ("buffers", str(attributes.get("buffers"))),
-        *((("measurement plan", plan_text(plan)),) if (plan := attributes.get("measurement_plan")) else ()),
+        ("sampling", sampling_text(landscape)),
+        ("complete", _complete(landscape)),
+        ("intervals", f"{known.get('unit', '-')}s {_intervals(intervals)}" if intervals else None),
+        ("samples", f"{known['num_samples']} ({known.get('samples', 'first')})" if "num_samples" in known else None),
+        ("buffers", known.get("buffers")),
+        ("measurement plan", plan_text(plan) if plan else None),
         *((name, _range(values)) for name, values in landscape.metrics.items()),
         ("explained variance", explained_variance_text(landscape)),
         ("largest distance of the path from the plane", distance_text(landscape)),
-        ("made", f"{attributes.get('created')} with {attributes.get('versions')}"),
-        *(("note", str(note)) for note in attributes.get("notes", ())),
+        ("made", f"{known['created']} with {known.get('versions')}" if "created" in known else None),
+        *(("note", str(note)) for note in known.get("notes", ())),
         *(("failed", place) for place in list(landscape.errors)[:10]),
     ]
+    lines = [(name, str(text)) for name, text in facts if text is not None]
     width = max(len(name) for name, _ in lines)
-    return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
+    return "\n".join(f"{name:<{width}}  {_printable(text)}" for name, text in lines)
+
+
+def _imported(facts: Mapping[str, Any]) -> str:
+    others = ", ".join(f"{name} {value}" for name, value in facts.items() if name not in ("format", "file"))
+    return f"{facts.get('file')} ({facts.get('format')}{f', {others}' if others else ''})"
+
+
+def _complete(landscape: Landscape) -> str:
+    if landscape.complete:
+        return "yes"
+    return "no" if "imported" in landscape.attributes else "no; the call that made it goes on from here"
 
 
 def plan_text(plan: Mapping[str, Any]) -> str:
@@ -109,6 +124,11 @@ def distance_text(landscape: Landscape) -> str:
     largest = float(np.max(path.residual))
     length = float(np.max(path.norm))
     return f"{largest:.3g}" + (f" ({100 * largest / length:.0f} % of the path's extent)" if length else "")
+
+
+def _printable(text: str) -> str:
+    # A file from elsewhere may hold what a terminal takes for commands, or lines that look like ours.
+    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "?" for letter in text)
 
 
 def _range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:

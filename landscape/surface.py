@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 import io
 import os
 from collections.abc import Mapping
@@ -14,18 +15,18 @@ import numpy as np
 
 from collectors.network_state import Array
 
+from .drawing import Drawing
 from .landscape_data import ConvergenceData, LandscapeData, PointStatus, TrajectoryData
 from .landscape_file import read_landscape
 
 if TYPE_CHECKING:
     import xarray
     from jaxtyping import Float64, UInt8
-    from matplotlib.axes import Axes
 
     from .survey import SurveyReport
 
 
-class Landscape:
+class Landscape(Drawing):
     """A measured loss landscape; everything it hands out is read-only.
 
     Rows are y and columns are x: ``loss[j, i]`` was measured at ``(x[i], y[j])``. A line has no y, and its arrays
@@ -57,6 +58,20 @@ class Landscape:
             LandscapeFormatError: it is another program's, or of a newer version.
         """
         return cls(read_landscape(path), path)
+
+    @classmethod
+    def import_file(
+        cls,
+        path: str | os.PathLike[str],
+        format: str | None = None,
+        *,
+        loss: str | None = None,
+        axis_order: str | None = None,
+    ) -> Landscape:
+        """Reads the landscape file of another program; see ``foreign_files.import_landscape``."""
+        from .foreign_files import import_landscape
+
+        return cls(import_landscape(path, format, loss=loss, axis_order=axis_order))
 
     @property
     def x(self) -> Float64[np.ndarray, " nx"]:
@@ -149,23 +164,29 @@ class Landscape:
             attrs=dict(self.attributes),
         )
 
-    def plot_contour(self, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draws contours with the trajectory and the convergence point; see ``figures.plot_contour``."""
-        from .figures import plot_contour
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Writes the landscape as a landscape file, which ``load`` reads, and returns its path.
 
-        return plot_contour(self, ax, **options)
+        Raises:
+            LandscapeLockedError: a survey is writing that file.
+            LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
+        """
+        from .landscape_saving import save_landscape
 
-    def plot_surface(self, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draws the surface in three dimensions; see ``figures.plot_surface``."""
-        from .figures import plot_surface
+        return save_landscape(path, self._data, overwrite=overwrite)
 
-        return plot_surface(self, ax, **options)
+    def export(
+        self,
+        path: str | os.PathLike[str],
+        format: str | None = None,
+        *,
+        metric: str | None = None,
+        overwrite: bool = False,
+    ) -> list[Path]:
+        """Writes the landscape as another program's file and returns the paths; see ``exports.export_landscape``."""
+        from .exports import export_landscape
 
-    def plot_profile(self, ax: Axes | None = None, **options: Any) -> Axes:
-        """Draws a line's loss; see ``figures.plot_profile``."""
-        from .figures import plot_profile
-
-        return plot_profile(self, ax, **options)
+        return export_landscape(self, path, format, metric=metric, overwrite=overwrite)
 
     def summary_values(self) -> dict[str, Array]:
         """Returns what a SummaryRecord shows of a landscape.
@@ -191,11 +212,35 @@ class Landscape:
             parts.append(f"{int((self.status == PointStatus.MEASURED).sum())} of {self.status.size} points measured")
         return f"Landscape({'; '.join(parts)})"
 
+    def view(self, path: str | os.PathLike[str] | None = None, *, size: str = "full", show: bool = True) -> Path:
+        """Writes the landscape as an interactive page, opens it in the browser, and returns its path.
+
+        Args:
+            path: a file that ends in .html; None writes a temporary one.
+            size: "full" (one file) or "small" (the plotly script lies beside the page).
+            show: whether the page is opened.
+
+        Raises:
+            ImportError: plotly is not installed.
+            OSError: the page cannot be written.
+        """
+        from .interactive.display import view
+
+        return view(self, path, size=size, show=show)
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        if importlib.util.find_spec("plotly") is None:
+            return {}
+        from .interactive.notebook_figure import MIME_TYPE, notebook_figure
+
+        figure = notebook_figure(self)
+        return {} if figure is None else {MIME_TYPE: figure}
+
     def _repr_png_(self) -> bytes:
         from .figures import save_figure
 
         image = io.BytesIO()
-        save_figure(self.plot_profile() if self.y is None else self.plot_contour(), image)
+        save_figure(self.plot_profile() if self.y is None else self.plot_contour(), image, dpi=120)
         return image.getvalue()
 
 

@@ -7,7 +7,7 @@ import functools
 import itertools
 import math
 import os
-import sys
+import shlex
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collectors.progress_bar import progress_bar
+from workers.memory_shortage import shortage_text
 from workers.pool import ORIGIN_MEASUREMENTS, Pool, Task, check_determinism, check_same_values
 
 from .adaptive_sampling import AdaptiveSampling
@@ -91,6 +93,7 @@ def survey(
         if path is not None:
             stack.enter_context(lock_landscape(path))
             clean_temporaries(path)
+        plan = pool.description.plan
         data, seconds_per_point = _begin(pool, plane, x, y, path, attributes, settings)
         forget_unmeasured(data)
         before = _measured(data)
@@ -98,13 +101,20 @@ def survey(
         writer = stack.enter_context(LandscapeWriter(path, data))
         bar = stack.enter_context(_progress_bar(data, settings.progress))
         if settings.progress:
-            bar.write(f"{bar.desc}: {forecast}", file=sys.stderr)
+            bar.write(f"{bar.desc}: {forecast}", file=bar.fp)
+            if path is not None:
+                bar.write(f"watch it: landscape watch {shlex.quote(str(path))}", file=bar.fp)
         clock = _Clock(start, settings.budget)
 
         def measure(tasks: Iterable[Task]) -> None:
+            nonlocal plan
             for result in pool.run(clock.until_late(tasks)):
                 writer.update(functools.partial(keep, data, result))
                 bar.update()
+                if pool.description.plan != plan:
+                    warnings.warn(shortage_text(plan.batch_size, pool.description.plan.batch_size), stacklevel=4)
+                    plan = pool.description.plan
+                    writer.update(functools.partial(data.attributes.update, measurement_plan=plan.to_json()))
 
         adaptive = AdaptiveSampling(
             data.shape, settings.tolerance, relative=settings.relative_tolerance, seed=settings.seed
@@ -237,20 +247,10 @@ def _stored(path: str | os.PathLike[str], fresh: LandscapeData) -> LandscapeData
 
 
 def _progress_bar(data: LandscapeData, shown: bool) -> Any:
-    from tqdm import tqdm
-
     kind = {"pca": "PCA", "random": "random"}.get(str(data.attributes["decomposition"]), "")
     label = " ".join(item for item in (kind, "landscape" if data.y is not None else "line") if item)
-    return tqdm(
-        total=sum(status.size for status in _statuses(data)),
-        initial=_measured(data),
-        desc=label,
-        unit="point",
-        disable=not shown,
-        smoothing=0.1,
-        file=sys.stderr,
-        dynamic_ncols=True,
-    )
+    total = sum(status.size for status in _statuses(data))
+    return progress_bar(total, "point", shown=shown, done=_measured(data), name=label)
 
 
 def _statuses(data: LandscapeData) -> list[UInt8[np.ndarray, ...]]:

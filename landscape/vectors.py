@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -29,8 +30,14 @@ def write_directions(landscape_path: str | os.PathLike[str], plane: Plane) -> Pa
         for axis, direction in enumerate(plane.directions)
         for name, array in direction.items()
     }
+    metadata = {
+        "decomposition": plane.decomposition,
+        "normalization": plane.normalization,
+        # All of them in the network's order, which the file's tensors do not have.
+        "parameters": json.dumps([[tensor.name, list(tensor.shape)] for tensor in plane.space.parameters]),
+    }
     try:
-        write_checkpoint(path, tensors, {"decomposition": plane.decomposition, "normalization": plane.normalization})
+        write_checkpoint(path, tensors, metadata)
     except OSError as error:
         raise LandscapeWriteError(
             f"the directions cannot be written to {path}: {error}. Free some space, then run again with "

@@ -193,6 +193,11 @@ class ArrayEvaluator(Evaluator):
             finally:
                 self._return_to_origin()
 
+    def use_batch_size(self, batch_size: int) -> None:
+        """Measures in smaller batches from now on."""
+        self._batch_size = batch_size
+        self._description = replace(self._description, plan=replace(self._description.plan, batch_size=batch_size))
+
     def close(self) -> None:
         """Leaves the user's network as it was found, bit for bit."""
         found, self._found = self._found, None

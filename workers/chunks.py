@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from .measured_speed import MeasuredSpeed
 from .pool import PointTask, StateTask, Task
 
 CHUNK_SECONDS = 1.0
 KILLS_BEFORE_SPLIT = 3
 
 
-@dataclass
+@dataclass(eq=False)
 class Chunk:
     """Points that travel together, or one set of weights.
 
@@ -20,16 +22,27 @@ class Chunk:
         tasks: what to measure.
         kills: how many workers died of it.
         alone: whether it must not share a worker with another chunk, because its worker died before.
+        copies: how many workers have it.
+        settled: whether nobody waits for its outcomes any more: they are known, or the run that asked has ended.
+        weights: those of a set, where the workers find them, while it is not settled.
     """
 
     tasks: Sequence[Task]
     kills: int = 0
     alone: bool = False
+    copies: int = 1
+    settled: bool = False
+    weights: Any = None
 
     @property
     def is_state(self) -> bool:
         """Whether it is one set of weights rather than points."""
         return isinstance(self.tasks[0], StateTask)
+
+    def settle(self) -> None:
+        """Notes that nobody waits for its outcomes any more."""
+        self.settled = True
+        self.weights = None
 
 
 class ChunkQueue:
@@ -46,15 +59,15 @@ class ChunkQueue:
         self._returned: deque[Chunk] = deque()
         self._workers = workers
 
-    def next(self, points_per_second: float | None, *, idle: bool) -> Chunk | None:
+    def next(self, speed: MeasuredSpeed, *, idle: bool) -> Chunk | None:
         """Returns the next chunk for a worker, or None when there is none.
 
         Args:
-            points_per_second: the worker's measured speed.
+            speed: the worker's.
             idle: whether it has no other chunk in flight. Only then is a chunk given out again whose worker died:
                 of two in flight it would be uncertain which one killed.
         """
-        size = 1 if points_per_second is None else max(1, int(points_per_second * CHUNK_SECONDS))
+        size = speed.points_in(CHUNK_SECONDS)
         self._look_ahead(2 * self._workers * size)
         if self._ahead:
             if isinstance(first := self._ahead[0], StateTask):
@@ -75,7 +88,7 @@ class ChunkQueue:
         return not (self._ahead or self._returned)
 
     def bring_back(self, chunk: Chunk, *, killed: bool) -> Chunk | None:
-        """Takes back a chunk whose worker died.
+        """Takes back a chunk whose worker died, unless another worker has it as well.
 
         Args:
             chunk: what that worker had.
@@ -84,11 +97,17 @@ class ChunkQueue:
         Returns:
             The chunk, if it has killed too often and cannot be split any further; otherwise None.
         """
+        if chunk.settled:
+            return None
         chunk.kills += killed
         chunk.alone = True
         if chunk.kills < KILLS_BEFORE_SPLIT:
-            self._returned.append(chunk)
+            if chunk.copies > 1:
+                chunk.copies -= 1
+            else:
+                self._returned.append(chunk)
             return None
+        chunk.settle()  # should another worker have it as well, its answer comes too late
         if len(chunk.tasks) == 1:
             return chunk
         middle = len(chunk.tasks) // 2

@@ -19,5 +19,9 @@ class NondeterministicLossError(LandscapeError):
     """The same weights gave two losses; a surface of such values would be noise."""
 
 
+class MemoryShortageError(LandscapeError):
+    """Memory ran out while a point was measured, and smaller batches are no way out."""
+
+
 class PoolError(LandscapeError):
     """No worker could be started, or none is left."""

@@ -123,6 +123,16 @@ class Evaluator(ABC):
             One value for every name in ``description.metrics``.
         """
 
+    def use_batch_size(self, batch_size: int) -> None:  # noqa: B027
+        """Measures in smaller batches from now on, and says so in ``description.plan``.
+
+        Asked for where memory ran out, and only where the plan has a batch size. An evaluator whose batches cannot be
+        cut leaves everything as it is.
+
+        Args:
+            batch_size: samples per forward pass.
+        """
+
     def close(self) -> None:  # noqa: B027
         """Leaves the user's network as it was found, bit for bit; there may be nothing to do."""
 

@@ -12,6 +12,7 @@ from collectors.errors import LandscapeError
 from collectors.network_state import WeightSpace
 
 from .errors import CallbackFunctionError, FrozenNetworkError
+from .memory_shortage import is_memory_shortage
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -86,7 +87,10 @@ def callback_errors(what: str = "evaluated") -> Iterator[None]:
     except LandscapeError:
         raise
     except Exception as error:
+        remedy = ""
+        if is_memory_shortage(error):
+            remedy = " Memory ran out; give the data set in smaller batches, such as DataLoader(..., batch_size=16)."
         raise CallbackFunctionError(
             f"the network, loss and metrics that callback_fn returned cannot be {what} on its data set: "
-            f"{type(error).__name__}: {error}"
+            f"{type(error).__name__}: {error}{remedy}"
         ) from error

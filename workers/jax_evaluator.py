@@ -156,6 +156,11 @@ class JaxEvaluator(Evaluator):
                 state[info.name] = fixed[info.name] if buffers is None else self._place_one(buffers[info.name])
             return self._measure_weights(state)
 
+    def use_batch_size(self, batch_size: int) -> None:
+        """Measures in smaller batches from now on; they are compiled for anew."""
+        self._plan = replace(self._plan, batch_size=batch_size)
+        self._description = replace(self._description, plan=self._plan)
+
     def close(self) -> None:
         """Frees the device's memory; the user's network was never touched."""
         self._plane = None

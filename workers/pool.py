@@ -18,6 +18,7 @@ from .devices import available_cores, gpu_ids
 from .errors import NondeterministicLossError
 from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, build_evaluator
 from .measurement_plan import MeasurementPlan, Workload
+from .memory_shortage import within_memory
 
 # What an interruption may cost in this process, and how many points an evaluator may need at once to be fast.
 _CHUNK_SECONDS = 0.1
@@ -214,7 +215,7 @@ Outcome: TypeAlias = tuple[dict[str, float] | None, str | None]
 def measure_points(evaluator: Evaluator, points: Sequence[tuple[float, ...]]) -> list[Outcome]:
     """Measures points; one that raises costs nothing but itself."""
     try:
-        values = evaluator.measure(np.array(points, np.float64))
+        values = within_memory(evaluator, lambda: evaluator.measure(np.array(points, np.float64)))
         return [({name: float(column[row]) for name, column in values.items()}, None) for row in range(len(points))]
     except Exception:
         if len(points) == 1:
@@ -225,7 +226,7 @@ def measure_points(evaluator: Evaluator, points: Sequence[tuple[float, ...]]) ->
 def measure_task_state(evaluator: Evaluator, parameters: State, buffers: State | None) -> Outcome:
     """Measures one set of weights; an exception becomes its traceback."""
     try:
-        return evaluator.measure_state(parameters, buffers), None
+        return within_memory(evaluator, lambda: evaluator.measure_state(parameters, buffers)), None
     except Exception:
         return None, traceback.format_exc()
 
@@ -233,9 +234,9 @@ def measure_task_state(evaluator: Evaluator, parameters: State, buffers: State |
 def measure_origin_twice(evaluator: Evaluator, axes: int) -> tuple[dict[str, float], dict[str, float]]:
     """Measures the loaded plane's origin twice, with a move away in between."""
     origin, elsewhere = np.zeros((1, axes)), np.full((1, axes), 1e-3)
-    first = evaluator.measure(origin)
-    evaluator.measure(elsewhere)
-    second = evaluator.measure(origin)
+    first = within_memory(evaluator, lambda: evaluator.measure(origin))
+    within_memory(evaluator, lambda: evaluator.measure(elsewhere))
+    second = within_memory(evaluator, lambda: evaluator.measure(origin))
     return tuple({name: float(value[0]) for name, value in item.items()} for item in (first, second))  # type: ignore[return-value]
 
 

@@ -26,14 +26,26 @@ class MeasurementActor:
 
     Args:
         cores: the CPU cores that are its own, or None to stay where the cluster put it.
+        threads: how many it may use.
         device: the framework's name of its device.
         search_path: where the driver looks for modules, so that callback_fn's are found here too.
+        workers_per_device: how many workers share that device's memory.
     """
 
-    def __init__(self, cores: tuple[int, ...] | None, device: str, search_path: Sequence[str]) -> None:
+    def __init__(
+        self,
+        cores: tuple[int, ...] | None,
+        threads: int,
+        device: str,
+        search_path: Sequence[str],
+        workers_per_device: int = 1,
+    ) -> None:
         if cores is not None:
             pin_process(cores)
-        self._threads = len(cores) if cores is not None else 1
+        if workers_per_device > 1:
+            # JAX sets three quarters of a GPU's memory aside for itself, whoever else is there.
+            os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.75 / workers_per_device:.3f}")
+        self._threads = threads
         self._device = device
         sys.path.extend(path for path in search_path if path not in sys.path)
         self._evaluator: Evaluator | None = None
@@ -58,7 +70,8 @@ class MeasurementActor:
         except Exception as error:
             return CallbackFunctionError(
                 f"callback_fn could not be loaded by a worker ({type(error).__name__}: {error}); define it in a "
-                "module that workers can import, or in the script itself."
+                "module that workers can import, or in the script itself. To a Ray that you initialise yourself, your "
+                'modules go with ray.init(runtime_env={"working_dir": "."}).'
             )
 
     def call(self) -> Exception | None:
@@ -68,6 +81,12 @@ class MeasurementActor:
             return None
         except Exception as error:
             return _portable(error)
+
+    def load_compiler(self) -> None:
+        """Loads PyTorch's compiler, which takes seconds, while the first worker still tunes."""
+        if "torch" in sys.modules:
+            with contextlib.suppress(ImportError):
+                importlib.import_module("torch._inductor.compile_fx")
 
     def start(
         self, options: MeasurementOptions, plan: MeasurementPlan | None, workload: Workload | None = None
@@ -102,17 +121,24 @@ class MeasurementActor:
         assert self._evaluator is not None
         return self._evaluator.description.device, measure_origin_twice(self._evaluator, self._axes)
 
-    def measure_points(self, points: Sequence[tuple[float, ...]]) -> tuple[list[Outcome], float]:
-        """Measures points; returns their outcomes and the seconds it took."""
+    def measure_points(self, points: Sequence[tuple[float, ...]]) -> tuple[list[Outcome], float, int | None]:
+        """Measures points; returns their outcomes, the seconds it took and the batch size that memory allowed."""
         assert self._evaluator is not None
         start = time.perf_counter()
-        return measure_points(self._evaluator, points), time.perf_counter() - start
+        outcomes = measure_points(self._evaluator, points)
+        return outcomes, time.perf_counter() - start, self._evaluator.description.plan.batch_size
 
-    def measure_state(self, parameters: State, buffers: State | None) -> tuple[list[Outcome], float]:
-        """Measures one set of weights; returns its outcome and the seconds it took."""
+    def measure_state(self, parameters: State, buffers: State | None) -> tuple[list[Outcome], float, int | None]:
+        """Measures one set of weights; returns its outcome, the seconds and the batch size that memory allowed."""
         assert self._evaluator is not None
         start = time.perf_counter()
-        return [measure_task_state(self._evaluator, parameters, buffers)], time.perf_counter() - start
+        outcome = measure_task_state(self._evaluator, parameters, buffers)
+        return [outcome], time.perf_counter() - start, self._evaluator.description.plan.batch_size
+
+    def use_batch_size(self, batch_size: int) -> None:
+        """Measures in batches no larger than another worker could hold."""
+        if self._evaluator is not None and (self._evaluator.description.plan.batch_size or 0) > batch_size:
+            self._evaluator.use_batch_size(batch_size)
 
 
 def _portable(error: Exception) -> Exception:

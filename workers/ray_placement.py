@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
-from .devices import CORES_PER_SLOT, choose_devices, gpu_ids
+from .devices import CORES_PER_SLOT, available_cores, choose_devices, gpu_ids
 from .errors import PoolError
 from .ray_session import ray_address, ray_is_running
 from .ray_worker import ActorRecipe, RayWorker
+from .shared_device import SharedDevice
 
 PLACEMENT_SECONDS = 30.0
 
@@ -20,49 +22,91 @@ def private_devices(asked: tuple[int, ...] | None, address: str | None) -> tuple
     return choose_devices(asked), bool(gpu_ids())
 
 
-def place_workers(
-    workers: list[RayWorker], recipe: ActorRecipe | None = None, asked: tuple[int, ...] | None = None
-) -> None:
+def local_workers(recipe: ActorRecipe, ids: tuple[int, ...]) -> list[RayWorker]:
+    """Returns the workers of a private Ray, each with cores of its own, not placed yet."""
+    places = recipe.layout.places(ids, cores=available_cores())
+    return _with_shared_devices(recipe, [RayWorker(recipe, place) for place in places])
+
+
+def cluster_workers(recipe: ActorRecipe, asked: tuple[int, ...] | None) -> list[RayWorker]:
+    """Returns the workers of a cluster, not placed yet.
+
+    Args:
+        recipe: how actors are made.
+        asked: device ids; None means all that are free.
+
+    Raises:
+        PoolError: too few devices are free for one worker.
+    """
+    # Which GPU an actor gets is Ray's choice, so all free ones are taken and the others are released.
+    numbers = free_devices(recipe.ray, recipe.kind, None if recipe.gpus else asked)
+    workers = new_workers(recipe, numbers)
+    if not workers:
+        wanted = recipe.layout.devices_per_worker
+        what = (
+            f"every {recipe.kind or 'CPU'} of the cluster is busy" if wanted == 1 else f"no {wanted} devices are free"
+        )
+        raise PoolError(f"{what}. {_resources(recipe.ray)}")
+    return workers
+
+
+def new_workers(recipe: ActorRecipe, ids: tuple[int, ...]) -> list[RayWorker]:
+    """Returns workers for so many devices of a cluster, not placed yet."""
+    return _with_shared_devices(recipe, [RayWorker(recipe, place) for place in recipe.layout.places(ids, cores=None)])
+
+
+def free_devices(ray: Any, kind: str | None, asked: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Returns a number for every device of a cluster that a run may take.
+
+    Args:
+        ray: the module, connected.
+        kind: "GPU", "NPU", or None for slots of CPU cores.
+        asked: which ones; None means all that are free.
+    """
+    if asked is not None:
+        return asked
+    free = int(ray.available_resources().get(kind or "CPU", 0))
+    return tuple(range(max(1, free // CORES_PER_SLOT) if kind is None else free))
+
+
+def place_workers(workers: list[RayWorker], asked: tuple[int, ...] | None = None) -> None:
     """Makes the actors and waits until they have a place; those that find none are left out.
 
     Args:
-        workers: of a private Ray; on a cluster the list is empty and is filled here.
-        recipe: how a cluster's actors are made; None for a private Ray.
-        asked: device ids on a cluster; None means all that are free.
+        workers: all of one pool; those that are left out are removed.
+        asked: ids of the GPUs that are wanted of a cluster; None means all of them.
 
     Raises:
         PoolError: no worker found a place, or a GPU that was asked for is busy or absent.
     """
-    if recipe is not None:
-        # Which GPU an actor gets is Ray's choice, so all free ones are taken and the others are released.
-        numbers = range(_free(recipe.ray, "GPU")) if recipe.gpus else asked or _free_slots(recipe)
-        workers.extend(RayWorker(recipe, number, None) for number in numbers)
-    if not workers:
-        raise PoolError(f"every GPU of the cluster is busy. {_resources(recipe.ray)}" if recipe else "no device.")
-    ray = workers[0].recipe.ray
-    places = {worker.create(): worker for worker in workers}
-    done, late = ray.wait(list(places), num_returns=len(places), timeout=PLACEMENT_SECONDS)
-    _drop_late(workers, [places[reference] for reference in late])
+    recipe = workers[0].recipe
+    ray = recipe.ray
+    waiting = {worker.create(): worker for worker in workers}
+    is_private = workers[0].place.cores is not None
+    came, late = ray.wait(list(waiting), num_returns=1 if is_private else len(waiting), timeout=PLACEMENT_SECONDS)
+    while is_private and came and late:
+        # There is a place for each, but many processes take long to start: they are waited for as long as they come.
+        came, late = ray.wait(late, num_returns=1, timeout=PLACEMENT_SECONDS)
+    _drop_late(workers, [waiting[reference] for reference in late])
     try:
-        found = {places[reference].device_id: ray.get(reference) for reference in done}
+        gpus = {id(waiting[reference]): ray.get(reference)[1] for reference in waiting if reference not in late}
     except ray.exceptions.RayError as error:
         raise PoolError(f"a worker could not start. Ray says: {error}") from error
-    if recipe is not None and recipe.gpus:
-        _keep_asked(workers, found, asked)
+    if recipe.gpus and not is_private:
+        _keep_asked(workers, gpus, asked)
 
 
-def _keep_asked(workers: list[RayWorker], found: dict[int, Any], asked: tuple[int, ...] | None) -> None:
+def _keep_asked(workers: list[RayWorker], gpus: dict[int, tuple[int, ...]], asked: tuple[int, ...] | None) -> None:
     for worker in list(workers):
-        _, gpus, _ = found[worker.device_id]
-        worker.device_id = gpus[0] if gpus else worker.device_id
-        if asked is not None and worker.device_id not in asked:
-            worker.end()
-            workers.remove(worker)
-    missing = sorted(set(asked or ()) - {worker.device_id for worker in workers})
+        worker.place = replace(worker.place, devices=gpus[id(worker)] or worker.place.devices)
+        if asked is not None and not set(worker.place.devices) <= set(asked):
+            _leave_out(workers, worker)
+    missing = sorted(set(asked or ()) - {device for worker in workers for device in worker.place.devices})
     if missing:
+        free = sorted({device for devices in gpus.values() for device in devices})
         raise PoolError(
-            f"device_ids {missing} are busy or absent on the cluster; free are "
-            f"{sorted({gpus[0] for _, gpus, _ in found.values() if gpus})}. Ask for those, or wait until others end."
+            f"device_ids {missing} are busy or absent on the cluster; free are {free}. Ask for those, or wait until "
+            "others end."
         )
 
 
@@ -71,28 +115,40 @@ def _drop_late(workers: list[RayWorker], late: list[RayWorker]) -> None:
         return
     recipe = workers[0].recipe
     if len(late) == len(workers):
+        together, alone = recipe.layout.devices_per_worker, recipe.layout.workers_per_device == 1
+        needed = f"{together} CPU" if recipe.kind is None else f"1 CPU and {together if alone else 'a share of a'} "
         raise PoolError(
-            f"no worker found a place within {PLACEMENT_SECONDS:.0f} s. {_resources(recipe.ray)} Each worker needs one "
-            f"CPU{' and one GPU' if recipe.gpus else ''}; ask for fewer device_ids or free some resources."
+            f"no worker found a place within {PLACEMENT_SECONDS:.0f} s. {_resources(recipe.ray)} Each worker needs "
+            f"{needed}{recipe.kind or ''}; ask for fewer device_ids or free some resources."
         )
     warnings.warn(
         f"{len(late)} of {len(workers)} workers found no place within {PLACEMENT_SECONDS:.0f} s; going on without.",
         stacklevel=4,
     )
     for worker in late:
-        worker.end()
-        workers.remove(worker)
+        _leave_out(workers, worker)
 
 
-def _free(ray: Any, kind: str) -> int:
-    return int(ray.available_resources().get(kind, 0))
+def _leave_out(workers: list[RayWorker], worker: RayWorker) -> None:
+    worker.leave()
+    workers.remove(worker)
 
 
-def _free_slots(recipe: ActorRecipe) -> range:
-    if recipe.npus:
-        return range(_free(recipe.ray, "NPU"))
-    return range(max(1, _free(recipe.ray, "CPU") // CORES_PER_SLOT))
+def _with_shared_devices(recipe: ActorRecipe, workers: list[RayWorker]) -> list[RayWorker]:
+    """Sets whole devices apart where several workers share one."""
+    together = recipe.layout.workers_per_device
+    if recipe.kind is not None and together > 1:
+        for start in range(0, len(workers), together):
+            device = SharedDevice(recipe.ray, recipe.kind, together)
+            for worker in workers[start : start + together]:
+                worker.shared = device
+    return workers
 
 
 def _resources(ray: Any) -> str:
-    return f"The cluster has {ray.cluster_resources()}, free are {ray.available_resources()}."
+    return f"The cluster has {_named(ray.cluster_resources())}, free are {_named(ray.available_resources())}."
+
+
+def _named(resources: dict[str, float]) -> dict[str, float]:
+    # Placement groups add names of their own, which say nothing to a user.
+    return {name: amount for name, amount in resources.items() if "_group_" not in name}

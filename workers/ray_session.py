@@ -7,23 +7,22 @@ import functools
 import inspect
 import os
 import secrets
-import shutil
 import signal
 import socket
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from collectors.atomic_files import process_is_alive
-
 from .errors import PoolError
+from .session_leftovers import FOLDER_PREFIX, SESSION_VARIABLE, end_session, owned, remove_dead_sessions
 
-_FOLDER_PREFIX = "landscape-ray-"
 _REACH_SECONDS = 5.0
+# Ray's word to a driver that `ray job submit` started.
+_SUBMITTED_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
 def ray_is_running() -> bool:
@@ -38,6 +37,29 @@ def ray_address(address: str | None) -> str | None:
     return None if address == "local" else address  # Ray's word for a private one
 
 
+def check_ray_alive(ray: Any) -> None:
+    """Looks whether Ray's own process on this machine still answers.
+
+    Args:
+        ray: the module, connected.
+
+    Raises:
+        PoolError: it does not. Ray would end this process without a word some seconds later.
+    """
+    path = getattr(getattr(ray._private.worker, "_global_node", None), "raylet_socket_name", None)
+    if path is None:  # a client of a cluster elsewhere
+        return
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(path)
+    except OSError as error:
+        raise PoolError(
+            f"Ray's raylet on this machine does not answer any more ({error.strerror}). Likely causes: the system "
+            "killed it because memory ran out, or somebody stopped Ray. What was measured is in the file; run the same "
+            "call again to go on."
+        ) from error
+
+
 class RaySession:
     """A Ray that is already initialised, else the cluster at an address, else a private one.
 
@@ -48,12 +70,21 @@ class RaySession:
         address: of a cluster; None looks at RAY_ADDRESS.
         slots: how many workers the private one is sized for.
         gpus: ids of the GPUs it may see.
+        runtime_env: makes what the nodes of a cluster that is joined here are given, in Ray's terms. A Ray that is
+            already initialised, and a job that was submitted, keep their own.
 
     Raises:
         PoolError: there is no cluster at the address, or Ray cannot start.
     """
 
-    def __init__(self, address: str | None, *, slots: int, gpus: tuple[int, ...] = ()) -> None:
+    def __init__(
+        self,
+        address: str | None,
+        *,
+        slots: int,
+        gpus: tuple[int, ...] = (),
+        runtime_env: Callable[[], dict[str, Any]] | None = None,
+    ) -> None:
         self.private = False
         self._folder: Path | None = None
         self._ended = contextlib.ExitStack()
@@ -63,10 +94,12 @@ class RaySession:
         address = ray_address(address)
         try:
             self._ended.enter_context(_ray_leaves_no_trace())
-            if address is not None:
-                self._join(address)
-            else:
-                self._start(slots, gpus)
+            # Ray's own handlers would print a stack and end the process where the user's flush and close.
+            with _termination_as_before():
+                if address is not None:
+                    self._join(address, runtime_env)
+                else:
+                    self._start(slots, gpus)
         except BaseException:
             self.close()
             raise
@@ -84,14 +117,24 @@ class RaySession:
     ) -> None:
         self.close()
 
-    def _join(self, address: str) -> None:
+    def _join(self, address: str, runtime_env: Callable[[], dict[str, Any]] | None) -> None:
         import ray
 
         self.ray = ray
         self._ended.callback(ray.shutdown)
         try:
             _check_reachable(address)
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR")
+            ray.init(
+                address=address,
+                log_to_driver=False,
+                logging_level="ERROR",
+                runtime_env=None if _SUBMITTED_JOB in os.environ or runtime_env is None else runtime_env(),
+            )
+        except ray.exceptions.RuntimeEnvSetupError as error:
+            raise PoolError(
+                f"the code could not be sent to the cluster at {address!r}: {error} Ray takes at most 512 MiB of each "
+                "package beside the script; keep data outside of packages, or put the script into a folder of its own."
+            ) from error
         except Exception as error:
             raise PoolError(
                 f"address={address!r} names no Ray cluster that can be joined: {error} Start one with `ray start "
@@ -99,20 +142,26 @@ class RaySession:
             ) from error
 
     def _start(self, slots: int, gpus: tuple[int, ...]) -> None:
-        remove_dead_sessions()
+        remove_dead_sessions(_short_temporary_folder())
         _provide_token()
         import ray
 
         self.ray = ray
-        # Unix socket paths may have 107 bytes, which a long temporary directory would exceed.
-        folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER_PREFIX}{os.getpid()}-", dir=_short_temporary_folder()))
+        folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER_PREFIX}{os.getpid()}-", dir=_short_temporary_folder()))
         self._folder = folder
-        self._ended.callback(shutil.rmtree, folder, ignore_errors=True)
+        self._ended.enter_context(owned(folder))
+        self._ended.callback(end_session, folder)
         self._ended.callback(ray.shutdown)
         self.private = True
-        environment = {"RAY_TMPDIR": None, "RAY_USAGE_STATS_ENABLED": "0", **_visible_gpus(gpus), **_python_path()}
+        environment = {
+            "RAY_TMPDIR": None,
+            "RAY_USAGE_STATS_ENABLED": "0",
+            SESSION_VARIABLE: folder.name,
+            **_visible_gpus(gpus),
+            **_python_path(),
+        }
         try:
-            with _environment(environment), _without_monitors():
+            with _environment(environment), _without_monitors(), _on_loopback() as loopback:
                 ray.init(
                     address="local",
                     num_cpus=slots,
@@ -120,7 +169,8 @@ class RaySession:
                     include_dashboard=False,
                     log_to_driver=False,
                     logging_level="ERROR",
-                    _temp_dir=str(folder),
+                    _temp_dir=str(folder / "r"),  # which Ray opens to everybody, unlike the one around it
+                    **loopback,
                 )
         except Exception as error:
             raise PoolError(f"a private Ray could not be started: {error}") from error
@@ -134,35 +184,16 @@ def _check_reachable(address: str) -> None:
             pass
 
 
-def remove_dead_sessions() -> None:
-    """Removes the folders of private Rays whose owner was killed and whose processes have ended."""
-    folders = list(Path(_short_temporary_folder()).glob(f"{_FOLDER_PREFIX}*-*"))
-    if not folders:
-        return
-    commands = _running_commands()
-    for folder in folders:
-        owner = folder.name.removeprefix(_FOLDER_PREFIX).split("-")[0]
-        in_use = any(folder.name in command for command in commands)
-        if owner.isdigit() and not process_is_alive(int(owner)) and not in_use:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-def _running_commands() -> list[str]:
-    commands = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        with contextlib.suppress(OSError):
-            commands.append(path.read_bytes().decode(errors="replace"))
-    return commands
-
-
 def _short_temporary_folder() -> str:
+    # Unix socket paths may have 107 bytes, of which the session's name and the socket's take up to 97.
     folder = tempfile.gettempdir()
-    return folder if len(folder) <= 20 else "/tmp"
+    return folder if len(os.fsencode(folder)) <= 10 else "/tmp"
 
 
 def _provide_token() -> None:
-    # Ray binds its ports on every interface, so the token is the lock. Ray reads these variables when it is
-    # imported and caches the token for the whole process: an existing choice is respected, ours is made once and kept.
+    # Other users of this machine reach the loopback interface, so the token is the lock. Ray reads these variables
+    # when it is imported and caches the token for the whole process: an existing choice is respected, ours is made
+    # once and kept.
     if "ray" not in sys.modules:
         os.environ.setdefault("RAY_AUTH_MODE", "token")
     if os.environ.get("RAY_AUTH_TOKEN") or os.environ.get("RAY_AUTH_TOKEN_PATH"):
@@ -209,14 +240,22 @@ def _set_environment(values: Mapping[str, str | None]) -> None:
 def _ray_leaves_no_trace() -> Iterator[None]:
     """Puts back what connecting to Ray changes in this process and disconnecting leaves."""
     hook, debugger = sys.excepthook, {"PYTHONBREAKPOINT": os.environ.get("PYTHONBREAKPOINT")}
-    main_thread = threading.current_thread() is threading.main_thread()
+    try:
+        with _termination_as_before():
+            yield
+    finally:
+        sys.excepthook = hook
+        _set_environment(debugger)
+
+
+@contextlib.contextmanager
+def _termination_as_before() -> Iterator[None]:
+    """Puts back what SIGTERM does; only the main thread may."""
     handler = signal.getsignal(signal.SIGTERM)
     try:
         yield
     finally:
-        sys.excepthook = hook
-        _set_environment(debugger)
-        if main_thread and threading.current_thread() is threading.main_thread() and handler is not None:
+        if threading.current_thread() is threading.main_thread() and handler is not None:
             signal.signal(signal.SIGTERM, handler)
 
 
@@ -239,3 +278,23 @@ def _without_monitors() -> Iterator[None]:
         yield
     finally:
         parameter.RayParams = original
+
+
+@contextlib.contextmanager
+def _on_loopback() -> Iterator[dict[str, str]]:
+    """Gives what has Ray bind its ports to the loopback interface alone.
+
+    Ray does so where a node's address is 127.0.0.1, but it replaces that address by one that other machines reach. It
+    has no public switch for that, so this gives nothing where its inside looks otherwise.
+    """
+    from ray._private import services
+
+    original = getattr(services, "resolve_ip_for_localhost", None)
+    if original is None:
+        yield {}
+        return
+    services.resolve_ip_for_localhost = lambda host: host
+    try:
+        yield {"_node_ip_address": "127.0.0.1"}
+    finally:
+        services.resolve_ip_for_localhost = original

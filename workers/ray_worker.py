@@ -14,8 +14,11 @@ from typing import Any
 from .chunks import Chunk
 from .errors import NondeterministicLossError
 from .evaluator import EvaluatorDescription, MeasurementOptions
+from .measured_speed import MeasuredSpeed
 from .measurement_plan import MeasurementPlan
 from .ray_actor import MeasurementActor
+from .shared_device import SharedDevice
+from .worker_layout import WorkerLayout, WorkerPlace
 
 _FRAMEWORKS = ("torch", "lightning", "transformers", "composer", "keras", "jax", "flax", "mindspore")
 
@@ -31,6 +34,7 @@ class ActorRecipe:
         options: what is measured.
         gpus: whether each actor needs a GPU.
         npus: whether each actor needs an Ascend device, which Ray calls NPU.
+        layout: how many devices each has, or how many share one.
     """
 
     ray: Any
@@ -39,6 +43,21 @@ class ActorRecipe:
     options: MeasurementOptions
     gpus: bool
     npus: bool = False
+    layout: WorkerLayout = field(default_factory=WorkerLayout)
+
+    @property
+    def kind(self) -> str | None:
+        """How Ray calls the devices that actors need; None where they are slots of CPU cores."""
+        return "GPU" if self.gpus else "NPU" if self.npus else None
+
+
+@dataclass(frozen=True)
+class InFlight:
+    """A chunk that an actor was given: what to wait for, what it is, and which actor has it."""
+
+    reference: Any
+    chunk: Chunk
+    actor: Any
 
 
 @dataclass(eq=False)
@@ -47,47 +66,57 @@ class RayWorker:
 
     Attributes:
         recipe: how its actor is made.
-        device_id: the id that the user knows it by.
-        cores: the CPU cores that are its own, or None.
-        in_flight: what it measures and what waits for it, each with the reference of its outcome.
+        place: its devices and cores.
+        shared: the device that it shares with others of the pool, or None.
+        node: the id of a cluster's node where it shall be if that is possible, or None.
+        in_flight: what it measures and what waits for it, in that order.
+        busy_since: when it began with the first of them.
         starting: references of the calls that start it again, in the order in which they run.
         started_at: when those were made.
-        points_per_second: its measured speed.
+        speed: as measured.
         deaths: how often it died since it last measured something.
         failed_starts: how often it could not be started since then.
     """
 
     recipe: ActorRecipe
-    device_id: int
-    cores: tuple[int, ...] | None
+    place: WorkerPlace
+    shared: SharedDevice | None = None
+    node: str | None = None
     actor: Any = None
-    in_flight: deque[tuple[Any, Chunk]] = field(default_factory=deque)
+    in_flight: deque[InFlight] = field(default_factory=deque)
+    busy_since: float = 0.0
     starting: list[Any] = field(default_factory=list)
     started_at: float = 0.0
-    points_per_second: float | None = None
+    speed: MeasuredSpeed = field(default_factory=MeasuredSpeed)
     deaths: int = 0
     failed_starts: int = 0
 
     @property
     def label(self) -> str:
         """How an error's text calls it."""
-        return f"the worker of device {self.device_id}"
+        return self.place.label
 
     def create(self) -> Any:
         """Makes the actor and returns a reference that is ready when it has a place."""
-        recipe = self.recipe
-        options: dict[str, Any] = {
-            "num_cpus": 1,
-            "num_gpus": int(recipe.gpus),
-            "max_restarts": 0,
-            "max_task_retries": 0,
-        }
-        if recipe.npus:
-            options["resources"] = {"NPU": 1}
+        recipe, layout = self.recipe, self.recipe.layout
+        cpus = layout.devices_per_worker if recipe.kind is None and self.place.cores is None else 1
+        options: dict[str, Any] = {"num_cpus": cpus, "num_gpus": 0, "max_restarts": 0, "max_task_retries": 0}
+        if recipe.gpus:
+            options["num_gpus"] = layout.share
+        elif recipe.npus:
+            options["resources"] = {"NPU": layout.share}
+        if self.shared is not None:
+            options["scheduling_strategy"] = self.shared.strategy
+        elif self.node is not None:
+            strategies = recipe.ray.util.scheduling_strategies
+            options["scheduling_strategy"] = strategies.NodeAffinitySchedulingStrategy(self.node, soft=True)
         search_path = [path or os.getcwd() for path in sys.path]  # noqa: PTH109
-        device = "cuda:0" if recipe.gpus else "cpu"  # Ray shows each actor only its own GPU
+        device = "cuda:0" if recipe.gpus else "cpu"  # Ray shows each actor only its own GPUs
+        threads = cpus if self.place.cores is None else len(self.place.cores)
         actor_class = recipe.ray.remote(MeasurementActor)
-        self.actor = actor_class.options(**options).remote(self.cores, device, search_path)
+        self.actor = actor_class.options(**options).remote(
+            self.place.cores, threads, device, search_path, layout.workers_per_device
+        )
         return self.actor.place.remote()
 
     def prepare(self) -> Any:
@@ -114,6 +143,13 @@ class RayWorker:
                 self.recipe.ray.kill(self.actor)
         self.actor = None
         self.starting = []
+
+    def leave(self) -> None:
+        """Ends the actor for good and gives its place back."""
+        self.end()
+        if self.shared is not None:
+            self.shared.release()
+            self.shared = None
 
 
 def mentioned_frameworks(callback_fn: Callable[[], Any], pickled: bytes) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from .errors import SamplesError
 from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
 from .evaluator_checks import callback_errors, check_loaded, check_movable, check_points, partition_tolerance
 from .measurement_plan import MeasurementPlan, Workload
+from .memory_shortage import halved, is_memory_shortage, shortage_text
 from .partition import ChosenLoss, choose_loss, choose_weighting, run_batches
 from .samples import Samples
 from .torch_cuda_graph import capture_of
@@ -117,7 +118,7 @@ class TorchEvaluator(Evaluator):
             self._samples = place_samples(self._samples, self._device, self._plan.channels_last)
             with self._settings():
                 self._settle(tuned, workload or Workload(), notes)
-                names = tuple(self._measure_current())
+                names = self._measure_within_memory(notes)
                 capture = capture_of(self._device) if self._options.buffers == "fixed" else None
                 self._points = PointRunner(self._moves, self._pending, self._treat_buffers, self._device, capture)
                 notes.extend(filter(None, [self._points.check()]))
@@ -167,6 +168,16 @@ class TorchEvaluator(Evaluator):
                 return self._measure_current()
             finally:
                 self._moves.return_to_origin()
+
+    def use_batch_size(self, batch_size: int) -> None:
+        """Measures in smaller batches from now on."""
+        self._plan = replace(self._plan, batch_size=batch_size)
+        self._description = replace(self._description, plan=self._plan)
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+        if self._moves.axes is not None:
+            with self._settings():
+                self._points.record(self._moves.axes)
 
     def close(self) -> None:
         """Leaves the user's network as it was found, bit for bit."""
@@ -239,6 +250,24 @@ class TorchEvaluator(Evaluator):
     def _measure_current(self) -> dict[str, float]:
         return read_points([self._pending()])[0]
 
+    def _measure_within_memory(self, notes: list[str]) -> tuple[str, ...]:
+        """Returns the names of what is measured; a plan from elsewhere may ask for larger batches than fit here."""
+        before = self._plan.batch_size
+        while True:
+            size = self._plan.batch_size
+            try:
+                names = tuple(self._measure_current())
+                break
+            except Exception as error:
+                if not _ran_out_of_memory(error) or size is None or size < 2:
+                    raise
+            # Only here is the exception gone, and with it the memory that its frames held.
+            self._plan = replace(self._plan, batch_size=halved(size, self._samples.count))
+        if size != before:
+            notes.append(shortage_text(before, size))
+            warnings.warn(notes[-1], stacklevel=2)
+        return names
+
     def _pending(self) -> PendingPoint:
         batches = self._samples.batches(self._plan.batch_size)
         return run_pending(self._forward, batches, self._loss, self._metrics, self._device)
@@ -261,8 +290,7 @@ def _full_device(device: str) -> torch.device:
 def _ran_out_of_memory(error: Exception) -> bool:
     if isinstance(error, torch.cuda.OutOfMemoryError):
         torch.cuda.empty_cache()
-        return True
-    return False
+    return is_memory_shortage(error)
 
 
 EVALUATOR = TorchEvaluator

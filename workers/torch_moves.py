@@ -28,6 +28,7 @@ class NetworkInPlace:
         self.space = WeightSpace("torch", type(unwrap(network)).__name__, tuple(info for info, _ in entries))
         self.axes: int | None = None
         """Of the loaded plane; None before ``load``."""
+        self._parts: list[_Direct | _Stage] = []
         self._parameters = {info.name: tensor.detach() for info, tensor in entries if info.role == "parameter"}
         self._buffers = {info.name: tensor.detach() for info, tensor in entries if info.role == "buffer"}
         trainable = [info for info in self.space.trainable if info.size]
@@ -39,7 +40,10 @@ class NetworkInPlace:
 
     def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
         """Puts origin and directions on the device, in the parameters' own memory layout."""
-        self._origin_state = {name: to_tensor(origin[name]) for name in self._parameters}
+        # The plane before goes first, and what moves is held by the parts alone: each may be as large as the network.
+        self.axes, self._parts = None, []
+        moved = {info.name for info in (*self._large, *itertools.chain(*self._staged.values()))}
+        self._fixed = {name: to_tensor(origin[name]) for name in self._parameters if name not in moved}
         origin_buffers = {name: _like(target, buffers[name]) for name, target in self._buffers.items()}
         self._fused_buffers = (
             [collapsed(target) for target in self._buffers.values()],
@@ -49,7 +53,7 @@ class NetworkInPlace:
         def arrays(infos: Sequence[TensorInfo]) -> list[list[Array]]:
             return [[state[info.name] for info in infos] for state in (origin, *directions)]
 
-        self._parts: list[_Direct | _Stage] = [_Direct(self._targets(self._large), arrays(self._large))]
+        self._parts += [_Direct(self._targets(self._large), arrays(self._large))]
         self._parts += [
             _Stage(self._targets(infos), dtype, arrays(infos)) for dtype, infos in self._staged.items() if infos
         ]
@@ -82,8 +86,10 @@ class NetworkInPlace:
 
     def return_to_origin(self) -> None:
         """Sets every parameter and buffer, the frozen ones too, to the origin's."""
-        for name, target in self._parameters.items():
-            target.copy_(self._origin_state[name])
+        for name, values in self._fixed.items():
+            self._parameters[name].copy_(values)
+        for part in self._parts:
+            part.move(())
         self.reset_buffers()
 
     def _targets(self, infos: Sequence[TensorInfo]) -> list[torch.Tensor]:
@@ -105,11 +111,11 @@ class _Direct:
         self._origin, *self._directions = arrays
 
     def move(self, coordinates: Sequence[float]) -> None:
-        """Sets the targets to a point."""
+        """Sets the targets to a point; without coordinates, to the origin."""
         if not self._targets:
             return
         torch._foreach_copy_(self._targets, self._origin)
-        for coordinate, direction in zip(coordinates, self._directions, strict=True):
+        for coordinate, direction in zip(coordinates, self._directions, strict=bool(coordinates)):
             torch._foreach_add_(self._targets, direction, alpha=float(coordinate))
 
     def move_on_device(self, coordinates: torch.Tensor) -> None:
@@ -143,9 +149,9 @@ class _Stage:
                 view.copy_(to_tensor(array))
 
     def move(self, coordinates: Sequence[float]) -> None:
-        """Sets the targets to a point."""
+        """Sets the targets to a point; without coordinates, to the origin."""
         self._vector.copy_(self._origin)
-        for coordinate, direction in zip(coordinates, self._directions, strict=True):
+        for coordinate, direction in zip(coordinates, self._directions, strict=bool(coordinates)):
             self._vector.add_(direction, alpha=float(coordinate))
         torch._foreach_copy_(self._targets, self._views)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,11 +11,15 @@ from .interruption import interruptible
 
 
 def run(
-    run_directory: Annotated[Path, typer.Argument(help="The directory that a SummaryCollector wrote.")],
+    run_directory: Annotated[
+        str, typer.Argument(help="The directory that a SummaryCollector wrote, or its URL such as s3://bucket/run.")
+    ],
     function: Annotated[
         str, typer.Option(help="module:function of the callback_fn; the working directory is searched first.")
     ],
     devices: Annotated[str | None, typer.Option(help="Device ids such as 0,1; all when absent.")] = None,
+    devices_per_worker: Annotated[int, typer.Option(help="GPUs that each worker sees, or slots that it joins.")] = 1,
+    workers_per_device: Annotated[int, typer.Option(help="Workers on each GPU, or on each slot's cores.")] = 1,
     size: Annotated[int | None, typer.Option(help="Grid points per axis (3 to 256).")] = None,
     samples: Annotated[int | None, typer.Option(help="How many samples the loss is averaged over.")] = None,
     sample_choice: Annotated[str, typer.Option(help='Which samples: "first" or "random".')] = "first",
@@ -33,7 +36,7 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would cost, and stop.")] = False,
     train: Annotated[bool | None, typer.Option(help="Measure the intervals' PCA landscapes.")] = None,
     result: Annotated[bool | None, typer.Option(help="Measure the random landscape of the result.")] = None,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Directory of the landscape files.")] = None,
+    output: Annotated[str | None, typer.Option("-o", "--output", help="Directory of the landscape files.")] = None,
     name: Annotated[str | None, typer.Option(help="With what file names begin.")] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace files of another experiment.")] = False,
     address: Annotated[str | None, typer.Option(help="Address of a Ray cluster.")] = None,
@@ -57,6 +60,8 @@ def run(
             settings or None,
             _device_ids(devices),
             output,
+            devices_per_worker=devices_per_worker,
+            workers_per_device=workers_per_device,
             seed=seed,
             samples=sample_choice,
             normalization=normalization,

@@ -1,8 +1,30 @@
 """Pictures of landscapes: thin functions of data and axes that return the axes and never show anything."""
 
+from .animation import save_animation
 from .canvas import figure_pixels, save_figure
-from .contour import plot_contour
+from .contour import plot_contour, plot_contour_lines
+from .difference import plot_difference
+from .heatmap import plot_heatmap
+from .multiples import plot_multiples
 from .profile import plot_profile
+from .scales import Scale, choose_scale
+from .sheet import Look
 from .surface3d import plot_surface
+from .walk import walk_frames
 
-__all__ = ["figure_pixels", "plot_contour", "plot_profile", "plot_surface", "save_figure"]
+__all__ = [
+    "Look",
+    "Scale",
+    "choose_scale",
+    "figure_pixels",
+    "plot_contour",
+    "plot_contour_lines",
+    "plot_difference",
+    "plot_heatmap",
+    "plot_multiples",
+    "plot_profile",
+    "plot_surface",
+    "save_animation",
+    "save_figure",
+    "walk_frames",
+]

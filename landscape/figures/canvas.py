@@ -29,6 +29,13 @@ def new_axes(width: float, height: float, **options: Any) -> Axes:
     return axes
 
 
+def settle(figure: Any) -> None:
+    """Puts axes where they stay, so that what is placed in pixels can be."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+
+
 def save_figure(figure: Axes | FigureBase, path: str | os.PathLike[str] | BinaryIO, dpi: int = 200) -> None:
     """Writes a picture; the same figure gives the same bytes.
 
@@ -73,7 +80,7 @@ def figure_pixels(figure: Axes | FigureBase, dpi: int = 100) -> UInt8[np.ndarray
     whole = _figure_of(figure)
     raw = io.BytesIO()
     whole.savefig(raw, format="rgba", dpi=dpi)
-    width, height = (round(length * dpi) for length in whole.get_size_inches())
+    width, height = (int(length * dpi) for length in whole.get_size_inches())
     return np.frombuffer(raw.getvalue(), np.uint8).reshape(height, width, 4)[:, :, :3].copy()
 
 

@@ -10,6 +10,8 @@ import numpy as np
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from .appearance import Appearance
+
 Corner: TypeAlias = Literal["upper right", "upper left", "lower left", "lower right"]
 _CORNERS: dict[Corner, tuple[int, int]] = {
     "upper right": (1, 1),
@@ -19,17 +21,24 @@ _CORNERS: dict[Corner, tuple[int, int]] = {
 }
 
 
-def draw_legend(ax: Axes, entries: Sequence[Any], *, outside: bool) -> None:
+def draw_legend(ax: Axes, entries: Sequence[Any], appearance: Appearance, *, outside: bool) -> None:
     """Writes the legend below a figure of our own, or in the corner of foreign axes that is emptiest."""
     if not entries:
         return
     if outside:
-        ax.figure.legend(
-            handles=entries, loc="outside lower center", ncols=min(len(entries), 4), fontsize=8, frameon=False,
-            columnspacing=1.4, handletextpad=0.5,
-        )  # fmt: skip
+        draw_legend_below(ax.figure, entries, appearance, columns=2 if appearance.paper else 4)
         return
-    ax.legend(handles=entries, loc=_emptiest_corner(ax), fontsize=7, framealpha=0.85)
+    size = min(appearance.small_size, 7)
+    ax.legend(handles=entries, loc=_emptiest_corner(ax), fontsize=size, framealpha=0.85, facecolor=appearance.page)
+
+
+def draw_legend_below(figure: Any, entries: Sequence[Any], appearance: Appearance, columns: int) -> None:
+    """Writes a legend under everything that a figure shows."""
+    figure.legend(
+        handles=entries, loc="outside lower center", ncols=min(len(entries), columns), frameon=False,
+        fontsize=appearance.small_size - (0 if appearance.paper else 1), columnspacing=1.4, handletextpad=0.5,
+        labelspacing=0.5,
+    )  # fmt: skip
 
 
 def _emptiest_corner(ax: Axes) -> Corner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,12 +14,6 @@ from ..landscape_data import PointStatus
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.patches import Patch
-
-STYLES: dict[str, dict[str, Any]] = {
-    "pending": {"facecolor": "0.94", "edgecolor": "0.75", "hatch": "..."},
-    "failed": {"facecolor": "0.80", "edgecolor": "0.35", "hatch": "xxxx"},
-    "not finite": {"facecolor": "0.88", "edgecolor": "0.45", "hatch": "////"},
-}
 
 
 def missing_kinds(values: Array, status: Array) -> dict[str, Array]:
@@ -43,8 +38,10 @@ def edges(axis: Array) -> Array:
     return np.concatenate([[2 * axis[0] - middle[0]], middle, [2 * axis[-1] - middle[-1]]])
 
 
-def draw_missing(ax: Axes, x: Array, y: Array, values: Array, status: Array) -> list[Patch]:
-    """Hatches the cells without a value; returns one legend entry for each kind."""
+def draw_missing(
+    ax: Axes, x: Array, y: Array, values: Array, status: Array, styles: Mapping[str, dict[str, Any]]
+) -> list[Patch]:
+    """Hatches the cells without a value, each kind in its style; returns one legend entry for each kind."""
     from matplotlib.patches import Patch, PathPatch
     from matplotlib.path import Path
 
@@ -65,13 +62,32 @@ def draw_missing(ax: Axes, x: Array, y: Array, values: Array, status: Array) -> 
             for row in range(len(y))
             for first, last in _runs(where[row])
         ]
-        style = STYLES[kind]
+        style = styles[kind]
         # One path for all cells: hatching each by itself takes half a minute for a large grid.
         patch = PathPatch(Path.make_compound_path(*cells), linewidth=0, zorder=1.5, **style)
         ax.add_artist(patch)
         patch.set_clip_path(ax.patch)
         entries.append(Patch(label=f"{kind} ({int(where.sum())})", linewidth=0, **style))
     return entries
+
+
+def draw_interpolated(ax: Axes, x: Array, y: Array, values: Array, status: Array, size: float) -> list[Any]:
+    """Marks interpolated points, or the measured ones where these are fewer; returns the legend's entry, if any."""
+    interpolated = (status == PointStatus.INTERPOLATED) & np.isfinite(values)
+    if not interpolated.any():
+        return []
+    measured = (status == PointStatus.MEASURED) & np.isfinite(values)
+    fewer = int(interpolated.sum()) <= int(measured.sum())
+    rows, columns = np.nonzero(interpolated if fewer else measured)
+    name = "interpolated" if fewer else "measured"
+    rest = "" if fewer else ", all others interpolated"
+    return list(
+        ax.plot(
+            x[columns], y[rows], linestyle="none", marker="o", markersize=size, color="white" if fewer else "black",
+            markeredgecolor="black", markeredgewidth=0.15 * size, alpha=0.75, zorder=2.5,
+            label=f"{name} ({len(rows):,}{rest})",
+        )
+    )  # fmt: skip
 
 
 def _runs(where: Array) -> list[tuple[int, int]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from ..landscape_data import TrajectoryData
     from ..surface import Landscape
 
-LINE = "white"
+PATH = "#e5383b"
 EDGE = "0.1"
 START: dict[str, Any] = {"marker": "s", "color": "#4cc9f0", "markeredgecolor": EDGE, "markersize": 8}
 END: dict[str, Any] = {
@@ -28,7 +29,6 @@ END: dict[str, Any] = {
     "markeredgewidth": 2,
 }
 STAR: dict[str, Any] = {"marker": "*", "color": "#ffd60a", "markeredgecolor": EDGE, "markersize": 13}
-_FONT = 8
 _MOST_NUMBERS = 32
 _MANY_CHECKPOINTS = 60
 
@@ -40,33 +40,81 @@ def halo(width: float, color: str = EDGE) -> list[Any]:
     return [withStroke(linewidth=width, foreground=color)]
 
 
-def draw_path(ax: Axes, landscape: Landscape) -> None:
-    """Draws the checkpoints' path with start and end, and the convergence point as a star."""
+def sized(style: dict[str, Any], factor: float) -> dict[str, Any]:
+    """Returns a mark of another size."""
+    sizes: dict[str, Any] = {name: factor * style[name] for name in ("markersize", "markeredgewidth") if name in style}
+    return {"markeredgewidth": factor, **style, **sizes}
+
+
+@dataclass(frozen=True)
+class Ink:
+    """Colours that stand out from what lies under a path.
+
+    Attributes:
+        line: of the path and its numbers.
+        around: the rim that keeps them readable.
+        face: of the checkpoints.
+        edge: around the checkpoints.
+    """
+
+    line: str = "white"
+    around: str = EDGE
+    face: str = "white"
+    edge: str = EDGE
+
+
+def draw_path(ax: Axes, landscape: Landscape, ink: Ink, factor: float = 1.0) -> list[Any]:
+    """Draws the checkpoints' path with start and end, and the convergence point as a star.
+
+    Args:
+        ax: where.
+        landscape: whose path it is.
+        ink: its colours.
+        factor: by how much marks and lines are smaller than on a screen.
+
+    Returns:
+        The legend's entries.
+    """
+    entries = []
     trajectory, unit = landscape.trajectory, plain(landscape.attributes.get("unit") or "checkpoint", 16)
     if trajectory is not None and trajectory.y is not None and len(trajectory.number):
         x, y = trajectory.x, trajectory.y
         outside = int((~_inside(ax, x, y)).sum())
         size = 3.5 if len(x) <= _MANY_CHECKPOINTS else 1.5
         label = "trajectory" + (f" ({outside} of {len(x)} outside)" if outside else "")
-        ax.plot(
-            x, y, color=LINE, linewidth=1.4, marker="o", markersize=size, markeredgecolor=EDGE, markeredgewidth=0.6,
-            path_effects=halo(2.8), label=label, zorder=4,
+        entries += ax.plot(
+            x, y, color=ink.line, linewidth=1.4 * factor, marker="o", markersize=size * factor, label=label, zorder=4,
+            markeredgewidth=0.7 * factor, markerfacecolor=ink.face, markeredgecolor=ink.edge,
+            path_effects=halo(2.8 * factor, ink.around),
         )  # fmt: skip
         for at, style, name in ((0, START, "start"), (-1, END, "end")):
             text = f"{name} ({unit} {trajectory.number[at]})"
-            ax.plot(x[at : at + 1 or None], y[at : at + 1 or None], linestyle="none", label=text, zorder=6, **style)
+            where = slice(at, at + 1 or None)
+            entries += ax.plot(x[where], y[where], linestyle="none", label=text, zorder=6, **sized(style, factor))
     point = landscape.convergence
     if point.y is not None:
-        ax.plot([point.x], [point.y], linestyle="none", label="convergence point", zorder=5, **STAR)
+        star = sized(STAR, factor)
+        entries += ax.plot([point.x], [point.y], linestyle="none", label="convergence point", zorder=5, **star)
+    return entries
 
 
-def annotate(ax: Axes, trajectory: TrajectoryData, taken: Array) -> None:
+def annotate(
+    ax: Axes,
+    trajectory: TrajectoryData,
+    taken: Array,
+    ink: Ink,
+    size: float = 8.0,
+    factor: float = 1.0,
+) -> None:
     """Writes the checkpoints' numbers beside as many of them as have room.
 
     Args:
         ax: axes in their final place.
         trajectory: n checkpoints of a plane.
         taken: boxes (left, bottom, right, top) in pixels that must stay free.
+        ink: colours of the type.
+        size: of the type, in points.
+        factor: by how much marks are smaller than on a screen.
     """
     if trajectory.y is None or not len(trajectory.number):
         return
@@ -78,17 +126,18 @@ def annotate(ax: Axes, trajectory: TrajectoryData, taken: Array) -> None:
     points = np.asarray(ax.transData.transform(places[keep])) * scale
     order = most_telling(len(keep))[:_MOST_NUMBERS]
     texts = [str(trajectory.number[index]) for index in keep]
-    sizes = np.array([[0.62 * _FONT * len(text) + 2, _FONT + 2.0] for text in texts])
+    sizes = np.array([[0.62 * size * len(text) + 2, size + 2.0] for text in texts])
     frame = np.array(ax.get_window_extent().extents) * scale
-    ends = np.array([END["markersize"], START["markersize"], STAR["markersize"]]) / 2
+    ends = np.array([END["markersize"], START["markersize"], STAR["markersize"]]) * factor / 2
     marks = [*points[[-1, 0]], np.asarray(ax.transData.transform((0.0, 0.0))) * scale]
     boxes = [[*(mark - half), *(mark + half)] for mark, half in zip(marks, ends, strict=True)]
     blocked = np.vstack([np.array(taken).reshape(-1, 4) * scale, boxes])
-    found = place_labels(points, sizes, order, frame, blocked, gap=6.0)
+    found = place_labels(points, sizes, order, frame, blocked, gap=6.0 * factor)
     for index, centre in found.items():
         ax.annotate(
             texts[index], places[keep][index], xytext=np.array(centre) - points[index], textcoords="offset points",
-            ha="center", va="center", fontsize=_FONT, color="white", path_effects=halo(2.0), zorder=7,
+            ha="center", va="center", fontsize=size, color=ink.line, zorder=7,
+            path_effects=halo(0.25 * size, ink.around),
         )  # fmt: skip
 
 

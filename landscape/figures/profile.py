@@ -1,110 +1,145 @@
-"""A line through weight space: the metric along it."""
+"""A line through weight space: the metric along it, others on a second axis."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collectors.validation import check_bool
+from collectors.validation import wrong_type
 
 from ..landscape_data import PointStatus
-from .canvas import new_axes
-from .legend import draw_legend
 from .missing import known, missing_kinds
-from .path import STAR, with_path
-from .scales import Clip, Scale, choose_scale, number_text
-from .texts import axis_label, flat_note, plain, status_note, title
+from .path import PATH, STAR, sized
+from .scales import Scale, choose_scale
+from .sheet import Kind, Look, Sheet, begin
+from .texts import plain
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from matplotlib.axes import Axes
 
     from ..surface import Landscape
 
-_COLOR = "#2a6f97"
-_PATH = "#e5383b"
-_MISSING = {"pending": (".", "0.6"), "failed": ("x", "#c1121f"), "not finite": ("^", "#c1121f")}
+
+_MANY_POINTS = 41
+_MISSING = {"pending": ".", "failed": "x", "not finite": "^"}
 
 
 def plot_profile(
-    landscape: Landscape,
-    ax: Axes | None = None,
-    metric: str = "loss",
-    levels: int = 8,
-    scale: str = "auto",
-    trajectory: bool = True,
-    clip: Clip = None,
+    landscape: Landscape, ax: Axes | None = None, *, others: str | Sequence[str] = (), **look: Unpack[Look]
 ) -> Axes:
     """Draws a line's metric with its points, its standard error where there is one, and the checkpoints on it.
 
     Args:
         landscape: a line; ``metric[i]`` is drawn at ``x[i]``.
         ax: where to draw; None makes a figure of its own, which is ``axes.figure``.
-        metric: which of the landscape's metrics.
-        levels: about how many ticks.
-        scale: "auto", "log", "linear" or "symlog" (logarithmic on both sides of zero).
-        trajectory: whether the checkpoints and the convergence point are drawn.
-        clip: the largest value to show, or (smallest, largest); None chooses from the data.
+        others: further metrics, drawn against an axis on the right, which is the figure's last.
+        **look: metric, levels, scale, trajectory, clip, theme, style; see ``Look``.
 
     Returns:
-        The axes.
+        The axes on the left.
 
     Raises:
         KeyError: the landscape has no such metric.
         ValueError: the landscape is a plane, or an argument has a wrong value.
-        TypeError: an argument has the wrong type.
+        TypeError: an argument is unknown or has the wrong type.
     """
-    if landscape.y is not None:
-        raise ValueError("plot_profile needs a line, but the landscape is a plane; use plot_contour.")
-    check_bool("trajectory", trajectory)
+    names = [others] if isinstance(others, str) else others
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise wrong_type("others", "the name of a metric, or a list of names", others)
+    with begin(PROFILE, landscape, ax, look) as sheet:
+        draw_profile(sheet)
+        if names:
+            _draw_others(sheet, names)
+        sheet.finish()
+    return sheet.ax
+
+
+def draw_profile(sheet: Sheet) -> None:
+    """Fills a sheet with a curve."""
+    ax, scale, look = sheet.ax, sheet.scale, sheet.appearance
+    set_value_axis(ax, scale)
+    _draw_curve(sheet, ax, sheet.metric, look.series[0], "-")
+    _draw_missing(sheet)
+    if sheet.trajectory:
+        _draw_checkpoints(sheet)
+    sheet.write_labels()
+    ax.set_ylabel(scale.label(sheet.label))
+    ax.grid(alpha=0.25 if look.theme == "light" else 0.6)
+    sheet.write_title()
+    if scale.flat:
+        sheet.write_flat_note()
+
+
+def _draw_curve(sheet: Sheet, ax: Axes, metric: str, color: str, stroke: str) -> None:
+    """Draws one metric: its curve, its points, and a band one standard error to both sides."""
+    landscape, factor, x = sheet.landscape, sheet.appearance.factor, sheet.landscape.x
+    size = factor * (4 if len(x) <= _MANY_POINTS else 2.5)
     measured = known(landscape[metric], landscape.status)
-    chosen = choose_scale(with_path(landscape, metric, measured) if trajectory else measured, scale, levels, clip)
-    own = ax is None
-    ax = new_axes(6.4, 4.4) if ax is None else ax
-    _set_scale(ax, chosen)
-    x = landscape.x
+    main = metric == sheet.metric
     stderr = landscape.metrics.get(f"{metric}_stderr")
     if stderr is not None and np.isfinite(stderr).any():
         low, high = measured - stderr, measured + stderr
-        if chosen.kind == "log":
+        if ax.get_yscale() == "log":
             low = np.maximum(low, np.where(np.isfinite(measured), 1e-300, np.nan))
         label = f"{plain(metric)} ± standard error"
-        ax.fill_between(x, low, high, color=_COLOR, alpha=0.25, linewidth=0, label=label, zorder=1)
-    ax.plot(x, measured, color=_COLOR, linewidth=1.3, zorder=2)
+        band = ax.fill_between(x, low, high, color=color, alpha=0.25, linewidth=0, label=label, zorder=1)
+        sheet.entries.append(band)
+    curve = ax.plot(x, measured, color=color, linewidth=1.5 * factor, linestyle=stroke, label=plain(metric), zorder=2)
+    if not main:
+        sheet.entries += curve
+        return
     for status, name, face in (
-        (PointStatus.MEASURED, "measured", _COLOR),
-        (PointStatus.INTERPOLATED, "interpolated", "white"),
+        (PointStatus.MEASURED, "measured", color),
+        (PointStatus.INTERPOLATED, "interpolated", sheet.appearance.page),
     ):
         where = (landscape.status == status) & np.isfinite(measured)
         if where.any():
-            ax.plot(
-                x[where], measured[where], "o", color=face, markeredgecolor=_COLOR, markersize=4, zorder=3,
-                label=f"{name} points",
+            sheet.entries += ax.plot(
+                x[where], measured[where], "o", color=face, markeredgecolor=color, markersize=size,
+                markeredgewidth=factor, zorder=3, label=f"{name} points",
             )  # fmt: skip
-    for kind, where in missing_kinds(landscape[metric], landscape.status).items():
-        marker, color = _MISSING[kind]
-        places = x[where]
+
+
+def _draw_missing(sheet: Sheet) -> None:
+    look, ax = sheet.appearance, sheet.ax
+    for kind, where in missing_kinds(sheet.values, sheet.status).items():
+        places = sheet.landscape.x[where]
+        color = look.soft if kind == "pending" else PATH
         # At the bottom of the picture: these points have a place, but no value.
-        ax.plot(
-            places, np.full(len(places), 0.03), marker, color=color, markersize=5, zorder=3,
-            transform=ax.get_xaxis_transform(), label=f"{kind} ({len(places)})",
+        sheet.entries += ax.plot(
+            places, np.full(len(places), 0.03), _MISSING[kind], color=color, markersize=5 * look.factor, zorder=3,
+            linestyle="none", transform=ax.get_xaxis_transform(), label=f"{kind} ({len(places)})",
         )  # fmt: skip
-    if trajectory:
-        _draw_checkpoints(ax, landscape, metric)
-    ax.set_xlabel(axis_label(landscape, 0))
-    ax.set_ylabel(chosen.label(plain(metric)))
-    ax.grid(alpha=0.25)
-    note = status_note(landscape)
-    ax.set_title("\n".join([title(landscape), *([note] if note else [])]), fontsize="medium")
-    if chosen.flat:
-        text = flat_note(plain(metric), chosen.low, number_text(chosen.low), measured)
-        box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.6"}
-        ax.text(0.5, 0.93, text, transform=ax.transAxes, ha="center", va="center", bbox=box)
-    draw_legend(ax, ax.get_legend_handles_labels()[0], outside=own)
-    return ax
 
 
-def _set_scale(ax: Axes, scale: Scale) -> None:
+def _draw_others(sheet: Sheet, names: Sequence[str]) -> None:
+    landscape, look = sheet.landscape, sheet.appearance
+    # Two curves share a stroke only where they also share an axis of colours: paper may be printed grey.
+    strokes = ("--", "-.", ":")
+    values = np.concatenate([known(landscape[name], landscape.status) for name in names])
+    scale = choose_scale(values, "auto", count=PROFILE.count)
+    right = sheet.ax.twinx()
+    if not scale.empty:
+        set_value_axis(right, scale)
+    colors = look.series[1:]
+    for index, name in enumerate(names):
+        _draw_curve(sheet, right, name, colors[index % len(colors)], strokes[index % len(strokes)])
+    right.set_ylabel(scale.label(", ".join(plain(name) for name in names)))
+    if len(names) == 1:
+        right.yaxis.label.set_color(colors[0])
+        right.tick_params(axis="y", labelcolor=colors[0])
+    sheet.ax.yaxis.label.set_color(look.series[0])
+    sheet.ax.tick_params(axis="y", labelcolor=look.series[0])
+    sheet.ax.set_zorder(right.get_zorder() + 1)
+    sheet.ax.patch.set_visible(False)
+
+
+def set_value_axis(ax: Axes, scale: Scale) -> None:
+    """Gives the vertical axis a scale, with a tick at each level."""
     if scale.flat:
         return
     if scale.kind == "log":
@@ -118,18 +153,26 @@ def _set_scale(ax: Axes, scale: Scale) -> None:
     ax.set_ylim(bottom, top)
 
 
-def _draw_checkpoints(ax: Axes, landscape: Landscape, metric: str) -> None:
+def _draw_checkpoints(sheet: Sheet) -> None:
+    ax, landscape, metric, look = sheet.ax, sheet.landscape, sheet.metric, sheet.appearance
     path = landscape.trajectory
     if path is not None and metric in path.projected and len(path.number):
         values = path.projected[metric]
-        ax.plot(
-            path.x, values, linestyle="none", marker="D", markersize=5, color=_PATH, markeredgecolor="0.1", zorder=4,
-            label=f"checkpoints (projected {plain(metric)})",
+        sheet.entries += ax.plot(
+            path.x, values, linestyle="none", marker="D", markersize=5 * look.factor, color=PATH, zorder=4,
+            markeredgecolor="0.1", markeredgewidth=look.factor, label=f"checkpoints (projected {plain(metric)})",
         )  # fmt: skip
         for number, x, value in zip(path.number, path.x, values, strict=True):
             if np.isfinite(value):
-                ax.annotate(str(number), (x, value), xytext=(0, 7), textcoords="offset points", ha="center", fontsize=8)
+                ax.annotate(
+                    str(number), (x, value), xytext=(0, 7 * look.factor), textcoords="offset points", ha="center",
+                    fontsize=look.number_size,
+                )  # fmt: skip
     point = landscape.convergence
     value = point.metrics.get(metric, float("nan"))
     if np.isfinite(value):
-        ax.plot([point.x], [value], linestyle="none", label="convergence point", zorder=5, **STAR)
+        star = sized(STAR, look.factor)
+        sheet.entries += ax.plot([point.x], [value], linestyle="none", label="convergence point", zorder=5, **star)
+
+
+PROFILE = Kind("plot_profile", draw_profile, plane=False, count=8, size=(6.4, 4.4), paper_height=2.5, heights=True)

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from collectors.network_state import Array
-from collectors.validation import check_choice, check_int, wrong_type, wrong_value
+from collectors.validation import check_choice, wrong_type, wrong_value
+
+from .levels import (
+    Levels,
+    check_levels,
+    crowded,
+    decade_levels,
+    linear_levels,
+    number_text,
+    quantile_levels,
+    symmetric_decades,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -18,13 +29,6 @@ if TYPE_CHECKING:
 Clip = float | tuple[float | None, float | None] | None
 
 SCALES = ("auto", "log", "linear", "symlog")
-_MANTISSAS = (
-    (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0),
-    (1.0, 1.5, 2.0, 3.0, 5.0, 7.0),
-    (1.0, 2.0, 5.0),
-    (1.0, 3.0),
-    (1.0,),
-)
 # Matplotlib's contours end at 1e250.
 _EXTREME = 1e200
 
@@ -41,6 +45,7 @@ class Scale:
         clipped_below: whether the data have values below low.
         clipped_above: whether the data have values above high.
         threshold: below this magnitude "symlog" is linear.
+        spacing: how the levels were chosen: "linear", "log", "symlog", "quantile", or "given".
     """
 
     kind: str
@@ -50,6 +55,7 @@ class Scale:
     clipped_below: bool = False
     clipped_above: bool = False
     threshold: float = 1.0
+    spacing: str = "auto"
 
     @property
     def flat(self) -> bool:
@@ -122,6 +128,8 @@ class Scale:
             words.append(f"clipped above {self._end(self.high)}")
         elif self.clipped_below:
             words.append(f"clipped below {self._end(self.low)}")
+        if self.spacing == "quantile":
+            words.append("levels at quantiles")
         return f"{metric} ({', '.join(words)})" if words else metric
 
     def _end(self, value: float) -> str:
@@ -140,26 +148,40 @@ class Scale:
         return np.asarray(heights)
 
 
-def choose_scale(values: Array, scale: str = "auto", levels: int = 12, clip: Clip = None) -> Scale:
+def choose_scale(
+    values: Float64[np.ndarray, "*shape"],
+    scale: str = "auto",
+    levels: Levels = None,
+    clip: Clip = None,
+    *,
+    count: int = 12,
+    symmetric: bool = False,
+) -> Scale:
     """Chooses how to draw values; NaN and infinities have no say.
 
     "auto" is logarithmic where all values are positive (or zero) and span more than a decade, logarithmic
     around zero where both signs span more than two, else linear. Outliers that would leave one colour to all
-    other values are clipped, and the label says so.
+    other values are clipped, and the label says so. Lines lie at round numbers spaced like the scale; where these
+    leave nearly all of a smooth surface without a line, at quantiles, and the label says so.
 
     Args:
         values: any shape.
         scale: "auto", "log", "linear" or "symlog".
-        levels: about how many lines to draw.
+        levels: about how many lines to draw, how they are spaced ("linear", "log", "quantile"), or their values.
         clip: the largest value to tell apart, or (smallest, largest), None for either end left free.
+        count: about how many lines where ``levels`` does not say.
+        symmetric: whether zero lies in the middle.
 
     Raises:
         TypeError: an argument has the wrong type.
-        ValueError: scale is unknown, clip is no range, or scale is "log" and no value is positive.
+        ValueError: scale or levels are unknown, clip is no range, or scale is "log" and no value is positive.
     """
     check_choice("scale", scale, SCALES)
-    check_int("levels", levels, minimum=2, maximum=100)
+    count, spacing, given = check_levels(levels, count)
     lower, upper = _check_clip(clip)
+    if symmetric:
+        lower, upper = _check_symmetric(scale, lower, upper)
+        values = np.stack([values, -values])
     finite = np.sort(values[np.isfinite(values)].ravel())
     if not len(finite):
         return Scale("linear", math.nan, math.nan, np.empty(0))
@@ -183,22 +205,8 @@ def choose_scale(values: Array, scale: str = "auto", levels: int = 12, clip: Cli
     high = high if upper is None or (kind == "log" and upper <= 0) else upper
     if high - low <= 8 * np.finfo(np.float64).eps * max(abs(low), abs(high)):
         return Scale(kind, low, low, np.array([low]), threshold=threshold)
-    below, above = extremes[0] < low, extremes[1] > high
-    bare = Scale(kind, low, high, np.empty(0), below, above, threshold)
-    return Scale(kind, low, high, _levels(bare, levels), below, above, threshold)
-
-
-def number_text(value: float, beside: Array | None = None) -> str:
-    """Returns a number as short text; among ``beside``, with as many digits as keep the neighbours apart."""
-    step = 0.0 if beside is None or len(beside) < 2 else float(np.min(np.diff(beside)))
-    digits = 3
-    while step and digits < 12 and abs(float(f"{value:.{digits}g}") - value) > 0.01 * step:
-        digits += 1
-    text = f"{value:.{digits}g}"
-    if "e" in text:
-        mantissa, exponent = text.split("e")
-        return f"{mantissa}e{int(exponent)}"
-    return text
+    bare = Scale(kind, low, high, np.empty(0), extremes[0] < low, extremes[1] > high, threshold, spacing)
+    return _place_levels(bare, values, count, given)
 
 
 def _kind(finite: Array) -> str:
@@ -223,37 +231,40 @@ def _range(finite: Array, scale: Scale) -> tuple[float, float]:
     return (float(inside[0]), float(inside[-1])) if width else (float(bounded[0]), float(bounded[-1]))
 
 
-def _levels(scale: Scale, count: int) -> Array:
+def _place_levels(scale: Scale, values: Array, count: int, given: Array | None) -> Scale:
+    """Returns the scale with its lines, which lie inside it."""
+
+    def inside(chosen: Array) -> Array:
+        return chosen[(chosen >= scale.low) & (chosen <= scale.high)]
+
+    if given is not None:
+        if not len(inside(given)):
+            expected = f"at least one value from {number_text(scale.low)} to {number_text(scale.high)}"
+            raise wrong_value("levels", expected, given.tolist())
+        return replace(scale, levels=inside(given))
+    spacing = scale.spacing
+    if spacing == "auto":
+        found = inside(_round_levels(scale, scale.kind, count))
+        spacing = "quantile" if crowded(scale.shown(values), found) else scale.kind
+    if spacing == "quantile":
+        finite = values[np.isfinite(values)]
+        found = inside(quantile_levels(finite[(finite >= scale.low) & (finite <= scale.high)], count))
+    else:
+        found = inside(_round_levels(scale, spacing, count))
+    return replace(scale, levels=found if len(found) else np.array([scale.low]), spacing=spacing)
+
+
+def _round_levels(scale: Scale, spacing: str, count: int) -> Array:
     chosen = np.empty(0)
-    if scale.kind == "log":
-        chosen = _decade_levels(scale.low, scale.high, count)
-    elif scale.kind == "symlog":
-        half = max(count // 2, 1)
-        above = _decade_levels(scale.threshold, scale.high, half) if scale.high > scale.threshold else chosen
-        below = -_decade_levels(scale.threshold, -scale.low, half) if -scale.low > scale.threshold else chosen
-        chosen = np.unique(np.concatenate([below, [0.0], above]))
-    if len(chosen) < max(3, count // 3):
-        from matplotlib.ticker import MaxNLocator
-
-        chosen = np.asarray(MaxNLocator(count, steps=[1, 2, 2.5, 5, 10]).tick_values(scale.low, scale.high))
-    inside = chosen[(chosen >= scale.low) & (chosen <= scale.high)]
-    return inside if len(inside) else np.array([scale.low])
-
-
-def _decade_levels(low: float, high: float, count: int) -> Array:
-    """Returns round numbers from low to high, at most ``count`` where a set of round numbers allows it."""
-    decades = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)
-    levels = np.empty(0)
-    strides = [
-        *((mantissas, 1) for mantissas in _MANTISSAS),
-        *(((1.0,), stride) for stride in (2, 3, 5, 10, 20, 50, 100)),
-    ]
-    for mantissas, stride in strides:
-        numbers = np.array([float(f"{m}e{d}") for d in decades if d % stride == 0 for m in mantissas])
-        levels = numbers[(numbers >= low) & (numbers <= high)]
-        if len(levels) <= count:
-            break
-    return levels
+    if spacing == "symlog" or (spacing == "log" and scale.low < 0 < scale.high):
+        smallest = scale.threshold if spacing == "symlog" else max(-scale.low, scale.high) * 1e-3
+        chosen = symmetric_decades(scale.low, scale.high, smallest, count)
+    elif spacing == "log":
+        if scale.high <= 0:
+            raise wrong_value("levels", "'linear' or 'quantile' where no value is positive", spacing)
+        chosen = decade_levels(scale.low if scale.low > 0 else scale.high * 1e-3, scale.high, count)
+    few = len(chosen) < max(3, count // 3)
+    return linear_levels(scale.low, scale.high, count) if few else chosen
 
 
 def _check_clip(clip: Clip) -> tuple[float | None, float | None]:
@@ -269,3 +280,10 @@ def _check_clip(clip: Clip) -> tuple[float | None, float | None]:
     if low is not None and high is not None and not low < high:
         raise wrong_value("clip", "a pair whose first number is the smaller", clip)
     return low, high
+
+
+def _check_symmetric(scale: str, lower: float | None, upper: float | None) -> tuple[float | None, float | None]:
+    if scale == "log":
+        raise wrong_value("scale", "'auto', 'linear' or 'symlog' where values have both signs", scale)
+    largest = max((abs(end) for end in (lower, upper) if end is not None), default=None)
+    return (None, None) if largest is None else (-largest, largest)

@@ -8,35 +8,28 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from collectors.network_state import Array
-from collectors.validation import check_bool, wrong_type
 
-from .canvas import new_axes
-from .legend import draw_legend
-from .missing import known, missing_kinds
-from .path import EDGE, STAR, START, with_path
-from .scales import Clip, Scale, choose_scale, number_text
-from .texts import axis_label, flat_note, plain, title
+from .appearance import readable
+from .levels import number_text
+from .missing import missing_kinds
+from .path import EDGE, PATH, STAR, START, sized
+from .scales import Scale
+from .sheet import Kind, Look, Sheet, draw_picture
+from .texts import flat_note, plain
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from matplotlib.axes import Axes
 
     from ..surface import Landscape
 
-_PATH = "#e5383b"
+
 _FLOOR = 0.35
 _ELEVATION = 30.0
 
 
-def plot_surface(
-    landscape: Landscape,
-    ax: Axes | None = None,
-    metric: str = "loss",
-    levels: int = 8,
-    scale: str = "auto",
-    colormap: str = "viridis",
-    trajectory: bool = True,
-    clip: Clip = None,
-) -> Axes:
+def plot_surface(landscape: Landscape, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
     """Draws a plane's metric as a surface, seen over its lowest corner.
 
     The path runs at the heights of its projection on the plane, which the legend says: a checkpoint's own loss
@@ -45,12 +38,8 @@ def plot_surface(
     Args:
         landscape: a plane; ``metric[j, i]`` is drawn above ``(x[i], y[j])``.
         ax: three-dimensional axes; None makes a figure of its own, which is ``axes.figure``.
-        metric: which of the landscape's metrics.
-        levels: about how many contour lines and ticks.
-        scale: "auto", "log", "linear" or "symlog"; heights are logarithms, ticks say the values.
-        colormap: matplotlib's name of the colours.
-        trajectory: whether the path and the convergence point are drawn.
-        clip: the largest value to tell apart, or (smallest, largest); None chooses from the data.
+        **look: metric, levels, scale, colormap, trajectory, clip, theme, style; see ``Look``. On a logarithmic scale
+            heights are logarithms, and ticks say the values.
 
     Returns:
         The axes.
@@ -58,49 +47,69 @@ def plot_surface(
     Raises:
         KeyError: the landscape has no such metric.
         ValueError: the landscape is a line, or an argument has a wrong value.
-        TypeError: an argument has the wrong type, or ``ax`` is flat.
+        TypeError: an argument is unknown or has the wrong type, or ``ax`` is flat.
     """
-    if landscape.y is None:
-        raise ValueError("plot_surface needs a plane, but the landscape is a line; use plot_profile.")
-    check_bool("trajectory", trajectory)
-    measured = known(landscape[metric], landscape.status)
-    chosen = choose_scale(with_path(landscape, metric, measured) if trajectory else measured, scale, levels, clip)
-    own = ax is None
-    if ax is None:
-        ax = new_axes(7.2, 6.0, projection="3d")
-        ax.figure.set_layout_engine("none")  # type: ignore[union-attr]
-        ax.set_position((0.03, 0.10, 0.86, 0.82))
-    if ax.name != "3d":
-        raise wrong_type("ax", "three-dimensional axes (add_subplot(projection='3d'))", ax)
-    space = cast(Any, ax)
-    heights = chosen.forward(chosen.shown(measured)) if not chosen.empty else np.full(measured.shape, np.nan)
-    low, high = _height_range(chosen)
+    return draw_picture(SURFACE, landscape, ax, look)
+
+
+def draw_surface(sheet: Sheet) -> None:
+    """Fills a sheet with three-dimensional axes."""
+    landscape, scale, look = sheet.landscape, sheet.scale, sheet.appearance
+    assert landscape.y is not None
+    space = cast(Any, sheet.ax)
+    if sheet.own:
+        # A three-dimensional box says less than it takes: the layout engine would leave it half the page.
+        space.figure.set_layout_engine("none")
+        space.set_position((0.06, 0.17, 0.86, 0.86) if look.paper else (0.03, 0.10, 0.86, 0.82))
+    heights = scale.forward(scale.shown(sheet.measured)) if not scale.empty else np.full(sheet.measured.shape, np.nan)
+    low, high = _height_range(scale)
     floor = low - _FLOOR * (high - low)
     space.computed_zorder = False
     space.set_zlim(floor, high)
     _set_limits(space, landscape.x, landscape.y)
-    _draw_cells(space, landscape.x, landscape.y, heights, (low, high), colormap)
-    if not chosen.flat:
-        _draw_floor(space, landscape.x, landscape.y, heights, chosen, floor, colormap)
-    if trajectory:
-        _draw_path(space, landscape, metric, chosen, floor)
-    space.set_zticks(chosen.forward(chosen.levels), labels=chosen.texts())
-    space.set_xlabel(axis_label(landscape, 0).replace(" (", "\n("), fontsize=9, labelpad=14)
-    space.set_ylabel(axis_label(landscape, 1).replace(" (", "\n("), fontsize=9, labelpad=14)
-    space.set_zlabel(chosen.label(plain(metric)), fontsize=9, labelpad=8)
-    space.tick_params(labelsize=8)
-    space.locator_params(axis="x", nbins=5)
-    space.locator_params(axis="y", nbins=5)
-    notes = [
-        f"{int(where.sum())} points {kind}"
-        for kind, where in missing_kinds(landscape[metric], landscape.status).items()
-    ]
-    if chosen.flat:
-        notes.append(flat_note(plain(metric), chosen.low, number_text(chosen.low), measured))
-    space.set_title("\n".join([title(landscape), *([", ".join(notes)] if notes else [])]), fontsize="medium", y=1.01)
+    _draw_cells(sheet, heights, (low, high))
+    if not scale.flat:
+        _draw_floor(sheet, heights, floor)
+    if sheet.trajectory:
+        _draw_path(sheet, floor)
+    space.set_zticks(scale.forward(scale.levels), labels=_tick_texts(sheet, (floor, high)))
+    _write_labels(sheet)
+    kinds = missing_kinds(sheet.values, sheet.status)
+    notes = [f"{int(where.sum())} points {kind}" for kind, where in kinds.items()]
+    if scale.flat:
+        notes.append(flat_note(sheet.label, scale.low, number_text(scale.low), sheet.measured))
+    sheet.write_title(", ".join(notes))
+    space.title.set_y(1.01 if sheet.own else 0.94)
     space.view_init(elev=_ELEVATION, azim=_azimuth(heights))
-    draw_legend(ax, ax.get_legend_handles_labels()[0], outside=own)
-    return ax
+
+
+def _write_labels(sheet: Sheet) -> None:
+    space, look = cast(Any, sheet.ax), sheet.appearance
+    small = look.paper or not sheet.furniture
+    size = look.small_size
+    for axis, setter in ((0, space.set_xlabel), (1, space.set_ylabel)):
+        setter(sheet.axis_text(axis, narrow=True), fontsize=size, labelpad=2 if small else 14)
+    # The axis of a box has no room for two lines.
+    space.set_zlabel(sheet.scale.label(sheet.label), fontsize=size, labelpad=-2 if small else 8)
+    space.tick_params(labelsize=size - 1, pad=-3 if small else 2)
+    for name in ("x", "y"):
+        # At the corner where two axes meet their last numbers would touch.
+        space.locator_params(axis=name, nbins=4 if small else 5, prune="both")
+    if small:
+        space.set_box_aspect(None, zoom=0.84)
+    if look.own_colors:
+        for axis in (space.xaxis, space.yaxis, space.zaxis):
+            axis.line.set_color(look.soft)
+
+
+def _tick_texts(sheet: Sheet, limits: tuple[float, float]) -> list[str]:
+    """Returns the levels' texts, without those that would run into their neighbour."""
+    least = 0.045 * (2 if sheet.appearance.paper or not sheet.furniture else 1) * (limits[1] - limits[0])
+    texts, last = [], -math.inf
+    for place, text in zip(sheet.scale.forward(sheet.scale.levels), sheet.scale.texts(), strict=True):
+        texts.append(text if place - last >= least else "")
+        last = place if place - last >= least else last
+    return texts
 
 
 def _height_range(scale: Scale) -> tuple[float, float]:
@@ -116,13 +125,13 @@ def _set_limits(space: Any, x: Array, y: Array) -> None:
         set_limits(axis[0] - half, axis[-1] + half)
 
 
-def _draw_cells(space: Any, x: Array, y: Array, heights: Array, limits: tuple[float, float], colormap: str) -> None:
+def _draw_cells(sheet: Sheet, heights: Array, limits: tuple[float, float]) -> None:
     """Draws every cell whose four corners have values, and a dot for a value that belongs to no such cell."""
-    from matplotlib import colormaps
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
     low, high = limits
-    map_colors = colormaps[colormap]
+    assert sheet.landscape.y is not None
+    space, x, y = cast(Any, sheet.ax), sheet.landscape.x, sheet.landscape.y
     grid = np.stack([*np.meshgrid(x, y), heights], axis=-1)
     corners = np.stack([grid[:-1, :-1], grid[:-1, 1:], grid[1:, 1:], grid[1:, :-1]], axis=2)
     whole = np.isfinite(corners[..., 2]).all(axis=2)
@@ -132,7 +141,7 @@ def _draw_cells(space: Any, x: Array, y: Array, heights: Array, limits: tuple[fl
             used[rows, columns] |= whole
     cells = corners[whole]
     if len(cells):
-        colors = map_colors((cells[..., 2].mean(axis=1) - low) / (high - low))
+        colors = sheet.colors((cells[..., 2].mean(axis=1) - low) / (high - low))
         colors[:, :3] *= _shade(cells, np.array([np.ptp(x), np.ptp(y), high - low]))[:, None]
         space.add_collection3d(
             Poly3DCollection(
@@ -141,7 +150,7 @@ def _draw_cells(space: Any, x: Array, y: Array, heights: Array, limits: tuple[fl
         )
     alone = grid[np.isfinite(heights) & ~used]
     if len(alone):
-        space.scatter(*alone.T, c=map_colors((alone[:, 2] - low) / (high - low)), s=12, depthshade=False, zorder=3)
+        space.scatter(*alone.T, c=sheet.colors((alone[:, 2] - low) / (high - low)), s=12, depthshade=False, zorder=3)
 
 
 def _shade(cells: Array, size: Array) -> Array:
@@ -154,18 +163,24 @@ def _shade(cells: Array, size: Array) -> Array:
     return np.asarray(np.clip(0.72 + 0.28 * (normals @ light), 0, 1))
 
 
-def _draw_floor(space: Any, x: Array, y: Array, heights: Array, scale: Scale, floor: float, colormap: str) -> None:
+def _draw_floor(sheet: Sheet, heights: Array, floor: float) -> None:
     finite = np.isfinite(heights)
     if min(heights.shape) < 2 or not (finite[:-1, :-1] & finite[1:, 1:] & finite[:-1, 1:] & finite[1:, :-1]).any():
         return
-    across, up = np.meshgrid(x, y)
+    assert sheet.landscape.y is not None
+    scale, space = sheet.scale, cast(Any, sheet.ax)
+    across, up = np.meshgrid(sheet.landscape.x, sheet.landscape.y)
     space.contour(
         across, up, np.ma.masked_invalid(heights), levels=scale.forward(scale.levels), zdir="z", offset=floor,
-        cmap=colormap, vmin=scale.forward(scale.low), vmax=scale.forward(scale.high), linewidths=0.9, zorder=1,
+        cmap=readable(sheet.colors, sheet.appearance.theme), vmin=scale.forward(scale.low),
+        vmax=scale.forward(scale.high), linewidths=0.9 * sheet.appearance.factor, zorder=1,
     )  # fmt: skip
 
 
-def _draw_path(space: Any, landscape: Landscape, metric: str, scale: Scale, floor: float) -> None:
+def _draw_path(sheet: Sheet, floor: float) -> None:
+    landscape, scale, metric = sheet.landscape, sheet.scale, sheet.metric
+    space, factor = cast(Any, sheet.ax), sheet.appearance.factor
+
     def height(values: Any) -> Array:
         values = np.asarray(values, np.float64)
         return np.full(values.shape, np.nan) if scale.empty else scale.forward(scale.shown(values))
@@ -175,19 +190,24 @@ def _draw_path(space: Any, landscape: Landscape, metric: str, scale: Scale, floo
         up = height(path.projected[metric])
         there = np.flatnonzero(np.isfinite(up))
         x, y, up = path.x[there], path.y[there], up[there]
-        space.plot(x, y, np.full(len(x), floor), color=EDGE, linewidth=0.8, linestyle=":", zorder=1.5)
-        space.plot(
-            x, y, up, color=_PATH, linewidth=1.6, marker="o", markersize=3.5, markeredgecolor=EDGE,
-            markeredgewidth=0.5, label=f"trajectory (projected {plain(metric)})", zorder=6,
+        below = np.full(len(x), floor)
+        space.plot(x, y, below, color=sheet.appearance.soft, linewidth=0.8 * factor, linestyle=":", zorder=1.5)
+        sheet.entries += space.plot(
+            x, y, up, color=PATH, linewidth=1.6 * factor, marker="o", markersize=3.5 * factor, markeredgecolor=EDGE,
+            markeredgewidth=0.5 * factor, label=f"trajectory (projected {plain(metric)})", zorder=6,
         )  # fmt: skip
         if len(there) and there[0] == 0:
             unit = plain(landscape.attributes.get("unit") or "checkpoint", 16)
             label = f"start ({unit} {path.number[0]})"
-            space.plot(x[:1], y[:1], up[:1], linestyle="none", label=label, zorder=7, **START)
+            start = sized(START, factor)
+            sheet.entries += space.plot(x[:1], y[:1], up[:1], linestyle="none", label=label, zorder=7, **start)
     point = landscape.convergence
     at = float(height(point.metrics.get(metric, math.nan)))
     if math.isfinite(at):
-        space.plot([point.x], [point.y], [at], linestyle="none", label="convergence point", zorder=8, **STAR)
+        star = sized(STAR, factor)
+        sheet.entries += space.plot(
+            [point.x], [point.y], [at], linestyle="none", label="convergence point", zorder=8, **star
+        )
 
 
 def _azimuth(heights: Array) -> float:
@@ -204,3 +224,6 @@ def _azimuth(heights: Array) -> float:
         return float((deviation * toward).sum())
 
     return min((-60.0, 30.0, 120.0, -150.0), key=front)
+
+
+SURFACE = Kind("plot_surface", draw_surface, count=8, size=(7.2, 6.0), paper_height=3.2, projection="3d", heights=True)

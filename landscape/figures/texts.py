@@ -10,6 +10,8 @@ import numpy as np
 from ..landscape_data import PointStatus
 
 if TYPE_CHECKING:
+    from jaxtyping import UInt8
+
     from ..surface import Landscape
 
 _NORMALIZED = {"filter": "filter-normalised", "layer": "layer-normalised", "weight": "weight-normalised"}
@@ -30,13 +32,24 @@ def axis_label(landscape: Landscape, axis: int) -> str:
         ratio = landscape.explained_variance_ratio
         share = "" if ratio is None else f" (explained variance {100 * float(ratio[axis]):.1f} %)"
         return f"{('first', 'second')[axis]} principal direction{share}"
-    number = "" if landscape.y is None else f" {axis + 1}"
     if kind == "random":
         how = _NORMALIZED.get(str(landscape.attributes.get("normalization")))
-        return f"random direction{number}" + (f" ({how})" if how else "")
+        return f"random direction{_number(landscape, axis)}" + (f" ({how})" if how else "")
     if kind == "points":
-        return "from the first point to the second" if landscape.y is None else f"towards point{number}"
-    return f"direction{number}"
+        return "from the first point to the second" if landscape.y is None else f"towards point {axis + 1}"
+    return f"direction{_number(landscape, axis)}"
+
+
+def short_axis_label(landscape: Landscape, axis: int) -> str:
+    """Returns what one axis is in a few words."""
+    if str(landscape.attributes.get("decomposition", "")).lower() != "pca":
+        return axis_label(landscape, axis).split(" (")[0]
+    ratio = landscape.explained_variance_ratio
+    return f"PC {axis + 1}" + ("" if ratio is None else f" ({100 * float(ratio[axis]):.1f} % of variance)")
+
+
+def _number(landscape: Landscape, axis: int) -> str:
+    return "" if landscape.y is None else f" {axis + 1}"
 
 
 def title(landscape: Landscape) -> str:
@@ -64,11 +77,11 @@ def checkpoint_numbers(landscape: Landscape) -> list[int]:
     return _integers(landscape.attributes.get("intervals"))
 
 
-def status_note(landscape: Landscape) -> str | None:
+def status_note(landscape: Landscape, status: UInt8[np.ndarray, "*grid"]) -> str | None:
     """Returns how much of the grid is measured, or None where all of it is."""
-    size = landscape.status.size
-    pending = int((landscape.status == PointStatus.PENDING).sum())
-    interpolated = int((landscape.status == PointStatus.INTERPOLATED).sum())
+    size = status.size
+    pending = int((status == PointStatus.PENDING).sum())
+    interpolated = int((status == PointStatus.INTERPOLATED).sum())
     if interpolated:
         unfinished = "" if landscape.complete else " so far"
         return (

@@ -219,7 +219,7 @@ def test_the_missing_package_is_named(written, monkeypatch):
     [
         ((3,), TypeError, "path must be a path"),
         (("",), ValueError, "path must be a path that is not blank"),
-        (("/nowhere/a.safetensors",), CheckpointError, "checkpoint /nowhere/a.safetensors cannot be opened"),
+        (("/nowhere/a.safetensors",), CheckpointError, "checkpoint /nowhere/a.safetensors cannot be read"),
         (("a", "key"), TypeError, "dec_key must be bytes of length 16, 24 or 32, or None, but got str"),
         (("a", None, 3), TypeError, "dec_mode must be one of"),
         (("a", None, "AES"), ValueError, "dec_mode must be one of 'AES-GCM', 'AES-CBC', but got 'AES'"),

@@ -215,7 +215,7 @@ def test_missing_and_truncated_files(tmp_path, states, place, suffix):
         ):
             import_checkpoints(tmp_path / "new", paths)
     paths[place].unlink()
-    with pytest.raises(CheckpointError, match=rf"epoch-{place}\{suffix} (does not exist|cannot be opened)"):
+    with pytest.raises(CheckpointError, match=rf"epoch-{place}\{suffix} (does not exist|cannot be read)"):
         import_checkpoints(tmp_path / "new", paths)
     assert names(tmp_path) == ["old"]
 

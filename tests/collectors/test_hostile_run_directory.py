@@ -1,21 +1,14 @@
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import tracemalloc
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from runs import SmallNetwork, assert_holds, collected, names, seeded
+from runs import SmallNetwork, assert_holds, collected, seeded
 
-from collectors.errors import CheckpointError, LandscapeError, RunDirectoryError
-from collectors.network_state import describe_network
+from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.run_directory import RunDirectory
-
-SPACE = describe_network(SmallNetwork())
 
 
 @pytest.fixture(scope="module")
@@ -190,81 +183,3 @@ def test_other_encodings(directory):
     metadata_path(directory).write_text(text, encoding="utf-16")
     with pytest.raises(RunDirectoryError, match="is not valid JSON"):
         RunDirectory(directory)
-
-
-# Any change at all
-
-
-def probe(directory, whole):
-    """Reads everything that a directory offers; only typed errors, little memory, and nothing is changed."""
-    tracemalloc.start()
-    try:
-        with contextlib.suppress(LandscapeError):
-            run = RunDirectory(directory)
-            assert all(len(interval) >= 3 for interval in run.settings.intervals)
-            for number in run.settings.numbers | set(run.metadata.files):
-                with contextlib.suppress(LandscapeError):
-                    path = run.checkpoint(number, SPACE).path
-                    assert path.resolve().parent == directory / "ckpt_dir"
-                    assert path.name in whole
-        assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
-    finally:
-        tracemalloc.stop()
-
-
-@pytest.fixture(scope="module")
-def playground(original, tmp_path_factory):
-    directory = shutil.copytree(original[0].path, tmp_path_factory.mktemp("play") / "run").resolve()
-    return directory, metadata_path(directory).read_bytes(), set(names(directory / "ckpt_dir"))
-
-
-@settings(max_examples=300, deadline=None)
-@given(data=st.data())
-def test_changed_bytes_of_the_metadata(playground, data):
-    directory, original, whole = playground
-    content = bytearray(original)
-    for _ in range(data.draw(st.integers(1, 5))):
-        place = data.draw(st.integers(0, max(0, len(content) - 1)))
-        how = data.draw(st.sampled_from(["replace", "insert", "delete", "cut"]))
-        if how == "replace" and content:
-            content[place] = data.draw(st.sampled_from(b'0123456789-.eE"{}[],: \\/u') | st.integers(0, 255))
-        elif how == "insert":
-            content[place:place] = data.draw(
-                st.sampled_from([b"9" * 400, b'"', b"-", b"null", b"../", b"\\u0000", b"1e999"])
-            )
-        elif how == "delete":
-            del content[place : place + data.draw(st.integers(1, 20))]
-        else:
-            del content[place:]
-    metadata_path(directory).write_bytes(content)
-    probe(directory, whole)
-
-
-values = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=20)
-    | st.just("../../secret.safetensors"),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4) | st.just("1"), inner, max_size=3),
-    max_leaves=6,
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(data=st.data())
-def test_changed_values_of_the_metadata(playground, data):
-    directory, original, whole = playground
-    content = json.loads(original)
-    for _ in range(data.draw(st.integers(1, 3))):
-        place = content
-        while True:
-            key = data.draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
-            inner = place[key]
-            if not isinstance(inner, dict | list) or not inner or data.draw(st.booleans()):
-                break
-            place = inner
-        place[key] = data.draw(values)
-    metadata_path(directory).write_text(json.dumps(content))
-    probe(directory, whole)

@@ -395,7 +395,7 @@ def callbacks_for(scheduler, folder):
     ("arguments", "error", "match"),
     [
         ({"resume_from": 3}, TypeError, "resume_from must be a Checkpoint, its path or None, but got int"),
-        ({"resume_from": "nowhere.safetensors"}, CheckpointError, "nowhere.safetensors cannot be opened"),
+        ({"resume_from": "nowhere.safetensors"}, CheckpointError, "nowhere.safetensors cannot be read"),
         ({"initial_epoch": 1}, ValueError, "initial_epoch must be 0 when there is a resume_from, which knows it"),
     ],
 )

@@ -200,7 +200,7 @@ def test_resuming_where_the_last_checkpoint_is_gone(tmp_path):
     collected(tmp_path)
     (tmp_path / "ckpt_dir" / "SmallNetwork_3_step.safetensors").unlink()
     before = contents(tmp_path)
-    with pytest.raises(RunDirectoryError, match=r"cannot be resumed.*SmallNetwork_3_step.safetensors cannot be opened"):
+    with pytest.raises(RunDirectoryError, match=r"cannot be resumed.*SmallNetwork_3_step.safetensors cannot be read"):
         writer(tmp_path, existing="resume", start=3)
     assert contents(tmp_path) == before
 

@@ -73,6 +73,22 @@ def test_a_point_is_the_network_at_these_weights(case):
     evaluator.close()
 
 
+def test_smaller_batches_give_the_same_values(case):
+    """Where memory runs out, the pool asks for them in the middle of a survey."""
+    built = case.build()
+    evaluator = open_evaluator(built)
+    evaluator.load(*own_plane(built, evaluator))
+    points = np.array([[0.4, -0.7], [1.0, 1.0]])
+    before = evaluator.measure(points)
+    if evaluator.description.plan.batch_size is not None:
+        evaluator.use_batch_size(5)
+        assert evaluator.description.plan.batch_size == 5
+    after = evaluator.measure(points)
+    evaluator.close()
+    for name, values in before.items():
+        np.testing.assert_allclose(after[name], values, rtol=100 * case.closes, atol=1e-6, err_msg=name)
+
+
 def test_the_network_ends_as_it_was_found(case):
     built = case.build()
     before = read_network(built[1])

@@ -193,3 +193,50 @@ def test_import_is_light():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=dict(os.environ)
     )
     assert result.stdout.strip() == "[]"
+
+
+def test_the_version(folder):
+    assert re.fullmatch(r"summary-landscape \d+\.\d+\.\d+\n", command("--version", folder=folder).stdout)
+
+
+def test_help_names_every_command_and_the_exit_codes(folder):
+    text = " ".join(command("--help", folder=folder).stdout.split())
+    for name in ("run", "info", "plot", "view", "watch", "export", "import-checkpoints", "devices", "demo"):
+        assert f"│ {name} " in text
+        assert f"{name} [OPTIONS]" in " ".join(command(name, "--help", folder=folder).stdout.split())
+    assert "Exit codes: 0 done; 1 an error" in text
+
+
+def test_a_shell_completes_the_commands(folder):
+    asked = {"_LANDSCAPE_COMPLETE": "complete_bash", "COMP_WORDS": "landscape import-", "COMP_CWORD": "1"}
+    told = subprocess.run(
+        [Path(sys.executable).parent / "landscape"],
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert told.stdout.split() == ["import-landscape", "import-checkpoints"]
+
+
+def test_debug_shows_the_traceback(folder):
+    plain = command("info", "nothing.h5", folder=folder, check=False)
+    assert (plain.returncode, plain.stdout) == (1, "")
+    assert plain.stderr.startswith("error: there is no landscape file nothing.h5")
+    assert "Traceback" not in plain.stderr
+    for arguments, environment in ((["--debug"], {}), ([], {"LANDSCAPE_DEBUG": "1"})):
+        told = command(*arguments, "info", "nothing.h5", folder=folder, check=False, env={**os.environ, **environment})
+        assert told.stderr.startswith("Traceback")
+        assert told.stderr.splitlines()[-1] == plain.stderr.strip()
+
+
+def test_a_bug_is_called_one(folder):
+    script = (
+        "from landscape import cli; "
+        "broken = lambda: {}['missing']; broken.__name__ = 'broken'; cli.app.command()(broken); cli.main()"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", script, "broken"], cwd=folder, capture_output=True, text=True, timeout=60
+    )
+    assert told.returncode == 3
+    assert told.stderr.startswith("error: unexpected KeyError: 'missing'\nThis is a bug; --debug shows where it is.")

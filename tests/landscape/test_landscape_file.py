@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import resource
 import signal
@@ -18,9 +17,11 @@ import pytest
 import xarray
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from landscape_examples import build
 
 from collectors.atomic_files import temporary_sibling
 from collectors.errors import LandscapeError
+from landscape import Landscape
 from landscape.errors import (
     LandscapeDamagedError,
     LandscapeFormatError,
@@ -34,7 +35,6 @@ from landscape.landscape_data import (
     DirectionsData,
     LandscapeData,
     PointStatus,
-    TrajectoryData,
 )
 from landscape.landscape_encoding import landscape_bytes
 from landscape.landscape_file import (
@@ -46,52 +46,6 @@ from landscape.landscape_file import (
 )
 
 ROOT = Path(__file__).parents[2]
-SPECIAL = np.array([np.nan, -np.nan, np.inf, -np.inf, -0.0, 5e-324])
-
-
-def build(
-    rows: int | None = 3, columns: int = 5, *, buffers: bool = True, trajectory: bool = True, seed: int = 0
-) -> LandscapeData:
-    """Returns a landscape in which no two numbers are equal and every kind of special number occurs."""
-    random = np.random.default_rng(seed)
-    line = rows is None
-    path = None
-    if trajectory:
-        y = None if line else random.normal(size=4)
-        path = TrajectoryData.empty(
-            [3, 5, 8, 9], random.normal(size=4), y, random.random(4), random.random(4), ("loss", "accuracy"),
-            has_buffers=buffers,
-        )  # fmt: skip
-        for values in (path.metrics, path.projected, path.with_plane_buffers):
-            for name in values:
-                values[name][:] = random.normal(size=4)
-        path.metrics["loss"][:3] = SPECIAL[:3]
-        path.status[:] = [0, 1, 2, 3]
-        path.projected_status[:] = [3, 1, 1, 1]
-    data = LandscapeData.empty(
-        np.linspace(-1, 2, columns),
-        None if line else np.linspace(10, 40, rows or 0),
-        DirectionsData(random.random(1 if line else 2), None if line else random.random(2), None if line else 0.25),
-        ("loss", "loss_stderr", "accuracy", "aa"),
-        path,
-        {
-            "decomposition": "pca", "seed": 3, "step_per_epoch": None, "num_samples": 10**18, "network": "Nett$_é",
-            "intervals": [[1, 2, 3]], "identity": {"b": {"c": [1.5, None, "x"]}, "a": True}, "title": "ä\0b",
-            "versions": {}, "extra": math.inf,
-        },
-    )  # fmt: skip
-    for name in data.metrics:
-        data.metrics[name][...] = random.normal(size=data.shape)
-    data.metrics["loss"].flat[: min(len(SPECIAL), data.status.size)] = SPECIAL[: data.status.size]
-    data.status.flat[:4] = [0, 1, 2, 3]
-    data.errors = {"grid/1,2": "Traceback\n  é \ud800 \0", "convergence": "", "trajectory/4/loss": "Traceback\n"}
-    data.convergence = ConvergenceData(
-        x=-0.0,
-        y=None if line else 0.0,
-        metrics={"loss": math.nan, "loss_stderr": 0.1, "accuracy": 0.5, "aa": 1.0},
-        status=PointStatus.FAILED,
-    )
-    return data
 
 
 def leaves(value: Any, name: str = "") -> dict[str, Any]:
@@ -402,6 +356,53 @@ class TestDamaged:
         with pytest.raises(LandscapeDamagedError, match=f"is damaged .*({why}|Type-check error)"):
             read_landscape(path)
 
+    @pytest.mark.parametrize(
+        ("name", "value", "why"),
+        [
+            ("sampling", "full", "sampling must be a dict, but got str"),
+            ("sampling", {"finished": "yes"}, r"sampling\['finished'\] must be a bool"),
+            ("sampling", {"interpolated": 3}, "a report with .*'tolerance'.*because points are interpolated"),
+            ("sampling", {"interpolated": -1}, r"sampling\['interpolated'\] must be .*, but got -1"),
+            ("sampling", {"estimated_error": "1 %"}, r"sampling\['estimated_error'\] must be a"),
+            ("measurement_plan", [], "measurement_plan must be a dict, but got list"),
+            ("measurement_plan", {"batch_size": 0}, r"measurement_plan\['batch_size'\] must be"),
+            ("measurement_plan", {"threads": 10**6}, r"measurement_plan\['threads'\] must be .* 4096, but got 1000000"),
+            ("measurement_plan", {"reason": 3}, r"measurement_plan\['reason'\] must be a str"),
+            ("notes", "a note", "notes must be a list, but got str"),
+            ("notes", [1], r"notes\[0\] must be a str"),
+            ("intervals", [3], r"intervals\[0\] must be a list"),
+            ("intervals", [[]], r"intervals\[0\] must be a list of numbers that is not empty"),
+            ("intervals", [["1"]], r"a number of intervals\[0\] must be an int"),
+        ],
+    )
+    def test_attributes_from_which_the_program_goes_on(self, path: Path, name: str, value: Any, why: str) -> None:
+        data = build()
+        data.attributes[name] = value
+        with pytest.raises((TypeError, ValueError), match=why):
+            write_landscape(path, data)
+        del data.attributes[name]
+        data.attributes["other"] = value
+        write_landscape(path, data)
+
+        def rename(file: Any) -> None:
+            texts = {key: file.attrs[key] for key in ("other", "json_attributes")}
+            for key, text in texts.items():
+                del file.attrs[key]
+                text = text.replace(b'"other"', f'"{name}"'.encode()) if key == "json_attributes" else text
+                stored = name if key == "other" else key
+                file.attrs.create(stored, text, dtype=h5py.string_dtype("utf-8", len(text)))
+
+        rewrite(path, rename)
+        with pytest.raises(LandscapeDamagedError, match=f"is damaged .*{why}"):
+            read_landscape(path)
+
+    @pytest.mark.parametrize("name", ["sampling", "measurement_plan", "notes", "intervals"])
+    def test_such_an_attribute_may_be_null(self, path: Path, name: str) -> None:
+        data = build()
+        data.attributes[name] = None
+        write_landscape(path, data)
+        assert "Landscape(" in repr(Landscape.load(path))
+
     def test_links_out_of_the_file_are_not_followed(self, path: Path) -> None:
         secret = path.with_name("secret.h5")
         with h5py.File(secret, "w") as file:
@@ -576,8 +577,8 @@ except OSError as error:
         expected = {landscape_bytes(build(60, 80)), landscape_bytes(build(60, 80, seed=1))}
         script = f"""
 import sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-from test_landscape_file import build
+sys.path.insert(0, {str(ROOT / "tests" / "support")!r})
+from landscape_examples import build
 from landscape.landscape_file import lock_landscape, write_landscape
 first, second = build(60, 80), build(60, 80, seed=1)
 with lock_landscape({str(path)!r}):

@@ -157,7 +157,7 @@ def test_weights_of_an_unknown_form_are_refused(tmp_path):
         random_plane({**module.state_dict(), "epoch": 3}, network=module)
     with pytest.raises(TypeError, match=r"origin\['model'\] must be .*give that entry alone, but got"):
         random_plane({"model": dict(module.state_dict())}, network=module)
-    with pytest.raises(CheckpointError, match=r"absent.safetensors cannot be opened"):
+    with pytest.raises(CheckpointError, match=r"absent.safetensors cannot be read"):
         random_plane(tmp_path / "absent.safetensors", network=module)
     with pytest.raises(CheckpointError, match=r"absent.pt does not exist"):
         random_plane(tmp_path / "absent.pt", network=module)

@@ -250,11 +250,11 @@ def test_a_killed_driver_is_continued_and_no_stored_point_is_measured_again(run,
 
 def wait_for_the_orphans(driver):
     """Ray's processes notice by themselves that their driver is gone; the next run removes what they leave."""
-    from workers.ray_session import remove_dead_sessions
+    from workers.session_leftovers import remove_dead_sessions
 
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
-        remove_dead_sessions()
+        remove_dead_sessions("/tmp")
         if not list(Path("/tmp").glob(f"landscape-ray-{driver}-*")):
             return
         time.sleep(1)

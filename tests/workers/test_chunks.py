@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.chunks import KILLS_BEFORE_SPLIT, Chunk, ChunkQueue
+from workers.measured_speed import MeasuredSpeed
 from workers.pool import PointTask, StateTask
 
 
@@ -21,6 +22,15 @@ def make_tasks(kinds):
 
 KINDS = st.lists(st.booleans() | st.just(True), max_size=60)
 SPEEDS = st.none() | st.floats(0.01, 200)
+
+
+def speed_of(points_per_second):
+    """What a worker's speed looks like when chunks have long had their right length."""
+    speed = MeasuredSpeed()
+    if points_per_second is not None:
+        points = max(1, round(points_per_second))
+        speed.add(points, points / points_per_second)
+    return speed
 
 
 def keys(chunk):
@@ -43,7 +53,7 @@ def drive(tasks, workers, speed, die, lose=lambda: False):
     while True:
         for flight in in_flight:
             while len(flight) < 2 and not (flight and flight[0].alone):
-                chunk = queue.next(speed, idle=not flight)
+                chunk = queue.next(speed_of(speed), idle=not flight)
                 if chunk is None:
                     break
                 assert chunk.tasks
@@ -92,7 +102,7 @@ def test_without_deaths_tasks_are_given_out_in_order(kinds, workers, speed):
     tasks = make_tasks(kinds)
     queue = ChunkQueue(iter(tasks), workers)
     given_out = []
-    while (chunk := queue.next(speed, idle=True)) is not None:
+    while (chunk := queue.next(speed_of(speed), idle=True)) is not None:
         assert chunk.is_state == isinstance(chunk.tasks[0], StateTask)
         assert len({type(task) for task in chunk.tasks}) == 1
         assert len(chunk.tasks) == 1 or not chunk.is_state
@@ -105,13 +115,13 @@ def test_without_deaths_tasks_are_given_out_in_order(kinds, workers, speed):
 def test_a_chunk_takes_about_a_second(workers, speed):
     queue = ChunkQueue((PointTask(index, (0.0,)) for index in range(5 * 8 * 200 + 1000)), workers)
     for _ in range(5):
-        assert len(queue.next(speed, idle=True).tasks) == max(1, int(speed))
+        assert len(queue.next(speed_of(speed), idle=True).tasks) == max(1, int(speed))
 
 
 def test_chunks_become_small_towards_the_end():
     queue = ChunkQueue((PointTask(index, (0.0,)) for index in range(100)), 2)
     sizes = []
-    while (chunk := queue.next(50.0, idle=False)) is not None:
+    while (chunk := queue.next(speed_of(50.0), idle=False)) is not None:
         sizes.append(len(chunk.tasks))
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] == 25
@@ -127,9 +137,9 @@ def test_tasks_are_read_no_further_than_needed():
             yield PointTask(index, (0.0,))
 
     queue = ChunkQueue(stream(), 2)
-    assert len(queue.next(None, idle=True).tasks) == 1
+    assert len(queue.next(MeasuredSpeed(), idle=True).tasks) == 1
     assert len(read) == 4
-    queue.next(10.0, idle=False)
+    queue.next(speed_of(10.0), idle=False)
     assert len(read) < 50
 
 
@@ -138,9 +148,9 @@ def test_a_chunk_that_was_only_waiting_is_not_suspected():
     chunk = Chunk(make_tasks([True] * 4))
     for _ in range(20):
         assert queue.bring_back(chunk, killed=False) is None
-        assert queue.next(None, idle=False) is None
+        assert queue.next(MeasuredSpeed(), idle=False) is None
         assert not queue.is_empty
-        assert queue.next(None, idle=True) is chunk
+        assert queue.next(MeasuredSpeed(), idle=True) is chunk
     assert chunk.kills == 0
 
 
@@ -150,14 +160,14 @@ def test_suspects_are_split(size):
     chunk = Chunk(make_tasks([True] * size))
     for _ in range(KILLS_BEFORE_SPLIT - 1):
         assert queue.bring_back(chunk, killed=True) is None
-        assert queue.next(None, idle=True) is chunk
+        assert queue.next(MeasuredSpeed(), idle=True) is chunk
     hopeless = queue.bring_back(chunk, killed=True)
     if size == 1:
         assert hopeless is chunk
         assert queue.is_empty
         return
     assert hopeless is None
-    halves = [queue.next(None, idle=True), queue.next(None, idle=True)]
+    halves = [queue.next(MeasuredSpeed(), idle=True), queue.next(MeasuredSpeed(), idle=True)]
     assert [key for half in halves for key in keys(half)] == list(range(size))
     assert {half.kills for half in halves} == {KILLS_BEFORE_SPLIT - 1}
-    assert queue.next(None, idle=True) is None
+    assert queue.next(MeasuredSpeed(), idle=True) is None

@@ -328,7 +328,7 @@ class TestPlaces:
             pool.load(*paraboloid_plane())
             assert len(values(pool.run(line(*range(5))))) == 5
             monkeypatch.setattr(ray_placement, "PLACEMENT_SECONDS", 1.0)
-            text = r"no worker found a place within 1 s\. The cluster has .*'CPU': 4.* Each worker needs one CPU"
+            text = r"no worker found a place within 1 s\. The cluster has .*'CPU': 4.* Each worker needs 1 CPU;"
             with pytest.raises(PoolError, match=text):
                 RayPool(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2))
         assert ray_is_running()

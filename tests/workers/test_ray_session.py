@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -16,7 +14,7 @@ import pytest
 
 from workers import ray_session
 from workers.errors import PoolError
-from workers.ray_session import RaySession, ray_address, ray_is_running, remove_dead_sessions
+from workers.ray_session import RaySession, ray_address, ray_is_running
 
 BEGIN = """
 import os, signal, sys, time
@@ -117,10 +115,10 @@ else:
 check_gone(before)
 
 # The user's own Ray, in the same process; its GPUs are only names here.
-ray.init(num_cpus=6, num_gpus=3, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+ray.init("local", num_cpus=6, num_gpus=3, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
 with open_pool(Paraboloid, OPTIONS, device_ids=[2, 0]) as pool:
     assert type(pool) is RayPool
-    assert sorted(worker.device_id for worker in pool._workers) == [0, 2]
+    assert sorted(worker.place.devices for worker in pool._crew.workers) == [(0,), (2,)]
     measure(pool)
     deadline = time.monotonic() + 20
     while ray.available_resources().get("GPU") != 1:  # the third one was released
@@ -260,6 +258,25 @@ def test_exactly_the_asked_gpus_are_visible(monkeypatch, before, gpus, visible):
     assert ray_session._visible_gpus(gpus).get("CUDA_VISIBLE_DEVICES") == visible
 
 
+class TestLoopback:
+    def test_it_lasts_only_while_ray_starts(self):
+        from ray._private import services
+
+        original = services.resolve_ip_for_localhost
+        with ray_session._on_loopback() as given:
+            assert given == {"_node_ip_address": "127.0.0.1"}
+            assert services.resolve_ip_for_localhost("127.0.0.1") == "127.0.0.1"
+        assert services.resolve_ip_for_localhost is original
+
+    def test_a_ray_whose_inside_looks_otherwise_is_left_alone(self, monkeypatch):
+        from ray._private import services
+
+        monkeypatch.delattr(services, "resolve_ip_for_localhost")
+        with ray_session._on_loopback() as given:
+            assert given == {}
+        assert not hasattr(services, "resolve_ip_for_localhost")
+
+
 class TestAddress:
     @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "[::1]:1", "no.such.host.invalid:6379"])
     def test_an_address_without_a_cluster(self, address):
@@ -278,45 +295,3 @@ class TestAddress:
         assert ray_address("host:1") == "host:1"
         monkeypatch.setenv("RAY_ADDRESS", "local")
         assert ray_address(None) is None
-
-
-class TestDeadSessions:
-    @pytest.fixture
-    def folder(self, monkeypatch):
-        short = Path(tempfile.mkdtemp(dir="/tmp"))
-        monkeypatch.setattr(ray_session, "_short_temporary_folder", lambda: str(short))
-        yield short
-        shutil.rmtree(short)
-
-    def make(self, folder, name):
-        path = folder / name
-        (path / "session").mkdir(parents=True)
-        (path / "session" / "log").write_text("x")
-        return path
-
-    def test_a_dead_owners_folder_goes_and_a_living_ones_stays(self, folder):
-        ended = subprocess.Popen(["true"])
-        ended.wait()
-        dead = self.make(folder, f"landscape-ray-{ended.pid}-abc")
-        living = self.make(folder, f"landscape-ray-{os.getpid()}-abc")
-        others = [self.make(folder, name) for name in ("ray-1-2", "landscape-ray-x-1", f"landscape-{ended.pid}-abc")]
-        remove_dead_sessions()
-        assert not dead.exists()
-        assert living.exists()
-        assert all(path.exists() for path in others)
-
-    def test_a_folder_that_is_still_in_use_stays(self, folder):
-        ended = subprocess.Popen(["true"])
-        ended.wait()
-        path = self.make(folder, f"landscape-ray-{ended.pid}-abc")
-        user = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", str(path / "session")])
-        try:
-            while str(path / "session") not in psutil.Process(user.pid).cmdline():
-                time.sleep(0.01)
-            remove_dead_sessions()
-            assert path.exists()
-        finally:
-            user.kill()
-            user.wait()
-        remove_dead_sessions()
-        assert not path.exists()

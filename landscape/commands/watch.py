@@ -1,0 +1,28 @@
+"""``landscape watch``."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def watch(
+    file: Annotated[Path, typer.Argument(help="A landscape file that a run is writing, or will write.")],
+    port: Annotated[int, typer.Option(help="Port on this machine; 0 takes a free one.")] = 0,
+    show: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
+) -> None:
+    """Shows a landscape in the browser while it is measured; Ctrl-C ends it, and never the run."""
+    from ..interactive.server import WatchServer
+
+    with WatchServer(file, port) as server:
+        try:
+            typer.echo(f"Watching {file} at {server.address}")
+            typer.echo("Only this machine can open that address. Ctrl-C ends watching; the run goes on.", err=True)
+            if show:
+                webbrowser.open(server.address)
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            typer.echo("\nStopped watching.", err=True)

@@ -1,0 +1,129 @@
+"""The HDF5 files of Li et al.'s plotting scripts (github.com/tomgoldstein/loss-landscape; Li et al. 2018).
+
+A surface goes with a projection file, which has the trajectory, and a direction file: how much of the variance the
+directions explain, and the directions themselves where the survey kept them.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collectors.checkpoint_file import CheckpointFile
+from collectors.network_state import Array
+
+from ..vectors import directions_path
+from .export_format import ExportFormat, Writers, check_square, warn_of_gaps, warn_of_interpolated
+
+if TYPE_CHECKING:
+    from ..surface import Landscape
+
+PROGRAM = "Li et al.'s surface file"
+_THEIR_NAMES = ("xcoordinates", "ycoordinates", "dir_file", "train_loss")
+
+
+def li_writers(landscape: Landscape, path: Path, _metric: str) -> Writers:
+    """Returns what writes ``<stem>.h5`` and, where there are such data, the two files beside it.
+
+    The loss is ``train_loss``. ``train_acc`` is in percent: the metric of that name, or 100 x "accuracy". All other
+    metrics keep their names, which ``--surf_name`` takes. Rows are y and columns are x. NaN stays NaN, which the
+    scripts neither draw nor measure again.
+
+    Raises:
+        LandscapeExportError: the grid is not square; the scripts scramble any other.
+    """
+    check_square(landscape, PROGRAM)
+    surface = _surface(landscape)
+    warn_of_interpolated(landscape, PROGRAM)
+    warn_of_gaps(landscape.loss, "loss", PROGRAM, "The scripts leave them blank.")
+    _warn_of_missing_marks(landscape.loss)
+    directions, projection = _directions(landscape), _projection(landscape)
+    direction_path = path.with_name(f"{path.stem}_directions.h5")
+    writers: Writers = {}
+    writers[path] = _hdf5({"dir_file": direction_path.name if directions else "", **surface})
+    if directions:
+        writers[direction_path] = _hdf5(directions)
+    if projection:
+        writers[path.with_name(f"{path.stem}_directions.h5_proj_cos.h5")] = _hdf5(projection)
+    return writers
+
+
+def _surface(landscape: Landscape) -> dict[str, Array]:
+    values = {"xcoordinates": landscape.x}
+    if landscape.y is not None:
+        values["ycoordinates"] = landscape.y
+    values["train_loss"] = landscape.loss
+    for name, metric in landscape.metrics.items():
+        if name in _THEIR_NAMES:
+            warnings.warn(f"the metric {name!r} is left out of {PROGRAM}, which uses that name itself.", stacklevel=3)
+        elif name != "loss":
+            values[name] = metric
+    if "accuracy" in landscape.metrics and "train_acc" not in landscape.metrics:
+        values["train_acc"] = 100 * landscape["accuracy"]
+    elif landscape.y is None and "train_acc" not in landscape.metrics:
+        warnings.warn(
+            "the landscape has neither 'accuracy' nor 'train_acc', without which plot_1D.py stops.", stacklevel=3
+        )
+    return values
+
+
+def _warn_of_missing_marks(loss: Array) -> None:
+    count = int((loss <= 0).sum())
+    if count:
+        warnings.warn(
+            f"{count} of {loss.size} points have a loss of 0 or less; they are written as they are, but Li et al.'s "
+            "plot_surface.py takes them for missing and would measure them again, and logarithmic plots leave them "
+            "out.",
+            stacklevel=3,
+        )
+
+
+def _directions(landscape: Landscape) -> dict[str, Array]:
+    ratio = landscape.explained_variance_ratio
+    members = {} if ratio is None or len(ratio) != 2 else {"explained_variance_ratio_": ratio}
+    path = None if landscape.path is None else directions_path(landscape.path)
+    return members if path is None or not path.exists() else members | _vectors(CheckpointFile(path))
+
+
+def _vectors(file: CheckpointFile) -> dict[str, Array]:
+    """Returns both directions as lists of all parameters in the network's order; frozen ones do not move."""
+    if "parameters" not in file.metadata:
+        warnings.warn(
+            f"the directions in {file.label} are left out: the file does not say the order of the parameters.",
+            stacklevel=4,
+        )
+        return {}
+    parameters = json.loads(file.metadata["parameters"])
+    vectors: dict[str, Array] = {}
+    for axis, group in enumerate(("xdirection", "ydirection")):
+        if not any(name.startswith(f"direction_{axis}/") for name in file.shapes):
+            continue
+        for index, (name, shape) in enumerate(parameters):
+            key = f"direction_{axis}/{name}"
+            values = file.read(key) if key in file.shapes else np.zeros(shape)
+            vectors[f"{group}/{index}"] = values.astype(np.float32)
+    return vectors
+
+
+def _projection(landscape: Landscape) -> dict[str, Array]:
+    path = landscape.trajectory
+    return {} if path is None or path.y is None else {"proj_xcoord": path.x, "proj_ycoord": path.y}
+
+
+def _hdf5(members: Mapping[str, Any]) -> Callable[[Path], None]:
+    def write(file: Path) -> None:
+        import h5py
+
+        with h5py.File(file, "w") as stream:
+            for name, values in members.items():
+                stream[name] = values
+
+    return write
+
+
+LI = ExportFormat("Li et al.'s scripts", ".h5", False, li_writers)

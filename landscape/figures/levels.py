@@ -1,0 +1,133 @@
+"""At which values a picture draws its lines: round numbers, equally spaced, by ratio, or by how common they are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collectors.network_state import Array
+from collectors.validation import check_float, check_int, wrong_type, wrong_value
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+Levels = int | str | Sequence[float] | None
+
+SPACINGS = ("auto", "linear", "log", "quantile")
+_EXPECTED = "an int from 2 to 100, one of 'auto', 'linear', 'log', 'quantile', or increasing values"
+_MANTISSAS = (
+    (1.0, 1.2, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0),
+    (1.0, 1.5, 2.0, 3.0, 5.0, 7.0),
+    (1.0, 2.0, 5.0),
+    (1.0, 3.0),
+    (1.0,),
+)
+# Above this share of the grid between two neighbouring lines, round numbers say too little.
+_CROWDED = 0.75
+# Neighbours on a smooth surface differ by less than this share of the middle half of all values.
+_SMOOTH = 0.15
+
+
+def check_levels(levels: Levels, count: int) -> tuple[int, str, Float64[np.ndarray, " k"] | None]:
+    """Returns about how many lines to draw, their spacing, and their values where these were given.
+
+    Args:
+        levels: a number of lines, a spacing, or the values themselves; None leaves all to the data.
+        count: how many where nothing is said.
+
+    Raises:
+        TypeError: ``levels`` is none of these.
+        ValueError: the number is not from 2 to 100, the spacing unknown, or the values not finite and increasing.
+    """
+    if levels is None:
+        return count, "auto", None
+    if isinstance(levels, str):
+        if levels not in SPACINGS:
+            raise wrong_value("levels", _EXPECTED, levels)
+        return count, levels, None
+    if not isinstance(levels, Sequence | np.ndarray):
+        if isinstance(levels, bool | float):
+            raise wrong_type("levels", _EXPECTED, levels)
+        return check_int("levels", levels, minimum=2, maximum=100), "auto", None
+    values = np.array([check_float(f"levels[{index}]", value) for index, value in enumerate(levels)], np.float64)
+    if not 1 <= len(values) <= 100 or not (np.diff(values) > 0).all():
+        raise wrong_value("levels", "1 to 100 increasing values", list(levels))
+    return len(values), "given", values
+
+
+def linear_levels(low: float, high: float, count: int) -> Array:
+    """Returns about ``count`` round numbers from low to high, equally far apart."""
+    from matplotlib.ticker import MaxNLocator
+
+    return np.asarray(MaxNLocator(count, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high))
+
+
+def decade_levels(low: float, high: float, count: int) -> Array:
+    """Returns round numbers from low to high, at most ``count`` where a set of round numbers allows it."""
+    decades = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)
+    levels = np.empty(0)
+    strides = [
+        *((mantissas, 1) for mantissas in _MANTISSAS),
+        *(((1.0,), stride) for stride in (2, 3, 5, 10, 20, 50, 100)),
+    ]
+    for mantissas, stride in strides:
+        numbers = np.array([float(f"{m}e{d}") for d in decades if d % stride == 0 for m in mantissas])
+        levels = numbers[(numbers >= low) & (numbers <= high)]
+        if len(levels) <= count:
+            break
+    return levels
+
+
+def symmetric_decades(low: float, high: float, threshold: float, count: int) -> Array:
+    """Returns zero and round numbers on both sides of it, none smaller than the threshold."""
+    half = max(count // 2, 1)
+    above = decade_levels(threshold, high, half) if high > threshold else np.empty(0)
+    below = -decade_levels(threshold, -low, half) if -low > threshold else np.empty(0)
+    return np.unique(np.concatenate([below, [0.0], above]))
+
+
+def quantile_levels(values: Array, count: int) -> Array:
+    """Returns values between which lie equal shares of all, with no more digits than tell them apart.
+
+    Args:
+        values: finite, any shape.
+        count: how many.
+    """
+    exact = np.unique(np.quantile(values, np.arange(1, count + 1) / (count + 1)))
+    gap = float(np.diff(exact).min()) if len(exact) > 1 else abs(float(exact[0]))
+    for digits in range(2, 16):
+        rounded = np.array([float(f"{value:.{digits - 1}e}") for value in exact])
+        if np.abs(rounded - exact).max() <= 0.1 * gap:
+            return np.unique(rounded)
+    return exact
+
+
+def crowded(values: Float64[np.ndarray, "*grid"], levels: Float64[np.ndarray, " k"]) -> bool:
+    """Returns whether nearly all of a smooth grid lies between two neighbouring lines.
+
+    On a noisy plateau lines at quantiles would trace the noise, so there the answer is no.
+    """
+    finite = values[np.isfinite(values)]
+    if values.ndim != 2 or len(finite) < 16:
+        return False
+    shares = np.bincount(np.searchsorted(levels, finite)) / len(finite)
+    width = float(np.subtract(*np.quantile(finite, [0.75, 0.25])))
+    steps = np.abs(np.concatenate([np.diff(values, axis=0).ravel(), np.diff(values, axis=1).ravel()]))
+    steps = steps[np.isfinite(steps)]
+    return bool(shares.max() > _CROWDED and len(steps) and np.median(steps) < _SMOOTH * width)
+
+
+def number_text(value: float, beside: Array | None = None) -> str:
+    """Returns a number as short text; among ``beside``, with as many digits as keep the neighbours apart."""
+    step = 0.0 if beside is None or len(beside) < 2 else float(np.min(np.diff(beside)))
+    digits = 3
+    while step and digits < 12 and abs(float(f"{value:.{digits}g}") - value) > 0.01 * step:
+        digits += 1
+    text = f"{value:.{digits}g}"
+    if "e" in text:
+        mantissa, exponent = text.split("e")
+        return f"{mantissa}e{int(exponent)}"
+    return text

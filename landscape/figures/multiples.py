@@ -1,0 +1,155 @@
+"""Several landscapes side by side on one scale: the same colour is the same value in all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from collectors.validation import check_choice, check_int, wrong_type, wrong_value
+
+from .appearance import choose_appearance
+from .canvas import settle
+from .contour import CONTOUR, CONTOUR_LINES
+from .heatmap import HEATMAP
+from .legend import draw_legend_below
+from .profile import PROFILE
+from .sheet import Kind, Look, Sheet, begin, check_look, shared_scale
+from .surface3d import SURFACE
+from .texts import plain, title
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from matplotlib.axes import Axes
+
+    from ..surface import Landscape
+
+KINDS = {"contour": CONTOUR, "lines": CONTOUR_LINES, "heatmap": HEATMAP, "surface": SURFACE, "profile": PROFILE}
+
+
+def plot_multiples(
+    landscapes: Sequence[Landscape],
+    titles: Sequence[str] | None = None,
+    kind: str | None = None,
+    columns: int | None = None,
+    **look: Unpack[Look],
+) -> list[Axes]:
+    """Draws several landscapes, such as runs or intervals of one run, on one shared scale.
+
+    Args:
+        landscapes: all planes, or all lines.
+        titles: one for each; None takes what tells the landscapes apart.
+        kind: "contour", "lines", "heatmap" or "surface" for planes, "profile" for lines; None is "contour" or
+            "profile".
+        columns: how many stand in a row; None chooses.
+        **look: metric, levels, scale, colormap, trajectory, clip, theme, style; see ``Look``. In the style "paper" the
+            figure is as wide as two columns.
+
+    Returns:
+        The axes of each landscape, in order, on one figure.
+
+    Raises:
+        KeyError: a landscape has no such metric.
+        ValueError: there is no landscape, lines and planes are mixed, or an argument has a wrong value.
+        TypeError: an argument is unknown or has the wrong type.
+    """
+    landscapes, names = _check(landscapes, titles)
+    plane = landscapes[0].y is not None
+    chosen = KINDS[check_choice("kind", kind or ("contour" if plane else "profile"), tuple(KINDS))]
+    options = check_look("plot_multiples", look)
+    count = len(landscapes)
+    across = _columns(count) if columns is None else min(check_int("columns", columns, minimum=1), count)
+    shared = shared_scale(chosen, landscapes, options)
+    appearance = choose_appearance(options.get("theme"), options.get("style", "screen"), None)
+    with appearance.applied():
+        grid = _grid(chosen, count, across, paper=appearance.paper)
+        own: Look = {**options, "scale": shared, "levels": None, "clip": None}
+        sheets = []
+        for landscape, name, ax in zip(landscapes, names, grid, strict=True):
+            with begin(chosen, landscape, ax, own, furniture=False, heading=name) as sheet:
+                chosen.draw(sheet)
+                sheets.append(sheet)
+        _drop_repeated_labels(sheets, across)
+        _write_shared(sheets)
+        settle(grid[0].figure)
+        for sheet in sheets:
+            sheet.write_late()
+    return grid
+
+
+def _check(landscapes: Any, titles: Any) -> tuple[list[Landscape], list[str]]:
+    if isinstance(landscapes, str) or not isinstance(landscapes, Sequence):
+        raise wrong_type("landscapes", "a list of landscapes", landscapes)
+    for index, landscape in enumerate(landscapes):
+        if not hasattr(landscape, "loss_range"):
+            raise wrong_type(f"landscapes[{index}]", "a Landscape", landscape)
+    if not landscapes:
+        raise wrong_value("landscapes", "at least one landscape", [])
+    if len({landscape.y is None for landscape in landscapes}) > 1:
+        raise ValueError("landscapes must be all planes or all lines, but some are lines and some are planes.")
+    if titles is None:
+        return list(landscapes), _names(landscapes)
+    if isinstance(titles, str) or not isinstance(titles, Sequence) or not all(isinstance(name, str) for name in titles):
+        raise wrong_type("titles", "a list of texts, one for each landscape", titles)
+    if len(titles) != len(landscapes):
+        raise wrong_value("titles", f"a list of {len(landscapes)} texts, one for each landscape", list(titles))
+    return list(landscapes), [plain(name) for name in titles]
+
+
+def _names(landscapes: Sequence[Landscape]) -> list[str]:
+    """Returns the landscapes' titles, with their files' names or a number where titles do not tell them apart."""
+    titles = [title(landscape) for landscape in landscapes]
+    names = [
+        f"{name}\n{plain(landscape.path.stem, 32)}" if titles.count(name) > 1 and landscape.path is not None else name
+        for name, landscape in zip(titles, landscapes, strict=True)
+    ]
+    return [f"{index}: {name}" if names.count(name) > 1 else name for index, name in enumerate(names, 1)]
+
+
+def _columns(count: int) -> int:
+    return count if count <= 3 else math.ceil(math.sqrt(count))
+
+
+def _grid(kind: Kind, count: int, across: int, *, paper: bool) -> list[Axes]:
+    from matplotlib.figure import Figure
+
+    down = math.ceil(count / across)
+    shape = 0.95 if kind.projection else 0.82 if kind.plane else 0.7
+    width = (3.4 if across == 1 else 7.0) if paper else 1.0 + 3.6 * across
+    height = (0.55 if paper else 0.9) + down * shape * (width - (0.5 if paper else 1.0)) / across
+    figure = Figure(figsize=(width, height), layout="constrained")
+    options: dict[str, Any] = {"projection": kind.projection} if kind.projection else {}
+    return [figure.add_subplot(down, across, index + 1, **options) for index in range(count)]
+
+
+def _drop_repeated_labels(sheets: list[Sheet], across: int) -> None:
+    """Leaves an axis's name to the outermost pictures where all say the same."""
+    if sheets[0].ax.name == "3d":
+        return
+    same_x = len({sheet.ax.get_xlabel() for sheet in sheets}) == 1
+    same_y = len({sheet.ax.get_ylabel() for sheet in sheets}) == 1
+    for index, sheet in enumerate(sheets):
+        if same_x and index + across < len(sheets):
+            sheet.ax.set_xlabel("")
+        if same_y and index % across:
+            sheet.ax.set_ylabel("")
+
+
+def _write_shared(sheets: list[Sheet]) -> None:
+    """Draws one colour bar and one legend for all."""
+    figure: Any = sheets[0].ax.figure
+    drawn = next((sheet for sheet in sheets if sheet.mappable is not None), None)
+    if drawn is not None:
+        drawn.write_bar([sheet.ax for sheet in sheets], pad=0.02, aspect=30)
+    entries: dict[str, Any] = {}
+    for sheet in sheets:
+        for entry in sheet.entries:
+            # "start (epoch 3)" differs between pictures, its mark does not.
+            name = str(entry.get_label()).split(" (")[0]
+            if name not in entries:
+                entries[name] = entry
+                entry.set_label(name)
+    if entries:
+        columns = 4 if len(sheets) > 1 else 2
+        draw_legend_below(figure, list(entries.values()), sheets[0].appearance, columns)

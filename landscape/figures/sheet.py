@@ -1,0 +1,292 @@
+"""What every picture begins and ends with: its options, their checks, the scale, axes, colour bar, title, legend."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import numpy as np
+
+from collectors.network_state import Array
+from collectors.validation import check_bool, wrong_type
+
+from .appearance import DIVERGING, Appearance, choose_appearance, find_colormap
+from .canvas import new_axes, settle
+from .legend import draw_legend
+from .levels import Levels, number_text
+from .missing import known
+from .path import with_path
+from .scales import Clip, Scale, choose_scale
+from .texts import axis_label, flat_note, plain, short_axis_label, status_note, title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.colors import Colormap
+
+    from ..surface import Landscape
+
+
+class Look(TypedDict, total=False):
+    """What every picture can be told; all of it may be left out.
+
+    Attributes:
+        metric: which of the landscape's metrics; "loss" by default.
+        levels: about how many lines and ticks, or how they are spaced ("linear", "log", "quantile"), or their values;
+            None chooses from the data.
+        scale: "auto", "log", "linear" or "symlog" (logarithmic on both sides of zero), or the ``Scale`` of other
+            pictures, which then show the same value in the same colour.
+        colormap: matplotlib's name of the colours; the default is perceptually uniform and readable to colour-blind
+            people.
+        trajectory: whether the path and the convergence point are drawn.
+        clip: the largest value to tell apart, or (smallest, largest); None chooses from the data. The colour bar or
+            the axis says what is clipped.
+        theme: "light" or "dark"; None follows the axes, or matplotlib's settings.
+        style: "screen", or "paper": as wide as a column (3.4 in), type of 6 to 8 points, no title.
+    """
+
+    metric: str
+    levels: Levels
+    scale: str | Scale
+    colormap: str | Colormap
+    trajectory: bool
+    clip: Clip
+    theme: str | None
+    style: str
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A way to draw a landscape.
+
+    Attributes:
+        function: what users call it.
+        draw: draws on a sheet.
+        plane: whether it draws planes, or lines.
+        count: about how many lines or ticks it draws when nothing is said.
+        size: width and height in inches of a figure of its own on a screen.
+        paper_height: height in inches in the column of a paper.
+        projection: "3d", or None.
+        heights: whether the path has heights of its own, which the scale must hold.
+    """
+
+    function: str
+    draw: Callable[[Sheet], None]
+    plane: bool = True
+    count: int = 12
+    size: tuple[float, float] = (6.4, 5.6)
+    paper_height: float = 3.05
+    projection: str | None = None
+    heights: bool = False
+
+
+@dataclass
+class Sheet:
+    """A picture in the making.
+
+    Attributes:
+        landscape: what is drawn.
+        ax: where.
+        own: whether the axes stand alone on a figure of ours.
+        metric: the name of what is drawn.
+        label: what the colour bar or the axis calls it.
+        values: as stored, of the grid's shape.
+        status: what is known about each point, of the grid's shape.
+        measured: the values, NaN where none is known.
+        scale: how they become colours and heights.
+        appearance: colours and sizes.
+        colors: of the values.
+        trajectory: whether the path is drawn.
+        furniture: whether the colour bar and the legend are drawn; several pictures share theirs.
+        heading: the title, in place of the landscape's own.
+        avoid_path: whether labels keep clear of the path although it is not drawn, because something will walk there.
+        entries: of the legend.
+        mappable: what the colour bar explains.
+        late: what has to wait until the axes are where they stay, because it is placed in pixels.
+    """
+
+    landscape: Landscape
+    ax: Axes
+    own: bool
+    metric: str
+    label: str
+    values: Array
+    status: Array
+    measured: Array
+    scale: Scale
+    appearance: Appearance
+    colors: Colormap
+    trajectory: bool
+    furniture: bool = True
+    heading: str | None = None
+    avoid_path: bool = False
+    entries: list[Any] = field(default_factory=list)
+    mappable: Any = None
+    late: list[Callable[[], None]] = field(default_factory=list)
+
+    def write_labels(self) -> None:
+        """Names the axes."""
+        for axis, setter in ((0, self.ax.set_xlabel), (1, self.ax.set_ylabel)):
+            if axis == 0 or self.landscape.y is not None:
+                setter(self.axis_text(axis, narrow=self.appearance.paper))
+
+    def axis_text(self, axis: int, *, narrow: bool) -> str:
+        """Returns what an axis is: in two lines where there is little room, in one short one beside other pictures."""
+        if not self.furniture:
+            return short_axis_label(self.landscape, axis)
+        text = axis_label(self.landscape, axis)
+        return text.replace(" (", "\n(") if narrow else text
+
+    def write_title(self, *notes: str) -> None:
+        """Writes the landscape's name, unless a caption will, and what is special about the data."""
+        heading = self.heading
+        if heading is None:
+            heading = "" if self.own and self.appearance.paper else title(self.landscape)
+        status = status_note(self.landscape, self.status)
+        said = [text for text in (status, *notes) if text]
+        tight = self.appearance.paper or not self.furniture
+        if tight:
+            said = [line for text in said for line in text.split(", ")]
+        lines = "\n".join([*([heading] if heading else []), *said])
+        self.ax.set_title(lines, fontsize=self.appearance.text_size if tight else None)
+
+    def write_flat_note(self) -> None:
+        """Says in words what a picture without any differences cannot show."""
+        look = self.appearance
+        text = flat_note(self.label, self.scale.low, number_text(self.scale.low), self.measured)
+        box = {"boxstyle": "round", "facecolor": look.page, "alpha": 0.9, "edgecolor": look.soft}
+        self.ax.text(
+            0.5, 0.93, text, transform=self.ax.transAxes, ha="center", va="center", bbox=box, color=look.ink,
+            fontsize=look.small_size, zorder=8,
+        )  # fmt: skip
+
+    def write_bar(self, axes: Any, **options: Any) -> Any:
+        """Draws the colour bar beside axes, with a tick at each level that has room; returns it or None."""
+        if self.mappable is None or self.scale.flat:
+            return None
+        from matplotlib.contour import ContourSet
+
+        if not isinstance(self.mappable, ContourSet):
+            options["extend"] = self.scale.extend
+        bar = self.ax.figure.colorbar(self.mappable, ax=axes, **options)
+        bar.set_ticks(self.scale.levels.tolist(), labels=self._bar_texts())
+        bar.minorticks_off()
+        text = self.scale.label(self.label)
+        narrow = len(text) * 0.55 * self.appearance.text_size > self.ax.bbox.height * 72 / self.ax.figure.dpi
+        bar.set_label(text.replace(" (", "\n(") if narrow else text)
+        bar.outline.set_edgecolor(self.ax.spines["left"].get_edgecolor())
+        return bar
+
+    def finish(self) -> None:
+        """Draws what stands beside the picture, then what depends on where it came to stand."""
+        if self.furniture:
+            self.write_bar(self.ax, pad=0.02)
+            draw_legend(self.ax, self.entries, self.appearance, outside=self.own)
+        if self.own:
+            settle(self.ax.figure)
+        self.write_late()
+
+    def write_late(self) -> None:
+        """Writes what is placed in pixels."""
+        for write in self.late:
+            write()
+
+    def _bar_texts(self) -> list[str]:
+        height = self.ax.bbox.height * 72 / self.ax.figure.dpi
+        least = 1.15 * self.appearance.small_size / max(height, 1.0)
+        ends = self.scale.forward(np.array([self.scale.low, self.scale.high]))
+        places = (self.scale.forward(self.scale.levels) - ends[0]) / (ends[1] - ends[0])
+        texts, last = [], -np.inf
+        for place, text in zip(places, self.scale.texts(), strict=True):
+            texts.append(text if place - last >= least else "")
+            last = place if place - last >= least else last
+        return texts
+
+
+def draw_picture(kind: Kind, landscape: Landscape, ax: Axes | None, look: Look) -> Axes:
+    """Draws a landscape as a finished picture; returns its axes."""
+    with begin(kind, landscape, ax, look) as sheet:
+        kind.draw(sheet)
+        sheet.finish()
+    return sheet.ax
+
+
+@contextlib.contextmanager
+def begin(kind: Kind, landscape: Landscape, ax: Axes | None, look: Look, **more: Any) -> Iterator[Sheet]:
+    """Checks what every picture is told, chooses its scale, and gives a sheet to draw on.
+
+    Args:
+        kind: what is to be drawn.
+        landscape: a plane or a line, as the kind needs it.
+        ax: where; None makes a figure.
+        look: what the user said.
+        **more: further attributes of the sheet; ``values`` and ``status`` replace the landscape's own, and
+            ``diverging`` centres the colours on zero.
+
+    Raises:
+        KeyError: the landscape has no such metric.
+        TypeError: an argument has the wrong type, or is unknown.
+        ValueError: the landscape has the wrong number of dimensions, or an argument has a wrong value.
+    """
+    options = check_look(kind.function, look)
+    if (landscape.y is not None) != kind.plane:
+        raise ValueError(
+            f"{kind.function} needs a plane, but the landscape is a line; use plot_profile."
+            if kind.plane
+            else f"{kind.function} needs a line, but the landscape is a plane; use plot_contour."
+        )
+    if ax is not None and not hasattr(ax, "transData"):
+        raise wrong_type("ax", "matplotlib axes or None", ax)
+    if ax is not None and kind.projection is not None and ax.name != kind.projection:
+        raise wrong_type("ax", "three-dimensional axes (add_subplot(projection='3d'))", ax)
+    metric = options.get("metric", "loss")
+    values, status = more.pop("values", None), more.pop("status", landscape.status)
+    values = landscape[metric] if values is None else values
+    measured = known(values, status)
+    trajectory = check_bool("trajectory", options.get("trajectory", True))
+    shown = with_path(landscape, metric, measured) if trajectory and kind.heights else measured
+    diverging = more.pop("diverging", False)
+    scale = read_scale(options, shown, kind.count, symmetric=diverging)
+    appearance = choose_appearance(options.get("theme"), options.get("style", "screen"), ax)
+    colors = find_colormap(options.get("colormap", DIVERGING if diverging else "viridis"))
+    with appearance.applied():
+        own = ax is None
+        if ax is None:
+            width, height = (3.4, kind.paper_height) if appearance.paper else kind.size
+            ax = new_axes(width, height, **({"projection": kind.projection} if kind.projection else {}))
+        label = more.pop("label", plain(metric))
+        yield Sheet(
+            landscape, ax, own, metric, label, values, status, measured, scale, appearance, colors, trajectory, **more
+        )
+
+
+def check_look(function: str, look: Look) -> Look:
+    """Returns the options when all of them are known; a ``TypeError`` names the others."""
+    unknown = sorted(set(look) - set(Look.__annotations__))
+    if unknown:
+        raise TypeError(f"{function} has no argument {unknown[0]!r}; it has {', '.join(Look.__annotations__)}.")
+    return look
+
+
+def read_scale(look: Look, values: Array, count: int, *, symmetric: bool = False) -> Scale:
+    """Returns the scale that was given, or the one that the data want."""
+    scale, levels, clip = look.get("scale", "auto"), look.get("levels"), look.get("clip")
+    if not isinstance(scale, Scale):
+        return choose_scale(values, scale, levels, clip, count=count, symmetric=symmetric)
+    if levels is not None or clip is not None:
+        raise ValueError("scale is a Scale, which has its levels and its clip already; leave out levels and clip.")
+    return scale
+
+
+def shared_scale(kind: Kind, landscapes: Sequence[Landscape], look: Look) -> Scale:
+    """Returns the scale that holds what several pictures of one kind show."""
+    metric = look.get("metric", "loss")
+    pieces = []
+    for landscape in landscapes:
+        measured = known(landscape[metric], landscape.status)
+        tall = kind.heights and look.get("trajectory", True)
+        pieces.append(with_path(landscape, metric, measured) if tall else measured)
+    # One landscape keeps its shape: neighbours tell a smooth surface from a noisy one.
+    whole = pieces[0] if len(pieces) == 1 else np.concatenate([piece.ravel() for piece in pieces])
+    return read_scale(look, whole, kind.count)

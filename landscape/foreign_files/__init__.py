@@ -1,0 +1,5 @@
+"""Landscapes that other programs measured."""
+
+from .import_file import FOREIGN_FORMATS, import_landscape
+
+__all__ = ["FOREIGN_FORMATS", "import_landscape"]

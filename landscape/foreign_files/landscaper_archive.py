@@ -1,0 +1,91 @@
+"""Reads Landscaper's archives (1.3), trusting nothing in them."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from collectors.errors import LandscapeError
+from collectors.network_state import Array
+from collectors.validation import check_choice
+
+from ..errors import LandscapeFormatError
+from ..exports.landscaper import AXIS_ORDER
+from ..landscape_data import LandscapeData, PointStatus
+from .foreign_landscape import damaged, foreign_landscape
+
+PROGRAM = "Landscaper's archive"
+_LARGEST = 256 * 1024**2
+
+
+def read_landscaper_archive(path: Path, axis_order: str | None = None) -> LandscapeData:
+    """Reads a surface.
+
+    Args:
+        path: the file.
+        axis_order: which way round the file has its losses: "xy" as Landscaper's ``compute`` makes them, "yx" as its
+            figures take them. By default what our own export wrote into the file, else "xy".
+
+    Raises:
+        LandscapeDamagedError: it is truncated, or its sizes do not fit together.
+        LandscapeFormatError: it is another archive, or has other than two dimensions.
+    """
+    if axis_order is not None:
+        check_choice("axis_order", axis_order, ("xy", "yx"))
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = {name.removesuffix(".npy") for name in archive.namelist()}
+            if not {"loss", "coordinates"} <= names:
+                raise LandscapeFormatError(
+                    f"{path} is no {PROGRAM}: it must hold 'loss' and 'coordinates', but has {sorted(names)[:8]}."
+                )
+            loss, coordinates = _member(archive, "loss"), _member(archive, "coordinates")
+            ours = AXIS_ORDER in names
+            if axis_order is None and ours:
+                axis_order = check_choice(AXIS_ORDER, str(_member(archive, AXIS_ORDER, kinds="U")), ("xy", "yx"))
+        if coordinates.shape[:1] != (2,):
+            raise LandscapeFormatError(
+                f"{path} must have two dimensions to become a landscape, but its coordinates have the shape "
+                f"{coordinates.shape}."
+            )
+        loss = loss if axis_order == "yx" else loss.T
+        status = np.full(loss.shape, PointStatus.MEASURED)
+        imported = {"format": "landscaper", "file": path.name, "axis_order": axis_order or "xy"}
+        return foreign_landscape(
+            coordinates[0], coordinates[1], {"loss": loss}, status, imported, [] if ours else [_NOTE]
+        )
+    except LandscapeError:
+        raise
+    except Exception as error:  # a damaged archive raises nearly every kind of exception
+        raise damaged(path, PROGRAM, error) from error
+
+
+_NOTE = (
+    "Landscaper 1.3 puts the mean and the extremes in place of NaN and inf, adds noise to the largest values, and its "
+    "coordinates differ from the displacements that it measured."
+)
+
+
+def _member(archive: zipfile.ZipFile, name: str, kinds: str = "fiu") -> Array:
+    """Reads one array; its header is believed only where the member has as many bytes."""
+    info = archive.getinfo(f"{name}.npy")
+    if info.file_size > _LARGEST:
+        raise ValueError(f"{name!r} claims {info.file_size} bytes, more than the {_LARGEST} that are read")
+    with archive.open(info) as member:
+        _check_header(member, name, info.file_size, kinds)
+    with archive.open(info) as member:
+        return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
+
+
+def _check_header(member: IO[bytes], name: str, size: int, kinds: str) -> None:
+    version = np.lib.format.read_magic(member)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(member)
+    if dtype.kind not in kinds:
+        raise ValueError(f"{name!r} has the type {dtype}")
+    if len(shape) > 2 or math.prod(shape) * dtype.itemsize > size:
+        raise ValueError(f"{name!r} claims the shape {shape}, more than its {size} bytes hold")

@@ -1,0 +1,93 @@
+// Numbers as they come from the file: exact 64-bit values, NaN and infinities among them.
+
+const STATUS = ["pending", "measured", "interpolated", "failed"];
+const [PENDING, MEASURED, INTERPOLATED, FAILED] = [0, 1, 2, 3];
+
+function bytes(text) {
+  // A plain loop: megabytes of letters pass here before the page can open.
+  const letters = atob(text);
+  const found = new Uint8Array(letters.length);
+  for (let index = 0; index < letters.length; index += 1) found[index] = letters.charCodeAt(index);
+  return found;
+}
+
+function doubles(text) {
+  return new Float64Array(bytes(text).buffer);
+}
+
+// The shortest text that reads back as the same number, for files.
+function exactText(value) {
+  if (Number.isNaN(value)) return "nan";
+  if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
+  return Object.is(value, -0) ? "-0" : String(value);
+}
+
+// A number for reading: the digits that matter.
+function shortText(value, digits = 5) {
+  if (Number.isNaN(value)) return "NaN";
+  if (!Number.isFinite(value)) return value > 0 ? "infinite" : "minus infinite";
+  const text = value.toPrecision(digits);
+  const plain = String(Number(text));
+  return plain.replace("-", "\u2212");
+}
+
+function finiteRange(values) {
+  let low = Infinity;
+  let high = -Infinity;
+  for (const value of values) {
+    if (Number.isFinite(value)) {
+      if (value < low) low = value;
+      if (value > high) high = value;
+    }
+  }
+  return low <= high ? [low, high] : [NaN, NaN];
+}
+
+// Index of the coordinate that is nearest to a number; the axis ascends.
+function nearest(axis, value) {
+  let low = 0;
+  let high = axis.length - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (axis[middle] <= value) low = middle;
+    else high = middle;
+  }
+  return Math.abs(axis[low] - value) <= Math.abs(axis[high] - value) ? low : high;
+}
+
+// Index of the cell that holds a number and where in it the number lies (0 to 1); null beyond the axis.
+function cell(axis, value) {
+  const last = axis.length - 1;
+  if (!(value >= axis[0] && value <= axis[last])) return null;
+  if (last === 0) return [0, 0];
+  let low = 0;
+  let high = last;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (axis[middle] <= value) low = middle;
+    else high = middle;
+  }
+  return [low, (value - axis[low]) / (axis[high] - axis[low])];
+}
+
+// Bilinear interpolation; NaN beside a point without a finite value, so that gaps stay gaps.
+function bilinear(x, y, values, atX, atY) {
+  const across = cell(x, atX);
+  const up = cell(y, atY);
+  if (!across || !up) return NaN;
+  let total = 0;
+  for (const [row, vertical] of [[up[0], 1 - up[1]], [up[0] + 1, up[1]]]) {
+    for (const [column, horizontal] of [[across[0], 1 - across[1]], [across[0] + 1, across[1]]]) {
+      const weight = vertical * horizontal;
+      if (weight === 0) continue;
+      const value = values[row * x.length + column];
+      if (!Number.isFinite(value)) return NaN;
+      total += weight * value;
+    }
+  }
+  return total;
+}
+
+function csvField(text) {
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}

@@ -1,0 +1,137 @@
+// A landscape as the page holds it, and the difference of two.
+
+class Landscape {
+  constructor(content) {
+    Object.assign(this, content);
+    this.x = doubles(content.x);
+    this.isLine = content.y === null;
+    this.y = this.isLine ? Float64Array.of(0) : doubles(content.y);
+    this.status = bytes(content.status);
+    this.metrics = decoded(content.metrics);
+    this.convergence = { ...content.convergence, metrics: decoded(content.convergence.metrics) };
+    if (content.trajectory) {
+      const path = content.trajectory;
+      this.trajectory = {
+        number: path.number,
+        x: doubles(path.x),
+        y: this.isLine ? new Float64Array(path.number.length) : doubles(path.y),
+        residual: doubles(path.residual),
+        metrics: decoded(path.metrics),
+        projected: decoded(path.projected),
+        status: bytes(path.status),
+        projectedStatus: bytes(path.projected_status),
+      };
+    }
+  }
+
+  get columns() {
+    return this.x.length;
+  }
+
+  get rows() {
+    return this.y.length;
+  }
+
+  values(metric) {
+    return this.metrics[metric] ?? new Float64Array(this.columns * this.rows).fill(NaN);
+  }
+
+  // The values by row, drawn on a scale, for Plotly.
+  drawn(metric, scale) {
+    const heights = this.values(metric).map((value) => scale.drawn(value));
+    return Array.from({ length: this.rows }, (_, row) => heights.subarray(row * this.columns, (row + 1) * this.columns));
+  }
+
+  suggested(metric, kind) {
+    const found = this.scales[metric];
+    return found ? found[kind] ?? found.auto : null;
+  }
+
+  count(status) {
+    return this.status.reduce((total, each) => total + (each === status ? 1 : 0), 0);
+  }
+
+  // Whether dots on the map tell what was measured from what was interpolated; too many would hide it.
+  get dotted() {
+    return this.count(INTERPOLATED) > 0 && this.count(MEASURED) <= 4000;
+  }
+
+  // What stands in place of a number at a point, or null where it has one.
+  missing(index, metric) {
+    if (this.status[index] === PENDING || this.status[index] === FAILED) return STATUS[this.status[index]];
+    return Number.isFinite(this.values(metric)[index]) ? null : "not finite";
+  }
+
+  csv() {
+    const names = Object.keys(this.metrics);
+    const lines = [["x", ...(this.isLine ? [] : ["y"]), ...names, "status"].map(csvField).join(",")];
+    for (let row = 0; row < this.rows; row += 1) {
+      for (let column = 0; column < this.columns; column += 1) {
+        const index = row * this.columns + column;
+        lines.push([
+          exactText(this.x[column]),
+          ...(this.isLine ? [] : [exactText(this.y[row])]),
+          ...names.map((name) => exactText(this.metrics[name][index])),
+          STATUS[this.status[index]],
+        ].join(","));
+      }
+    }
+    return `${lines.join("\n")}\n`;
+  }
+}
+
+function decoded(texts) {
+  return Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, doubles(text)]));
+}
+
+function equal(first, second) {
+  return first.length === second.length && first.every((value, index) => value === second[index]);
+}
+
+function sameGrid(first, second) {
+  return first.isLine === second.isLine && equal(first.x, second.x) && equal(first.y, second.y);
+}
+
+// First minus second. A point counts as measured where it is so in both.
+class Difference extends Landscape {
+  constructor(first, second) {
+    super({ ...EMPTY, y: first.isLine ? null : "" });
+    this.x = first.x;
+    this.y = first.y;
+    this.isDifference = true;
+    this.title = `${first.name} \u2212 ${second.name}`;
+    this.name = `difference_${first.name}_${second.name}`;
+    this.axis_labels = first.axis_labels;
+    this.facts = [["difference", this.title], ["first", first.title], ["second", second.title]];
+    const shared = Object.keys(first.metrics).filter((name) => name in second.metrics && !isError(name));
+    this.metrics = Object.fromEntries(
+      shared.map((name) => [name, first.metrics[name].map((value, index) => value - second.metrics[name][index])]),
+    );
+    this.status = first.status.map((status, index) => jointStatus(status, second.status[index]));
+    const [rows, columns] = [this.rows, this.columns];
+    this.note = first.isLine ? `line of ${columns} points` : `${columns} \u00d7 ${rows} points`;
+  }
+
+  suggested(metric) {
+    const [low, high] = finiteRange(this.values(metric));
+    const largest = Math.max(Math.abs(low), Math.abs(high));
+    return { kind: "linear", low: -largest, high: largest, threshold: 1 };
+  }
+}
+
+const EMPTY = {
+  x: "", status: "", metrics: {}, convergence: { x: 0, y: 0, metrics: {}, status: 0 }, trajectory: null, facts: [],
+  scales: {}, complete: true, unit: "checkpoint",
+};
+
+function jointStatus(first, second) {
+  for (const status of [PENDING, FAILED, INTERPOLATED]) {
+    if (first === status || second === status) return status;
+  }
+  return MEASURED;
+}
+
+// Standard errors and errors of interpolation do not subtract.
+function isError(name) {
+  return name.endsWith("_stderr") || name === "loss_error";
+}

@@ -1,0 +1,133 @@
+// The surface in three dimensions, with the path of the checkpoints on it.
+
+const SURFACE = { surface: 0, walk: 1, path: 2, origin: 3, current: 4, mark: 5 };
+
+function surfaceTraces(landscape, metric, scale, colours, { current, mark }) {
+  const heights = landscape.drawn(metric, scale);
+  const [low, high] = scale.ends;
+  const lines = scale.flat ? { show: false } : { show: true, ...scale.contours(14), color: colour("contour"), width: 1, highlight: false };
+  const grid = {
+    name: "surface", type: "surface", x: landscape.x, y: landscape.y, z: heights, cmin: low, cmax: high,
+    colorscale: colours, showscale: false, connectgaps: false, hoverinfo: "none", contours: { z: lines },
+    lighting: { ambient: 0.72, diffuse: 0.55, specular: 0.06, roughness: 0.75 },
+  };
+  // A surface needs two rows and two columns.
+  const thin = landscape.rows < 2 || landscape.columns < 2;
+  return [thin ? thinGrid(landscape, heights, grid) : grid, ...pathTraces(landscape, metric, scale, current, mark)];
+}
+
+// Coordinates of one point on the surface; a point without a height has no place on it.
+function placed(point, scale) {
+  const height = point ? scale.drawn(point.value) : NaN;
+  return Number.isNaN(height) ? { x: [], y: [], z: [] } : { x: [point.x], y: [point.y], z: [height] };
+}
+
+// The path lies on the surface between its checkpoints, where a straight line would run through hills.
+function draped(landscape, metric, scale, lift) {
+  const path = landscape.trajectory;
+  const [x, y, z] = [[], [], []];
+  const projected = path?.projected[metric];
+  if (!projected) return { x, y, z };
+  for (let step = 0; step < path.number.length; step += 1) {
+    const [fromX, fromY, from] = [path.x[step], path.y[step], scale.drawn(projected[step])];
+    const pieces = step < path.number.length - 1 ? 12 : 1;
+    for (let piece = 0; piece < pieces; piece += 1) {
+      const share = piece / pieces;
+      x.push(fromX + share * (path.x[step + 1] - fromX || 0));
+      y.push(fromY + share * (path.y[step + 1] - fromY || 0));
+      const chord = from + share * (scale.drawn(projected[step + 1]) - from || 0);
+      const below = piece ? scale.drawn(bilinear(landscape.x, landscape.y, landscape.values(metric), x.at(-1), y.at(-1))) : NaN;
+      z.push((Number.isNaN(below) ? chord : below) + lift);
+    }
+  }
+  return { x, y, z };
+}
+
+function thinGrid(landscape, heights, grid) {
+  const z = heights.flatMap((row) => [...row]);
+  const x = z.map((_, index) => landscape.x[index % landscape.columns]);
+  const y = z.map((_, index) => landscape.y[Math.floor(index / landscape.columns)]);
+  return {
+    name: "surface", type: "scatter3d", mode: "lines+markers", x, y, z, hoverinfo: "none",
+    line: { color: colour("accent"), width: 4 },
+    marker: { size: 5, color: z, cmin: grid.cmin, cmax: grid.cmax, colorscale: grid.colorscale },
+  };
+}
+
+function pathTraces(landscape, metric, scale, current, mark) {
+  const path = landscape.trajectory;
+  const [low, high] = scale.ends;
+  const lift = (high - low) / 100;
+  const raised = (values) => Array.from(values, (value) => scale.drawn(value) + lift);
+  const origin = landscape.convergence;
+  const originValue = origin.status === MEASURED ? origin.metrics[metric]?.[0] ?? NaN : NaN;
+  return [
+    {
+      name: "walk", type: "scatter3d", mode: "lines", hoverinfo: "skip", ...draped(landscape, metric, scale, lift),
+      line: { color: colour("path"), width: 5 }, connectgaps: false,
+    },
+    {
+      name: "path", type: "scatter3d", mode: "markers", hoverinfo: "none",
+      x: path ? [...path.x] : [], y: path ? [...path.y] : [], z: path ? raised(path.projected[metric] ?? path.x.map(() => NaN)) : [],
+      marker: { size: path?.number.length > 60 ? 2 : 3, color: colour("path-point"), line: { color: colour("path"), width: 1 } },
+    },
+    {
+      name: "origin", type: "scatter3d", mode: "markers", hoverinfo: "none",
+      x: landscape.isDifference ? [] : [origin.x], y: landscape.isDifference ? [] : [origin.y ?? 0], z: landscape.isDifference ? [] : raised([originValue]),
+      marker: { size: 5, symbol: "diamond", color: colour("origin"), line: { color: "#1a1a1a", width: 1 } },
+    },
+    {
+      name: "current", type: "scatter3d", mode: "markers", hoverinfo: "none", ...placed(current, scale),
+      marker: { size: 7, color: colour("current"), line: { color: "#ffffff", width: 2 } },
+    },
+    {
+      name: "mark", type: "scatter3d", mode: "markers", hoverinfo: "none", ...placed(mark, scale),
+      marker: { size: 6, color: colour("mark"), symbol: "circle", line: { color: "#ffffff", width: 2 } },
+    },
+  ];
+}
+
+// Seen from the corner with the lowest quarter, so that no slope hides the valley.
+function viewpoint(landscape, metric, scale) {
+  const heights = landscape.drawn(metric, scale);
+  const mean = (right, up) => {
+    let [total, count] = [0, 0];
+    for (let row = 0; row < landscape.rows; row += 1) {
+      for (let column = 0; column < landscape.columns; column += 1) {
+        const inside = (2 * column >= landscape.columns) === right && (2 * row >= landscape.rows) === up;
+        if (inside && !Number.isNaN(heights[row][column])) [total, count] = [total + heights[row][column], count + 1];
+      }
+    }
+    return count ? total / count : Infinity;
+  };
+  const corners = [[true, false], [false, false], [true, true], [false, true]];
+  const [right, up] = corners.reduce((best, corner) => (mean(...corner) < mean(...best) - 1e-9 ? corner : best));
+  return { eye: { x: right ? 1.17 : -1.17, y: up ? 1.17 : -1.17, z: 0.86 }, center: { x: 0, y: 0, z: -0.17 } };
+}
+
+function surfaceLayout(landscape, metric, scale, camera) {
+  const [low, high] = scale.ends;
+  const ticks = scale.ticks(5);
+  const axis = { ...axisStyle(), showspikes: false, backgroundcolor: "rgba(0,0,0,0)", showbackground: false, nticks: 6, title: { font: { size: 12 } } };
+  return {
+    ...baseLayout(),
+    margin: { l: 0, r: 0, t: 0, b: 0 },
+    scene: {
+      aspectmode: "manual", aspectratio: { x: 1, y: 1, z: 0.68 }, uirevision: "kept", dragmode: "turntable",
+      camera,
+      xaxis: { ...axis, title: { text: "x", font: { size: 13 } } },
+      yaxis: { ...axis, title: { text: "y", font: { size: 13 } } },
+      zaxis: {
+        ...axis, title: { text: plotText(scaleLabel(metric, scale)), font: { size: 12 } }, range: [low, high + (high - low) / 60],
+        tickvals: ticks.map((tick) => scale.height(tick)), ticktext: ticks.map((tick) => shortText(tick)),
+      },
+    },
+  };
+}
+
+function hasWebGL() {
+  const canvas = document.createElement("canvas");
+  const context = canvas.getContext("webgl2") ?? canvas.getContext("webgl");
+  context?.getExtension("WEBGL_lose_context")?.loseContext();
+  return Boolean(context);
+}

@@ -1,0 +1,138 @@
+// The map: contours or cells seen from above, with the path, and with every kind of missing point told apart.
+
+const GAPS = ["pending", "failed", "not finite", "interpolated"];
+
+function mapTraces(landscape, metric, scale, settings, colours) {
+  const [low, high] = scale.ends;
+  const thin = landscape.rows < 2 || landscape.columns < 2;
+  const shared = {
+    name: "grid", x: landscape.x, y: landscape.y, z: landscape.drawn(metric, scale), zmin: low, zmax: high,
+    colorscale: colours, hoverinfo: "none", connectgaps: false, hoverongaps: true,
+    colorbar: colourBar(landscape.values(metric), metric, scale),
+  };
+  const grid = settings.map === "cells" || thin || scale.flat
+    ? { ...shared, type: "heatmap", zsmooth: false }
+    : { ...shared, type: "contour", autocontour: false, contours: { ...scale.contours(16), coloring: "fill" }, line: { width: 0.7, color: colour("contour") } };
+  return [grid, gapTrace(landscape, metric), measuredTrace(landscape, grid.type), ...mapPath(landscape)];
+}
+
+function colourBar(values, metric, scale) {
+  const ticks = scale.ticks(7);
+  const { below, above } = scale.clipped(values);
+  const near = (end) => ticks.findIndex((tick) => Math.abs(scale.height(tick) - scale.height(end)) < 0.06 * (scale.ends[1] - scale.ends[0]));
+  for (const [cut, end] of [[below, scale.low], [above, scale.high]]) {
+    if (!cut) continue;
+    const index = near(end);
+    if (index >= 0) ticks.splice(index, 1, end);
+    else ticks.push(end);
+  }
+  const text = (tick) => (below && tick === scale.low ? "\u2264 " : above && tick === scale.high ? "\u2265 " : "") + shortText(tick, 3);
+  return {
+    thickness: 12, outlinewidth: 0, xpad: 6, ypad: 0, tickfont: { size: 11 },
+    title: { text: plotText(scaleLabel(metric, scale)), side: "right", font: { size: 12 } },
+    tickvals: ticks.map((tick) => scale.height(tick)), ticktext: ticks.map(text),
+  };
+}
+
+function gapTrace(landscape, metric) {
+  const { rows, columns } = landscape;
+  const z = Array.from({ length: rows }, (_, row) => Array.from({ length: columns }, (_unused, column) => {
+    const index = row * columns + column;
+    const gap = landscape.missing(index, metric);
+    if (gap) return GAPS.indexOf(gap);
+    // Every other cell, so that the values shine through what was not measured.
+    return landscape.status[index] === INTERPOLATED && (row + column) % 2 === 0 ? 3 : null;
+  }));
+  const stops = GAPS.flatMap((gap, index) => [[index / 4, colour(gap.replace(" ", "-"))], [(index + 1) / 4, colour(gap.replace(" ", "-"))]]);
+  return {
+    name: "gaps", type: "heatmap", x: landscape.x, y: landscape.y, z, zmin: -0.5, zmax: 3.5, colorscale: stops,
+    showscale: false, hoverinfo: "skip", zsmooth: false,
+  };
+}
+
+// Plotly draws contours above cells, so that on contours dots must say which points were measured.
+function measuredTrace(landscape, kind) {
+  const shown = kind === "contour" && landscape.dotted;
+  const [x, y] = [[], []];
+  for (let index = 0; shown && index < landscape.status.length; index += 1) {
+    if (landscape.status[index] !== MEASURED) continue;
+    x.push(landscape.x[index % landscape.columns]);
+    y.push(landscape.y[Math.floor(index / landscape.columns)]);
+  }
+  return { name: "measured", type: "scatter", mode: "markers", x, y, hoverinfo: "skip", marker: { size: 2.5, color: "rgba(255,255,255,0.85)", line: { color: "rgba(0,0,0,0.6)", width: 0.5 } } };
+}
+
+function mapPath(landscape) {
+  const path = landscape.trajectory;
+  const x = path ? path.x : [];
+  const y = path ? path.y : [];
+  const last = path ? path.number.length - 1 : 0;
+  const size = last > 60 ? 3 : 5;
+  const origin = landscape.convergence;
+  return [
+    { name: "halo", type: "scatter", mode: "lines", x, y, hoverinfo: "skip", line: { color: "rgba(20,20,20,0.75)", width: 4 } },
+    {
+      name: "path", type: "scatter", mode: "lines+markers", x, y, hoverinfo: "none", line: { color: "#ffffff", width: 1.8 },
+      marker: { size, color: "#ffffff", line: { color: "#1a1a1a", width: 0.8 } },
+    },
+    {
+      name: "ends", type: "scatter", mode: "markers", hoverinfo: "skip",
+      x: path ? [path.x[0], path.x[last]] : [], y: path ? [path.y[0], path.y[last]] : [],
+      marker: { size: [10, 15], symbol: ["square", "circle-open"], color: ["#4cc9f0", "#ff4d6d"], line: { width: [1, 2.5], color: ["#1a1a1a", "#ff4d6d"] } },
+    },
+    {
+      name: "origin", type: "scatter", mode: "markers", hoverinfo: "none",
+      x: landscape.isDifference ? [] : [origin.x], y: landscape.isDifference ? [] : [origin.y ?? 0],
+      marker: { size: 12, symbol: "star", color: colour("origin"), line: { color: "#1a1a1a", width: 1 } },
+    },
+  ];
+}
+
+function mapLayout(landscape, width, cells) {
+  const axis = { ...axisStyle(), zeroline: false, showgrid: false, ticks: "outside", ticklen: 4, tickcolor: colour("line-strong") };
+  const range = (values) => (cells || values.length < 2 ? edges(values) : [values[0], values[values.length - 1]]);
+  const [x, y] = landscape.axis_labels.map((text, index) => {
+    const whole = plotText(`${"xy"[index]}: ${text}`);
+    return width < 480 ? whole.replace(" (", "<br>(") : whole;
+  });
+  return {
+    ...baseLayout(),
+    margin: { l: 58, r: 8, t: 28, b: 46 },
+    hoverdistance: 8,
+    // A finger that moves over the map scrolls the page.
+    dragmode: TOUCH ? false : "zoom",
+    xaxis: { ...axis, automargin: true, title: { text: x, standoff: 8, font: { size: 12 } }, range: range(landscape.x) },
+    yaxis: { ...axis, automargin: true, title: { text: y, standoff: 6, font: { size: 12 } }, range: range(landscape.y) },
+  };
+}
+
+// A range that shows the cells of all points whole.
+function edges(axis) {
+  const last = axis.length - 1;
+  if (last === 0) return [axis[0] - 0.6, axis[0] + 0.6];
+  return [axis[0] - (axis[1] - axis[0]) / 2, axis[last] + (axis[last] - axis[last - 1]) / 2];
+}
+
+// What moves: cheap to redraw, because no trace is computed again.
+function mapShapes({ ends, path, step, mark }) {
+  const dot = (x, y, radius, line, fill, width = 2) => ({
+    type: "circle", xsizemode: "pixel", ysizemode: "pixel", xanchor: x, yanchor: y, x0: -radius, x1: radius, y0: -radius, y1: radius,
+    line: { color: line, width }, fillcolor: fill,
+  });
+  const shapes = [];
+  if (ends) {
+    const [x0, y0, x1, y1] = ends;
+    shapes.push({ name: "line-halo", type: "line", x0, y0, x1, y1, line: { color: "rgba(20,20,20,0.6)", width: 4 } });
+    shapes.push({ name: "line", type: "line", x0, y0, x1, y1, line: { color: colour("profile"), width: 2, dash: "dash" } });
+  }
+  if (path && step > 0) {
+    const points = Array.from({ length: step + 1 }, (_, index) => `${path.x[index]},${path.y[index]}`);
+    shapes.push({ name: "walked", type: "path", path: `M ${points.join(" L ")}`, line: { color: colour("current"), width: 2.5 } });
+  }
+  if (path && step !== null) shapes.push({ ...dot(path.x[step], path.y[step], 6.5, "#ffffff", colour("current")), name: "current" });
+  if (mark) {
+    shapes.push({ ...dot(mark.x, mark.y, 7, "#1a1a1a", "rgba(0,0,0,0)", 4), name: "mark-halo" });
+    shapes.push({ ...dot(mark.x, mark.y, 7, colour("mark"), "rgba(0,0,0,0)"), name: "mark" });
+  }
+  return shapes;
+}

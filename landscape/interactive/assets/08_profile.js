@@ -1,0 +1,88 @@
+// Curves: a line's own points, or a plane's values between its points along a line that the user lays.
+
+const PROFILE_POINTS = 257;
+
+// Positions, coordinates and values along a line on a plane, from one end to the other.
+function alongLine(landscape, values, [x0, y0, x1, y1]) {
+  const length = Math.hypot(x1 - x0, y1 - y0);
+  const points = Array.from({ length: PROFILE_POINTS }, (_, index) => {
+    const share = index / (PROFILE_POINTS - 1);
+    // Weighted like this, both ends are exact.
+    const x = x0 * (1 - share) + x1 * share;
+    const y = y0 * (1 - share) + y1 * share;
+    return { position: share * length, x, y, value: bilinear(landscape.x, landscape.y, values, x, y) };
+  });
+  return points;
+}
+
+function profileTraces(points) {
+  return [
+    {
+      name: "profile", type: "scatter", mode: "lines", connectgaps: false, hoverinfo: "none",
+      x: points.map((point) => point.position), y: points.map((point) => (Number.isNaN(point.value) ? null : point.value)),
+      line: { color: colour("accent"), width: 2.4 },
+    },
+  ];
+}
+
+function lineTraces(landscape, metric) {
+  const values = landscape.values(metric);
+  const error = landscape.metrics[`${metric}_stderr`];
+  const x = [...landscape.x];
+  const finite = (list) => Array.from(list, (value) => (Number.isFinite(value) ? value : null));
+  const traces = [];
+  if (error) {
+    const band = (sign) => finite(values.map((value, index) => value + sign * error[index]));
+    const edge = { type: "scatter", mode: "lines", x, hoverinfo: "skip", line: { width: 0 }, connectgaps: false };
+    traces.push({ ...edge, name: "below", y: band(-1) }, { ...edge, name: "above", y: band(1), fill: "tonexty", fillcolor: colour("band") });
+  }
+  const marks = [...landscape.status].map((status) => (status === INTERPOLATED ? "circle-open" : "circle"));
+  traces.push({
+    name: "grid", type: "scatter", mode: "lines+markers", x, y: finite(values), connectgaps: false, hoverinfo: "none",
+    line: { color: colour("accent"), width: 2.2 }, marker: { size: x.length > 150 ? 3 : 6, symbol: marks, color: colour("accent") },
+  });
+  const gaps = x.filter((_, index) => landscape.missing(index, metric));
+  const shown = finiteRange(values)[0];
+  traces.push({
+    name: "gaps", type: "scatter", mode: "markers", x: gaps, y: gaps.map(() => (Number.isNaN(shown) ? 0 : shown)), hoverinfo: "none",
+    marker: { size: 8, symbol: "x-thin-open", color: colour("failed"), line: { width: 2 } },
+  });
+  const path = landscape.trajectory;
+  traces.push({
+    name: "path", type: "scatter", mode: "markers", hoverinfo: "none",
+    x: path ? [...path.x] : [], y: path ? finite(path.projected[metric] ?? []) : [],
+    marker: { size: 7, color: "#ffffff", line: { color: colour("current"), width: 2 } },
+  });
+  return traces;
+}
+
+function profileLayout(landscape, metric, settings, xTitle) {
+  const axis = { ...axisStyle(), zeroline: false, ticks: "outside", ticklen: 4, tickcolor: colour("line-strong") };
+  const scale = scaleFor([landscape], metric, { ...settings, low: null, high: null });
+  return {
+    ...baseLayout(),
+    margin: { l: 62, r: 16, t: 10, b: 46 },
+    dragmode: TOUCH ? false : "zoom",
+    xaxis: { ...axis, title: { text: plotText(xTitle), standoff: 8, font: { size: 12 } } },
+    yaxis: {
+      ...axis, title: { text: plotText(metric + (scale.kind === "log" ? " (log scale)" : "")), standoff: 6, font: { size: 12 } }, type: scale.kind === "log" ? "log" : "linear",
+      ...(scale.kind === "log" ? { tickvals: scale.ticks(6), ticktext: scale.ticks(6).map((tick) => shortText(tick, 3)) } : { nticks: 6 }),
+    },
+  };
+}
+
+// Lines that one may want first: across and up through the origin, and along the path.
+function usualLine(landscape, kind) {
+  const [left, right] = [landscape.x[0], landscape.x[landscape.columns - 1]];
+  const [bottom, top] = [landscape.y[0], landscape.y[landscape.rows - 1]];
+  const inside = (value, low, high) => Math.min(Math.max(value, low), high);
+  const x = inside(landscape.convergence.x, left, right);
+  const y = inside(landscape.convergence.y ?? 0, bottom, top);
+  const path = landscape.trajectory;
+  if (kind === "up") return [x, bottom, x, top];
+  if (kind === "path" && path) {
+    const last = path.number.length - 1;
+    return [path.x[0], path.y[0], path.x[last], path.y[last]];
+  }
+  return [left, y, right, y];
+}

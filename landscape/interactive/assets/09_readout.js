@@ -1,0 +1,66 @@
+// What the page says about a point: beside the pointer, and in a line that screen readers follow.
+
+function pointFacts(landscape, row, column) {
+  const index = row * landscape.columns + column;
+  const facts = [["x", shortText(landscape.x[column])]];
+  if (!landscape.isLine) facts.push(["y", shortText(landscape.y[row])]);
+  facts.push(...metricFacts(landscape.metrics, index));
+  facts.push(["status", STATUS[landscape.status[index]]]);
+  return facts;
+}
+
+// Each metric with its standard error behind it.
+function metricFacts(metrics, index) {
+  const facts = [];
+  for (const [name, values] of Object.entries(metrics)) {
+    if (name.endsWith("_stderr") && name.slice(0, -7) in metrics) continue;
+    const error = metrics[`${name}_stderr`];
+    const text = shortText(values[index], 6) + (error ? ` \u00b1 ${shortText(error[index], 3)}` : "");
+    facts.push([name === "loss_error" ? "estimated error of the loss" : name, text]);
+  }
+  return facts;
+}
+
+function checkpointFacts(landscape, step) {
+  const path = landscape.trajectory;
+  const facts = [[landscape.unit, String(path.number[step])], ["x", shortText(path.x[step])]];
+  if (!landscape.isLine) facts.push(["y", shortText(path.y[step])]);
+  for (const [name, text] of metricFacts(path.metrics, step)) facts.push([`own ${name}`, text]);
+  facts.push(["loss at its foot on the plane", shortText(path.projected.loss[step], 6)]);
+  facts.push(["distance from the plane", shortText(path.residual[step], 4)]);
+  facts.push(["status", STATUS[path.status[step]]]);
+  return facts;
+}
+
+function originFacts(landscape) {
+  const { x, y, metrics, status } = landscape.convergence;
+  const facts = [["point", "origin of the plane"], ["x", shortText(x)]];
+  if (!landscape.isLine) facts.push(["y", shortText(y)]);
+  return [...facts, ...metricFacts(metrics, 0), ["status", STATUS[status]]];
+}
+
+function fillFacts(target, facts) {
+  target.replaceChildren(
+    ...facts.map(([name, text]) => element("span", { class: "fact" }, element("span", { class: "name", text: name }), element("span", { class: "value", text }))),
+  );
+}
+
+class Tooltip {
+  constructor() {
+    this.box = element("div", { class: "tooltip", "aria-hidden": "true", hidden: true });
+    document.body.append(this.box);
+  }
+
+  show(facts, event) {
+    fillFacts(this.box, facts);
+    this.box.hidden = false;
+    const { offsetWidth: width, offsetHeight: height } = this.box;
+    const left = event.clientX + 16 + width > innerWidth ? event.clientX - 16 - width : event.clientX + 16;
+    this.box.style.left = `${Math.max(4, left)}px`;
+    this.box.style.top = `${Math.max(4, Math.min(event.clientY + 16, innerHeight - height - 4))}px`;
+  }
+
+  hide() {
+    this.box.hidden = true;
+  }
+}

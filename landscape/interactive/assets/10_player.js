@@ -1,0 +1,70 @@
+// Plays the path of the checkpoints: a button, a slider, and what is known about the checkpoint that it stands at.
+
+const WALK_MILLISECONDS = 8000;
+
+class Player {
+  constructor(landscape, moved) {
+    this.moved = moved;
+    this.timer = null;
+    this.button = element("button", { type: "button", class: "play", "aria-label": "Play the path", on: { click: () => this.toggle() } });
+    this.slider = element("input", { type: "range", min: 0, step: 1, "aria-label": "Checkpoint", on: { input: () => this.go(Number(this.slider.value)) } });
+    this.label = element("output", { class: "step" });
+    this.facts = element("div", { class: "facts" });
+    this.box = element("div", { class: "player" }, this.button, this.slider, this.label, this.facts);
+    this.setLandscape(landscape);
+  }
+
+  get last() {
+    return this.landscape.trajectory.number.length - 1;
+  }
+
+  setLandscape(landscape) {
+    const before = this.landscape;
+    this.landscape = landscape;
+    const path = landscape.trajectory;
+    this.box.hidden = !path || !path.number.length;
+    if (this.box.hidden) return;
+    const stays = before?.trajectory && before.trajectory.number.length === path.number.length;
+    this.slider.max = this.last;
+    this.slider.disabled = this.last === 0;
+    this.go(stays ? this.step : this.last);
+    this.showButton();
+  }
+
+  go(step) {
+    this.step = step;
+    this.slider.value = step;
+    const text = `${this.landscape.unit} ${this.landscape.trajectory.number[step]}`;
+    this.label.textContent = text;
+    this.slider.setAttribute("aria-valuetext", text);
+    fillFacts(this.facts, checkpointFacts(this.landscape, step).slice(1));
+    this.moved(step);
+  }
+
+  toggle() {
+    if (this.timer !== null) {
+      this.stop();
+      return;
+    }
+    if (this.step === this.last) this.go(0);
+    const pause = Math.min(Math.max(WALK_MILLISECONDS / (this.last + 1), 40), 500);
+    this.timer = setInterval(() => {
+      if (this.step < this.last) this.go(this.step + 1);
+      if (this.step >= this.last) this.stop();
+    }, pause);
+    this.showButton();
+  }
+
+  stop() {
+    clearInterval(this.timer);
+    this.timer = null;
+    this.showButton();
+  }
+
+  showButton() {
+    const playing = this.timer !== null;
+    this.button.textContent = playing ? "\u275a\u275a" : "\u25b6";
+    this.button.setAttribute("aria-label", playing ? "Pause" : "Play the path");
+    this.button.title = playing ? "Pause" : "Play the path";
+  }
+}

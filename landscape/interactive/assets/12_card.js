@@ -1,0 +1,307 @@
+// One landscape on the page: surface and map side by side, the path's player, the profile, the table.
+
+class Card {
+  constructor(landscape, page) {
+    this.landscape = landscape;
+    this.page = page;
+    this.selected = null;
+    this.line = null;
+    this.section = element("section", { class: "card" });
+    this.heading = element("h2");
+    this.note = element("p", { class: "note" });
+    this.surface = element("div", { class: "plot surface" });
+    this.map = element("div", { class: "plot map", tabindex: 0, role: "application", "aria-label": "Map of the landscape; the arrow keys walk over its points" });
+    this.profile = element("div", { class: "plot profile" });
+    this.readout = element("output", { class: "readout facts", "aria-live": "polite" });
+    this.warning = element("p", { class: "warning", role: "note", hidden: true });
+    this.table = element("tbody");
+    this.inputs = ["x of the start", "y of the start", "x of the end", "y of the end"].map((text, index) =>
+      element("input", { type: "number", step: "any", "aria-label": text, on: { change: () => this.lineTyped(index) } }));
+    this.player = new Player(landscape, (step) => this.stepped(step));
+    this.build();
+    this.moveMark = newestOnly((mark, pointedAt) => this.drawMark(mark, pointedAt));
+    this.moveStep = newestOnly(() => this.drawStep());
+    this.map.addEventListener("keydown", (event) => this.walk(event));
+  }
+
+  build() {
+    const { landscape } = this;
+    const tools = element("div", { class: "tools" },
+      button("CSV", "Download the grid as CSV", () => this.downloadCsv()),
+      button("PNG", "Download this view as PNG", () => this.downloadPicture()));
+    const head = element("header", {}, element("div", {}, this.heading, this.note), tools);
+    const table = element("details", { class: "about", open: true }, element("summary", { text: "About this landscape" }), element("table", {}, this.table));
+    if (landscape.isLine) {
+      this.section.append(head, element("div", { class: "frame" }, this.profile), this.warning, this.readout, this.player.box, table);
+      return;
+    }
+    const mapFrame = element("div", { class: "frame" }, this.map);
+    this.handles = new Handles(this.map, mapFrame, (ends) => this.setLine(ends));
+    const surfaceFrame = element("div", { class: "frame" }, this.surface);
+    this.flat = !this.page.webgl;
+    if (this.flat) surfaceFrame.append(element("p", { class: "absent", text: "This browser has no WebGL, so the surface cannot be drawn. The map shows the same values." }));
+    const presets = [["across", "Across"], ["up", "Upwards"], ["path", "Start to end"]].map(([kind, text]) =>
+      button(text, `Lay the line: ${text.toLowerCase()}`, () => this.setLine(usualLine(this.landscape, kind)), { hidden: kind === "path" && !landscape.trajectory }));
+    const [x0, y0, x1, y1] = this.inputs;
+    this.section.append(
+      head,
+      element("div", { class: "pair" }, surfaceFrame, mapFrame),
+      this.warning, this.readout, this.player.box,
+      element("div", { class: "pair lower" },
+        element("figure", {},
+          element("figcaption", { text: "Profile along the dashed line, interpolated bilinearly between the points" }),
+          element("div", { class: "frame" }, this.profile),
+          element("div", { class: "line-controls" }, ...presets,
+            element("span", { class: "ends" }, "from (", x0, ",", y0, ") to (", x1, ",", y1, ")"))),
+        table),
+    );
+  }
+
+  setLandscape(landscape) {
+    this.landscape = landscape;
+    this.player.setLandscape(landscape);
+    this.render();
+    if (this.selected) this.select(this.selected);
+  }
+
+  get settings() {
+    return this.page.settings;
+  }
+
+  get metric() {
+    return this.settings.metric in this.landscape.metrics ? this.settings.metric : "loss";
+  }
+
+  render() {
+    const { landscape, metric, settings } = this;
+    this.scale = this.page.scaleOf(this);
+    this.heading.textContent = landscape.title;
+    // The page's own heading says it already where there is only one.
+    this.heading.hidden = this.page.landscapes.length === 1;
+    this.note.textContent = this.heading.hidden || landscape.isDifference ? landscape.note : `${landscape.name}; ${landscape.note}`;
+    this.section.setAttribute("aria-label", landscape.title);
+    this.table.replaceChildren(...landscape.facts.map(([name, text]) => element("tr", {}, element("th", { scope: "row", text: name }), element("td", { text }))));
+    if (landscape.isLine) {
+      this.draw(this.profile, lineTraces(landscape, metric), profileLayout(landscape, metric, settings, landscape.axis_labels[0]));
+      this.showWarning();
+      return;
+    }
+    this.line ??= usualLine(landscape, "across");
+    if (this.selected) this.selected = this.gridPoint(this.selected.x, this.selected.y);
+    const colours = colourScale(landscape.isDifference ? "difference" : settings.colours);
+    const traces = mapTraces(landscape, metric, this.scale, settings, colours);
+    this.draw(this.map, traces, { ...mapLayout(landscape, this.map.clientWidth, traces[0].type === "heatmap"), shapes: this.shapes() });
+    if (!this.flat) {
+      this.camera ??= viewpoint(landscape, metric, this.scale);
+      const points = { current: this.checkpoint, mark: this.selected };
+      this.draw(this.surface, surfaceTraces(landscape, metric, this.scale, colours, points), surfaceLayout(landscape, metric, this.scale, this.camera));
+    }
+    this.drawProfile();
+    this.showWarning();
+  }
+
+  draw(plot, traces, layout) {
+    const first = !plot.data;
+    Plotly.react(plot, traces, layout, config(plot === this.surface ? SURFACE_BUTTONS : MAP_BUTTONS));
+    if (!first) return;
+    plot.on("plotly_hover", (event) => this.hovered(plot, event));
+    plot.on("plotly_unhover", () => this.left());
+    // A plot that is redrawn under the pointer forgets to say that the pointer left it.
+    plot.addEventListener("mouseleave", () => this.left());
+    plot.on("plotly_click", (event) => this.clicked(event));
+    if (plot === this.map) plot.on("plotly_afterplot", () => this.handles.place());
+  }
+
+  showWarning() {
+    const { landscape, metric, scale } = this;
+    const values = landscape.values(metric);
+    const texts = [];
+    const [low, high] = finiteRange(values);
+    if (Number.isNaN(low)) texts.push(`There is no finite value of ${metric} yet.`);
+    else if (low === high) texts.push(`The surface is flat: ${metric} is ${shortText(low)} at every finite point.`);
+    if (!landscape.isLine) {
+      const count = (test) => values.reduce((total, value) => total + (Number.isFinite(value) && test(value) ? 1 : 0), 0);
+      const above = count((value) => value > scale.high);
+      const nonpositive = scale.kind === "log" ? count((value) => value <= 0) : 0;
+      const below = count((value) => value < scale.low) - nonpositive;
+      if (above) texts.push(`Clipped: ${above} values above ${shortText(scale.high)} are drawn at ${shortText(scale.high)}.`);
+      if (below > 0) texts.push(`Clipped: ${below} values below ${shortText(scale.low)} are drawn at ${shortText(scale.low)}.`);
+      if (nonpositive) texts.push(`${nonpositive} values are zero or negative and have no logarithm; they are left out.`);
+    }
+    const kinds = {};
+    const contours = this.map.data?.[0].type === "contour";
+    for (let index = 0; index < values.length; index += 1) {
+      const gap = landscape.missing(index, metric) ?? (landscape.status[index] === INTERPOLATED ? "interpolated" : null);
+      if (gap) kinds[gap] = (kinds[gap] ?? 0) + 1;
+    }
+    // Contours hide the hatching of interpolated cells; dots mark the measured ones instead, where there is room.
+    if (contours && kinds.interpolated) {
+      const text = landscape.dotted ? `Dots are the ${landscape.count(MEASURED)} measured points, the others are interpolated.` : `${kinds.interpolated} points are interpolated; the map of cells shows which.`;
+      texts.push(text);
+      delete kinds.interpolated;
+    }
+    this.warning.replaceChildren(...texts.map((text) => element("span", { text })),
+      ...GAPS.filter((gap) => kinds[gap]).map((gap) => element("span", { class: "key" }, element("i", { class: gap.replace(" ", "-") }), `${gap} (${kinds[gap]})`)));
+    this.warning.hidden = !this.warning.childNodes.length;
+  }
+
+  shapes() {
+    const path = this.landscape.trajectory;
+    return mapShapes({ ends: this.line, path, step: path && path.number.length ? this.player.step : null, mark: this.mark ?? this.selected });
+  }
+
+  // Hovering and selecting ------------------------------------------------------------------------------------------
+
+  hovered(plot, event) {
+    const point = event.points[0];
+    const { landscape } = this;
+    const name = point.data.name;
+    if (name === "profile") {
+      const at = this.points[point.pointNumber];
+      this.mark = { x: at.x, y: at.y, value: at.value };
+      this.page.tooltip.show([["x", shortText(at.x)], ["y", shortText(at.y)], [`${this.metric} (interpolated)`, shortText(at.value)]], event.event);
+    } else if (name === "path" || name === "current") {
+      const step = name === "path" ? point.pointNumber : this.player.step;
+      const path = landscape.trajectory;
+      this.mark = { x: path.x[step], y: path.y[step], value: (path.projected[this.metric] ?? [])[step] };
+      this.say(checkpointFacts(landscape, step), event.event);
+    } else if (name === "origin") {
+      const origin = landscape.convergence;
+      this.mark = { x: origin.x, y: origin.y, value: origin.metrics[this.metric]?.[0] };
+      this.say(originFacts(landscape), event.event);
+    } else {
+      this.mark = this.gridPoint(point.x, point.y);
+      this.say(pointFacts(landscape, this.mark.row, this.mark.column), event.event);
+    }
+    this.moveMark(this.mark, plot);
+  }
+
+  // The grid point that is nearest to a place; a line's points have no y.
+  gridPoint(x, y) {
+    const { landscape } = this;
+    const column = nearest(landscape.x, x);
+    const row = landscape.isLine ? 0 : nearest(landscape.y, y);
+    return { row, column, x: landscape.x[column], y: landscape.y[row], value: landscape.values(this.metric)[row * landscape.columns + column] };
+  }
+
+  say(facts, event) {
+    fillFacts(this.readout, facts);
+    if (event) this.page.tooltip.show(facts, event);
+  }
+
+  left() {
+    this.mark = null;
+    this.page.tooltip.hide();
+    if (this.selected) this.select(this.selected);
+    else this.moveMark(null);
+  }
+
+  clicked(event) {
+    const point = event.points[0];
+    if (point.data.name === "path") this.player.go(point.pointNumber);
+    else if (point.data.name !== "profile") this.select(this.gridPoint(point.x, point.y));
+  }
+
+  select(point) {
+    this.selected = this.gridPoint(point.x, point.y);
+    this.say(pointFacts(this.landscape, this.selected.row, this.selected.column));
+    this.moveMark(this.selected);
+  }
+
+  walk(event) {
+    if (event.target !== this.map) return;
+    const [right, up] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowDown: [0, -1], ArrowUp: [0, 1] }[event.key] ?? [0, 0];
+    if (event.key === "Escape") {
+      this.selected = null;
+      this.readout.replaceChildren();
+      this.moveMark(null);
+    }
+    if (!right && !up) return;
+    event.preventDefault();
+    const { landscape } = this;
+    const from = this.selected ?? this.gridPoint(landscape.convergence.x, landscape.convergence.y ?? 0);
+    const column = Math.min(Math.max(from.column + right, 0), landscape.columns - 1);
+    const row = Math.min(Math.max(from.row + up, 0), landscape.rows - 1);
+    this.select({ x: landscape.x[column], y: landscape.y[row] });
+  }
+
+  // The plot under the pointer stays as it is: redrawn between press and release, it would lose the click.
+  async drawMark(mark, pointedAt) {
+    if (this.landscape.isLine) return;
+    if (pointedAt !== this.map) await Plotly.relayout(this.map, { shapes: this.shapes() });
+    if (!this.flat && pointedAt !== this.surface) await this.movePoint(SURFACE.mark, mark);
+  }
+
+  async drawStep() {
+    if (this.landscape.isLine || !this.checkpoint) return;
+    await Plotly.relayout(this.map, { shapes: this.shapes() });
+    if (!this.flat) await this.movePoint(SURFACE.current, this.checkpoint);
+  }
+
+  // The checkpoint that the player stands at, where it lies on the plane.
+  get checkpoint() {
+    const path = this.landscape.trajectory;
+    if (!path || !path.number.length) return null;
+    const { step } = this.player;
+    return { x: path.x[step], y: path.y[step], value: path.projected[this.metric]?.[step] ?? NaN };
+  }
+
+  movePoint(trace, point) {
+    const { x, y, z } = placed(point, this.scale);
+    if (!z.length && !this.surface.data[trace].z.length) return null;
+    return Plotly.restyle(this.surface, { x: [x], y: [y], z: [z] }, [trace]);
+  }
+
+  stepped(step) {
+    this.moveStep?.(step);
+  }
+
+  // The profile -----------------------------------------------------------------------------------------------------
+
+  setLine(ends) {
+    this.line = ends;
+    this.drawProfile();
+    Plotly.relayout(this.map, { shapes: this.shapes() });
+  }
+
+  drawProfile() {
+    const { landscape, metric, line: ends } = this;
+    this.points = alongLine(landscape, landscape.values(metric), ends);
+    const [columns, rows] = [landscape.columns - 1, landscape.rows - 1];
+    this.handles.set(ends, [landscape.x[0], landscape.x[columns], landscape.y[0], landscape.y[rows]]);
+    for (const [index, input] of this.inputs.entries()) input.value = Number(ends[index].toPrecision(4));
+    this.draw(this.profile, profileTraces(this.points), profileLayout(landscape, metric, this.settings, "distance along the line, in units of the axes"));
+  }
+
+  lineTyped(index) {
+    const value = Number(this.inputs[index].value);
+    const ends = [...this.line];
+    if (this.inputs[index].value !== "" && Number.isFinite(value)) ends[index] = value;
+    this.setLine(ends);
+  }
+
+  // Downloads -------------------------------------------------------------------------------------------------------
+
+  get fileStem() {
+    return this.landscape.name.replace(/\.h5$/, "").replace(/[^\w.-]+/g, "_");
+  }
+
+  downloadCsv() {
+    save(new Blob([this.landscape.csv()], { type: "text/csv" }), `${this.fileStem}.csv`);
+  }
+
+  async downloadPicture() {
+    const plots = this.landscape.isLine ? [this.profile] : this.flat ? [this.map] : [this.surface, this.map];
+    save(await picture(plots, this.landscape.title, `${this.metric}: ${this.scale.kind} scale. ${this.warning.textContent}`), `${this.fileStem}_${this.metric.replace(/[^\w.-]+/g, "_")}.png`);
+  }
+
+  resize() {
+    for (const plot of [this.surface, this.map, this.profile]) if (plot.data) Plotly.Plots.resize(plot);
+  }
+
+  close() {
+    this.player.stop();
+    for (const plot of [this.surface, this.map, this.profile]) if (plot.data) Plotly.purge(plot);
+    this.section.remove();
+  }
+}

@@ -1,0 +1,38 @@
+// Follows a run that is still writing: asks for news, and fetches data only when there are any.
+
+const POLL_MILLISECONDS = 1000;
+
+class Live {
+  constructor(page, start) {
+    this.page = page;
+    this.version = start.version;
+    this.bar = element("progress", { max: 1, value: 0, "aria-label": "Progress" });
+    this.text = element("output", { "aria-live": "polite" });
+    this.box = element("div", { class: "live" }, this.bar, this.text);
+    this.show(start);
+    this.poll();
+  }
+
+  show(state) {
+    this.text.textContent = state.text;
+    this.bar.hidden = state.total === 0;
+    this.bar.max = Math.max(state.total, 1);
+    this.bar.value = state.done;
+    this.box.dataset.phase = state.phase;
+  }
+
+  async poll() {
+    try {
+      const answer = await fetch(`news?after=${encodeURIComponent(this.version)}`, { cache: "no-store" });
+      if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
+      const state = await answer.json();
+      this.show(state);
+      if (state.content) this.page.update([new Landscape(state.content)]);
+      this.version = state.version;
+    } catch (error) {
+      this.text.textContent = `\`landscape watch\` does not answer any more; the page shows what came last.`;
+      this.box.dataset.phase = "lost";
+    }
+    setTimeout(() => this.poll(), POLL_MILLISECONDS);
+  }
+}

@@ -1,0 +1,131 @@
+"""A landscape as the page reads it: JSON whose numbers are the file's own, bit for bit."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collectors.network_state import Array
+
+from ..figures.scales import choose_scale
+from ..figures.texts import axis_label, checkpoint_numbers
+from ..landscape_data import PointStatus
+from .facts import facts
+
+if TYPE_CHECKING:
+    from ..landscape_data import TrajectoryData
+    from ..surface import Landscape
+
+
+def landscape_content(landscape: Landscape, name: str) -> dict[str, Any]:
+    """Returns JSON values from which the page draws a landscape.
+
+    Arrays are base64 of little-endian float64 in C order, so that NaN, infinities and the last bit arrive as they are.
+
+    Args:
+        landscape: what to show.
+        name: what to call it among others.
+    """
+    data = {
+        "name": name,
+        "title": title(landscape),
+        "note": note(landscape),
+        "unit": str(landscape.attributes.get("unit") or "checkpoint"),
+        "axis_labels": [axis_label(landscape, axis) for axis in range(1 if landscape.y is None else 2)],
+        "complete": landscape.complete,
+        "x": _encoded(landscape.x),
+        "y": None if landscape.y is None else _encoded(landscape.y),
+        "metrics": _all_encoded(landscape.metrics),
+        "status": _encoded(landscape.status, "u1"),
+        "scales": {metric: _scales(landscape, metric) for metric in landscape.metrics},
+        "trajectory": None if landscape.trajectory is None else _trajectory(landscape.trajectory),
+        "facts": facts(landscape),
+    }
+    point = landscape.convergence
+    data["convergence"] = {
+        "x": point.x,
+        "y": point.y,
+        "metrics": _all_encoded({name: np.array([value]) for name, value in point.metrics.items()}),
+        "status": int(point.status),
+    }
+    return data
+
+
+def title(landscape: Landscape) -> str:
+    """Returns the network's name and the checkpoints that the landscape belongs to."""
+    attributes = landscape.attributes
+    if attributes.get("title"):
+        return str(attributes["title"])
+    network = attributes.get("network")
+    if isinstance(network, Mapping):
+        network = network.get("name")
+    unit, numbers = str(attributes.get("unit") or "checkpoint"), checkpoint_numbers(landscape)
+    parts = [str(network)] if network else []
+    if numbers:
+        parts.append(f"{unit} {numbers[0]}" if len(numbers) == 1 else f"{unit}s {numbers[0]} to {numbers[-1]}")
+    return ", ".join(parts) or "Loss landscape"
+
+
+def note(landscape: Landscape) -> str:
+    """Returns what kind of plane or line it is, its size, and what is not measured."""
+    kind = {"pca": "principal directions of the trajectory", "random": "random directions"}
+    decomposition = str(landscape.attributes.get("decomposition", ""))
+    size = f"line of {len(landscape.x)} points"
+    if landscape.y is not None:
+        size = f"{len(landscape.x)} × {len(landscape.y)} points"
+    parts = [kind.get(decomposition.lower(), decomposition), size, _unfinished(landscape)]
+    return "; ".join(part for part in parts if part)
+
+
+def _unfinished(landscape: Landscape) -> str | None:
+    counts = {status: int((landscape.status == status).sum()) for status in PointStatus}
+    parts = [
+        f"{counts[status]} {status.name.lower()}"
+        for status in (PointStatus.INTERPOLATED, PointStatus.FAILED, PointStatus.PENDING)
+        if counts[status]
+    ]
+    return ", ".join(parts) or None
+
+
+def _scales(landscape: Landscape, metric: str) -> dict[str, Any]:
+    """Returns the scales that the figures would choose, by what is asked for; None where there is none."""
+    path, point = landscape.trajectory, landscape.convergence
+    values = [landscape[metric].ravel(), [point.metrics.get(metric, np.nan)]]
+    if path is not None:
+        values.append(path.projected.get(metric, []))
+    together = np.concatenate([np.asarray(part, np.float64) for part in values])
+    found: dict[str, Any] = {}
+    for kind in ("auto", "log", "linear"):
+        if kind == "log" and not (np.isfinite(together) & (together > 0)).any():
+            found[kind] = None
+            continue
+        scale = choose_scale(together, kind)
+        if scale.empty:
+            found[kind] = None
+            continue
+        found[kind] = {"kind": scale.kind, "low": scale.low, "high": scale.high, "threshold": scale.threshold}
+    return found
+
+
+def _trajectory(path: TrajectoryData) -> dict[str, Any]:
+    return {
+        "number": path.number.tolist(),
+        "x": _encoded(path.x),
+        "y": None if path.y is None else _encoded(path.y),
+        "residual": _encoded(path.residual),
+        "metrics": _all_encoded(path.metrics),
+        "projected": _all_encoded(path.projected),
+        "status": _encoded(path.status, "u1"),
+        "projected_status": _encoded(path.projected_status, "u1"),
+    }
+
+
+def _all_encoded(arrays: Mapping[str, Array]) -> dict[str, str]:
+    return {name: _encoded(values) for name, values in arrays.items()}
+
+
+def _encoded(values: Array | Sequence[float], dtype: str = "<f8") -> str:
+    return base64.b64encode(np.ascontiguousarray(values, dtype).tobytes()).decode("ascii")

@@ -1,0 +1,72 @@
+"""The table of what a landscape is and where it comes from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..landscape_data import PointStatus
+from ..summary_text import distance_text, explained_variance_text, plan_text, sampling_text
+
+if TYPE_CHECKING:
+    from ..surface import Landscape
+
+_ERRORS = 5
+_TEXTS = ("decomposition", "normalization", "centering", "seed", "buffers", "step_per_epoch")
+
+
+def facts(landscape: Landscape) -> list[list[str]]:
+    """Returns rows of name and text; what the file does not say is left out."""
+    attributes = landscape.attributes
+    counts = {status.name.lower(): int((landscape.status == status).sum()) for status in PointStatus}
+    low, high = landscape.loss_range
+    rows: list[tuple[str, object]] = [
+        ("file", landscape.path),
+        ("network", _network(attributes.get("network"))),
+        *((name.replace("_", " "), attributes.get(name)) for name in _TEXTS),
+        ("samples", _samples(attributes)),
+        ("points", ", ".join(f"{count} {name}" for name, count in counts.items() if count)),
+        ("complete", "yes" if landscape.complete else "no"),
+        ("sampling", sampling_text(landscape)),
+        ("loss", f"{low:.6g} to {high:.6g}" if math.isfinite(low) else "no finite value"),
+        ("explained variance", _unless_dash(explained_variance_text(landscape))),
+        ("cosine of the directions", None if landscape.cosine is None else f"{landscape.cosine:.3g}"),
+        ("largest distance of the path from the plane", _distance(landscape)),
+        ("measurement plan", plan_text(plan) if isinstance(plan := attributes.get("measurement_plan"), dict) else None),
+        ("made", attributes.get("created")),
+        ("versions", _versions(attributes.get("versions"))),
+        *(("note", note) for note in attributes.get("notes", ())),
+        *(("failed", f"{place}: {_last_line(text)}") for place, text in list(landscape.errors.items())[:_ERRORS]),
+    ]
+    if len(landscape.errors) > _ERRORS:
+        rows.append(("failed", f"... and {len(landscape.errors) - _ERRORS} more"))
+    return [[name, str(text)] for name, text in rows if text is not None and str(text)]
+
+
+def _network(network: object) -> object:
+    return network.get("name") if isinstance(network, Mapping) else network
+
+
+def _samples(attributes: Mapping[str, Any]) -> str | None:
+    count = attributes.get("num_samples")
+    return None if count is None else f"{count} ({attributes.get('samples', 'first')})"
+
+
+def _distance(landscape: Landscape) -> str | None:
+    path = landscape.trajectory
+    return None if path is None or not len(path.number) else distance_text(landscape)
+
+
+def _versions(versions: object) -> object:
+    if not isinstance(versions, Mapping):
+        return versions
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
+
+
+def _unless_dash(text: str) -> str | None:
+    return None if text == "-" else text
+
+
+def _last_line(traceback: str) -> str:
+    return traceback.strip().splitlines()[-1] if traceback.strip() else "no text"

@@ -1,0 +1,160 @@
+"""Follows a landscape file that a run is still writing: what is in it, how far it is, how long it will take."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from collectors.atomic_files import process_is_alive
+from collectors.errors import LandscapeError
+
+from ..errors import LandscapeLockedError, LandscapeNotFoundError
+from ..landscape_data import PointStatus
+from ..surface import Landscape
+from ..survey_settings import duration_text
+from .content import landscape_content
+
+# The time left is told from the speed of the last minutes: a run may have been interrupted before.
+_SECONDS_OF_SPEED = 120.0
+
+
+@dataclass(frozen=True)
+class News:
+    """The state of a landscape file.
+
+    Attributes:
+        version: changes whenever the file does; empty while there is none.
+        phase: "waiting" (there is no file yet), "measuring", "complete", "stopped" (unfinished, and nobody is
+            writing) or "unreadable".
+        done: points and checkpoints measured so far.
+        total: how many there are.
+        text: all this in words.
+    """
+
+    version: str
+    phase: str
+    done: int
+    total: int
+    text: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the news as JSON values."""
+        return dict(vars(self))
+
+
+class FileWatch:
+    """Reads a landscape file anew whenever it has changed; may be asked from several threads.
+
+    Args:
+        path: the file, which need not exist yet.
+
+    Raises:
+        LandscapeError: there is something that is no landscape file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._stamp: tuple[int, ...] | None = None
+        self._landscape: Landscape | None = None
+        self._content: dict[str, Any] | None = None
+        self._problem: LandscapeError | None = None
+        self._progress: deque[tuple[float, int]] = deque()
+        self.news = self._look()
+        if self._problem is not None:
+            raise self._problem
+
+    @property
+    def landscape(self) -> Landscape | None:
+        """What was read last; None before there was a file."""
+        return self._landscape
+
+    def look(self) -> tuple[News, dict[str, Any] | None]:
+        """Returns the news, and the landscape as the page reads it."""
+        with self._lock:
+            self.news = self._look()
+            return self.news, self._content
+
+    def _look(self) -> News:
+        try:
+            status = self._path.stat()
+            stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
+            if stamp != self._stamp:
+                self._read(status.st_mtime)
+                self._stamp = stamp
+        except (FileNotFoundError, NotADirectoryError):
+            self._problem = None
+        except OSError as error:
+            self._problem = LandscapeError(f"landscape file {self._path} cannot be read: {error.strerror}.")
+        return self._state()
+
+    def _read(self, written: float) -> None:
+        try:
+            self._landscape = Landscape.load(self._path)
+        except (LandscapeNotFoundError, LandscapeLockedError):
+            # It went away or is being copied over; the next look will see.
+            return
+        except LandscapeError as error:
+            self._problem = error
+            return
+        self._problem = None
+        self._content = landscape_content(self._landscape, self._path.name)
+        done, _ = _counts(self._landscape)
+        if self._progress and done < self._progress[-1][1]:
+            self._progress.clear()  # another landscape took the file's place
+        self._progress.append((written, done))
+        while len(self._progress) > 2 and written - self._progress[1][0] > _SECONDS_OF_SPEED:
+            self._progress.popleft()
+
+    def _state(self) -> News:
+        version = "" if self._stamp is None else "-".join(f"{number:x}" for number in self._stamp)
+        if self._problem is not None:
+            return News(version, "unreadable", 0, 0, str(self._problem))
+        if self._landscape is None:
+            return News(version, "waiting", 0, 0, f"Waiting for {self._path}: it does not exist yet.")
+        done, total = _counts(self._landscape)
+        share = f"{done} of {total} measured ({100 * done / max(total, 1):.0f} %)"
+        if self._landscape.complete:
+            return News(version, "complete", done, total, f"Complete: {share}.")
+        if not self._is_written():
+            text = f"Stopped: {share}, and no process of this machine is writing. The same call goes on from there."
+            return News(version, "stopped", done, total, text)
+        return News(version, "measuring", done, total, f"Measuring: {share}{self._left(total)}.")
+
+    def _left(self, total: int) -> str:
+        (first, before), (last, done) = self._progress[0], self._progress[-1]
+        if not (last > first and done > before):
+            return ""
+        seconds = (total - done) * (last - first) / (done - before)
+        # What was measured since the file was written counts as well.
+        seconds -= max(time.time() - last, 0.0)
+        if seconds < 1:
+            return ""  # it takes longer than it should, so nothing is known
+        adaptive = (
+            self._landscape is not None and self._landscape.attributes.get("sampling", {}).get("mode") == "adaptive"
+        )
+        return f", {'at most ' if adaptive else ''}about {duration_text(seconds)} left"
+
+    def _is_written(self) -> bool:
+        target = self._path.resolve()
+        try:
+            holder = target.with_name(f".{target.name}.lock").read_text()
+        except OSError:
+            return False
+        # Trying to take the lock could keep the writer from it.
+        return not holder.strip().isdigit() or process_is_alive(int(holder))
+
+
+def _counts(landscape: Landscape) -> tuple[int, int]:
+    """Returns how many measurements are over, and how many there are; failed ones are over as well."""
+    statuses = [landscape.status]
+    path = landscape.trajectory
+    if path is not None:
+        parts = (path.status, path.projected_status, path.with_plane_buffers_status)
+        statuses += [status for status in parts if status is not None]
+    over = (PointStatus.MEASURED, PointStatus.FAILED)
+    return sum(int((status == kind).sum()) for status in statuses for kind in over), sum(item.size for item in statuses)

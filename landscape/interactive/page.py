@@ -1,0 +1,179 @@
+"""Builds the page from the landscapes, its parts and the plotly script."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import gzip
+import hashlib
+import html
+import json
+import os
+import re
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from collectors.atomic_files import write_text
+from collectors.validation import check_choice, check_path, wrong_type, wrong_value
+
+from .content import landscape_content, title
+
+if TYPE_CHECKING:
+    from ..surface import Landscape
+
+SIZES = ("full", "small")
+SCRIPT_NAME = "plotly.min.js"
+
+_LINE_ENDS = str.maketrans({"<": r"\u003c", ">": r"\u003e", "&": r"\u0026", "\u2028": r"\u2028", "\u2029": r"\u2029"})
+
+
+def save_page(landscapes: Landscape | Sequence[Landscape], path: str | os.PathLike[str], *, size: str = "full") -> Path:
+    """Writes landscapes as one page that needs no network; a page of that name is replaced once it is whole.
+
+    Args:
+        landscapes: one, or several to compare.
+        path: a file that ends in .html.
+        size: "full" (the page is one file) or "small" (the plotly script, 5 MB, lies beside it and pages in the same
+            folder share it).
+
+    Returns:
+        The path of the page.
+
+    Raises:
+        ImportError: plotly is not installed.
+        TypeError: an argument has the wrong type.
+        ValueError: there is no landscape, the name does not end in .html, or size is unknown.
+        OSError: the page cannot be written; what was there is untouched.
+    """
+    check_choice("size", size, SIZES)
+    target = check_path("path", path)
+    if target.suffix.lower() not in (".html", ".htm"):
+        raise wrong_value("path", "a name that ends in .html", str(path))
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"the folder {target.parent} does not exist; create it or write the page elsewhere.")
+    small = size == "small"
+    text = page_html(landscapes, script=SCRIPT_NAME if small else None)
+    if small:
+        write_text(target.with_name(SCRIPT_NAME), plotly_script())
+    write_text(target, text)
+    return target
+
+
+def page_html(
+    landscapes: Landscape | Sequence[Landscape],
+    *,
+    script: str | None = None,
+    live: dict[str, Any] | None = None,
+    heading: str | None = None,
+) -> str:
+    """Returns the page's text.
+
+    Args:
+        landscapes: one, or several to compare; none only where ``live`` will bring them.
+        script: the address of the plotly script; None puts the script into the page.
+        live: what ``landscape watch`` knows when the page is opened; None for a page that stays as it is.
+        heading: the page's title, if not the landscape's.
+
+    Raises:
+        ImportError: plotly is not installed.
+        TypeError: landscapes are none.
+        ValueError: there is no landscape.
+    """
+    shown = _checked(landscapes, may_be_empty=live is not None)
+    own = _own_script()
+    content = {
+        "landscapes": [landscape_content(item, name) for item, name in zip(shown, landscape_names(shown), strict=True)],
+        "live": live,
+    }
+    if heading is None:
+        heading = title(shown[0]) if len(shown) == 1 else f"{len(shown)} loss landscapes"
+    if script is None:
+        # Packed, the page has 2 MB instead of 5.
+        packed, source = _packed_script()
+        tag = f'<script type="text/plain" id="packed">{packed}</script>'
+    else:
+        # A page on the disk has no origin of its own, so the folder's scheme must be named.
+        tag, source = f'<script src="{html.escape(script)}"></script>', "'self' file:"
+    policy = [
+        "default-src 'none'",
+        f"script-src {source} {_hash(own)}",
+        "style-src 'unsafe-inline'",
+        "img-src data: blob:",
+        "base-uri 'none'",
+        "form-action 'none'",
+        *(["connect-src 'self'"] if live is not None else []),
+    ]
+    parts = {
+        "policy": "; ".join(policy),
+        "title": html.escape(heading),
+        "style": _asset("page.css"),
+        "content": json.dumps(content, ensure_ascii=True, allow_nan=False).translate(_LINE_ENDS),
+        "plotly": tag,
+        "script": own,
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _asset("template.html"))
+
+
+def plotly_script() -> str:
+    """Returns plotly's script as the Python package carries it.
+
+    Raises:
+        ImportError: plotly is not installed.
+    """
+    try:
+        from plotly.offline import get_plotlyjs
+    except ImportError as error:
+        raise ImportError("the interactive page needs plotly: pip install 'summary-landscape[interactive]'") from error
+    script: str = get_plotlyjs()
+    return script
+
+
+def landscape_names(landscapes: Sequence[Landscape]) -> list[str]:
+    """Returns a name for each landscape, by which it is told from the others."""
+    paths = [landscape.path for landscape in landscapes]
+    names = [f"landscape {number}" if path is None else path.name for number, path in enumerate(paths, 1)]
+    if len(set(names)) == len(names):
+        return names
+    # Runs often give their files the same names; then the folder is what differs.
+    longer = [
+        name if path is None else f"{path.absolute().parent.name}/{name}"
+        for name, path in zip(names, paths, strict=True)
+    ]
+    return [name if longer.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(longer, 1)]
+
+
+@functools.lru_cache(maxsize=1)
+def _packed_script() -> tuple[str, str]:
+    script = plotly_script()
+    return base64.b64encode(gzip.compress(script.encode("utf-8"), mtime=0)).decode("ascii"), _hash(script)
+
+
+def _checked(landscapes: Landscape | Sequence[Landscape], *, may_be_empty: bool) -> list[Landscape]:
+    from ..surface import Landscape
+
+    if isinstance(landscapes, Landscape):
+        return [landscapes]
+    if isinstance(landscapes, str | bytes) or not isinstance(landscapes, Sequence):
+        raise wrong_type("landscapes", "a Landscape or a list of them", landscapes)
+    for landscape in landscapes:
+        if not isinstance(landscape, Landscape):
+            raise wrong_type("landscapes", "a Landscape or a list of them", landscape)
+    if not landscapes and not may_be_empty:
+        raise wrong_value("landscapes", "at least one landscape", landscapes)
+    return list(landscapes)
+
+
+def _own_script() -> str:
+    assets = files(__package__) / "assets"
+    names = sorted(item.name for item in assets.iterdir() if item.name.endswith(".js"))
+    return "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in names) + "})();\n"
+
+
+def _asset(name: str) -> str:
+    return (files(__package__) / "assets" / name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode('utf-8')).digest()).decode('ascii')}'"

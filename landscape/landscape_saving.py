@@ -1,0 +1,34 @@
+"""Writes a landscape that no survey is writing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from collectors.validation import check_bool, check_path
+
+from .errors import LandscapeWriteError
+from .landscape_data import LandscapeData
+from .landscape_file import write_landscape
+from .landscape_lock import lock_landscape
+
+
+def save_landscape(path: str | os.PathLike[str], data: LandscapeData, *, overwrite: bool = False) -> Path:
+    """Writes a landscape file and returns its path.
+
+    Raises:
+        LandscapeLockedError: a survey is writing that file.
+        LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
+    """
+    target = check_path("path", path)
+    check_bool("overwrite", overwrite)
+    if not target.parent.is_dir():
+        raise LandscapeWriteError(f"{target} cannot be written: {target.parent} is no directory. Make it first.")
+    with lock_landscape(target):
+        if os.path.lexists(target) and not overwrite:
+            raise LandscapeWriteError(
+                f"{target} exists and was left as it is. Pass overwrite=True (--overwrite) to replace it, or give "
+                "another name."
+            )
+        write_landscape(target, data)
+    return target

@@ -1,0 +1,206 @@
+"""What a large model costs: memory of the driver and of a worker, and the rate at which checkpoints are read.
+
+Run it by hand: ``python tests/benchmarks/big_models.py``. It writes 20 checkpoints of 100 M float32 parameters (8 GB),
+lays a plane through them as a survey does, and measures points of it with one real Ray worker; what it wrote is
+deleted whatever happens. Goals: anonymous resident memory of the driver below 1.5 GB; 0.8 GB/s for each pass over
+files that the operating system holds in memory, on two cores; a worker holds the network, the origin and the
+directions, so that one plane costs four times the model.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import os
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collectors.checkpoint_file import CheckpointFile, write_checkpoint
+from collectors.network_state import WeightSpace, describe_arrays
+from landscape.pca import principal_directions
+from landscape.plane import Plane
+from landscape.plane_building import plane_of_trajectory
+from workers.evaluator import MeasurementOptions
+from workers.measurement_plan import MeasurementPlan
+from workers.pool import PointTask
+
+LAYERS = 10
+PASSES_OF_A_PLANE = 4
+"""The Gram matrix, the directions, the projection, and the distances; the checkpoints' hashes are computed before."""
+
+
+@dataclass
+class MemoryWatch:
+    """Samples the anonymous resident memory of processes, in bytes.
+
+    Attributes:
+        processes: their ids.
+        peak: the largest sample of each.
+        last: the newest.
+    """
+
+    processes: list[int]
+    peak: dict[int, int] = field(default_factory=dict)
+    last: dict[int, int] = field(default_factory=dict)
+
+    @contextmanager
+    def running(self) -> Iterator[MemoryWatch]:
+        """Samples a hundred times a second."""
+        ended = threading.Event()
+        thread = threading.Thread(target=self._sample, args=(ended,), daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            ended.set()
+            thread.join()
+
+    def _sample(self, ended: threading.Event) -> None:
+        while True:
+            for process in self.processes:
+                self.last[process] = anonymous_memory(process)
+                self.peak[process] = max(self.peak.get(process, 0), self.last[process])
+            if ended.wait(0.01):
+                return
+
+
+def anonymous_memory(process: int) -> int:
+    """Returns the resident bytes that belong to no file and to nobody else."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return 1024 * int(line.split()[1])
+    raise ValueError(f"process {process} has no RssAnon")
+
+
+def write_trajectory(checkpoints: int, width: int, folder: Path) -> None:
+    """Writes a random walk through the weights of LAYERS square layers."""
+    generator = np.random.default_rng(0)
+    state: dict[str, Any] = {f"{index}.weight": np.zeros((width, width), np.float32) for index in range(LAYERS)}
+    for number in range(checkpoints):
+        for values in state.values():
+            values += np.float32(0.01) * generator.standard_normal((width, width), np.float32)
+        write_checkpoint(folder / f"{number}.safetensors", state)
+
+
+def network(width: int) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """Returns what callback_fn returns: a network of LAYERS square layers, and two samples."""
+    import torch
+    from torch import nn
+    from torch.utils.data import TensorDataset
+
+    layers = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(LAYERS)))
+    inputs = torch.linspace(-1, 1, 2 * width).reshape(2, width)
+    return nn.MSELoss(), layers, TensorDataset(inputs, inputs), {}
+
+
+def timed(function: Callable[[], Any]) -> tuple[Any, float]:
+    """Returns a call's result and seconds."""
+    start = time.perf_counter()
+    result = function()
+    return result, time.perf_counter() - start
+
+
+def measure_driver(files: list[CheckpointFile], space: WeightSpace) -> Plane:
+    """Lays the plane and prints what that took; returns it."""
+    gigabytes = 4e-9 * space.dimension * len(files)
+    watch = MemoryWatch([os.getpid()])
+    with watch.running():
+        seconds = timed(lambda: principal_directions(files, space))[1]  # whose result would count below
+    print(f"principal directions         {seconds:7.1f} s  {2 * gigabytes / seconds:5.2f} GB/s in each of 2 passes")
+    print_memory("  peak of the driver", watch.peak[os.getpid()], space)
+    watch = MemoryWatch([os.getpid()])
+    with watch.running():
+        plane, seconds = timed(lambda: plane_of_trajectory(files, range(len(files)), space))
+    rate = PASSES_OF_A_PLANE * gigabytes / seconds
+    print(f"a plane with its trajectory  {seconds:7.1f} s  {rate:5.2f} GB/s in each of {PASSES_OF_A_PLANE} passes")
+    print_memory("  peak of the driver", watch.peak[os.getpid()], space)
+    return plane
+
+
+def measure_worker(width: int, plane: Plane | None, points: int) -> int:
+    """Measures a plane with one Ray worker, or only starts it; returns its peak of anonymous memory."""
+    from workers.ray_pool import RayPool
+
+    with RayPool(
+        functools.partial(network, width), MeasurementOptions(), device_ids=(0,), plan=MeasurementPlan(2, 1)
+    ) as pool:
+        (process,) = pool.process_ids
+        if plane is None:
+            return anonymous_memory(process)
+        watch = MemoryWatch([process, os.getpid()])
+        before = anonymous_memory(process)
+        with watch.running():
+            _, seconds = timed(lambda: pool.load(plane.origin, plane.directions, plane.buffers))
+            loaded, shared = anonymous_memory(process), shared_memory(process)
+            print(f"load of a worker             {seconds:7.1f} s")
+            list(pool.run(PointTask(index, (0.01 * index, 0.0)) for index in range(points)))
+            # A second plane must take the place of the first, not come on top of it.
+            pool.load(plane.origin, plane.directions, plane.buffers)
+        print_memory("  the worker with its network", before, plane.space)
+        print_memory("  and a plane", loaded, plane.space)
+        print_memory("  peak of two planes loaded one after the other", watch.peak[process], plane.space)
+        print_memory("  mapped from the node's object store", shared, plane.space)
+        print_memory("  peak of the driver meanwhile", watch.peak[os.getpid()], plane.space)
+        return watch.peak[process]
+
+
+def shared_memory(process: int) -> int:
+    """Returns the resident bytes that are shared with others, Ray's object store among them."""
+    for line in Path(f"/proc/{process}/status").read_text().splitlines():
+        if line.startswith("RssShmem:"):
+            return 1024 * int(line.split()[1])
+    raise ValueError(f"process {process} has no RssShmem")
+
+
+def print_memory(label: str, count: int, space: WeightSpace) -> None:
+    """Prints bytes, and how many times the model in float32 that is."""
+    print(f"{label:<50} {1e-9 * count:6.2f} GB  ({count / (4 * space.dimension):5.2f} x the model)")
+
+
+def main() -> None:
+    """Prints rates and memory."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--checkpoints", type=int, default=20)
+    parser.add_argument("--parameters", type=float, default=1e8)
+    parser.add_argument("--points", type=int, default=10)
+    parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
+    parser.add_argument("--no-worker", action="store_true", help="lay the plane only")
+    options = parser.parse_args()
+    width = round((options.parameters / LAYERS) ** 0.5)
+    need = int(4.1 * LAYERS * width**2 * options.checkpoints)
+    free = shutil.disk_usage(options.folder).free
+    if free < need:
+        raise SystemExit(f"{options.folder} has {free / 1e9:.1f} GB free, {need / 1e9:.1f} are needed; pass --folder.")
+    with tempfile.TemporaryDirectory(prefix="big_models_", dir=options.folder) as folder:
+        _, seconds = timed(lambda: write_trajectory(options.checkpoints, width, Path(folder)))
+        files = [CheckpointFile(Path(folder) / f"{number}.safetensors") for number in range(options.checkpoints)]
+        shapes = files[0].shapes
+        space = describe_arrays({name: np.broadcast_to(np.float32(0), shape) for name, shape in shapes.items()})
+        gigabytes = 4e-9 * space.dimension * len(files)
+        print(f"{len(files)} checkpoints of {1e-6 * space.dimension:.0f} M float32 parameters, "
+              f"{gigabytes:.1f} GB, written in {seconds:.0f} s; "
+              f"load average {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")  # fmt: skip
+        print_memory("the driver before", anonymous_memory(os.getpid()), space)
+        _, seconds = timed(lambda: [file.sha256() for file in files])
+        print(f"hashes                       {seconds:7.1f} s  {gigabytes / seconds:5.2f} GB/s")
+        plane = measure_driver(files, space)
+        print(f"load average {os.getloadavg()[0]:.1f}", flush=True)
+        if not options.no_worker:
+            empty = measure_worker(32, None, 0)
+            print_memory("a worker without a large network", empty, space)
+            peak = measure_worker(width, plane, options.points)
+            print(f"a plane costs a worker {(peak - empty) / (4 * space.dimension):.2f} times the model "
+                  "(network, origin and two directions: 4)")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

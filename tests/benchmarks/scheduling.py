@@ -1,0 +1,191 @@
+"""How well a pool keeps its workers busy: on evaluators that only sleep, and on a real network.
+
+Run it by hand on a quiet machine: ``python tests/benchmarks/scheduling.py [CASE ...]``. Each case prints one line; only
+measuring is timed, not the pool's start. The goals are, as shares of what workers without any pause would need: 0.95
+for 64 workers at 50 ms a point, 0.90 where one of eight workers is ten times slower than the others; driver memory that
+does not grow over a million points; and, for LeNet on two cores, 1.9 times the speed of one worker on one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from collectors.network_state import TensorInfo, WeightSpace
+from workers.evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from workers.measurement_plan import MeasurementPlan
+from workers.pool import PointTask
+from workers.ray_pool import RayPool
+from workers.ray_session import RaySession
+
+SECONDS = 0.05
+SLOW = 10
+OPTIONS = MeasurementOptions()
+
+
+class Sleeper(Evaluator):
+    """Sleeps instead of computing; the loss is the first coordinate."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        space = WeightSpace("none", "Sleeper", (TensorInfo("x", (1,), "float64", "parameter", True),))
+        plan = MeasurementPlan()
+        self._description = EvaluatorDescription(space, ("loss",), 1, "0" * 64, OPTIONS, False, plan, "cpu")
+
+    @property
+    def description(self) -> EvaluatorDescription:
+        return self._description
+
+    def load(self, origin: Any, directions: Any, buffers: Any) -> None:
+        pass
+
+    def measure(self, points: Any) -> dict[str, Any]:
+        if self._seconds:
+            time.sleep(self._seconds * len(points))
+        return {"loss": np.ascontiguousarray(points[:, 0])}
+
+    def measure_state(self, parameters: Any, buffers: Any) -> dict[str, float]:
+        return {"loss": 0.0}
+
+
+def sleeper(seconds: float, slow_mark: str | None = None) -> Callable[[], Evaluator]:
+    """Returns a callback_fn; the worker that makes the directory ``slow_mark`` first is slower than the others."""
+
+    def callback_fn() -> Evaluator:
+        if slow_mark is not None:
+            try:
+                os.mkdir(slow_mark)  # noqa: PTH102
+                return Sleeper(seconds * SLOW)
+            except FileExistsError:
+                pass
+        return Sleeper(seconds)
+
+    return callback_fn
+
+
+def points(count: int) -> Iterator[PointTask]:
+    return (PointTask(index, (index / count, 0.0)) for index in range(count))
+
+
+def seconds_of(pool: RayPool, count: int) -> float:
+    """Measures that many points; returns how long it took, and checks that every point came back once."""
+    origin = {"x": np.zeros(1)}
+    pool.load(origin, [origin, origin], {})
+    seen = np.zeros(count, np.uint8)
+    start = time.perf_counter()
+    for result in pool.run(points(count)):
+        seen[result.key] += 1
+    seconds = time.perf_counter() - start
+    assert (seen == 1).all()
+    return seconds
+
+
+def report(what: str, value: float, goal: str) -> None:
+    print(f"{what:96} {value:6.3f}   goal: {goal}", flush=True)
+
+
+def many_workers(workers: int = 64, count: int = 4096) -> None:
+    """Prints which share of the ideal speed many workers reach."""
+    with RayPool(sleeper(SECONDS), OPTIONS, device_ids=tuple(range(workers))) as pool:
+        for attempt in ("first run", "second run"):
+            seconds = seconds_of(pool, count)
+            share = count * SECONDS / workers / seconds
+            report(f"{workers} workers, {count} points of 50 ms, {attempt}: {seconds:.2f} s, of ideal", share, "0.95")
+
+
+def one_slow_worker(count: int = 1420) -> None:
+    """Prints which share of the ideal speed is reached when one of eight workers is ten times slower."""
+    mark = f"/tmp/landscape-slow-{os.getpid()}"
+    try:
+        with RayPool(sleeper(SECONDS, mark), OPTIONS, device_ids=tuple(range(8))) as pool:
+            for attempt in ("first run", "second run"):
+                seconds = seconds_of(pool, count)
+                share = count * SECONDS / (7 + 1 / SLOW) / seconds
+                report(f"7 workers and a slow one, {count} points, {attempt}: {seconds:.2f} s, of ideal", share, "0.90")
+    finally:
+        if Path(mark).exists():
+            Path(mark).rmdir()
+
+
+def driver_memory(count: int = 1_000_000) -> None:
+    """Prints by how much the driver's resident memory grows while it measures a million points."""
+    with RayPool(sleeper(0.0), OPTIONS, device_ids=(0, 1)) as pool:
+        origin = {"x": np.zeros(1)}
+        pool.load(origin, [origin, origin], {})
+        start = time.perf_counter()
+        seen = []
+        for number, _ in enumerate(pool.run(points(count)), 1):
+            if number % (count // 10) == 0:
+                seen.append(resident_megabytes())
+        seconds = time.perf_counter() - start
+    before, after = max(seen[:2]), max(seen[2:])
+    what = (
+        f"{count} points, {count / seconds:.0f} a second, driver {before:.0f} MB at a fifth, {after:.0f} at most later:"
+    )
+    report(f"{what} ratio", after / before, "at most 1.05")
+
+
+def resident_megabytes() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+
+
+def lenet() -> tuple[Any, ...]:
+    """LeNet on a thousand images of noise."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        *(nn.Conv2d(1, 6, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
+        *(nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)),
+    )
+    return nn.CrossEntropyLoss(), network, (torch.randn(1000, 1, 28, 28), torch.randint(0, 10, (1000,))), {}
+
+
+def real_network(count: int = 200) -> None:
+    """Prints how much faster two workers on two cores are than one on one core."""
+    plan = MeasurementPlan(250, 1)
+    rates = {}
+    for workers in (1, 2, 1, 2):
+        # A Ray of two slots in both cases, so that one worker has one core as each of two has.
+        with RaySession(None, slots=2):
+            with RayPool(lenet, OPTIONS, device_ids=tuple(range(workers)), plan=plan) as pool:
+                vectors = {
+                    tensor.name: np.full(tensor.shape, 0.01, np.float32) for tensor in pool.description.space.tensors
+                }
+                pool.load(vectors, [vectors, vectors], {})
+                list(pool.run(points(20)))
+                start = time.perf_counter()
+                done = len(list(pool.run(points(count))))
+                rates.setdefault(workers, []).append(done / (time.perf_counter() - start))
+    one, two = max(rates[1]), max(rates[2])
+    report(f"LeNet, {one:.1f} points a second on one worker, {two:.1f} on two; ratio", two / one, "1.90")
+
+
+CASES = {"many": many_workers, "slow": one_slow_worker, "memory": driver_memory, "lenet": real_network}
+
+
+def main() -> None:
+    """Runs the cases."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("cases", nargs="*", help=f"some of {', '.join(CASES)}; all when absent")
+    chosen = parser.parse_args().cases or list(CASES)
+    # Workers cannot import a script, so what is defined here travels with callback_fn.
+    from ray import cloudpickle
+
+    cloudpickle.register_pickle_by_value(sys.modules["__main__"])
+    for name in chosen:
+        CASES[name]()
+
+
+if __name__ == "__main__":
+    main()

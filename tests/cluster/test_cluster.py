@@ -1,0 +1,164 @@
+"""Clusters of two nodes: their free devices, what the nodes need to see, and how code gets there."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+SUPPORT = Path(__file__).parent.parent / "support"
+
+pytestmark = pytest.mark.slow
+
+BEGIN = """
+import os, secrets, sys
+os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=secrets.token_hex(32), RAY_ENABLE_AUTOSCALER_V2="0")
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+import ray
+from ray.cluster_utils import Cluster
+
+def two_nodes(**first):
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, **first})
+    cluster.add_node(num_cpus=first.get("num_cpus", 1), num_gpus=first.get("num_gpus", 0))
+    cluster.wait_for_nodes()
+    return cluster
+"""
+
+UNSEEN = (
+    BEGIN
+    + """
+import fsspec
+import numpy as np
+from collectors import run_files
+from landscape import SummaryLandscape
+
+run, project = sys.argv[2:4]
+sys.path.insert(0, project)
+from my_training import callback_fn
+
+cluster = two_nodes()
+# A file system in the memory of this process alone, and no copies on the disk.
+run_files._COPIES_AT_MOST = 0
+fsspec.filesystem("memory").put(run + "/ckpt_dir", "/run/ckpt_dir", recursive=True)
+os.environ["RAY_ADDRESS"] = cluster.address
+(there,) = SummaryLandscape("memory://run").gen_landscapes_with_multi_process(
+    callback_fn, device_ids=[0, 1], output="there", address="auto", progress=False)
+assert there.report.workers == 2
+assert not ray.is_initialized()
+cluster.shutdown()
+del os.environ["RAY_ADDRESS"]
+(here,) = SummaryLandscape(run).gen_landscapes_with_multi_process(
+    callback_fn, device_ids=[0], output="here", progress=False)
+assert there.attributes["identity"] == here.attributes["identity"]
+np.testing.assert_allclose(there.loss, here.loss, rtol=1e-6)
+np.testing.assert_allclose(there.trajectory.metrics["loss"], here.trajectory.metrics["loss"], rtol=1e-6)
+print("good")
+"""
+)
+
+
+def test_nodes_need_not_see_the_run_directory(run_python, run, project):
+    assert run_python(UNSEEN, run, project).splitlines()[-1] == "good"
+
+
+TRAVELLED = """
+def callback_fn():
+    import os
+    import collectors, network_parts, nets.layers, workers
+    from paraboloid_here import Paraboloid
+    for module in (network_parts, nets.layers, collectors, workers):
+        assert "runtime_resources" in module.__file__, module.__file__
+    assert os.environ.get("MINE") == os.environ.get("EXPECTED")
+    return Paraboloid()
+"""
+
+TRAVEL = (
+    BEGIN
+    + """
+from workers.errors import CallbackFunctionError
+from workers.evaluator import MeasurementOptions
+from workers.pool import PointTask
+from workers.ray_code import code_of
+from workers.ray_pool import RayPool
+from workers.ray_session import RaySession
+from paraboloid import paraboloid_plane
+
+project = Path(sys.argv[2])
+sys.path.insert(0, str(project))
+from my_training import callback_fn
+
+def measure(pool):
+    pool.load(*paraboloid_plane())
+    assert {item.key: item.values for item in pool.run([PointTask(2, (2.0, 1.0))])} == {2: {"loss": 9.0}}
+
+cluster = two_nodes()
+hidden = project.with_name("hidden")
+
+# Joined by address: once that is done, no node finds the folder any more.
+with RaySession(cluster.address, slots=2, runtime_env=lambda: code_of(callback_fn)):
+    project.rename(hidden)
+    with RayPool(callback_fn, MeasurementOptions(), device_ids=(0, 1)) as pool:
+        assert pool.workers == 2
+        measure(pool)
+hidden.rename(project)
+assert not ray.is_initialized()
+
+# A Ray that the user has initialised keeps the user's own runtime_env.
+own = {**code_of(callback_fn), "env_vars": {"MINE": "kept", "EXPECTED": "kept"}}
+ray.init(cluster.address, runtime_env=own, log_to_driver=False, logging_level="ERROR")
+project.rename(hidden)
+with RayPool(callback_fn, MeasurementOptions()) as pool:
+    measure(pool)
+ray.shutdown()
+
+# Without one, the error says what is missing.
+ray.init(cluster.address, log_to_driver=False, logging_level="ERROR")
+try:
+    RayPool(callback_fn, MeasurementOptions(), device_ids=(0,))
+except CallbackFunctionError as error:
+    assert "No module named 'my_training'" in str(error), error
+    assert "runtime_env" in str(error), error
+else:
+    raise AssertionError("the folder was found")
+ray.shutdown()
+cluster.shutdown()
+print("good")
+"""
+)
+
+
+def test_code_beside_the_script_travels(run_python, project):
+    (project / "my_training.py").write_text(TRAVELLED)
+    (project / "nets").mkdir()
+    (project / "nets" / "__init__.py").touch()
+    (project / "nets" / "layers.py").write_text("WIDTH = 3\n")
+    shutil.copy(SUPPORT / "paraboloid.py", project / "paraboloid_here.py")
+    assert run_python(TRAVEL, project).splitlines()[-1] == "good"
+
+
+GPUS = (
+    BEGIN
+    + """
+from paraboloid import Paraboloid, paraboloid_plane
+from workers.evaluator import MeasurementOptions
+from workers.open_pool import open_pool
+
+# These GPUs are only names: nothing is computed on them.
+cluster = two_nodes(num_gpus=2, num_cpus=2)
+cluster.add_node(num_cpus=2)
+os.environ["RAY_ADDRESS"] = cluster.address
+
+def places(pool):
+    return [pool_place[:2] for pool_place in pool._crew.ask_all("place")]
+
+with open_pool(Paraboloid, MeasurementOptions(), device_ids=[1]) as pool:
+    found = places(pool)
+    assert [gpus for _, gpus in found] == [(1,), (1,)], found
+    assert len({node for node, _ in found}) == 2
+print("good")
+"""
+)
+
+
+def test_the_asked_devices_of_every_node(run_python):
+    assert run_python(GPUS).splitlines()[-1] == "good"

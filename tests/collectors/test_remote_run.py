@@ -1,0 +1,222 @@
+"""Run directories behind fsspec URLs: read in ranges or through bounded copies, never outside of themselves."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import fsspec
+import fsspec.implementations.memory
+import pytest
+from fsspec.registry import _registry as registered
+from runs import SmallNetwork, assert_holds, collected
+from torch import nn
+
+from collectors import SummaryCollector, run_files
+from collectors.errors import CheckpointError, RunDirectoryError
+from collectors.network_state import describe_network
+from collectors.run_directory import RunDirectory
+from collectors.run_files import check_directory, is_url
+
+SPACE = describe_network(SmallNetwork())
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    return collected(tmp_path_factory.mktemp("run"), intervals=[range(3)])
+
+
+@pytest.fixture
+def memory():
+    """An empty in-memory file system, which notes what is read from it."""
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+    yield system
+    system.store.clear()
+
+
+@pytest.fixture
+def url(original, memory):
+    memory.put(str(original[0].path / "ckpt_dir"), "/bucket/run/ckpt_dir", recursive=True)
+    return "memory://bucket/run"
+
+
+@pytest.fixture
+def no_copies(monkeypatch):
+    monkeypatch.setattr(run_files, "_COPIES_AT_MOST", 0)
+
+
+@pytest.fixture
+def ranges(monkeypatch):
+    """The byte ranges that are read, as (start, stop)."""
+    read = []
+    original = fsspec.implementations.memory.MemoryFileSystem.cat_file
+
+    def cat_file(self, path, start=None, end=None, **kwargs):
+        read.append((start, end))
+        return original(self, path, start=start, end=end, **kwargs)
+
+    monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "cat_file", cat_file)
+    return read
+
+
+def copies():
+    return list(Path(tempfile.gettempdir()).glob(f"landscape-copy-{os.getpid()}-*"))
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_it_reads_as_on_disk(original, url, room, monkeypatch):
+    if not room:
+        monkeypatch.setattr(run_files, "_COPIES_AT_MOST", 0)
+    local, steps, _ = original
+    run = RunDirectory(url)
+    assert run.metadata == local.metadata
+    assert run.present((0, 1, 2, 3)) == [0, 1, 2]
+    assert run.missing((0, 1, 2, 3)) == [3]
+    for number in range(3):
+        checkpoint = run.checkpoint(number, SPACE)
+        assert_holds(checkpoint, steps[number])
+        assert checkpoint.sha256() == local.checkpoint(number).sha256()
+        assert checkpoint.label == f"memory:///bucket/run/ckpt_dir/SmallNetwork_{number}_step.safetensors"
+    assert isinstance(checkpoint.path, Path) == room
+
+
+def test_without_room_only_the_asked_bytes_are_transferred(url, no_copies, ranges):
+    run = RunDirectory(url)
+    del run.metadata.sha256[1]
+    checkpoint = run.checkpoint(1, SPACE)
+    name = max(checkpoint.shapes, key=lambda item: len(checkpoint.read(item).tobytes()))
+    ranges.clear()
+    block = checkpoint.read_block(name, 1, 3)
+    ((start, stop),) = ranges
+    assert stop - start == block.nbytes == 2 * block.itemsize
+    assert block.tolist() == checkpoint.read(name).reshape(-1)[1:3].tolist()
+
+
+def test_copies_are_bounded_and_go_with_the_run(url, monkeypatch):
+    size = fsspec.filesystem("memory").size("/bucket/run/ckpt_dir/SmallNetwork_0_step.safetensors")
+    monkeypatch.setattr(run_files, "_COPIES_AT_MOST", int(2.5 * size))
+    run = RunDirectory(url)
+    readers = [run.checkpoint(number) for number in range(3)]
+    assert [isinstance(reader.path, Path) for reader in readers] == [True, True, False]
+    assert run.checkpoint(0).path == readers[0].path
+    (folder,) = copies()
+    assert sum(path.stat().st_size for path in folder.iterdir()) <= 2.5 * size
+    del run, readers
+    assert copies() == []
+
+
+def test_copies_of_a_killed_process_are_removed(url):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left = Path(tempfile.mkdtemp(prefix=f"landscape-copy-{ended.pid}-"))
+    (left / "0.safetensors").write_bytes(b"x")
+    RunDirectory(url)
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_a_truncated_or_changed_checkpoint(url, memory, room, monkeypatch):
+    if not room:
+        monkeypatch.setattr(run_files, "_COPIES_AT_MOST", 0)
+    path = "/bucket/run/ckpt_dir/SmallNetwork_1_step.safetensors"
+    content = memory.cat_file(path)
+    memory.pipe_file(path, content[:-1])
+    with pytest.raises(CheckpointError, match=r"memory:///bucket/.*_1_step.safetensors is not a whole safetensors"):
+        RunDirectory(url).checkpoint(1)
+    memory.pipe_file(path, content[:-1] + bytes([content[-1] ^ 1]))
+    with pytest.raises(CheckpointError, match=r"memory:///.* is not the file that training wrote"):
+        RunDirectory(url).checkpoint(1)
+
+
+def test_a_checkpoint_that_vanishes_while_it_is_read(url, memory, no_copies):
+    checkpoint = RunDirectory(url).checkpoint(1)
+    memory.rm("/bucket/run/ckpt_dir/SmallNetwork_1_step.safetensors")
+    with pytest.raises(CheckpointError, match=r"_1_step.safetensors cannot be read: FileNotFoundError"):
+        checkpoint.read(next(iter(checkpoint.shapes)))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("../secret.safetensors", "is missing; restore it"),
+        ("/bucket/secret.safetensors", "is missing; restore it"),
+        ("memory://bucket/secret.safetensors", "is missing; restore it"),
+        ("%2e%2e%2fsecret.safetensors", "cannot be the name of a file behind memory"),
+        ("x?path=secret.safetensors", "cannot be the name of a file behind memory"),
+    ],
+)
+def test_nothing_outside_is_read(url, memory, ranges, name, message):
+    for place in ("/bucket", "/bucket/run"):
+        memory.cp_file("/bucket/run/ckpt_dir/SmallNetwork_1_step.safetensors", f"{place}/secret.safetensors")
+    path = "/bucket/run/ckpt_dir/train_metadata.json"
+    content = json.loads(memory.cat_file(path))
+    content["model_params_file_map"]["1"] = name
+    del content["sha256"]
+    memory.pipe_file(path, json.dumps(content).encode())
+    run = RunDirectory(url)
+    ranges.clear()
+    with pytest.raises(CheckpointError, match=message):
+        run.checkpoint(1)
+    assert ranges == []
+
+
+class TestAddresses:
+    @pytest.mark.parametrize("path", ["memory://x", "s3://bucket/run", "simplecache::s3://bucket/run"])
+    def test_a_url(self, path):
+        assert is_url(path)
+
+    @pytest.mark.parametrize("path", ["run", "/data/run", "C:run", "a:b", Path("s3://bucket/run"), b"s3://x"])
+    def test_a_path(self, path):
+        assert not is_url(path)
+
+    def test_a_file_url_is_a_folder_of_this_machine(self, original, tmp_path):
+        folder = tmp_path / "my run"
+        folder.symlink_to(original[0].path)
+        run = RunDirectory(folder.as_uri())
+        assert run.path == folder
+        assert run.present((0, 1)) == [0, 1]
+
+    def test_nothing_there(self, memory):
+        with pytest.raises(RunDirectoryError, match=r"summary_dir memory:///bucket/none does not exist; give the"):
+            RunDirectory("memory://bucket/none")
+        memory.pipe_file("/bucket/file", b"x")
+        with pytest.raises(RunDirectoryError, match=r"memory:///bucket/file is not a directory"):
+            RunDirectory("memory://bucket/file")
+        memory.pipe_file("/bucket/empty/x", b"x")
+        with pytest.raises(RunDirectoryError, match=r"memory:///bucket/empty holds no collected run"):
+            RunDirectory("memory://bucket/empty")
+
+    def test_a_path_object_has_lost_slashes(self):
+        with pytest.raises(RunDirectoryError, match=r"does not exist.* A URL must be a str; a Path loses its slashes"):
+            RunDirectory(Path("s3://bucket/run"))
+
+    def test_an_unknown_kind(self):
+        with pytest.raises(ValueError, match=r"summary_dir must be a path or a URL that fsspec knows .*'nosuch://a/b'"):
+            check_directory("summary_dir", "nosuch://a/b")
+
+    @pytest.mark.parametrize(
+        ("package", "path", "message"),
+        [
+            ("fsspec.core", "memory://x", r"needs the package fsspec: pip install 'summary-landscape\[remote\]'"),
+            ("s3fs", "s3://a/b", r"summary_dir 's3://a/b' needs another package .*'summary-landscape\[s3\]'"),
+        ],
+    )
+    def test_a_missing_package(self, package, path, message, monkeypatch):
+        monkeypatch.delitem(registered, "s3", raising=False)
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(ImportError, match=message):
+            check_directory("summary_dir", path)
+
+
+def test_collecting_needs_a_folder():
+    with pytest.raises(ValueError, match=r"summary_dir must be a folder of this machine, but got the URL 's3://b/run'"):
+        SummaryCollector("s3://b/run", collect_landscape={"intervals": [range(3)]})
+
+
+def test_another_network_is_refused(url):
+    with pytest.raises(CheckpointError, match=r"memory:///bucket/run"):
+        RunDirectory(url).checkpoint(1, describe_network(nn.Linear(2, 2)))

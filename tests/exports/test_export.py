@@ -1,0 +1,173 @@
+"""What all formats share: names, overwriting, metrics, failures."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from surfaces import landscape, surface
+
+from landscape import Landscape
+from landscape.errors import LandscapeExportError, LandscapeWriteError
+from landscape.exports import FORMATS
+from landscape.landscape_data import PointStatus
+
+FILES = {
+    "csv": "a.csv",
+    "landscaper": "a.npz",
+    "li": "a.h5",
+    "mindinsight": "summary.1_MS",
+    "netcdf": "a.nc",
+    "npz": "a.npz",
+    "vtk": "a.vts",
+}
+
+
+def test_every_format_is_tested_here() -> None:
+    assert FILES.keys() == FORMATS.keys()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+class TestEveryFormat:
+    def test_writes_whole_files_and_nothing_else(self, name: str, tmp_path: Path) -> None:
+        written = landscape(5, 5).export(tmp_path / FILES[name], name)
+        assert written[0] == tmp_path / FILES[name]
+        assert sorted(written) == sorted(tmp_path.iterdir())
+        assert all(path.stat().st_size > 20 for path in written)
+
+    def test_a_file_that_is_there_stays(self, name: str, tmp_path: Path) -> None:
+        path = tmp_path / FILES[name]
+        path.write_text("mine")
+        with pytest.raises(LandscapeWriteError, match=r"exists and was left as it is. Pass overwrite=True \(--overwr"):
+            landscape(5, 5).export(path, name)
+        assert [file.read_text() for file in tmp_path.iterdir()] == ["mine"]
+        landscape(5, 5).export(path, name, overwrite=True)
+        assert path.stat().st_size > 20
+
+    def test_no_such_folder(self, name: str, tmp_path: Path) -> None:
+        with pytest.raises(LandscapeWriteError, match=r"missing is no directory. Make it first"):
+            landscape(5, 5).export(tmp_path / "missing" / FILES[name], name)
+
+    def test_a_full_disk_leaves_nothing(self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        def full(*_: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(LandscapeWriteError, match="cannot be written: No space left on device"):
+            landscape(5, 5).export(tmp_path / FILES[name], name)
+        assert not list(tmp_path.iterdir())
+
+    def test_never_the_landscape_itself(self, name: str, tmp_path: Path) -> None:
+        path = landscape(5, 5).save(tmp_path / "mine.h5")
+        before = path.read_bytes()
+        (tmp_path / FILES[name]).hardlink_to(path)
+        with pytest.raises(LandscapeWriteError, match="is the landscape itself and was left as it is"):
+            Landscape.load(path).export(tmp_path / FILES[name], name, overwrite=True)
+        assert path.read_bytes() == before
+
+    def test_a_line(self, name: str, tmp_path: Path) -> None:
+        if name in ("csv", "li", "netcdf", "npz"):
+            assert landscape(None).export(tmp_path / FILES[name], name)
+        else:
+            with pytest.raises(LandscapeExportError, match="holds surfaces, but the landscape is a line of 11 points"):
+                landscape(None).export(tmp_path / FILES[name], name)
+
+    def test_grids_that_are_not_square(self, name: str, tmp_path: Path) -> None:
+        if name in ("li", "landscaper"):
+            with pytest.raises(LandscapeExportError, match="holds square grids only, but the landscape has 11 x 7"):
+                landscape().export(tmp_path / FILES[name], name)
+            assert not list(tmp_path.iterdir())
+        else:
+            assert landscape().export(tmp_path / FILES[name], name)
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS.keys() - {"mindinsight"}))
+def test_a_directory_in_the_way(name: str, tmp_path: Path) -> None:
+    (tmp_path / FILES[name]).mkdir()
+    with pytest.raises(LandscapeWriteError, match="it is a directory"):
+        landscape(5, 5).export(tmp_path / FILES[name], name, overwrite=True)
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_equal_landscapes_give_equal_files(name: str, tmp_path: Path) -> None:
+    contents = []
+    for folder in (tmp_path / "a", tmp_path / "b"):
+        folder.mkdir()
+        written = landscape(5, 5).export(folder / FILES[name], name)
+        contents.append([path.read_bytes() for path in written])
+    assert contents[0] == contents[1]
+
+
+class TestTheName:
+    @pytest.mark.parametrize(("file", "magic"), [("a.csv", b"x,y,"), ("a.NC", b"\x89HDF"), ("a.npz", b"PK"),
+                                                 ("a.vts", b"<?xml")])  # fmt: skip
+    def test_says_the_format(self, file: str, magic: bytes, tmp_path: Path) -> None:
+        assert landscape().export(tmp_path / file)[0].read_bytes().startswith(magic)
+
+    @pytest.mark.parametrize("file", ["a.h5", "a", "a.xlsx"])
+    def test_says_nothing(self, file: str, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match=r"format must be given.*The formats are csv, landscaper, li, mindinsight"):
+            landscape().export(tmp_path / file)
+
+    def test_does_not_fit(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match=r"path must be the name of a \.csv file, which the format 'csv' is"):
+            landscape().export(tmp_path / "a.txt", "csv")
+
+
+def test_an_unknown_format(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"format must be one of 'csv', 'landscaper', 'li', .*'vtk', but got 'excel'"):
+        landscape().export(tmp_path / "a.xlsx", "excel")
+    with pytest.raises(TypeError, match="format must be one of"):
+        landscape().export(tmp_path / "a.csv", 3)
+
+
+def test_metrics(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="metric must be one of 'loss', 'accuracy', but got 'recall'"):
+        landscape(5, 5).export(tmp_path / "a.npz", "landscaper", metric="recall")
+    with pytest.raises(ValueError, match="metric must be left out for the format 'csv', which holds them all"):
+        landscape(5, 5).export(tmp_path / "a.csv", metric="loss")
+    with pytest.raises(TypeError, match="overwrite must be a bool"):
+        landscape(5, 5).export(tmp_path / "a.csv", overwrite="yes")
+
+
+@pytest.mark.parametrize("name", ["landscaper", "li", "mindinsight"])
+def test_interpolated_points_are_told_where_the_format_cannot_say_it(name: str, tmp_path: Path) -> None:
+    data = surface(5, 5)
+    data.status[0, :2] = PointStatus.INTERPOLATED
+    with pytest.warns(UserWarning, match="2 of 25 points are interpolated, not measured; .* has no place to say so"):
+        Landscape(data).export(tmp_path / FILES[name], name)
+
+
+@pytest.mark.parametrize(
+    ("file", "package", "extra"),
+    [("a.vts", "pyvista", "vtk"), ("a.nc", "h5netcdf", "xarray"), ("a.nc", "xarray", "xarray")],
+)
+def test_extras_that_are_not_installed(
+    file: str, package: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"pip install 'summary-landscape\[{extra}\]'"):
+        landscape().export(tmp_path / file)
+    assert not list(tmp_path.iterdir())
+
+
+class TestSave:
+    def test_reads_back_as_it_was(self, tmp_path: Path) -> None:
+        original = landscape()
+        again = Landscape.load(original.save(tmp_path / "a.h5"))
+        np.testing.assert_array_equal(again.loss, original.loss)
+        assert again.attributes == original.attributes
+
+    def test_a_file_that_is_there_stays(self, tmp_path: Path) -> None:
+        path = tmp_path / "a.h5"
+        path.write_text("mine")
+        with pytest.raises(LandscapeWriteError, match=r"exists and was left as it is. Pass overwrite=True"):
+            landscape().save(path)
+        assert path.read_text() == "mine"
+        landscape().save(path, overwrite=True)
+        assert Landscape.load(path).loss.shape == (7, 11)
+        with pytest.raises(LandscapeWriteError, match=r"missing is no directory. Make it first"):
+            landscape().save(tmp_path / "missing" / "a.h5")

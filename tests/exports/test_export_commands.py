@@ -1,0 +1,123 @@
+"""``landscape export``, ``landscape import-landscape`` and ``landscape info --json``, as a user types them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from landscape_examples import build
+from surfaces import landscape, loss, surface
+
+from landscape import Landscape
+from landscape.landscape_data import PointStatus
+from landscape.summary_json import summary_json
+
+COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()"]
+
+
+def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_there_and_back(tmp_path: Path) -> None:
+    original = landscape(9, 9)
+    original.save(tmp_path / "a.h5")
+    exported = command("export", "a.h5", "-o", "li.h5", "--format", "li", folder=tmp_path)
+    assert exported.returncode == 0, exported.stderr
+    assert [Path(line).name for line in exported.stdout.splitlines()] == [
+        "li.h5", "li_directions.h5", "li_directions.h5_proj_cos.h5",
+    ]  # fmt: skip
+    imported = command("import-landscape", "li.h5", "-o", "b.h5", folder=tmp_path)
+    assert imported.returncode == 0, imported.stderr
+    assert "b.h5\n  Landscape(unknown, 9 x 9 points" in imported.stdout
+    np.testing.assert_array_equal(Landscape.load(tmp_path / "b.h5").loss, original.loss)
+    text = command("info", "b.h5", folder=tmp_path).stdout
+    assert "imported from" in text
+    assert "None" not in text
+
+
+def test_errors_are_one_line_with_the_remedy(tmp_path: Path) -> None:
+    landscape(9, 7).save(tmp_path / "a.h5")
+    (tmp_path / "a.csv").write_text("mine")
+    for arguments, text in (
+        (("a.h5", "-o", "a.csv"), "Pass overwrite=True (--overwrite) to replace it"),
+        (("a.h5", "-o", "a.xlsx", "--format", "excel"), "format must be one of 'csv', 'landscaper'"),
+        (("a.h5", "-o", "li.h5", "--format", "li"), "holds square grids only, but the landscape has 7 x 9 points"),
+        (("missing.h5", "-o", "b.csv"), "there is no landscape file missing.h5"),
+    ):
+        result = command("export", *arguments, folder=tmp_path)
+        assert result.returncode == 1
+        assert result.stderr.startswith("error: ")
+        assert text in result.stderr
+        assert len(result.stderr.splitlines()) == 1
+    result = command("export", "a.h5", "-o", "a.csv", "--overwrite", folder=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "a.csv").read_text().startswith("x,y,loss")
+
+
+def test_a_warning_is_one_line_too(tmp_path: Path) -> None:
+    data = surface(5, 5)
+    data.metrics["loss"][0, 0] = 0
+    Landscape(data).save(tmp_path / "a.h5")
+    result = subprocess.run(
+        [sys.executable, *COMMAND[3:], "export", "a.h5", "-o", "li.h5", "--format", "li"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
+    )  # fmt: skip
+    assert result.stderr.startswith("warning: 1 of 25 points have a loss of 0 or less")
+
+
+class TestInfoAsJSON:
+    def test_is_strict_json(self, tmp_path: Path) -> None:
+        Landscape(build()).save(tmp_path / "a.h5")
+        result = command("info", "a.h5", "--json", folder=tmp_path)
+        assert result.returncode == 0, result.stderr
+
+        def refuse(constant: str) -> None:
+            raise AssertionError(constant)
+
+        facts = json.loads(result.stdout, parse_constant=refuse)
+        assert facts["summary_version"] == 1
+        assert facts["file"] == "a.h5"
+        assert facts["complete"] is False
+        assert facts["points"] == {"pending": 12, "measured": 1, "interpolated": 1, "failed": 1}
+        assert facts["convergence"]["metrics"]["loss"] is None
+        assert facts["convergence"]["status"] == "failed"
+        assert facts["metrics"]["loss"]["not_finite"] == 4
+        assert facts["trajectory"]["loss"][0] is None
+        assert facts["attributes"]["extra"] is None
+        assert facts["errors"] == ["convergence", "grid/1,2", "trajectory/4/loss"]
+
+    def test_says_where_the_extremes_are(self) -> None:
+        facts = summary_json(landscape())
+        assert facts["file"] is None
+        assert facts["grid"] == {
+            "shape": [7, 11],
+            "x": {"size": 11, "minimum": -1, "maximum": 1},
+            "y": {"size": 7, "minimum": 0, "maximum": 4},
+        }
+        found = facts["metrics"]["loss"]
+        assert found["maximum_at"] == [-1, 0]
+        assert found["maximum"] == landscape().loss.max()
+        assert found["minimum"] == landscape().loss.min() == pytest.approx(loss(*found["minimum_at"]))
+        assert facts["directions"] == {"explained_variance_ratio": [0.7, 0.2], "cosine": 0}
+        assert facts["trajectory"]["number"] == [2, 5, 9]
+
+    def test_of_a_line_without_a_finite_value(self) -> None:
+        data = surface(None, path=False)
+        data.metrics["loss"][:] = np.nan
+        data.status[:] = PointStatus.FAILED
+        facts = summary_json(Landscape(data))
+        assert facts["grid"]["y"] is None
+        assert facts["grid"]["shape"] == [11]
+        assert facts["trajectory"] is None
+        assert facts["points"] == {"pending": 0, "measured": 0, "interpolated": 0, "failed": 11}
+        assert facts["metrics"]["loss"] == {
+            "minimum": None, "maximum": None, "minimum_at": None, "maximum_at": None, "not_finite": 11,
+        }  # fmt: skip
+        assert len(facts["metrics"]["accuracy"]["minimum_at"]) == 1

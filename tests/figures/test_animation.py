@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from figure_cases import build, build_line
+from PIL import Image
+
+from collectors.errors import LandscapeError
+from landscape.figures import save_animation, walk_frames
+from landscape.figures.animation import find_ffmpeg
+from landscape.landscape_data import PointStatus
+from landscape.surface import Landscape
+
+BALL = np.array([0xFF, 0x4D, 0x6D])
+
+
+def where_is_the_ball(frame: Any) -> tuple[float, float]:
+    """Its middle in pixels from the left and from the bottom, in the left half."""
+    half = frame[:, : frame.shape[1] // 2].astype(int)
+    rows, columns = np.nonzero(np.abs(half - BALL).sum(axis=2) < 12)
+    assert len(rows) > 10
+    return float(columns.mean()), float(len(frame) - rows.mean())
+
+
+def walk(**changes: Any) -> Any:
+    data = build(points=4, rows=12, columns=16)
+    path = data.trajectory
+    path.x[:], path.y[:] = [-1.5, -0.5, 1.0, 2.0], [-0.8, 1.0, 0.0, 0.9]
+    path.metrics["loss"][:] = [5, 2, 1, 0.1]
+    path.projected["loss"][:] = [4, 3, 2, 0.5]
+    for name, value in changes.items():
+        setattr(data, name, value)
+    return data
+
+
+class TestFrames:
+    def test_the_ball_walks_along_the_path_at_constant_speed(self) -> None:
+        data = walk()
+        frames = list(walk_frames(Landscape(data), seconds=1, rate=13, dpi=60))
+        assert len(frames) == 13
+        assert frames[0].shape == (270, 576, 3)
+        seen = np.array([where_is_the_ball(frame) for frame in frames])
+        moments = np.linspace(0, 3, 13)
+        for axis, values in ((0, data.trajectory.x), (1, data.trajectory.y)):
+            expected = np.interp(moments, np.arange(4), values)
+            slope, offset = np.polyfit(expected, seen[:, axis], 1)
+            assert slope > 0
+            np.testing.assert_allclose(seen[:, axis], slope * expected + offset, atol=1.0)
+
+    def test_what_does_not_move_stays_as_it_is(self) -> None:
+        first, *_, last = walk_frames(Landscape(walk()), seconds=1, rate=4, dpi=60)
+        changed = (first != last).any(axis=2).mean()
+        assert 0.001 < changed < 0.2
+
+    @pytest.mark.parametrize("kind", ["lines", "heatmap", "surface"])
+    @pytest.mark.parametrize("theme", ["light", "dark"])
+    def test_over_every_kind_of_ground(self, kind: str, theme: str) -> None:
+        frames = list(walk_frames(Landscape(walk()), kind, seconds=0.3, rate=10, dpi=50, theme=theme))
+        places = {where_is_the_ball(frame) for frame in frames}
+        assert len(places) == 3
+        assert bool(frames[0][0, 0].mean() < 50) is (theme == "dark")
+
+    def test_unfinished_and_empty_planes(self) -> None:
+        data = walk()
+        data.trajectory.metrics["loss"][2:] = np.nan
+        data.trajectory.projected["loss"][1:] = np.nan
+        data.status[6:], data.metrics["loss"][6:] = PointStatus.PENDING, np.nan
+        for kind in ("contour", "surface"):
+            assert len(list(walk_frames(Landscape(data), kind, seconds=0.2, rate=10, dpi=40))) == 2
+        data.metrics["loss"][:] = np.nan
+        data.trajectory.metrics["loss"][:] = data.trajectory.projected["loss"][:] = np.nan
+        assert len(list(walk_frames(Landscape(data), seconds=0.2, rate=10, dpi=40))) == 2
+
+    @pytest.mark.parametrize(
+        ("data", "arguments", "error", "message"),
+        [
+            (walk(trajectory=None), {}, ValueError, "needs a trajectory of at least two checkpoints"),
+            (build(points=1), {}, ValueError, "needs a trajectory of at least two checkpoints"),
+            (build_line([1, 2]), {}, ValueError, "needs a plane, but the landscape is a line"),
+            (walk(), {"kind": "profile"}, ValueError, "kind must be one of 'contour', 'lines'"),
+            (walk(), {"seconds": 0}, ValueError, "seconds must be a finite number of at least"),
+            (walk(), {"rate": 2.5}, TypeError, "rate must be an int"),
+            (walk(), {"dpi": 3}, ValueError, "dpi must be an int of at least 20"),
+            (walk(), {"metric": "speed"}, KeyError, "no metric 'speed'"),
+            (walk(), {"theme": "red"}, ValueError, "theme must be one of"),
+            (walk(), {"size": 1}, TypeError, "walk_frames has no argument 'size'"),
+        ],
+    )
+    def test_wrong_arguments(self, data: Any, arguments: Any, error: type[Exception], message: str) -> None:
+        with pytest.raises(error, match=message):
+            next(walk_frames(Landscape(data), **arguments))
+
+
+class TestFiles:
+    def test_gif(self, tmp_path: Path) -> None:
+        landscape = Landscape(walk())
+        path = save_animation(landscape, tmp_path / "a.gif", seconds=0.6, rate=10, dpi=50)
+        frames = list(walk_frames(landscape, seconds=0.6, rate=10, dpi=50))
+        with Image.open(path) as film:
+            assert film.n_frames == 6
+            assert film.info["loop"] == 0
+            durations = []
+            for index, frame in enumerate(frames):
+                film.seek(index)
+                durations.append(film.info["duration"])
+                shown = np.asarray(film.convert("RGB"), int)
+                assert shown.shape == frame.shape
+                assert np.abs(shown - frame).mean() < 6
+            assert durations == [100] * 5 + [1000]
+        again = save_animation(landscape, tmp_path / "b.gif", seconds=0.6, rate=10, dpi=50)
+        assert again.read_bytes() == path.read_bytes()
+
+    def test_mp4_of_an_odd_size(self, tmp_path: Path) -> None:
+        path = save_animation(Landscape(walk()), tmp_path / "a.MP4", seconds=0.5, rate=10, dpi=50)
+        command = [find_ffmpeg(), "-loglevel", "error", "-i", str(path), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
+        raw = subprocess.run(command, check=True, capture_output=True).stdout
+        height, width = 226, 480
+        film = np.frombuffer(raw, np.uint8).reshape(-1, height, width, 3)
+        assert len(film) == 5 + 10
+        expected = list(walk_frames(Landscape(walk()), seconds=0.5, rate=10, dpi=50))
+        assert expected[0].shape == (225, 480, 3)
+        assert np.abs(film[0, :225].astype(int) - expected[0]).mean() < 6
+        assert np.abs(film[-1, :225].astype(int) - expected[-1]).mean() < 6
+
+    def test_without_ffmpeg_the_way_out_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", str(tmp_path))
+        monkeypatch.setitem(__import__("sys").modules, "imageio_ffmpeg", None)
+        with pytest.raises(LandscapeError, match=r"needs ffmpeg, which is not on the PATH; .* or write a \.gif"):
+            save_animation(Landscape(walk()), tmp_path / "a.mp4")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_failing_ffmpeg_says_why(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        program = tmp_path / "bin" / "ffmpeg"
+        program.parent.mkdir()
+        program.write_text("#!/bin/sh\necho 'unknown encoder libx264' >&2\nexit 3\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{program.parent}:/bin:/usr/bin")
+        with pytest.raises(LandscapeError, match=r"could not write the animation: unknown encoder libx264"):
+            save_animation(Landscape(walk()), tmp_path / "a.mp4", seconds=0.2, dpi=40)
+        assert [item.name for item in tmp_path.iterdir()] == ["bin"]
+
+    def test_other_names(self, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match=r"path must be a name that ends in \.gif or \.mp4"):
+            save_animation(Landscape(walk()), tmp_path / "a.avi")
+        with pytest.raises(FileNotFoundError):
+            save_animation(Landscape(walk()), tmp_path / "none" / "a.gif", seconds=0.1, dpi=30)
+        assert list(tmp_path.iterdir()) == []

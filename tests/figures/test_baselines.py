@@ -1,0 +1,132 @@
+"""Every kind of picture against a stored one, light and dark, on screen and on paper.
+
+Look at the pictures after a wanted change, and store them anew with ``REGENERATE_BASELINES=1 pytest
+tests/figures/test_baselines.py``. What each picture must show is asserted on its artists in the other files here, so
+that no wrong picture is stored by mistake.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+import pytest
+from figure_cases import build, build_line, build_real, build_unfinished
+from PIL import Image
+
+from landscape.figures import (
+    figure_pixels,
+    plot_contour,
+    plot_contour_lines,
+    plot_difference,
+    plot_heatmap,
+    plot_multiples,
+    plot_profile,
+    plot_surface,
+    walk_frames,
+)
+from landscape.landscape_data import PointStatus
+from landscape.surface import Landscape
+
+BASELINES = Path(__file__).parent / "baselines"
+TOLERANCE = 1.0
+SCREEN, PAPER = 48, 85
+PINNED = "3.11"
+
+
+def _line() -> Landscape:
+    data = build_line(0.05 + np.linspace(-1.2, 1, 21) ** 2)
+    data.metrics["loss_stderr"][:] = 0.1 * data.metrics["loss"]
+    data.metrics["accuracy"] = np.exp(-data.metrics["loss"])
+    data.status[4:7], data.metrics["loss"][4:7] = PointStatus.PENDING, np.nan
+    data.convergence.metrics["loss"] = 0.05
+    return Landscape(data)
+
+
+def _difference(**look: Any) -> Any:
+    first = build()
+    second = copy.deepcopy(first)
+    second.attributes["network"] = "ResNet"
+    second.metrics["loss"] *= np.linspace(0.2, 1.5, 30)
+    return plot_difference(Landscape(first), Landscape(second), **look)
+
+
+def _multiples(kind: str) -> Callable[..., Any]:
+    def draw(**look: Any) -> Any:
+        planes = [Landscape(data) for data in (build(), build_real("surface_resnet_pca", "ResNet"), build_unfinished())]
+        return plot_multiples(planes[: 2 if kind == "surface" else 3], kind=kind, **look)[0]
+
+    return draw
+
+
+PICTURES: dict[str, Callable[..., Any]] = {
+    "contour": lambda **look: plot_contour(Landscape(build()), **look),
+    "contour_quantiles": lambda **look: plot_contour(
+        Landscape(build_real("surface_lenet_random", "LeNet")), levels="quantile", **look
+    ),
+    "unfinished": lambda **look: plot_contour(Landscape(build_unfinished()), **look),
+    "lines": lambda **look: plot_contour_lines(Landscape(build()), **look),
+    "heatmap": lambda **look: plot_heatmap(Landscape(build_unfinished()), clip=(0.1, 10), **look),
+    "surface": lambda **look: plot_surface(Landscape(build()), **look),
+    "profile": lambda **look: plot_profile(_line(), others="accuracy", **look),
+    "difference": _difference,
+    "multiples": _multiples("contour"),
+    "multiples_surface": _multiples("surface"),
+}
+
+
+def difference_from(path: Path, pixels: Any) -> float:
+    """The root of the mean squared difference, 0 to 255, in the stored picture's own colours."""
+    with Image.open(path) as stored:
+        assert stored.size == pixels.shape[1::-1]
+        drawn = Image.fromarray(pixels).quantize(palette=stored, dither=Image.Dither.NONE)
+        pair = [np.asarray(picture.convert("RGB"), float) for picture in (stored, drawn)]
+    return float(np.sqrt(np.mean((pair[0] - pair[1]) ** 2)))
+
+
+def check(name: str, pixels: Any) -> None:
+    path = BASELINES / f"{name}.png"
+    if os.environ.get("REGENERATE_BASELINES") == "1":
+        picture = Image.fromarray(pixels)
+        palette = picture.quantize(128)
+        picture.quantize(palette=palette, dither=Image.Dither.NONE).save(path, optimize=True)
+    difference = difference_from(path, pixels)
+    assert difference < TOLERANCE, f"{name} differs by {difference:.1f}; look at it, then see this file's first lines"
+
+
+@pytest.mark.skipif(not matplotlib.__version__.startswith(PINNED), reason=f"pictures are of matplotlib {PINNED}")
+class TestBaselines:
+    @pytest.mark.parametrize("style", ["screen", "paper"])
+    @pytest.mark.parametrize("name", PICTURES)
+    def test_light(self, name: str, style: str) -> None:
+        look = {"theme": "light", "style": style}
+        check(f"{name}_{style}", figure_pixels(PICTURES[name](**look), dpi=SCREEN if style == "screen" else PAPER))
+
+    @pytest.mark.parametrize("name", ["contour", "unfinished", "lines", "surface", "profile"])
+    def test_dark(self, name: str) -> None:
+        check(f"{name}_dark", figure_pixels(PICTURES[name](theme="dark"), dpi=SCREEN))
+
+    def test_a_frame_of_the_animation(self) -> None:
+        data = build()
+        data.trajectory.metrics["loss"][:] = 1.1 * data.trajectory.projected["loss"]
+        frames = list(walk_frames(Landscape(data), seconds=0.5, rate=10, dpi=50))
+        check("walk", frames[3])
+
+    def test_other_words_or_colours_would_be_seen(self) -> None:
+        for change in (lambda ax: ax.set_title("something else"), lambda ax: ax.get_lines()[1].set_color("red")):
+            ax = plot_contour(Landscape(build()), theme="light")
+            change(ax)
+            pixels = figure_pixels(ax, dpi=SCREEN)
+            assert difference_from(BASELINES / "contour_screen.png", pixels) > 1.3 * TOLERANCE
+
+
+def test_the_baselines_are_those_of_the_tests_and_small() -> None:
+    stored = {path.stem for path in BASELINES.glob("*.png")}
+    dark = {f"{name}_dark" for name in ("contour", "unfinished", "lines", "surface", "profile")}
+    assert stored == {f"{name}_{style}" for name in PICTURES for style in ("screen", "paper")} | dark | {"walk"}
+    assert sum(path.stat().st_size for path in BASELINES.iterdir()) < 400_000

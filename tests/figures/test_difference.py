@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+from figure_cases import build, build_line, contour_lines, draw, legend_texts, line
+from matplotlib.contour import QuadContourSet
+
+from landscape.figures import plot_difference
+from landscape.figures.difference import joint_status
+from landscape.landscape_data import PointStatus
+from landscape.surface import Landscape
+
+
+def pair(change: Any, **attributes: Any) -> tuple[Landscape, Landscape]:
+    first = build(**attributes)
+    second = copy.deepcopy(first)
+    second.attributes["network"] = "ResNet"
+    change(second)
+    return Landscape(first), Landscape(second)
+
+
+def tilted(data: Any) -> None:
+    data.metrics["loss"] += np.linspace(-3, 1, len(data.x))
+
+
+def filled(ax: Any) -> QuadContourSet:
+    (found,) = [item for item in ax.collections if isinstance(item, QuadContourSet) and item.filled]
+    return found
+
+
+class TestDifference:
+    def test_colours_part_at_zero_however_lopsided_the_values(self) -> None:
+        first, second = pair(tilted)
+        ax = plot_difference(first, second)
+        norm = filled(ax).norm
+        assert norm.vmin == -norm.vmax
+        assert norm.vmax == pytest.approx(3)
+        red, green, blue, _ = filled(ax).cmap(norm(0.0))
+        assert min(red, green, blue) > 0.95
+        assert filled(ax).cmap(norm(2.5))[0] > filled(ax).cmap(norm(2.5))[2]
+        assert 0 in contour_lines(ax).levels
+        assert ax.figure.axes[1].get_ylabel() == "difference of loss"
+        assert ax.get_title() == "LeNet, epochs 3 to 14\nminus ResNet, epochs 3 to 14"
+
+    def test_lines_lie_at_first_minus_second(self) -> None:
+        first, second = pair(tilted)
+        lines = contour_lines(plot_difference(first, second))
+        checked = 0
+        for level, segments in zip(lines.levels, lines.allsegs, strict=True):
+            for segment in segments:
+                expected = -np.interp(segment[:, 0], first.x, np.linspace(-3, 1, len(first.x)))
+                np.testing.assert_allclose(expected, level, atol=1e-6)
+                checked += len(segment)
+        assert checked > 50
+
+    def test_the_first_ones_path_is_drawn(self) -> None:
+        first, second = pair(tilted)
+        path = line(plot_difference(first, second), "trajectory").get_xydata()
+        np.testing.assert_array_equal(path[:, 0], first.trajectory.x)
+
+    def test_over_decades_the_colours_are_logarithmic_around_zero(self) -> None:
+        def wild(data: Any) -> None:
+            data.metrics["loss"] += np.sinh(np.linspace(-12, 12, len(data.x)))
+
+        ax = plot_difference(*pair(wild))
+        assert ax.figure.axes[1].get_ylabel() == "difference of loss (log scale around 0)"
+        norm = filled(ax).norm
+        assert norm(0.0) == pytest.approx(0.5)
+
+    def test_clipping_is_symmetric_and_said(self) -> None:
+        ax = plot_difference(*pair(tilted), clip=1.5)
+        assert (filled(ax).norm.vmin, filled(ax).norm.vmax) == (-1.5, 1.5)
+        assert ax.figure.axes[1].get_ylabel() == "difference of loss (clipped to -1.5 ... 1.5)"
+
+    def test_what_either_lacks_is_shown_as_missing(self) -> None:
+        def holes(data: Any) -> None:
+            tilted(data)
+            data.metrics["loss"][0, :3], data.status[0, :3] = np.nan, PointStatus.PENDING
+            data.metrics["loss"][1, 0], data.status[1, 0] = np.nan, PointStatus.FAILED
+            data.metrics["loss"][5, 5] = np.inf
+            data.status[10, 10] = PointStatus.INTERPOLATED
+
+        ax = plot_difference(*pair(holes))
+        assert {"pending (3)", "failed (1)", "not finite (1)", "interpolated (1)"} <= set(legend_texts(ax))
+        draw(ax)
+
+    def test_equal_landscapes_are_flat(self) -> None:
+        ax = plot_difference(*pair(lambda data: None))
+        assert "flat: difference of loss is 0 at all 600 finite points" in {text.get_text() for text in ax.texts}
+        draw(ax)
+
+    def test_infinities_of_one_sign_have_no_difference(self) -> None:
+        infinite = Landscape(build(np.full((4, 5), np.inf)))
+        ax = plot_difference(infinite, infinite)
+        assert "no finite value of difference of loss" in {text.get_text() for text in ax.texts}
+
+    def test_joint_status(self) -> None:
+        measured, interpolated, pending, failed = (
+            PointStatus.MEASURED, PointStatus.INTERPOLATED, PointStatus.PENDING, PointStatus.FAILED,
+        )  # fmt: skip
+        first = np.array([[measured, interpolated, pending, failed, pending]], np.uint8)
+        second = np.array([[measured, measured, interpolated, pending, failed]], np.uint8)
+        assert joint_status(first, second).tolist() == [[measured, interpolated, pending, failed, failed]]
+
+
+class TestWrongArguments:
+    def test_other_grids(self) -> None:
+        first = Landscape(build(rows=20, columns=30))
+        message = "along x the first has 30 points from -2 to 2.5 and the second 31 points from -2 to 2.5; measure both"
+        with pytest.raises(ValueError, match=message):
+            plot_difference(first, Landscape(build(rows=20, columns=31)))
+        moved = build(rows=20, columns=30)
+        moved.y += 0.5
+        with pytest.raises(
+            ValueError, match=r"along y the first has 20 points from -1 to 1\.2 and the second 20 points"
+        ):
+            plot_difference(first, Landscape(moved))
+
+    def test_rounding_is_no_other_grid(self) -> None:
+        first, second = build(), build()
+        second.x += 1e-14
+        assert plot_difference(Landscape(first), Landscape(second)).get_xlim() == (-2, 2.5)
+
+    def test_lines_others_and_options(self) -> None:
+        first, second = pair(tilted)
+        with pytest.raises(ValueError, match="plot_difference needs two planes, but got a line"):
+            plot_difference(first, Landscape(build_line([1, 2])))
+        with pytest.raises(TypeError, match="second must be a Landscape"):
+            plot_difference(first, np.ones(3))
+        with pytest.raises(KeyError, match="no metric 'recall'"):
+            plot_difference(first, second, metric="recall")
+        with pytest.raises(ValueError, match="scale must be 'auto', 'linear' or 'symlog' where values have both signs"):
+            plot_difference(first, second, scale="log")
+        with pytest.raises(TypeError, match="plot_difference has no argument 'size'"):
+            plot_difference(first, second, size=3)

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from figure_cases import build, draw
+from hypothesis import given
+from hypothesis import strategies as st
+
+from landscape.figures import plot_contour, plot_surface
+from landscape.figures.labels import most_telling, overlaps, place_labels
+from landscape.figures.texts import plain
+from landscape.surface import Landscape
+
+DRAWINGS = [plot_contour, plot_surface]
+
+
+class TestLabelsOfAxes:
+    def test_principal_directions_say_what_they_explain(self) -> None:
+        ax = plot_contour(Landscape(build()))
+        assert ax.get_xlabel() == "first principal direction (explained variance 63.2 %)"
+        assert ax.get_ylabel() == "second principal direction (explained variance 21.4 %)"
+        assert ax.get_title() == "LeNet, epochs 3 to 14"
+
+    def test_random_directions_say_how_they_were_scaled(self) -> None:
+        ax = plot_contour(Landscape(build(decomposition="random", normalization="filter")))
+        assert ax.get_xlabel() == "random direction 1 (filter-normalised)"
+        assert ax.get_ylabel() == "random direction 2 (filter-normalised)"
+        ax = plot_contour(Landscape(build(decomposition="random", normalization="none")))
+        assert ax.get_ylabel() == "random direction 2"
+
+    def test_other_directions(self) -> None:
+        assert plot_contour(Landscape(build(decomposition="points"))).get_ylabel() == "towards point 2"
+        assert plot_contour(Landscape(build(decomposition="custom"))).get_xlabel() == "direction 1"
+
+    def test_titles(self) -> None:
+        assert plot_contour(Landscape(build(points=0, intervals=[[7]], unit="step"))).get_title() == "LeNet, step 7"
+        assert plot_contour(Landscape(build(title="mine"))).get_title() == "mine"
+        assert plot_contour(Landscape(build(points=0, network=None))).get_title() == "loss landscape"
+
+    @pytest.mark.parametrize(
+        "name", ["$", r"a_$b_{c$", r"$\frac$", "$$", r"\$x$", "a\nb\0c", "\ud800", "%s {} _x", "n" * 500]
+    )
+    @pytest.mark.parametrize("plot", DRAWINGS)
+    def test_any_name_can_be_drawn(self, plot: Any, name: str) -> None:
+        data = build(rows=4, columns=5, network=name, unit=name, decomposition=name, normalization=name)
+        metric = name if name.isprintable() else "loss"
+        for metrics in (data.metrics, data.trajectory.projected, data.trajectory.metrics):
+            metrics[metric] = metrics["loss"] + 1
+        data.convergence.metrics[metric] = 1.0
+        draw(plot(Landscape(data), metric=metric))
+
+    def test_text_is_drawn_as_it_is(self) -> None:
+        from matplotlib.cbook import is_math_text
+
+        for text in ("$a$", r"\$a$b$", r"$$\frac", "a$b"):
+            assert not is_math_text(plain(text))
+        assert plain("ab_{c}") == "ab_{c}"
+        assert plain("x" * 100) == "x" * 45 + "..."
+
+
+class TestPlacement:
+    def test_labels_keep_clear_of_everything(self) -> None:
+        random = np.random.default_rng(0)
+        points, sizes = random.uniform(0, 300, (40, 2)), np.full((40, 2), 12.0)
+        frame, taken = np.array([0.0, 0, 300, 300]), np.array([[100.0, 100, 200, 200]])
+        placed = place_labels(points, sizes, range(40), frame, taken, gap=4.0)
+        assert placed
+        boxes = np.array([[x - 6, y - 6, x + 6, y + 6] for x, y in placed.values()])
+        for index, box in enumerate(boxes):
+            assert not overlaps(box, taken).any()
+            assert not overlaps(box, np.delete(boxes, index, axis=0)).any()
+            assert (box[:2] >= 0).all()
+            assert (box[2:] <= 300).all()
+            assert not ((points > box[:2]) & (points < box[2:])).all(axis=1).any()
+
+    @given(count=st.integers(0, 200))
+    def test_the_ends_come_first_and_none_is_forgotten(self, count: int) -> None:
+        order = most_telling(count)
+        assert sorted(order) == list(range(count))
+        assert order[:2] == ([0, count - 1] if count > 1 else list(range(count)))

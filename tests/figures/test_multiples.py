@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from figure_cases import build, build_line, build_real, build_unfinished, contour_lines, draw, legend_texts
+from matplotlib.collections import QuadMesh
+from matplotlib.contour import QuadContourSet
+
+from landscape.figures import plot_multiples
+from landscape.surface import Landscape
+
+
+def shown(ax: Any) -> Any:
+    return next(
+        item
+        for item in ax.collections
+        if isinstance(item, QuadMesh) or (isinstance(item, QuadContourSet) and item.filled)
+    )
+
+
+def planes() -> list[Landscape]:
+    other = build(network="ResNet")
+    other.metrics["loss"] *= 30
+    return [Landscape(build()), Landscape(other), Landscape(build_real("surface_resnet_pca", "ResNet 18"))]
+
+
+class TestOneScale:
+    @pytest.mark.parametrize("kind", ["contour", "heatmap"])
+    def test_the_same_colour_is_the_same_value(self, kind: str) -> None:
+        landscapes = planes()
+        axes = plot_multiples(landscapes, kind=kind)
+        ends = {(shown(ax).norm.vmin, shown(ax).norm.vmax) for ax in axes}
+        everything = np.concatenate([landscape.loss.ravel() for landscape in landscapes])
+        assert ends == {(everything.min(), everything.max())}
+        values = {tuple(np.round(shown(ax).cmap(shown(ax).norm(3.0)), 12)) for ax in axes}
+        assert len(values) == 1
+
+    def test_one_bar_and_one_legend_for_all(self) -> None:
+        axes = plot_multiples(planes())
+        assert len(axes[0].figure.axes) == 4
+        assert axes[0].figure.axes[3].get_ylabel() == "loss (log scale)"
+        assert legend_texts(axes[0]) == ["trajectory", "start", "end", "convergence point"]
+        levels = {tuple(contour_lines(ax).levels) for ax in axes}
+        assert len(levels) == 1
+
+    def test_clip_and_levels_are_shared(self) -> None:
+        axes = plot_multiples(planes(), clip=(0.1, 10), levels=[0.5, 2])
+        assert {(shown(ax).norm.vmin, shown(ax).norm.vmax) for ax in axes} == {(0.1, 10)}
+        assert all(contour_lines(ax).levels.tolist() == [0.5, 2] for ax in axes)
+        assert "clipped to 0.1 ... 10" in axes[0].figure.axes[3].get_ylabel()
+
+    def test_profiles_share_their_axis(self) -> None:
+        axes = plot_multiples([Landscape(build_line([1, 0.1, 2])), Landscape(build_line([50, 3, 90, 7]))])
+        assert len({ax.get_ylim() for ax in axes}) == 1
+        assert axes[0].get_ylim()[1] > 90
+        assert [ax.get_ylabel() for ax in axes] == ["loss (log scale)", ""]
+
+    def test_surfaces(self) -> None:
+        axes = plot_multiples(planes(), kind="surface", theme="dark")
+        assert {ax.name for ax in axes} == {"3d"}
+        assert len({ax.get_zlim() for ax in axes}) == 1
+        draw(axes[0])
+
+
+class TestArrangement:
+    def test_rows_and_columns(self) -> None:
+        landscapes = [Landscape(build(title=str(index), points=0)) for index in range(5)]
+        axes = plot_multiples(landscapes)
+        assert [ax.get_subplotspec().colspan.start for ax in axes] == [0, 1, 2, 0, 1]
+        assert [ax.get_title() for ax in axes] == ["0", "1", "2", "3", "4"]
+        axes = plot_multiples(landscapes, columns=2, titles=list("abcde"))
+        assert [ax.get_subplotspec().rowspan.start for ax in axes] == [0, 0, 1, 1, 2]
+        assert [ax.get_title() for ax in axes] == list("abcde")
+        assert len(plot_multiples(landscapes[:1], columns=9)) == 1
+
+    def test_names_stand_at_the_rim_where_all_are_alike(self) -> None:
+        axes = plot_multiples([Landscape(build(title=str(index))) for index in range(4)])
+        first, second = "PC 1 (63.2 % of variance)", "PC 2 (21.4 % of variance)"
+        assert [ax.get_xlabel() for ax in axes] == ["", "", first, first]
+        assert [ax.get_ylabel() for ax in axes] == [second, "", second, ""]
+        axes = plot_multiples([Landscape(build()), Landscape(build(decomposition="random", title="other"))])
+        assert [ax.get_ylabel() for ax in axes] == [second, "random direction 2"]
+
+    def test_equal_titles_get_the_file_or_a_number(self, tmp_path: Any) -> None:
+        same = [Landscape(build()), Landscape(build())]
+        assert [ax.get_title() for ax in plot_multiples(same)] == [
+            "1: LeNet, epochs 3 to 14",
+            "2: LeNet, epochs 3 to 14",
+        ]
+        files = [Landscape(build(), tmp_path / name) for name in ("small_batch.h5", "large_$batch.h5")]
+        titles = [ax.get_title() for ax in plot_multiples(files)]
+        assert titles == ["LeNet, epochs 3 to 14\nsmall_batch", "LeNet, epochs 3 to 14\nlarge_\\$batch"]
+        draw(plot_multiples(same, titles=["$a_{b$", r"\frac^2"])[0])
+
+    def test_what_is_missing_is_shown(self) -> None:
+        axes = plot_multiples([Landscape(build_unfinished()), Landscape(build())], style="paper")
+        assert {"pending", "failed", "not finite", "interpolated"} <= set(legend_texts(axes[0]))
+        assert axes[0].get_title().startswith("1: LeNet, epochs 3 to 8") or "so far" in axes[0].get_title()
+        assert axes[0].figure.get_size_inches()[0] == 7.0
+
+    def test_one_without_any_value_among_others(self) -> None:
+        empty = build(np.full((4, 5), np.nan), points=0)
+        axes = plot_multiples([Landscape(empty), Landscape(build())])
+        draw(axes[0])
+        assert len(axes[0].figure.axes) == 3
+        draw(plot_multiples([Landscape(empty)])[0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (([],), ValueError, "landscapes must be at least one landscape"),
+        ((3,), TypeError, "landscapes must be a list of landscapes"),
+        ((["a.h5"],), TypeError, r"landscapes\[0\] must be a Landscape"),
+        (([Landscape(build_line([1, 2])), Landscape(build())],), ValueError, "all planes or all lines"),
+        (([Landscape(build())], ["a", "b"]), ValueError, "titles must be a list of 1 texts"),
+        (([Landscape(build())], "a"), TypeError, "titles must be a list of texts"),
+        (([Landscape(build())], None, "map"), ValueError, "kind must be one of 'contour', 'lines', 'heatmap'"),
+        (([Landscape(build())], None, "profile"), ValueError, "plot_profile needs a line"),
+        (([Landscape(build_line([1, 2]))], None, "surface"), ValueError, "plot_surface needs a plane"),
+        (([Landscape(build())], None, None, 0), ValueError, "columns must be an int of at least 1"),
+    ],
+)
+def test_wrong_arguments(arguments: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        plot_multiples(*arguments)
+
+
+def test_unknown_options() -> None:
+    with pytest.raises(TypeError, match="plot_multiples has no argument 'size'"):
+        plot_multiples([Landscape(build())], size=3)

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from figure_cases import build, build_line, draw, legend_texts, line
+
+from landscape.figures import plot_profile
+from landscape.landscape_data import PointStatus, TrajectoryData
+from landscape.surface import Landscape
+
+
+class TestProfile:
+    def test_shows_the_values_where_they_were_measured(self) -> None:
+        loss = [5, 2, 0.5, 0.02, 0.7, 1, 9]
+        data = build_line(loss)
+        data.metrics["loss_stderr"][:] = 0.01
+        data.status[2] = PointStatus.INTERPOLATED
+        ax = plot_profile(Landscape(data))
+        np.testing.assert_array_equal(ax.get_lines()[0].get_xydata(), np.column_stack([data.x, loss]))
+        assert line(ax, "interpolated").get_xydata().tolist() == [[data.x[2], 0.5]]
+        assert len(line(ax, "measured").get_xydata()) == 6
+        assert ax.get_yscale() == "log"
+        assert ax.get_ylabel() == "loss (log scale)"
+        assert ax.get_xlabel() == "random direction (filter-normalised)"
+        assert ax.get_title() == "step 20\n6 of 7 points measured so far, 1 interpolated"
+        (band,) = ax.collections
+        box = band.get_paths()[0].get_extents()
+        np.testing.assert_allclose([box.ymin, box.ymax], [0.01, 9.01])
+        assert "loss ± standard error" in legend_texts(ax)
+
+    def test_what_is_missing_is_marked(self) -> None:
+        data = build_line([1, np.nan, np.nan, np.inf, 2])
+        data.status[1], data.status[2] = PointStatus.PENDING, PointStatus.FAILED
+        ax = plot_profile(Landscape(data))
+        assert {"pending (1)", "failed (1)", "not finite (1)"} <= set(legend_texts(ax))
+        assert line(ax, "failed").get_xdata()[0] == data.x[2]
+        draw(ax)
+
+    def test_checkpoints_and_origin(self) -> None:
+        data = build_line([1, 2, 3])
+        data.trajectory = TrajectoryData.empty([4, 5], np.array([-1.0, 0.0]), None, np.zeros(2), np.zeros(2))
+        data.trajectory.projected["loss"][:] = [0.5, 8]
+        data.convergence.metrics["loss"] = 2.5
+        ax = plot_profile(Landscape(data))
+        assert line(ax, "checkpoints").get_xydata().tolist() == [[-1, 0.5], [0, 8]]
+        assert line(ax, "convergence point").get_xydata().tolist() == [[0, 2.5]]
+        assert {text.get_text() for text in ax.texts} == {"4", "5"}
+        low, high = ax.get_ylim()
+        assert low < 0.5
+        assert high > 8
+        assert plot_profile(Landscape(data), trajectory=False).texts[:] == []
+
+    def test_a_plane_is_sent_elsewhere(self) -> None:
+        with pytest.raises(ValueError, match="the landscape is a plane; use plot_contour"):
+            plot_profile(Landscape(build()))
+
+    @pytest.mark.parametrize(
+        "loss", [[1, 1, 1], [np.nan] * 3, [3], [np.inf, -np.inf], [1e-300, 1e300], [-5, 0, 1e6], [0, 0, 1e-9]]
+    )
+    def test_strange_values(self, loss: list[float]) -> None:
+        draw(plot_profile(Landscape(build_line(loss))))

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+import xml.etree.ElementTree
+from pathlib import Path
+from typing import Any
+
+import pytest
+from figure_cases import build
+from matplotlib.figure import Figure
+
+from landscape.figures import plot_contour, plot_surface, save_figure
+from landscape.surface import Landscape
+
+ROOT = Path(__file__).parents[2]
+
+DRAWINGS = [plot_contour, plot_surface]
+
+
+class TestSaving:
+    @pytest.mark.parametrize("suffix", ["PNG", "pdf", "svg"])
+    @pytest.mark.parametrize("plot", DRAWINGS)
+    def test_the_same_picture_gives_the_same_bytes(self, tmp_path: Path, suffix: str, plot: Any) -> None:
+        files = [tmp_path / f"{index}.{suffix}" for index in range(2)]
+        for file in files:
+            save_figure(plot(Landscape(build())), file)
+        assert files[0].read_bytes() == files[1].read_bytes()
+        start = {"png": b"\x89PNG", "pdf": b"%PDF", "svg": b"<?xml"}[suffix.lower()]
+        assert files[0].read_bytes().startswith(start)
+        if suffix == "svg":
+            xml.etree.ElementTree.parse(files[0])
+        assert len(list(tmp_path.iterdir())) == 2
+
+    def test_figures_subfigures_and_streams(self, tmp_path: Path) -> None:
+        figure = Figure()
+        ax = figure.subfigures(1, 2)[1].subplots()
+        pictures = []
+        for item in (figure, ax.figure, ax):
+            stream = io.BytesIO()
+            save_figure(item, stream)
+            pictures.append(stream.getvalue())
+        assert pictures[0] == pictures[1] == pictures[2]
+
+    def test_other_names_and_things(self, tmp_path: Path) -> None:
+        ax = Figure().add_subplot()
+        for name in ("a.jpg", "a", "a.png.txt"):
+            with pytest.raises(ValueError, match=r"path must be a name that ends in \.png, \.pdf or \.svg"):
+                save_figure(ax, tmp_path / name)
+        with pytest.raises(TypeError, match="figure must be a matplotlib figure or axes"):
+            save_figure("picture", tmp_path / "a.png")
+        with pytest.raises(TypeError, match="path must be a path or a binary stream"):
+            save_figure(ax, 3)
+        with pytest.raises(FileNotFoundError):
+            save_figure(ax, tmp_path / "none" / "a.png")
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_pyplot_is_never_touched() -> None:
+    script = """
+import sys, matplotlib
+names = set(matplotlib.rcParams) - {"backend"}  # asking for the backend imports pyplot
+before = {name: matplotlib.rcParams[name] for name in names}
+sys.path.insert(0, "tests/support")
+import io
+from landscape.figures import plot_contour, plot_surface, save_figure
+from landscape.surface import Landscape
+from figure_cases import build
+for plot in (plot_contour, plot_surface):
+    save_figure(plot(Landscape(build())), io.BytesIO())
+assert "matplotlib.pyplot" not in sys.modules
+assert {name: matplotlib.rcParams[name] for name in names} == before
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from figure_cases import build
+
+from landscape.figures import choose_scale, plot_contour, plot_surface
+from landscape.figures.levels import number_text
+from landscape.surface import Landscape
+
+DRAWINGS = [plot_contour, plot_surface]
+
+
+class TestScale:
+    def test_positive_values_over_decades_are_logarithmic(self) -> None:
+        scale = choose_scale(np.geomspace(0.03, 40, 50))
+        assert scale.kind == "log"
+        assert (scale.low, scale.high) == (0.03, 40)
+        assert scale.levels.tolist() == [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20]
+        assert scale.texts() == ["0.05", "0.1", "0.2", "0.5", "1", "2", "5", "10", "20"]
+        assert (scale.extend, scale.label("loss")) == ("neither", "loss (log scale)")
+
+    def test_narrow_and_negative_values_are_linear(self) -> None:
+        assert choose_scale(np.linspace(2, 3, 50)).kind == "linear"
+        scale = choose_scale(np.linspace(-3, 3, 50))
+        assert scale.kind == "linear"
+        assert 0 in scale.levels
+        assert scale.label("loss") == "loss"
+
+    def test_both_signs_over_decades_are_logarithmic_around_zero(self) -> None:
+        scale = choose_scale(np.sinh(np.linspace(-12, 12, 101)))
+        assert scale.kind == "symlog"
+        assert 0 in scale.levels
+        assert scale.levels[0] < -100
+        assert scale.label("loss") == "loss (log scale around 0)"
+
+    def test_nan_and_infinities_have_no_say(self) -> None:
+        values = np.geomspace(0.03, 40, 50)
+        with_others = np.concatenate([values, [np.nan, np.inf, -np.inf]])
+        assert repr(choose_scale(with_others)) == repr(choose_scale(values))
+
+    def test_outliers_do_not_take_all_the_colours(self) -> None:
+        values = np.concatenate([np.linspace(2.0, 2.1, 500), [1e6]])
+        scale = choose_scale(values)
+        assert scale.kind == "linear"
+        assert scale.high == 2.1
+        assert scale.clipped_above
+        assert scale.extend == "max"
+        assert scale.label("loss") == "loss (clipped above 2.1)"
+
+    def test_zeros_do_not_prevent_a_logarithm(self) -> None:
+        scale = choose_scale(np.concatenate([[0.0], np.geomspace(1e-3, 1, 30)]))
+        assert scale.kind == "log"
+        assert scale.low == 1e-3
+        assert scale.label("loss") == "loss (log scale, clipped below 0.001)"
+
+    def test_levels_are_round_inside_and_about_as_many_as_asked(self) -> None:
+        for low, high in ((0.03, 40), (1e-12, 1e9), (1, 2), (7.1, 7.2), (1e-300, 1e300), (3, 90)):
+            for count in (4, 8, 12, 24):
+                for kind in ("linear", "log"):
+                    levels = choose_scale(np.geomspace(low, high, 40), kind, count).levels
+                    assert (np.diff(levels) > 0).all()
+                    assert 1 <= len(levels) <= count + 3
+                    assert levels[0] >= low * (1 - 1e-12)
+                    assert levels[-1] <= high * (1 + 1e-12)
+
+    @pytest.mark.parametrize("kind", ["linear", "log", "symlog"])
+    def test_heights_and_values_are_inverse_and_keep_the_order(self, kind: str) -> None:
+        values = np.array([-50, -1, -0.01, 0, 0.3, 2, 900.0]) if kind != "log" else np.geomspace(1e-5, 1e5, 9)
+        scale = choose_scale(values, kind)
+        heights = scale.forward(values)
+        assert (np.diff(heights) > 0).all()
+        np.testing.assert_allclose(scale.height_values(heights), values, atol=1e-12)
+
+    def test_numbers_are_short_and_tell_neighbours_apart(self) -> None:
+        assert number_text(1e-5) == "1e-5"
+        assert number_text(0.25) == "0.25"
+        assert number_text(2.5e7) == "2.5e7"
+        near = np.array([2.3025, 2.303, 2.3035])
+        assert [number_text(value, near) for value in near] == ["2.3025", "2.303", "2.3035"]
+
+    @pytest.mark.parametrize(
+        ("arguments", "error", "message"),
+        [
+            ({"scale": "cubic"}, ValueError, "scale must be one of 'auto', 'log'"),
+            ({"scale": 3}, TypeError, "scale must be"),
+            ({"levels": 1}, ValueError, "levels must be an int from 2 to 100"),
+            ({"levels": 2.5}, TypeError, "levels must be an int"),
+            ({"clip": "high"}, TypeError, "clip must be a number"),
+            ({"clip": (1, 2, 3)}, ValueError, "clip must be"),
+            ({"clip": (2, 1)}, ValueError, "clip must be a pair whose first number is the smaller"),
+            ({"clip": np.nan}, ValueError, "clip must be finite"),
+        ],
+    )
+    def test_wrong_arguments(self, arguments: dict[str, Any], error: type[Exception], message: str) -> None:
+        for plot in DRAWINGS:
+            with pytest.raises(error, match=message):
+                plot(Landscape(build()), **arguments)
+
+    def test_a_logarithm_needs_something_positive(self) -> None:
+        with pytest.raises(ValueError, match="scale must be 'linear' or 'symlog' where no value is positive"):
+            choose_scale(np.array([-1.0, 0.0]), "log")
+
+    def test_unknown_metric_and_wrong_flag(self) -> None:
+        with pytest.raises(KeyError, match="no metric 'recall'"):
+            plot_contour(Landscape(build()), metric="recall")
+        with pytest.raises(TypeError, match="trajectory must be a bool"):
+            plot_contour(Landscape(build()), trajectory=1)

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from figure_cases import build, draw
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from landscape.figures import choose_scale, plot_contour, plot_surface
+from landscape.figures.scales import SCALES
+from landscape.surface import Landscape
+
+DRAWINGS = [plot_contour, plot_surface]
+
+
+def surfaces() -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
+    one = np.full((3, 5), np.nan)
+    one[1, 2] = 4.0
+    outlier = 1 + 0.01 * np.arange(400.0).reshape(20, 20) / 400
+    outlier[0, 0] = 1e30
+    return {
+        "flat": np.full((3, 5), 1.25),
+        "zero": np.zeros((3, 5)),
+        "nothing": np.full((3, 5), np.nan),
+        "one": one,
+        "infinite": np.full((3, 5), np.inf),
+        "one row": np.arange(1.0, 6)[None],
+        "one column": np.arange(1.0, 6)[:, None],
+        "one point": np.ones((1, 1)),
+        "extremes": np.array([[-1e308, 1e308], [0, 5e-324]]),
+        "positive extremes": np.array([[5e-324, 1e308], [1, 2]]),
+        "outlier": outlier,
+        "rounding": np.nextafter(np.ones((3, 5)), np.arange(15).reshape(3, 5) % 2),
+        "zeros and more": np.eye(5) * 1e4,
+        "negative": -np.arange(15.0).reshape(3, 5),
+        "both": np.sinh(np.arange(-30.0, 30)).reshape(6, 10),
+        "checkered": np.where(np.indices((6, 6)).sum(0) % 2, np.nan, 2.0 + np.arange(36).reshape(6, 6)),
+    }
+
+
+class TestStrangeSurfaces:
+    @pytest.mark.parametrize("name", surfaces())
+    @pytest.mark.parametrize("plot", DRAWINGS)
+    def test_is_drawn(self, plot: Any, name: str) -> None:
+        loss = surfaces()[name]
+        data = build(loss)
+        draw(plot(Landscape(data)))
+        np.testing.assert_array_equal(data.metrics["loss"], loss)
+
+    @pytest.mark.parametrize("scale", ["linear", "symlog"])
+    @pytest.mark.parametrize("name", ["flat", "extremes", "both", "zeros and more", "negative", "checkered"])
+    def test_any_scale(self, name: str, scale: str) -> None:
+        draw(plot_contour(Landscape(build(surfaces()[name], points=0)), scale=scale))
+
+    def test_the_picture_says_what_is_odd(self) -> None:
+        def words(name: str) -> str:
+            return " ".join(text.get_text() for text in plot_contour(Landscape(build(surfaces()[name]))).texts)
+
+        assert "flat: loss is 1.25 at all 15 finite points" in words("flat")
+        assert "no finite value of loss" in words("nothing")
+        assert "flat: loss is 4 at the only finite point" in words("one")
+
+    @settings(max_examples=150, deadline=None)
+    @given(values=arrays.arrays(np.float64, st.integers(1, 30), elements=st.floats()), kind=st.sampled_from(SCALES))
+    def test_any_values_have_a_scale(self, values: Any, kind: str) -> None:
+        if kind == "log" and not (values[np.isfinite(values)] > 0).any():
+            return
+        scale = choose_scale(values, kind)
+        if scale.flat:
+            return
+        bands = scale.bands()
+        assert np.isfinite(bands).all()
+        assert (np.diff(bands) > 0).all()
+        assert (bands[0], bands[-1]) == (scale.low, scale.high)
+        assert (np.diff(scale.levels) > 0).all()
+        assert ((scale.levels >= scale.low) & (scale.levels <= scale.high)).all()
+        assert len(set(scale.texts())) == len(scale.levels)
+        heights = scale.forward(scale.shown(values))
+        assert (np.isfinite(heights) == np.isfinite(values)).all()
+
+    @pytest.mark.parametrize("seed", range(6))
+    def test_random_surfaces_of_every_magnitude(self, seed: int) -> None:
+        random = np.random.default_rng(seed)
+        loss = random.choice([1, 1, -1, 0], (5, 7)) * 10.0 ** random.uniform(-300, 300, (5, 7))
+        loss[random.random((5, 7)) < 0.2] = random.choice([np.nan, np.inf, -np.inf])
+        for plot in DRAWINGS:
+            draw(plot(Landscape(build(loss, points=3))))

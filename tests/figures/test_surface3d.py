@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from figure_cases import build, line
+from matplotlib.figure import Figure
+from mpl_toolkits.mplot3d.art3d import Poly3DCollection
+
+from landscape.figures import plot_surface
+from landscape.surface import Landscape
+
+
+class TestSurface:
+    def test_heights_are_logarithms_and_ticks_are_values(self) -> None:
+        data = build(points=0)
+        ax = plot_surface(Landscape(data))
+        assert ax.get_zlabel() == "loss (log scale)"
+        values = [float(text.get_text()) for text in ax.get_zticklabels()]
+        np.testing.assert_allclose(10.0 ** np.array(ax.get_zticks()), values, rtol=1e-6)
+
+    def test_cells_stand_over_their_place(self) -> None:
+        loss = np.array([[1, 2, 3, 4, 5], [1, 2, 3, 4, 50], [1, 2, np.nan, 4, 5.0]])
+        data = build(loss, points=0)
+        ax = plot_surface(Landscape(data))
+        cells = next(item for item in ax.collections if isinstance(item, Poly3DCollection))
+        flat = np.asarray(cells._faces if hasattr(cells, "_faces") else cells._vec[:3].T).reshape(-1, 3)
+        grid = {(x, y): loss[j, i] for j, y in enumerate(data.y) for i, x in enumerate(data.x)}
+        assert len(flat) == 4 * 6
+        for x, y, height in flat:
+            assert 10**height == pytest.approx(grid[x, y])
+        assert "1 points not finite" in ax.get_title()
+
+    def test_the_path_runs_at_its_projected_loss(self) -> None:
+        data = build()
+        ax = plot_surface(Landscape(data))
+        x, y, height = line(ax, "trajectory (projected loss)").get_data_3d()
+        np.testing.assert_array_equal(x, data.trajectory.x)
+        np.testing.assert_array_equal(y, data.trajectory.y)
+        np.testing.assert_allclose(10 ** np.asarray(height), data.trajectory.projected["loss"])
+        star = np.ravel(line(ax, "convergence point").get_data_3d())
+        np.testing.assert_allclose(star, [0, 0, np.log10(0.02)])
+
+    def test_an_origin_below_every_grid_point_keeps_its_height(self) -> None:
+        data = build(np.full((3, 5), 1.0), points=0)
+        data.convergence.metrics["loss"] = 0.01
+        ax = plot_surface(Landscape(data))
+        assert line(ax, "convergence point").get_data_3d()[2][0] == pytest.approx(-2)
+        assert ax.get_zlim()[0] < -2
+
+    def test_checkpoints_that_are_pending_are_left_out(self) -> None:
+        data = build()
+        data.trajectory.projected["loss"][3:] = np.nan
+        x, _, _ = line(plot_surface(Landscape(data)), "trajectory").get_data_3d()
+        np.testing.assert_array_equal(x, data.trajectory.x[:3])
+
+    def test_it_is_seen_over_its_lowest_side(self) -> None:
+        rising = np.linspace(1, 5, 8) * np.ones((6, 1))
+        looking = {}
+        for name, loss in (("right", rising), ("left", rising[:, ::-1])):
+            ax = plot_surface(Landscape(build(loss, points=0)), trajectory=False)
+            looking[name] = np.cos(np.radians(ax.azim))
+        assert looking["right"] < 0 < looking["left"]
+
+    def test_flat_axes_are_refused(self) -> None:
+        with pytest.raises(TypeError, match=r"ax must be three-dimensional axes"):
+            plot_surface(Landscape(build()), Figure().add_subplot())
+
+    def test_axes_of_the_user_are_used(self) -> None:
+        ax = Figure().add_subplot(projection="3d")
+        assert plot_surface(Landscape(build()), ax) is ax

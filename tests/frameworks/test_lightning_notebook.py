@@ -1,0 +1,44 @@
+"""The notebook about trainers, where Lightning is installed: the same training gives the same weights."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "05_your_own_trainer.ipynb"
+
+RESULT = """
+import json
+print(json.dumps({name: [item.convergence.metrics["loss"] for item in both] for name, both in landscapes.items()}))
+print(json.dumps([item.trajectory.metrics["loss"].tolist() for item, _ in landscapes.values()]))
+"""
+
+
+def test_lightning_and_the_plain_loop_come_to_the_same_weights(tmp_path):
+    cells = json.loads(NOTEBOOK.read_text())["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    script = tmp_path / "notebook.py"
+    # A kernel's own commands are no Python.
+    script.write_text(code.replace("%matplotlib inline\n", "") + RESULT)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MPLBACKEND": "agg", "CUDA_VISIBLE_DEVICES": ""}
+    ended = subprocess.run(
+        [sys.executable, script],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    *text, losses, paths = ended.stdout.splitlines()
+    assert "Lightning is installed" in text
+    found = json.loads(losses)
+    assert list(found) == ["plain loop", "Lightning"]
+    # Both measured the same samples, one by a loss function, the other by the module's own step.
+    assert found["Lightning"] == pytest.approx(found["plain loop"], rel=1e-4)
+    own, lightnings = json.loads(paths)
+    assert lightnings == pytest.approx(own, rel=1e-4)

@@ -1,0 +1,138 @@
+"""Files that show little, or nothing, or what was not foreseen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from landscape.landscape_data import PointStatus
+
+
+def unfinished(example):
+    data = example(sampling={"mode": "full", "finished": False})
+    data.status[4:] = PointStatus.PENDING
+    data.status[1, 2] = PointStatus.FAILED
+    for values in data.metrics.values():
+        values[data.status != PointStatus.MEASURED] = np.nan
+    data.errors["grid/1,2"] = "Traceback\n  ...\nValueError: <img src=x onerror=alert(1)>"
+    data.trajectory.projected["loss"][3:] = np.nan
+    data.trajectory.projected_status[3:] = PointStatus.PENDING
+    return data
+
+
+def only_nan(example):
+    data = example()
+    data.metrics["loss"][:] = np.nan
+    data.convergence.metrics["loss"] = np.nan
+    data.trajectory.projected["loss"][:] = np.nan
+    return data
+
+
+def constant(example):
+    data = example(checkpoints=0)
+    data.metrics["loss"][:] = 2.5
+    data.convergence.metrics["loss"] = 2.5
+    return data
+
+
+def one_point(example):
+    return example(rows=1, columns=1, checkpoints=0)
+
+
+def one_row(example):
+    return example(rows=1)
+
+
+def one_column(example):
+    return example(columns=1)
+
+
+def nothing_measured(example):
+    data = example(checkpoints=0)
+    data.status[:] = PointStatus.PENDING
+    for values in data.metrics.values():
+        values[:] = np.nan
+    data.convergence.status = PointStatus.PENDING
+    data.convergence.metrics["loss"] = np.nan
+    return data
+
+
+def both_signs(example):
+    data = example()
+    data.metrics["loss"][...] = np.where(np.arange(data.shape[1]) % 2, 1, -1) * np.logspace(-3, 4, data.shape[1])
+    return data
+
+
+def one_checkpoint(example):
+    return example(checkpoints=1)
+
+
+CASES = {
+    unfinished: ["Failed", "grid/1,2: ValueError: <img src=x onerror=alert(1)>", "pending (65)", "failed (1)"],
+    only_nan: ["There is no finite value of loss yet.", "not finite (117)"],
+    constant: ["The surface is flat: loss is 2.5 at every finite point."],
+    one_point: ["1 × 1 points", "The surface is flat"],
+    one_row: ["13 × 1 points"],
+    one_column: ["1 × 9 points"],
+    nothing_measured: ["There is no finite value of loss yet.", "pending (117)"],
+    both_signs: ["13 × 9 points"],
+    one_checkpoint: ["epoch 3"],
+}
+
+
+def test_each_is_shown_for_what_it_is(open_page, example) -> None:
+    for group in (list(CASES)[:5], list(CASES)[5:]):
+        data = [case(example) for case in group]
+        opened = open_page(*data, webgl=False)
+        for number in range(4, len(group)):
+            opened.page.click(f".chip >> text=run_{number}.h5")
+        opened.page.uncheck("#shared")
+        for number, (case, item) in enumerate(zip(group, data, strict=True)):
+            card = opened.page.locator(".card").nth(number)
+            for text in CASES[case]:
+                assert text.lower() in card.inner_text().lower(), case.__name__
+            (z,) = opened.data("map", "grid", "z", card=number)
+            np.testing.assert_array_equal(np.isnan(z), np.isnan(item.metrics["loss"]), case.__name__)
+            assert card.locator(".player").is_visible() == (item.trajectory is not None)
+            assert "no WebGL" in card.inner_text()
+        opened.check()
+
+
+@pytest.mark.parametrize("case", [unfinished, one_row])
+def test_their_surfaces(open_page, example, case) -> None:
+    data = case(example)
+    opened = open_page(data, ready=".plot.surface .main-svg")
+    opened.page.select_option("#scale", "linear")
+    (z,) = opened.data("surface", "surface", "z")
+    np.testing.assert_array_equal(np.array(z, float).reshape(data.shape), data.metrics["loss"])
+    opened.check()
+
+
+def test_values_without_a_logarithm_are_counted(open_page, example) -> None:
+    data = example()
+    data.metrics["loss"][0, :2] = [0.0, -3.0]
+    opened = open_page(data, webgl=False)
+    opened.page.select_option("#scale", "log")
+    assert "2 values are zero or negative and have no logarithm" in opened.page.inner_text(".warning")
+    (z,) = opened.data("map", "grid", "z")
+    assert np.isnan(z[0][:2]).all()
+    assert np.isfinite(z[0][2:]).all()
+    opened.check()
+
+
+def test_interpolated_points_are_told_apart(open_page, example) -> None:
+    data = example()
+    data.status[1:5, 2:7] = PointStatus.INTERPOLATED
+    opened = open_page(data, webgl=False)
+    x, y = opened.data("map", "measured", "x", "y")
+    rows, columns = np.nonzero(data.status == PointStatus.MEASURED)
+    np.testing.assert_array_equal(x, data.x[columns])
+    np.testing.assert_array_equal(y, data.y[rows])
+    assert f"Dots are the {len(rows)} measured points" in opened.page.inner_text(".warning")
+    opened.page.select_option("#map", "cells")
+    (gaps,) = opened.data("map", "gaps", "z")
+    marked = np.array(gaps, object) != None  # noqa: E711
+    assert marked.any()
+    assert (data.status[marked] == PointStatus.INTERPOLATED).all()
+    assert f"interpolated ({20})" in opened.page.inner_text(".warning")
+    opened.check()

@@ -1,0 +1,340 @@
+"""The page in a real browser: what it draws is what the file holds, to the last bit."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.interpolate import RegularGridInterpolator
+
+from landscape.landscape_checks import ordered
+from landscape.landscape_data import PointStatus
+
+
+def drawn(opened: Any, plot: str, card: int = 0) -> np.ndarray:
+    return np.array(opened.data(plot, "surface" if plot == "surface" else "grid", "z", card=card)[0], np.float64)
+
+
+def choose(opened: Any, control: str, value: str) -> None:
+    opened.page.select_option(f"#{control}", value)
+
+
+class TestOnePlane:
+    def test_values_metrics_and_scales(self, open_page, example, metric) -> None:
+        data = example()
+        opened = open_page(data)
+        np.testing.assert_allclose(drawn(opened, "map"), np.log10(data.metrics["loss"]), rtol=1e-15)
+        assert "(log scale)" in opened.page.evaluate("document.querySelector('.map').data[0].colorbar.title.text")
+        choose(opened, "scale", "linear")
+        for plot in ("map", "surface"):
+            np.testing.assert_array_equal(drawn(opened, plot), data.metrics["loss"])
+            axes = opened.data(plot, "surface" if plot == "surface" else "grid", "x", "y")
+            np.testing.assert_array_equal(axes[0], data.x)
+            np.testing.assert_array_equal(axes[1], data.y)
+        assert opened.data("map", "grid", "zmin", "zmax") == opened.data("surface", "surface", "cmin", "cmax")
+        choose(opened, "metric", metric)
+        np.testing.assert_array_equal(drawn(opened, "map"), data.metrics[metric])
+        opened.page.fill("#high", "0.5")
+        opened.page.keyboard.press("Tab")
+        for plot in ("map", "surface"):
+            np.testing.assert_array_equal(drawn(opened, plot), np.minimum(data.metrics[metric], 0.5))
+        choose(opened, "colours", "Magma")
+        choose(opened, "map", "cells")
+        kind, colours = opened.data("map", "grid", "type", "colorscale")
+        assert kind == "heatmap"
+        assert colours == opened.data("surface", "surface", "colorscale")[0]
+        assert colours[0][1] == "#000004"
+        assert opened.page.title().startswith("Le<script>document.title='taken'</script>Net & $\\alpha$ {{script}}")
+        opened.check()
+
+    def test_pointing_at_the_map_marks_the_surface(self, open_page, example, metric) -> None:
+        data = example()
+        data.status[2, 3] = PointStatus.INTERPOLATED
+        opened = open_page(data)
+        choose(opened, "scale", "linear")
+        opened.page.mouse.move(*opened.pixel(data.x[3], data.y[2]))
+        opened.wait("document.querySelector('.surface').data.find((trace) => trace.name === 'mark').z.length === 1")
+        assert opened.data("surface", "mark", "x", "y", "z") == [[data.x[3]], [data.y[2]], [data.metrics["loss"][2, 3]]]
+        for box in (".tooltip", ".readout"):
+            shown = opened.facts(box)
+            assert list(shown) == ["x", "y", "loss", metric, "status"]
+            assert float(shown["x"].replace("\u2212", "-")) == pytest.approx(data.x[3], rel=1e-4)
+            loss, error = map(float, shown["loss"].split(" ± "))
+            assert loss == pytest.approx(data.metrics["loss"][2, 3], rel=1e-5)
+            assert error == pytest.approx(data.metrics["loss_stderr"][2, 3], rel=1e-2)
+            assert shown["status"] == "interpolated"
+        opened.check()
+
+    def test_pointing_at_the_surface_marks_the_map(self, open_page, example) -> None:
+        data = example(checkpoints=0)
+        opened = open_page(data)
+        box = opened.page.locator(".plot.surface").bounding_box()
+        opened.wait("document.querySelector('.surface')._fullLayout.scene._scene.glplot !== null")
+        for share in (0.5, 0.52, 0.48, 0.55):
+            opened.page.mouse.move(box["x"] + share * box["width"], box["y"] + 0.5 * box["height"], steps=3)
+            opened.page.wait_for_timeout(300)
+            if opened.shapes("mark"):
+                break
+        (mark,) = opened.shapes("mark")
+        row, column = list(data.y).index(mark["yanchor"]), list(data.x).index(mark["xanchor"])
+        assert float(opened.facts(".readout")["loss"].split()[0]) == pytest.approx(
+            data.metrics["loss"][row, column], rel=1e-5
+        )
+        opened.check()
+
+    def test_a_click_keeps_a_point_and_arrow_keys_move_it(self, open_page, example) -> None:
+        data = example()
+        opened = open_page(data, webgl=False)
+        place = opened.pixel(data.x[9], data.y[6])
+        opened.page.mouse.move(*place)
+        opened.wait("!document.querySelector('.tooltip').hidden")
+        opened.page.mouse.click(*place)
+        # Plotly reports a click a moment later, and not at all once the pointer has left.
+        opened.wait("document.querySelector('.map').layout.shapes.some((shape) => shape.name === 'mark')")
+        opened.page.mouse.move(2, 2)
+        opened.wait("document.querySelector('.tooltip').hidden")
+        opened.page.focus(".plot.map")
+        for key in ("ArrowLeft", "ArrowLeft", "ArrowDown"):
+            opened.page.keyboard.press(key)
+        opened.wait(f"document.querySelector('.map').layout.shapes.at(-1).xanchor === {float(data.x[7])!r}")
+        opened.wait(f"document.querySelector('.map').layout.shapes.at(-1).yanchor === {float(data.y[5])!r}")
+        (mark,) = opened.shapes("mark")
+        assert (mark["xanchor"], mark["yanchor"]) == (data.x[7], data.y[5])
+        for _ in range(20):
+            opened.page.keyboard.press("ArrowRight")
+        assert opened.facts(".readout")["x"] == "2.5"
+        opened.page.keyboard.press("Escape")
+        opened.wait("document.querySelector('.map').layout.shapes.every((shape) => shape.name !== 'mark')")
+        assert opened.facts(".readout") == {}
+        opened.check()
+
+    def test_clipping_is_said_and_changes_no_value(self, open_page, example) -> None:
+        data = example()
+        loss = data.metrics["loss"]
+        opened = open_page(data, webgl=False)
+        opened.page.fill("#low", "0.5")
+        opened.page.fill("#high", "3")
+        opened.page.keyboard.press("Tab")
+        np.testing.assert_allclose(drawn(opened, "map"), np.log10(np.clip(loss, 0.5, 3)), rtol=1e-15)
+        note = opened.page.inner_text(".warning")
+        assert f"{(loss > 3).sum()} values above 3 are drawn at 3" in note
+        assert f"{(loss < 0.5).sum()} values below 0.5 are drawn at 0.5" in note
+        ticks = opened.page.evaluate("document.querySelector('.map').data[0].colorbar.ticktext")
+        assert {"≤ 0.5", "≥ 3"} <= set(ticks)
+        opened.page.fill("#low", "5")
+        opened.page.keyboard.press("Tab")
+        assert (
+            opened.page.evaluate("document.querySelector('#high').validationMessage")
+            == "The highest value must be above the lowest."
+        )
+        opened.page.click("text=Auto >> visible=true")
+        np.testing.assert_allclose(drawn(opened, "map"), np.log10(loss), rtol=1e-15)
+        assert not opened.page.is_visible(".warning")
+        opened.check()
+
+
+class TestPath:
+    def test_the_player_walks_over_the_checkpoints(self, open_page, example) -> None:
+        data = example()
+        path = data.trajectory
+        opened = open_page(data)
+        choose(opened, "scale", "linear")
+        slider = opened.page.locator(".player input")
+        assert slider.get_attribute("aria-valuetext") == "epoch 8"
+        slider.focus()
+        opened.page.keyboard.press("Home")
+        opened.page.keyboard.press("ArrowRight")
+        current = "document.querySelector('.surface').data.find((trace) => trace.name === 'current')"
+        opened.wait(f"{current}.x[0] === {float(path.x[1])!r}")
+        assert opened.data("surface", "current", "x", "y", "z") == [
+            [path.x[1]],
+            [path.y[1]],
+            [path.projected["loss"][1]],
+        ]
+        (walked,) = opened.shapes("walked")
+        assert walked["path"] == f"M {path.x[0]:g},{path.y[0]:g} L {float(path.x[1])!r},{float(path.y[1])!r}"
+        shown = opened.facts(".player")
+        assert float(shown["own loss"]) == pytest.approx(path.metrics["loss"][1], rel=1e-5)
+        assert float(shown["distance from the plane"]) == pytest.approx(path.residual[1], rel=1e-3)
+        play = opened.page.locator(".play")
+        play.click()
+        assert play.get_attribute("aria-label") == "Pause"
+        opened.wait("document.querySelector('.player output').textContent === 'epoch 8'")
+        opened.wait("document.querySelector('.play').getAttribute('aria-label') === 'Play the path'")
+        opened.wait(f"{current}.z[0] === {float(path.projected['loss'][-1])!r}")
+        opened.check()
+
+    def test_a_checkpoint_under_the_pointer(self, open_page, example) -> None:
+        data = example()
+        path = data.trajectory
+        opened = open_page(data, webgl=False)
+        opened.page.mouse.move(*opened.pixel(path.x[2], path.y[2]))
+        opened.wait("document.querySelector('.tooltip').textContent.includes('epoch')")
+        shown = opened.facts(".tooltip")
+        assert shown["epoch"] == "5"
+        assert float(shown["loss at its foot on the plane"]) == pytest.approx(path.projected["loss"][2], rel=1e-5)
+        opened.page.mouse.click(*opened.pixel(path.x[2], path.y[2]))
+        assert opened.page.inner_text(".player output") == "epoch 5"
+        opened.check()
+
+
+class TestProfile:
+    def test_dragging_an_end(self, open_page, example) -> None:
+        data = example()
+        data.metrics["loss"][4, 6] = np.nan
+        opened = open_page(data, webgl=False)
+        opened.pixel(0, 0)
+        box = opened.page.locator(".handle").nth(1).bounding_box()
+        goal = opened.pixel(1.7, 0.8)
+        opened.page.mouse.move(box["x"] + 10, box["y"] + 10)
+        opened.page.mouse.down()
+        opened.page.mouse.move(*goal, steps=4)
+        opened.page.mouse.up()
+        (line,) = opened.shapes("line")
+        assert (line["x1"], line["y1"]) == pytest.approx((1.7, 0.8), abs=0.02)
+        check_profile(opened, data, line)
+        opened.check()
+
+    def test_keys_numbers_and_usual_lines(self, open_page, example) -> None:
+        data = example()
+        opened = open_page(data, webgl=False)
+        opened.page.focus(".handle")
+        opened.page.keyboard.press("ArrowUp")
+        opened.page.keyboard.press("Shift+ArrowRight")
+        (line,) = opened.shapes("line")
+        assert (line["x0"], line["y0"]) == pytest.approx((-1.5 + 0.4, 0.018), abs=1e-12)
+        opened.page.click("text=Start to end")
+        (line,) = opened.shapes("line")
+        path = data.trajectory
+        assert [line[name] for name in ("x0", "y0", "x1", "y1")] == [path.x[0], path.y[0], path.x[-1], path.y[-1]]
+        opened.page.click("text=Upwards")
+        opened.page.locator("[aria-label='x of the start']").fill("-1")
+        opened.page.keyboard.press("Tab")
+        (line,) = opened.shapes("line")
+        assert [line[name] for name in ("x0", "y0", "x1", "y1")] == [-1, data.y[0], 0, data.y[-1]]
+        check_profile(opened, data, line)
+        assert "interpolated bilinearly" in opened.page.inner_text("figcaption")
+        opened.check()
+
+    def test_beyond_the_grid_nothing_is_known(self, open_page, example) -> None:
+        opened = open_page(example(), webgl=False)
+        opened.page.locator("[aria-label='x of the end']").fill("10")
+        opened.page.keyboard.press("Tab")
+        (values,) = opened.data("profile", "profile", "y")
+        assert values[0] is not None
+        assert values[-1] is None
+        opened.check()
+
+
+def check_profile(opened: Any, data: Any, line: dict[str, float]) -> None:
+    position, values = (np.array(item, np.float64) for item in opened.data("profile", "profile", "x", "y"))
+    share = np.linspace(0, 1, len(position))
+    ends = np.array([[line["x0"], line["y0"]], [line["x1"], line["y1"]]])
+    points = ends[0] + share[:, None] * (ends[1] - ends[0])
+    np.testing.assert_allclose(position, share * np.hypot(*(ends[1] - ends[0])), atol=1e-12)
+    exact = RegularGridInterpolator((data.y, data.x), data.metrics["loss"])(
+        points[:, ::-1].clip([data.y[0], data.x[0]], [data.y[-1], data.x[-1]])
+    )
+    np.testing.assert_allclose(values, exact, rtol=1e-12)
+    assert np.isfinite(values).any()
+    assert np.isnan(values).any() == np.isnan(data.metrics["loss"]).any()
+
+
+class TestDownloads:
+    def test_the_grid_as_csv_is_exact(self, open_page, example, metric) -> None:
+        data = example()
+        data.metrics["loss"][0, :3] = [np.nan, np.inf, -np.inf]
+        data.metrics[metric][1, 1] = -0.0
+        data.status[3, 4] = PointStatus.FAILED
+        opened = open_page(data, webgl=False)
+        with opened.page.expect_download() as download:
+            opened.page.click("text=CSV")
+        assert download.value.suggested_filename == "run_0.csv"
+        rows = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
+        assert list(rows[0]) == ["x", "y", *ordered(data.metrics), "status"]
+        for name, values in data.metrics.items():
+            read = np.array([float(row[name]) for row in rows]).reshape(data.shape)
+            np.testing.assert_array_equal(read, values)
+            np.testing.assert_array_equal(np.signbit(read), np.signbit(values))
+        np.testing.assert_array_equal([float(row["x"]) for row in rows[:13]], data.x)
+        np.testing.assert_array_equal([float(row["y"]) for row in rows[::13]], data.y)
+        assert [row["status"] for row in rows].count("failed") == 1
+        assert rows[3 * 13 + 4]["status"] == "failed"
+        opened.check()
+
+    def test_the_view_as_png(self, open_page, example) -> None:
+        import matplotlib.image
+
+        opened = open_page(example())
+        with opened.page.expect_download() as download:
+            opened.page.click("text=PNG")
+        assert download.value.suggested_filename == "run_0_loss.png"
+        picture = matplotlib.image.imread(download.value.path(), format="png")
+        sizes = opened.page.evaluate(
+            "[...document.querySelectorAll('.pair:not(.lower) .plot')].map((plot) => plot.clientWidth)"
+        )
+        assert picture.shape[1] == 2 * (sum(sizes) + 48)
+        half = picture.shape[1] // 2
+        for side in (picture[100:-80, 40:half], picture[100:-80, half:-40]):
+            assert len(np.unique((255 * side[..., :3]).astype(int).reshape(-1, 3), axis=0)) > 200
+        opened.check()
+
+
+class TestSeveral:
+    def test_one_scale_own_scales_and_the_difference(self, open_page, example) -> None:
+        first, second, other = example(), example(seed=1), example(columns=7)
+        second.metrics["loss"] *= 3
+        second.metrics["loss"][1, 2] = np.nan
+        second.status[5, 5] = PointStatus.FAILED
+        opened = open_page(first, second, other, webgl=False)
+        ends = [opened.data("map", "grid", "zmin", "zmax", card=card) for card in range(3)]
+        assert ends[0] == ends[1] == ends[2]
+        opened.page.uncheck("#shared")
+        ends = [opened.data("map", "grid", "zmin", "zmax", card=card) for card in range(3)]
+        assert ends[0] != ends[1]
+        opened.page.click(".chip >> text=run_2.h5")
+        assert opened.page.locator(".card").count() == 2
+        options = opened.page.locator("#difference option").all_inner_texts()
+        assert options == ["none", "run_0.h5 − run_1.h5", "run_1.h5 − run_0.h5"]
+        choose(opened, "difference", "0 1")
+        assert opened.page.locator(".card h2").first.inner_text() == "run_0.h5 − run_1.h5"
+        np.testing.assert_array_equal(drawn(opened, "map"), first.metrics["loss"] - second.metrics["loss"])
+        low, high, colours = opened.data("map", "grid", "zmin", "zmax", "colorscale")
+        assert low == -high
+        assert colours[0][1] == "#053061"
+        assert "failed (1)" in opened.page.locator(".card").first.inner_text()
+        choose(opened, "difference", "")
+        assert opened.page.locator(".card").count() == 2
+        opened.check()
+
+    def test_no_common_grid(self, open_page, example) -> None:
+        opened = open_page(example(), example(columns=7), webgl=False)
+        assert "No two landscapes lie on the same grid" in opened.page.inner_text(".toolbar")
+        opened.check()
+
+
+class TestLine:
+    def test_a_line_is_a_curve_of_its_points(self, open_page, example, metric) -> None:
+        data = example(line=True)
+        data.metrics["loss"][4] = np.inf
+        data.status[6] = PointStatus.PENDING
+        data.metrics["loss"][6] = np.nan
+        opened = open_page(data, webgl=False)
+        x, y = opened.data("profile", "grid", "x", "y")
+        np.testing.assert_array_equal(x, data.x)
+        expected = data.metrics["loss"].tolist()
+        expected[4] = expected[6] = None
+        assert y == expected
+        assert opened.page.locator(".plot").count() == 1
+        assert "pending (1)" in opened.page.inner_text(".warning")
+        assert "not finite (1)" in opened.page.inner_text(".warning")
+        np.testing.assert_array_equal(opened.data("profile", "path", "y")[0], data.trajectory.projected["loss"])
+        opened.page.mouse.move(*opened.pixel(data.x[9], data.metrics["loss"][9], "profile"))
+        opened.wait("!document.querySelector('.tooltip').hidden")
+        assert list(opened.facts(".tooltip")) == ["x", "loss", metric, "status"]
+        choose(opened, "metric", metric)
+        np.testing.assert_array_equal(opened.data("profile", "grid", "y")[0], data.metrics[metric])
+        opened.check()

@@ -1,0 +1,180 @@
+"""The page as text: safe whatever the file says, the same every time, and refused with reasons."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from landscape import Landscape
+from landscape.errors import LandscapeFormatError
+from landscape.interactive import page_html, save_page
+from landscape.interactive.content import landscape_content
+from landscape.landscape_file import write_landscape
+
+plotly = pytest.importorskip("plotly")
+
+
+def content_of(text: str) -> dict:
+    (found,) = re.findall(r'<script type="application/json" id="content">(.*?)</script>', text, re.DOTALL)
+    assert not re.search("[<>&\u2028\u2029]", found)
+    return json.loads(found)
+
+
+class TestText:
+    def test_nothing_in_a_file_ends_the_script(self, example, metric) -> None:
+        landscape = Landscape(example(title="</script><script>alert(1)</script>\u2028{{content}}"))
+        text = page_html(landscape)
+        assert text.count("<script") == 3
+        (item,) = content_of(text)["landscapes"]
+        assert item["title"] == "</script><script>alert(1)</script>\u2028{{content}}"
+        assert metric in item["metrics"]
+        assert "<title>&lt;/script&gt;&lt;script&gt;alert(1)&lt;/script&gt;\u2028{{content}}</title>" in text
+
+    def test_numbers_arrive_to_the_last_bit(self, example) -> None:
+        data = example()
+        data.metrics["loss"][0, :4] = [np.nan, np.inf, -np.inf, np.nextafter(1, 2)]
+        (item,) = content_of(page_html(Landscape(data)))["landscapes"]
+        read = np.frombuffer(base64.b64decode(item["metrics"]["loss"]), "<f8").reshape(data.shape)
+        np.testing.assert_array_equal(read, data.metrics["loss"])
+
+    def test_is_the_same_every_time(self, example) -> None:
+        landscape = Landscape(example())
+        assert page_html(landscape) == page_html(landscape)
+
+    def test_facts(self, example) -> None:
+        data = example(
+            num_samples=512, samples="random", versions={"torch": "2.13", "numpy": "2.4"}, notes=["no standard error"],
+            measurement_plan={"batch_size": 64, "threads": 2},
+        )  # fmt: skip
+        data.errors = {f"grid/0,{number}": f"Traceback\nValueError: {number}" for number in range(8)}
+        rows = landscape_content(Landscape(data), "a")["facts"]
+        facts = dict(rows)
+        assert facts["seed"] == "7"
+        assert facts["samples"] == "512 (random)"
+        assert facts["versions"] == "torch 2.13, numpy 2.4"
+        assert facts["note"] == "no standard error"
+        assert facts["measurement plan"].startswith("batches of 64, 2 CPU threads")
+        assert facts["largest distance of the path from the plane"].startswith("0.3 ")
+        assert [text for name, text in rows if name == "failed"][-2:] == ["grid/0,4: ValueError: 4", "... and 3 more"]
+
+    def test_names_tell_files_apart(self, example, tmp_path) -> None:
+        landscapes = [Landscape(example())]
+        for folder in ("one", "two"):
+            (tmp_path / folder).mkdir()
+            write_landscape(tmp_path / folder / "a.h5", example())
+            landscapes.append(Landscape.load(tmp_path / folder / "a.h5"))
+        names = [item["name"] for item in content_of(page_html(landscapes))["landscapes"]]
+        assert names == ["landscape 1", "one/a.h5", "two/a.h5"]
+        names = [item["name"] for item in content_of(page_html([landscapes[1], landscapes[1]]))["landscapes"]]
+        assert names == ["one/a.h5 (1)", "one/a.h5 (2)"]
+
+
+class TestRefused:
+    def test_no_landscape(self, tmp_path) -> None:
+        with pytest.raises(ValueError, match="landscapes must be at least one landscape"):
+            save_page([], tmp_path / "a.html")
+        with pytest.raises(TypeError, match="landscapes must be a Landscape or a list of them, but got str"):
+            save_page("a.h5", tmp_path / "a.html")
+        with pytest.raises(TypeError, match="landscapes must be a Landscape or a list of them, but got int"):
+            save_page([3], tmp_path / "a.html")
+
+    def test_a_name_that_is_no_page(self, example, tmp_path) -> None:
+        with pytest.raises(ValueError, match=r"path must be a name that ends in \.html"):
+            save_page(Landscape(example()), tmp_path / "a.png")
+
+    def test_a_missing_folder(self, example, tmp_path) -> None:
+        with pytest.raises(FileNotFoundError, match=r"the folder .*missing does not exist; create it"):
+            save_page(Landscape(example()), tmp_path / "missing" / "a.html")
+
+    def test_an_unknown_size(self, example, tmp_path) -> None:
+        with pytest.raises(ValueError, match="size must be"):
+            save_page(Landscape(example()), tmp_path / "a.html", size="tiny")
+
+    def test_without_plotly(self, example, tmp_path, monkeypatch) -> None:
+        from landscape.interactive import page
+
+        monkeypatch.setitem(sys.modules, "plotly", None)
+        monkeypatch.setitem(sys.modules, "plotly.offline", None)
+        page._packed_script.cache_clear()
+        with pytest.raises(ImportError, match=r"pip install 'summary-landscape\[interactive\]'"):
+            save_page(Landscape(example()), tmp_path / "a.html")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_a_full_or_forbidden_place_keeps_the_old_page(self, example, tmp_path) -> None:
+        (tmp_path / "a.html").mkdir()
+        with pytest.raises(OSError):
+            save_page(Landscape(example()), tmp_path / "a.html")
+        assert [item.name for item in tmp_path.iterdir()] == ["a.html"]
+
+
+class TestSizes:
+    def test_small_pages_share_a_script(self, example, tmp_path, open_address) -> None:
+        for name in ("a.html", "b.html"):
+            page = save_page(Landscape(example()), tmp_path / name, size="small")
+        assert sorted(item.name for item in tmp_path.iterdir()) == ["a.html", "b.html", "plotly.min.js"]
+        assert page.stat().st_size < 120_000
+        opened = open_address(page.as_uri())
+        assert opened.messages == []
+        assert opened.requests == [page.as_uri(), (tmp_path / "plotly.min.js").as_uri()]
+
+    def test_full_pages_are_one_file(self, example, tmp_path) -> None:
+        page = save_page(Landscape(example()), tmp_path / "a.html")
+        assert list(tmp_path.iterdir()) == [page]
+        assert page.stat().st_size < 3_000_000
+
+
+class TestView:
+    def test_writes_and_opens(self, example, tmp_path, monkeypatch) -> None:
+        import webbrowser
+
+        opened = []
+        monkeypatch.setattr(webbrowser, "open", opened.append)
+        monkeypatch.setenv("TMPDIR", str(tmp_path))
+        monkeypatch.setattr("tempfile.tempdir", None)
+        page = Landscape(example()).view()
+        assert opened == [page.as_uri()]
+        assert page.is_relative_to(tmp_path)
+        assert Landscape(example()).view(tmp_path / "a.html", show=False) == tmp_path / "a.html"
+        assert len(opened) == 1
+
+
+class TestCommand:
+    def run(self, *arguments, folder):
+        main = "from landscape.cli import main; main()"
+        return subprocess.run(
+            [sys.executable, "-W", "error", "-c", main, "view", *map(str, arguments)],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            env={"PATH": "/usr/bin:/bin", "BROWSER": "true", "COLUMNS": "200"},
+        )
+
+    def test_writes_pages(self, example, tmp_path) -> None:
+        write_landscape(tmp_path / "a.h5", example())
+        write_landscape(tmp_path / "b.h5", example(line=True))
+        done = self.run("a.h5", "b.h5", "-o", "both.html", "--size", "small", folder=tmp_path)
+        assert (done.returncode, done.stdout) == (0, "both.html\n"), done.stderr
+        assert len(content_of((tmp_path / "both.html").read_text())["landscapes"]) == 2
+        done = self.run("a.h5", folder=tmp_path)
+        assert (done.returncode, done.stdout) == (0, "a.html\n"), done.stderr
+
+    def test_not_a_landscape(self, tmp_path) -> None:
+        (tmp_path / "a.h5").write_text("no HDF5")
+        done = self.run("a.h5", "-o", "a.html", folder=tmp_path)
+        assert done.returncode == 1
+        assert "error: landscape file a.h5 is damaged" in done.stderr
+        assert not (tmp_path / "a.html").exists()
+        with pytest.raises(LandscapeFormatError, match="is a directory"):
+            Landscape.load(tmp_path)
+
+    def test_wrong_options(self, example, tmp_path) -> None:
+        write_landscape(tmp_path / "a.h5", example())
+        assert "--size must be" in self.run("a.h5", "-o", "a.html", "--size", "tiny", folder=tmp_path).stderr
+        assert "missing does not exist; create it" in self.run("a.h5", "-o", "missing/a.html", folder=tmp_path).stderr

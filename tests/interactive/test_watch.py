@@ -1,0 +1,215 @@
+"""``landscape watch``: follows a file that is being written, for this machine's own browser only."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from contextlib import contextmanager
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+
+from landscape import custom_plane, evaluate
+from landscape.errors import LandscapeDamagedError
+from landscape.interactive.file_watch import FileWatch
+from landscape.interactive.server import WatchServer
+from landscape.landscape_data import PointStatus
+from landscape.landscape_file import write_landscape
+from landscape.landscape_lock import lock_landscape
+from workers import FunctionEvaluator
+
+pytest.importorskip("plotly")
+
+MAIN = "from landscape.cli import main; main()"
+
+
+def unfinished(example, rows=4):
+    data = example(sampling={"mode": "full", "finished": False})
+    data.status[rows:] = PointStatus.PENDING
+    for values in data.metrics.values():
+        values[rows:] = np.nan
+    return data
+
+
+def write(path, data, moment):
+    write_landscape(path, data)
+    os.utime(path, (moment, moment))
+
+
+@contextmanager
+def serving(path):
+    with WatchServer(path) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def ask(server, path, method="GET", **headers):
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection.request(method, path, headers=headers)
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer, body
+
+
+class TestFile:
+    def test_from_waiting_to_complete(self, example, tmp_path) -> None:
+        path = tmp_path / "later" / "a.h5"
+        watch = FileWatch(path)
+        assert (watch.news.phase, watch.news.version) == ("waiting", "")
+        assert f"Waiting for {path}" in watch.news.text
+        path.parent.mkdir()
+        now = time.time()
+        with lock_landscape(path):
+            write(path, unfinished(example, 2), now - 60)
+            news, content = watch.look()
+            assert (news.phase, news.done, news.total) == ("measuring", 26 + 12, 117 + 12)
+            assert news.text == "Measuring: 38 of 129 measured (29 %)."
+            assert watch.look()[1] is content
+            write(path, unfinished(example, 5), now)
+            news, again = watch.look()
+            assert again is not content
+            assert re.fullmatch(r"Measuring: 77 of 129 measured \(60 %\), about (79|80) s left\.", news.text)
+        news, _ = watch.look()
+        assert news.phase == "stopped"
+        assert "no process of this machine is writing" in news.text
+        write_landscape(path, example())
+        news, _ = watch.look()
+        assert (news.phase, news.text) == ("complete", "Complete: 129 of 129 measured (100 %).")
+        path.unlink()
+        assert watch.look()[0].phase == "complete"
+
+    def test_a_writer_that_died_writes_no_more(self, example, tmp_path) -> None:
+        write_landscape(tmp_path / "a.h5", unfinished(example))
+        gone = subprocess.Popen([sys.executable, "-c", ""])
+        gone.wait()
+        (tmp_path / ".a.h5.lock").write_text(str(gone.pid))
+        assert FileWatch(tmp_path / "a.h5").news.phase == "stopped"
+        (tmp_path / ".a.h5.lock").write_text(str(os.getpid()))
+        assert FileWatch(tmp_path / "a.h5").news.phase == "measuring"
+
+    def test_adaptive_sampling_may_end_sooner(self, example, tmp_path) -> None:
+        now = time.time()
+        with lock_landscape(tmp_path / "a.h5"):
+            data = unfinished(example, 2)
+            data.attributes["sampling"]["mode"] = "adaptive"
+            write(tmp_path / "a.h5", data, now - 60)
+            watch = FileWatch(tmp_path / "a.h5")
+            data = unfinished(example, 5)
+            data.attributes["sampling"]["mode"] = "adaptive"
+            write(tmp_path / "a.h5", data, now)
+            assert ", at most about " in watch.look()[0].text
+
+    def test_no_landscape(self, example, tmp_path) -> None:
+        (tmp_path / "a.h5").write_text("something else")
+        with pytest.raises(LandscapeDamagedError, match="damaged"):
+            FileWatch(tmp_path / "a.h5")
+        write_landscape(tmp_path / "b.h5", example())
+        watch = FileWatch(tmp_path / "b.h5")
+        (tmp_path / "b.h5").write_text("something else")
+        news, content = watch.look()
+        assert (news.phase, content["name"]) == ("unreadable", "b.h5")
+        assert "damaged" in news.text
+
+
+class TestServer:
+    def test_answers_its_own_address_only(self, example, tmp_path) -> None:
+        write_landscape(tmp_path / "a.h5", example())
+        with serving(tmp_path / "a.h5") as server:
+            assert server.server_address[0] == "127.0.0.1"
+            path = urlsplit(server.address).path
+            answer, body = ask(server, path)
+            assert (answer.status, body[:15]) == (200, b"<!doctype html>")
+            assert answer.getheader("Cache-Control") == "no-store"
+            assert "connect-src 'self'" in body.decode()
+            assert ask(server, path, Host=f"localhost:{server.server_port}")[0].status == 200
+            for host in ("evil.example", f"evil.example:{server.server_port}", "127.0.0.1", ""):
+                assert ask(server, path, Host=host)[0].status == 403
+            for wrong in ("/", "/news", "/wrong-token/", "/../etc/passwd", path + "other", "/%00/"):
+                assert ask(server, wrong)[0].status == 404
+            assert ask(server, path, "POST")[0].status == 501
+
+    def test_sends_data_only_when_they_changed(self, example, tmp_path) -> None:
+        write_landscape(tmp_path / "a.h5", example())
+        with serving(tmp_path / "a.h5") as server:
+            path = urlsplit(server.address).path
+            first = json.loads(ask(server, path + "news?after=")[1])
+            assert first["content"]["name"] == "a.h5"
+            again = json.loads(ask(server, path + f"news?after={first['version']}")[1])
+            assert again == {**first, "content": None}
+
+    def test_a_taken_port_and_a_wrong_one(self, tmp_path) -> None:
+        with WatchServer(tmp_path / "a.h5") as server:
+            with pytest.raises(OSError, match=r"cannot be used: .*Pass --port 0"):
+                WatchServer(tmp_path / "a.h5", server.server_port)
+        with pytest.raises(ValueError, match="port must be"):
+            WatchServer(tmp_path / "a.h5", 70000)
+
+
+class TestBrowser:
+    def test_the_page_fills_in(self, example, tmp_path, open_address) -> None:
+        path = tmp_path / "a.h5"
+        with serving(path) as server:
+            opened = open_address(server.address, ready=".live output", webgl=False)
+            assert "it does not exist yet" in opened.page.inner_text(".live")
+            with lock_landscape(path):
+                write_landscape(path, unfinished(example))
+                opened.wait("document.querySelector('.map .main-svg') !== null")
+                assert "Measuring: 64 of 129" in opened.page.inner_text(".live")
+                assert "pending (65)" in opened.page.inner_text(".warning")
+                opened.page.select_option("#scale", "linear")
+                opened.page.locator("[aria-label='x of the start']").fill("-1")
+                opened.page.keyboard.press("Tab")
+                write_landscape(path, example())
+                opened.wait("document.querySelector('.live').dataset.phase === 'complete'")
+            (z,) = opened.data("map", "grid", "z")
+            np.testing.assert_array_equal(z, example().metrics["loss"])
+            assert opened.page.evaluate("document.querySelector('progress').value") == 129
+            assert opened.shapes("line")[0]["x0"] == -1
+            assert opened.page.input_value("#scale") == "linear"
+            assert opened.messages == []
+            assert all(request.startswith(server.address) or request.startswith("data:") for request in opened.requests)
+
+
+class TestCommand:
+    def test_ends_cleanly_on_interrupt(self, tmp_path) -> None:
+        process = subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", MAIN, "watch", "a.h5", "--no-open"],
+            cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        line = process.stdout.readline()
+        assert re.fullmatch(r"Watching a\.h5 at http://127\.0\.0\.1:\d+/[\w-]{22}/\n", line)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        assert process.returncode == 0, errors
+        assert "Stopped watching." in errors
+        assert "Traceback" not in errors
+
+    def test_a_run_names_it(self, tmp_path, capsys) -> None:
+        weights = {"place": np.zeros(1)}
+
+        def evaluator() -> FunctionEvaluator:
+            return FunctionEvaluator(lambda weights: float(weights["place"][0] ** 2), weights)
+
+        plane = custom_plane(weights, [{"place": np.ones(1)}], network=evaluator().description.space)
+        path = tmp_path / "it's a line.h5"
+        for progress in (True, False):
+            evaluate(plane, evaluator, x=[0.0, 1.0], output=path, progress=progress, device_ids=[0], overwrite=True)
+            command = f"watch it: landscape watch {shlex.quote(str(path))}\n"
+            assert capsys.readouterr().err.count(command) == progress
+        news = FileWatch(path).news
+        assert (news.phase, news.done, news.total) == ("complete", 2, 2)

@@ -1,0 +1,153 @@
+"""Landscapes of runs that lie elsewhere: in memory, and on a real S3 server of this machine."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+from examples import batch_norm, train_run
+
+from collectors import RunDirectoryError, run_files
+from landscape import MeasurementPlan, SummaryLandscape
+
+PLAN = MeasurementPlan(batch_size=32)
+SUPPORT = Path(__file__).parent.parent / "support"
+# botocore closes the connections to the server when the process ends, and the server's own thread is a daemon.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning:botocore"),
+    pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning:moto"),
+]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    train_run(folder, batch_norm)
+    return folder
+
+
+@pytest.fixture
+def remote(trained):
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+    system.put(str(trained / "ckpt_dir"), "/bucket/run/ckpt_dir", recursive=True)
+    yield system
+    system.store.clear()
+
+
+@pytest.fixture(scope="module")
+def server():
+    """An S3 server without anything in it, and the environment in which s3fs finds it."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield {
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
+    server.stop()
+
+
+def generate(run, **more):
+    return SummaryLandscape(run).gen_landscapes_with_multi_process(
+        batch_norm, device_ids=[0], progress=False, plan=PLAN, **more
+    )
+
+
+def everything(landscape):
+    path = landscape.trajectory
+    return [dict(landscape.metrics), path.metrics if path else None, landscape.attributes["identity"]]
+
+
+@pytest.mark.parametrize("room", [True, False])
+def test_the_same_landscapes_as_from_the_disk(trained, remote, tmp_path, room, monkeypatch):
+    if not room:
+        monkeypatch.setattr(run_files, "_COPIES_AT_MOST", 0)
+    before = dict(remote.store)
+    there = generate("memory://bucket/run", output=tmp_path / "there")
+    here = generate(trained, output=tmp_path / "here")
+    for ours, theirs in zip(there, here, strict=True):
+        assert ours.path == tmp_path / "there" / theirs.path.name
+        np.testing.assert_equal(everything(ours), everything(theirs))
+    assert remote.store == before
+    assert SummaryLandscape("memory://bucket/run").clean_ckpt() is None
+    assert not remote.exists("/bucket/run/ckpt_dir")
+
+
+def test_landscape_files_lie_on_this_machine(remote):
+    with pytest.raises(ValueError, match=r"output must name a folder of this machine, because summary_dir memory:///b"):
+        generate("memory://bucket/run")
+    with pytest.raises(ValueError, match=r"output must be a folder of this machine, but got the URL 'memory://bucket/"):
+        generate("memory://bucket/run", output="memory://bucket/out")
+
+
+def test_no_such_run(remote):
+    with pytest.raises(RunDirectoryError, match=r"summary_dir memory:///bucket/other does not exist"):
+        SummaryLandscape("memory://bucket/other")
+
+
+def test_an_s3_server_from_the_command_line(trained, server, tmp_path):
+    """In a process of its own: s3fs keeps a thread for its connections."""
+    script = f"""
+import s3fs
+system = s3fs.S3FileSystem()
+system.mkdir("bucket")
+system.put({str(trained / "ckpt_dir")!r}, "bucket/run/ckpt_dir", recursive=True)
+from landscape.cli import main
+import sys
+sys.argv[1:] = ["run", "s3://bucket/run", "--function", "examples:batch_norm", "--devices", "0", "--no-progress",
+                "-o", {str(tmp_path / "out")!r}]
+main()
+"""
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning:botocore", "-c", script],
+        env={**environment, **server, "HOME": str(tmp_path)},
+        cwd=SUPPORT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == ["landscape_0-4_pca.h5", "landscape_4_random.h5"]
+    from landscape import Landscape
+
+    here = generate(trained, output=tmp_path / "here")
+    there = [Landscape.load(tmp_path / "out" / landscape.path.name) for landscape in here]
+    for ours, theirs in zip(there, here, strict=True):
+        assert ours.attributes["identity"] == theirs.attributes["identity"]
+        np.testing.assert_allclose(ours.loss, theirs.loss, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "summary_dir s3://bucket/run cannot be read: .*127.0.0.1:1"),
+        ({}, "summary_dir s3://nobody/run does not exist"),
+    ],
+)
+def test_an_s3_server_that_is_not_there(server, tmp_path, changed, message):
+    import re
+
+    url = "s3://bucket/run" if changed else "s3://nobody/run"
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
+    done = subprocess.run(
+        [sys.executable, "-c", f"from landscape import SummaryLandscape; SummaryLandscape({url!r})"],
+        env={**environment, **server, **changed, "HOME": str(tmp_path), "AWS_MAX_ATTEMPTS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert re.search(message, done.stderr.splitlines()[-1]), done.stderr[-600:]

@@ -1,0 +1,144 @@
+"""What must hold after every trial."""
+
+import contextlib
+import functools
+import hashlib
+import os
+import re
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from logged_network import PLAN, axes, callback_of, plane
+from surveys import repeated
+
+import landscape
+from landscape.landscape_data import PointStatus
+from landscape.landscape_writer import FLUSH_SECONDS
+from workers.chunks import CHUNK_SECONDS
+
+GONE_SECONDS = 90.0
+"""How long the processes of a killed driver may live."""
+
+_IN_FLIGHT = 2
+_SLACK_SECONDS = 5.0  # of a machine that is busy with other things
+
+
+def check_equals_the_undisturbed(survey):
+    """The finished file is, byte for byte, the one of a survey in this process that nothing disturbed."""
+    assert _digest(survey.output.read_bytes()) == undisturbed(survey.size), (
+        f"{survey.output} differs from an undisturbed one; loss differs at "
+        f"{np.argwhere(landscape.Landscape.load(survey.output).loss != _undisturbed_loss(survey.size)).tolist()[:5]}"
+    )
+
+
+def check_repeats(points, seconds, dead_workers):
+    """Nothing was measured twice but chunks that were being measured, of about a second each.
+
+    One more is allowed, because the last chunk of a worker that lags behind is given to an idle one too.
+
+    Args:
+        points: of the log.
+        seconds: how long one took.
+        dead_workers: how many workers died, or were stopped for a while.
+    """
+    chunk = int(CHUNK_SECONDS / seconds) + 1
+    again, allowed = repeated(points), (dead_workers + 1) * chunk
+    assert again <= allowed, f"{again} points were measured again; {dead_workers} deaths explain {allowed}"
+    return again
+
+
+def check_loss(points, stored, blow):
+    """What was measured one flush interval before the blow is in the file, but for chunks under way.
+
+    Returns:
+        How many measured points are not in the file.
+    """
+    lost = [point for point in points if point.place not in stored]
+    latest = blow - FLUSH_SECONDS - _IN_FLIGHT * CHUNK_SECONDS - _SLACK_SECONDS
+    too_old = [point for point in lost if point.when < latest]
+    assert not too_old, f"{len(too_old)} points were measured more than {blow - latest:.0f} s before, and are lost"
+    return len(lost)
+
+
+def stored_places(survey):
+    """Returns the coordinates of the points that are measured in a survey's file; the file must be whole."""
+    if not survey.output.exists():
+        return set()
+    stored = landscape.Landscape.load(survey.output)
+    x, y = axes(survey.size)
+    return {(float(x[i]), float(y[j])) for j, i in np.argwhere(stored.status == PointStatus.MEASURED)}
+
+
+def check_nothing_left(survey, *, seconds=20.0):
+    """No process, temporary file, lock or session directory of a survey is left.
+
+    Returns:
+        After how many seconds that was so.
+    """
+    start = time.monotonic()
+    while left := _left(survey):
+        assert time.monotonic() - start < seconds, f"after {seconds:.0f} s there is still {left}"
+        time.sleep(0.2)
+    return time.monotonic() - start
+
+
+def check_said(survey, pattern):
+    """The error's text says what happened and how to go on."""
+    assert re.search(pattern, survey.said, re.DOTALL), f"no {pattern!r} in:\n{survey.said}"
+
+
+@functools.cache
+def undisturbed(size):
+    """Returns the SHA-256 of the file of a survey that nothing disturbed."""
+    with tempfile.TemporaryDirectory() as folder, _fixed_date():
+        x, y = axes(size)
+        path = Path(folder) / "landscape.h5"
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+        landscape.evaluate(
+            plane(),
+            callback_of(os.devnull, 0.0),
+            x=x,
+            y=y,
+            device_ids=[0],
+            output=path,
+            plan=PLAN,
+            progress=False,
+        )
+        return _digest(path.read_bytes())
+
+
+@functools.cache
+def _undisturbed_loss(size):
+    x, y = axes(size)
+    quiet = {"device_ids": [0], "plan": PLAN, "progress": False}
+    return landscape.evaluate(plane(), callback_of(os.devnull, 0.0), x=x, y=y, **quiet).loss
+
+
+@contextlib.contextmanager
+def _fixed_date():
+    before = os.environ.get("SOURCE_DATE_EPOCH")
+    os.environ["SOURCE_DATE_EPOCH"] = DATE
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SOURCE_DATE_EPOCH"]
+        else:
+            os.environ["SOURCE_DATE_EPOCH"] = before
+
+
+DATE = "1700000000"
+"""When all files of the trials were created, by the convention of reproducible builds."""
+
+
+def _digest(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def _left(survey):
+    files = [path.name for path in survey.folder.iterdir() if path.name.startswith(".") or path.suffix == ".tmp"]
+    sessions = [path.name for path in Path("/tmp").glob(f"landscape-ray-{survey.process.pid}-*")]
+    return [f"{process.pid} {process.name()}" for process in survey.family()] + files + sessions

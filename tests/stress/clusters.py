@@ -1,0 +1,88 @@
+"""Clusters in a process of their own, gone without a trace when the trial ends."""
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import uuid
+from pathlib import Path
+
+from surveys import HERE, MARK, ROOT, end_marked, marked
+
+
+class SmallCluster:
+    """Nodes on this machine, whose CPUs are only names.
+
+    Args:
+        nodes: how many.
+        cpus: of each.
+
+    Attributes:
+        address: of the head.
+        environment: what a driver needs to be let in.
+    """
+
+    def __init__(self, nodes, cpus=1):
+        self._mark = uuid.uuid4().hex
+        # Unix socket paths may have 107 bytes, which pytest's own folders would exceed.
+        self._folder = Path(tempfile.mkdtemp(prefix="stress-", dir="/tmp"))
+        self.environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+        variables = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+        variables |= self.environment | {MARK: self._mark, "RAY_USAGE_STATS_ENABLED": "0"}
+        variables["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(HERE)])
+        self._process = subprocess.Popen(
+            [
+                sys.executable,
+                str(HERE / "cluster_process.py"),
+                json.dumps({"folder": str(self._folder), "nodes": nodes, "cpus": cpus}),
+            ],
+            env=variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        self.address = self._process.stdout.readline().strip()
+        if not self.address:
+            self.close()
+            raise AssertionError("the cluster did not start")
+
+    def raylets(self):
+        """Returns the process ids of the nodes' raylets."""
+        return {process.pid for process in marked(self._mark) if process.name() == "raylet"}
+
+    def add_node(self):
+        """Adds a node and waits until it is there."""
+        self._command("add")
+
+    def remove_node(self):
+        """Kills the newest node's processes."""
+        self._command("remove")
+
+    def close(self):
+        """Ends the cluster and removes its files."""
+        with contextlib.suppress(OSError):
+            self._process.send_signal(signal.SIGKILL)
+        end_marked(self._mark)
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def _command(self, word):
+        self._process.stdin.write(word + "\n")
+        self._process.stdin.flush()
+        if self._process.stdout.readline() != "done\n":
+            raise AssertionError(f"the cluster did not {word} a node")

@@ -1,0 +1,301 @@
+"""The faults: each disturbs a running survey once, at a random moment."""
+
+import contextlib
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import logged_hunger
+import numpy as np
+import psutil
+from checks import (
+    DATE,
+    GONE_SECONDS,
+    check_equals_the_undisturbed,
+    check_loss,
+    check_nothing_left,
+    check_repeats,
+    check_said,
+    stored_places,
+)
+from clusters import SmallCluster
+from logged_network import axes
+from surveys import SurveyProcess, repeated
+
+import landscape
+
+SECONDS = 0.01
+SIZE = 24
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a fault cost.
+
+    Attributes:
+        lost: points that were measured and whose values did not get into the file.
+        repeated: measurements of points that had been measured before.
+        seconds: from the blow until the first point that the replacement measured, or until the end where none was
+            needed.
+    """
+
+    lost: int
+    repeated: int
+    seconds: float
+
+
+def start(folder, name="survey", cluster=None, **more):
+    """Starts a survey whose file has a fixed date."""
+    options = {"size": SIZE, "seconds": SECONDS} | more
+    environment = {"SOURCE_DATE_EPOCH": DATE}
+    if cluster is not None:
+        options["address"] = cluster.address
+        environment |= cluster.environment
+    return SurveyProcess(folder, name, environment=environment, **options)
+
+
+def wait_for_a_random_moment(survey, generator, workers=2, latest=0.6):
+    """Waits until a random share of the points is measured, and a random moment longer."""
+    survey.wait_for_points(int(generator.uniform(0.05, latest) * survey.size**2), workers=workers)
+    time.sleep(generator.uniform(0, 0.3))
+
+
+def an_actor_is_killed(folder, generator):
+    return _workers_are_killed(folder, generator, everyone=False)
+
+
+def all_actors_are_killed(folder, generator):
+    return _workers_are_killed(folder, generator, everyone=True)
+
+
+def a_node_is_removed(folder, generator):
+    with SmallCluster(nodes=3) as cluster:
+        survey = start(folder, devices=3, cluster=cluster)
+        try:
+            wait_for_a_random_moment(survey, generator, workers=3)
+            cluster.remove_node()
+            blow = time.time()
+            survey.wait()
+            return _after_survival(survey, blow, dead=1)
+        finally:
+            survey.clear()
+
+
+def a_node_joins_late(folder, generator):
+    """It takes work."""
+    with SmallCluster(nodes=2, cpus=4) as cluster:
+        # Long enough for the node to start on a busy machine.
+        survey = start(folder, devices=None, cluster=cluster, size=40, seconds=0.03)
+        try:
+            wait_for_a_random_moment(survey, generator, latest=0.15)
+            before = cluster.raylets()
+            cluster.add_node()
+            blow = time.time()
+            survey.wait_for_points(1, workers=3)
+            (raylet,) = cluster.raylets() - before
+            assert raylet in {psutil.Process(worker).ppid() for worker in survey.workers()}
+            survey.wait()
+            return _after_survival(survey, blow)
+        finally:
+            survey.clear()
+
+
+def a_point_raises(folder, generator):
+    said = r"FloatingPointError: the loss overflows here"
+    return _a_point_fails(folder, generator, "raises_at", said, size=SIZE, deaths=0)
+
+
+def a_point_crashes_its_worker(folder, generator):
+    """A segmentation fault, until the culprit is found: three deaths of its chunk, and one of each half of a half."""
+    return _a_point_fails(
+        folder, generator, "crashes_at", r"The worker died \d+ times while it measured this point", size=12, deaths=12
+    )
+
+
+def _a_point_fails(folder, generator, trap, said, *, size, deaths):
+    x, y = axes(size)
+    place = (float(generator.choice(x)), float(generator.choice(y)))
+    survey, following = start(folder, size=size, traps={trap: [place]}), None
+    try:
+        survey.wait()
+        assert survey.process.returncode == 0, survey.said
+        stored = landscape.Landscape.load(survey.output)
+        ((label, text),) = stored.errors.items()
+        assert label == f"grid/{list(y).index(place[1])},{list(x).index(place[0])}"
+        assert re.search(said, text), text
+        assert any("1 of" in item and "failed" in item for item in survey.outcome["warnings"]), survey.outcome
+        check_nothing_left(survey)
+        measured, kept = survey.points(), stored_places(survey)
+        assert len(kept) == size**2 - 1
+        again = check_repeats(measured, survey.seconds, deaths)
+        following = start(folder, "following", size=size)
+        following.wait()
+        assert [point.place for point in following.points()] == [place], "more than the failed point was measured again"
+        check_equals_the_undisturbed(following)
+        check_nothing_left(following)
+        pauses = np.diff([point.when for point in measured])
+        return Cost(again, again, float(pauses.max()))
+    finally:
+        survey.clear()
+        if following is not None:
+            following.clear()
+
+
+def memory_runs_out(folder, generator):
+    """Of the address space, for real; all workers go on in smaller batches."""
+    survey = start(folder, size=6, traps={"free": int(generator.integers(26, 36))})
+    try:
+        survey.wait()
+        assert survey.process.returncode == 0, survey.said
+        said = r"memory ran out in batches of \d+ samples; every worker measures in batches of \d+ from here on"
+        assert any(re.search(said, text) for text in survey.outcome["warnings"]), survey.outcome
+        stored = landscape.Landscape.load(survey.output)
+        assert stored.attributes["measurement_plan"]["batch_size"] < logged_hunger.PLAN.batch_size
+        x, y = axes(survey.size)
+        callback = logged_hunger.callback_of(os.devnull, 0.0)
+        quiet = {"device_ids": [0], "plan": logged_hunger.PLAN, "progress": False}
+        whole = landscape.evaluate(logged_hunger.plane(), callback, x=x, y=y, **quiet)
+        np.testing.assert_allclose(stored.loss, whole.loss, rtol=1e-6)
+        check_nothing_left(survey)
+        points = survey.points()
+        again = check_repeats(points, survey.seconds, 2)
+        return Cost(again, again, float(np.diff([point.when for point in points]).max()))
+    finally:
+        survey.clear()
+
+
+def _workers_are_killed(folder, generator, *, everyone):
+    survey = start(folder)
+    try:
+        wait_for_a_random_moment(survey, generator)
+        victims = survey.workers() if everyone else [int(generator.choice(survey.workers()))]
+        for victim in victims:
+            os.kill(victim, signal.SIGKILL)
+        blow = time.time()
+        survey.wait()
+        return _after_survival(survey, blow, dead=len(victims))
+    finally:
+        survey.clear()
+
+
+def an_actor_is_stopped(folder, generator, seconds=3.0):
+    survey = start(folder)
+    try:
+        wait_for_a_random_moment(survey, generator)
+        victim = int(generator.choice(survey.workers()))
+        os.kill(victim, signal.SIGSTOP)
+        blow = time.time()
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and survey.process.poll() is None:
+            time.sleep(0.05)
+        # It may have ended with the survey: the others did its work meanwhile.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGCONT)
+        survey.wait()
+        return _after_survival(survey, blow, dead=1)
+    finally:
+        survey.clear()
+
+
+def the_driver_is_killed(folder, generator):
+    return _driver_ends(folder, generator, lambda survey: survey.process.kill(), said="", gone=GONE_SECONDS)
+
+
+def the_driver_is_terminated(folder, generator):
+    text = r"Terminated\. What was measured is in the landscape file; the same command goes on from there"
+    return _driver_ends(folder, generator, lambda survey: survey.process.terminate(), said=text)
+
+
+def ctrl_c(folder, generator):
+    """A terminal sends it to the whole process group."""
+    text = r"Interrupted\. What was measured is in the landscape file; the same command goes on from there"
+    return _driver_ends(folder, generator, lambda survey: os.killpg(survey.process.pid, signal.SIGINT), said=text)
+
+
+def the_raylet_is_killed(folder, generator):
+    def blow(survey):
+        (raylet,) = survey.raylets()
+        raylet.kill()
+
+    text = r"What was measured is in the file; run the same call again"
+    return _driver_ends(folder, generator, blow, said=text, size=40)
+
+
+def _driver_ends(folder, generator, strike, *, said, gone=20.0, size=SIZE):
+    survey, following = start(folder, size=size), None
+    try:
+        wait_for_a_random_moment(survey, generator)
+        strike(survey)
+        blow = time.time()
+        survey.wait()
+        assert survey.process.returncode != 0 or said, "the fault was not noticed"
+        check_said(survey, said)
+        stored, measured = stored_places(survey), survey.points()
+        lost = check_loss(measured, stored, blow)
+        if said:
+            check_nothing_left(survey, seconds=gone)
+        following = start(folder, "following", size=size)
+        following.wait()
+        assert following.process.returncode == 0, following.said
+        again = following.points()
+        assert not stored & {point.place for point in again}, "a stored point was measured again"
+        check_repeats(again, following.seconds, 0)
+        check_equals_the_undisturbed(following)
+        check_nothing_left(following)
+        check_nothing_left(survey, seconds=gone)
+        return Cost(lost, repeated(measured + again), again[0].when - blow)
+    finally:
+        survey.clear()
+        if following is not None:
+            following.clear()
+
+
+def _after_survival(survey, blow, *, dead=0):
+    """Returns the cost of a fault that the survey survived, with so many workers dead or stopped."""
+    assert survey.process.returncode == 0, survey.said
+    assert survey.outcome["error"] == ""
+    points = survey.points()
+    again = check_repeats(points, survey.seconds, dead)
+    check_equals_the_undisturbed(survey)
+    check_nothing_left(survey)
+    before = {point.process for point in points if point.when <= blow}
+    replaced = [point.when for point in points if point.process not in before]
+    recovered = replaced[0] if replaced else max(point.when for point in points)
+    return Cost(again, again, recovered - blow)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault and what it is called.
+
+    Attributes:
+        name: in the table.
+        strike: runs one trial in a folder, with a generator for its random moment; returns the cost.
+        repeats: how often the normal suite tries it.
+        long: arguments of ``strike`` in the long test.
+    """
+
+    name: str
+    strike: Callable[..., Cost]
+    repeats: int = 1
+    long: Mapping[str, Any] = field(default_factory=dict)
+
+
+FAULTS = (
+    Fault("SIGKILL of an actor", an_actor_is_killed, repeats=3),
+    Fault("SIGKILL of all actors", all_actors_are_killed),
+    Fault("SIGKILL of the raylet of a private Ray", the_raylet_is_killed),
+    Fault("SIGKILL of the driver", the_driver_is_killed),
+    Fault("SIGTERM of the driver", the_driver_is_terminated),
+    Fault("Ctrl-C", ctrl_c),
+    Fault("SIGSTOP of an actor", an_actor_is_stopped, long={"seconds": 30.0}),
+    Fault("removal of a node of three", a_node_is_removed),
+    Fault("a node that joins late", a_node_joins_late),
+    Fault("a point that raises", a_point_raises),
+    Fault("a point that segfaults its worker", a_point_crashes_its_worker),
+    Fault("host memory that runs out", memory_runs_out),
+)

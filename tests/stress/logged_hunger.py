@@ -1,0 +1,55 @@
+"""A PyTorch network that runs out of memory in the middle of a survey, and writes down every point it has measured."""
+
+import functools
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from hungry_network import HungryNetwork, loader
+from torch import nn
+
+from landscape import MeasurementPlan, random_plane
+from workers.evaluator import MeasurementOptions
+from workers.torch_evaluator import TorchEvaluator
+
+PLAN = MeasurementPlan(64)
+
+
+class LoggedHunger(TorchEvaluator):
+    """Measures a ``HungryNetwork`` point by point.
+
+    Args:
+        log: the file that gets a line for every measured point: when, by which process, and where.
+        seconds: how long a point takes at least, beside the network's own time.
+        free: how many forward passes may use all memory.
+    """
+
+    def __init__(self, log, seconds, free):
+        torch.set_num_threads(1)
+        self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        self._seconds = seconds
+        network = HungryNetwork(free)
+        super().__init__(nn.CrossEntropyLoss(), network, loader(), {}, options=MeasurementOptions(), plan=PLAN)
+
+    def measure(self, points):
+        rows = [self._measure_one(point) for point in points]
+        return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+
+    def _measure_one(self, point):
+        row = super().measure(point[None])
+        time.sleep(self._seconds)
+        line = f"{time.time()!r} {os.getpid()} {float(point[0])!r} {float(point[1])!r}\n"
+        os.write(self._log, line.encode())
+        return row
+
+
+def plane():
+    """Returns the plane that is measured."""
+    return random_plane(HungryNetwork(), seed=1)
+
+
+def callback_of(log, seconds, free=10**9):
+    """Returns a callback_fn."""
+    return functools.partial(LoggedHunger, str(Path(log)), seconds, free)

@@ -1,0 +1,52 @@
+"""The survey that a trial disturbs, in a process of its own: ``python survey_process.py settings.json``."""
+
+import json
+import sys
+import traceback
+import warnings
+from pathlib import Path
+
+import logged_network
+import typer
+from logged_network import axes
+
+import landscape
+from landscape.commands.interruption import interruptible
+
+
+def main():
+    settings = json.loads(Path(sys.argv[1]).read_text())
+    x, y = axes(settings["size"])
+    # Only one of the two needs PyTorch, which takes long to load.
+    network = logged_network
+    if "free" in settings["traps"]:
+        import logged_hunger as network
+    callback = network.callback_of(settings["log"], settings["seconds"], **settings["traps"])
+    outcome = {"error": "", "warnings": []}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            with interruptible():
+                landscape.evaluate(
+                    network.plane(),
+                    callback,
+                    x=x,
+                    y=y,
+                    device_ids=settings["device_ids"],
+                    address=settings["address"],
+                    output=settings["output"],
+                    plan=network.PLAN,
+                    progress=False,
+                )
+        except typer.Exit as stop:
+            outcome["error"] = f"Exit {stop.exit_code}"
+        except Exception:
+            outcome["error"] = traceback.format_exc()
+    ours = (UserWarning, RuntimeWarning)
+    outcome["warnings"] = [str(item.message) for item in caught if issubclass(item.category, ours)]
+    Path(settings["outcome"]).write_text(json.dumps(outcome))
+    print(outcome["error"], file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""Surveys in processes of their own: started, watched through their log of points, and cleared away."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+MARK = "LANDSCAPE_STRESS_TRIAL"
+
+
+@dataclass(frozen=True)
+class Point:
+    """A measured point, from the log.
+
+    Attributes:
+        when: seconds since the epoch.
+        process: which process measured it.
+        place: its coordinates.
+    """
+
+    when: float
+    process: int
+    place: tuple[float, float]
+
+
+class SurveyProcess:
+    """A survey of size by size points.
+
+    Args:
+        folder: of the log, the outcome and, by default, the landscape file.
+        name: of this run within the folder.
+        size: points along each axis.
+        seconds: how long a point takes.
+        devices: how many workers.
+        address: of a Ray cluster.
+        traps: further arguments of the network's callback_of, such as ``raises_at``.
+        environment: more variables for the process.
+    """
+
+    def __init__(
+        self,
+        folder,
+        name,
+        *,
+        size,
+        seconds,
+        devices=2,
+        address=None,
+        traps=None,
+        environment=None,
+    ):
+        self.folder, self.name, self.size, self.seconds, self.devices = folder, name, size, seconds, devices
+        self.mark = uuid.uuid4().hex
+        self.log, self.output = folder / f"{name}.log", folder / "landscape.h5"
+        self._outcome = folder / f"{name}.json"
+        self._said = (folder / f"{name}.txt").open("wb")
+        self.log.touch()
+        settings = folder / f"{name}.settings.json"
+        settings.write_text(
+            json.dumps(
+                {
+                    "size": size,
+                    "seconds": seconds,
+                    "log": str(self.log),
+                    "output": str(self.output),
+                    "outcome": str(self._outcome),
+                    "device_ids": list(range(devices)) if devices else None,
+                    "address": address,
+                    "traps": traps or {},
+                }
+            )
+        )
+        variables = {key: value for key, value in os.environ.items() if key != "RAY_ADDRESS"}
+        variables |= {
+            MARK: self.mark,
+            "PYTHONPATH": os.pathsep.join(map(str, (ROOT, HERE, HERE.parent / "support"))),
+            "OMP_NUM_THREADS": "1",
+        }
+        self.process = subprocess.Popen(
+            [sys.executable, str(HERE / "survey_process.py"), str(settings)],
+            env=variables | (environment or {}),
+            stdout=self._said,
+            stderr=self._said,
+            cwd=folder,
+            start_new_session=True,
+            # A shell that runs this in the background has its children ignore Ctrl-C.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
+
+    @property
+    def said(self):
+        """What the process wrote to its standard streams."""
+        return (self.folder / f"{self.name}.txt").read_text(errors="replace")
+
+    @property
+    def outcome(self):
+        """The error's text and the warnings; None where the process died before it could say."""
+        return json.loads(self._outcome.read_text()) if self._outcome.exists() else None
+
+    def points(self):
+        """Returns what was measured of the grid so far, each measurement once, in the order of time."""
+        lines = [line.split() for line in self.log.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        found = [Point(float(when), int(process), (float(x), float(y))) for when, process, x, y in lines]
+        return [point for point in found if point.place not in {(0.0, 0.0), (1e-3, 1e-3)}]
+
+    def workers(self):
+        """Returns the ids of the living processes that measured a point."""
+        return [number for number in dict.fromkeys(point.process for point in self.points()) if is_running(number)]
+
+    def wait_for_points(self, count, *, workers=1, timeout=120):
+        """Waits until so many points are measured, by so many workers."""
+        self._wait(lambda: len(self.points()) >= count and len(self.workers()) >= workers, timeout, f"{count} points")
+
+    def wait(self, timeout=180):
+        """Waits until the process has ended."""
+        self.process.wait(timeout)
+        self._said.close()
+
+    def family(self):
+        """Returns all processes that descend from this survey's, orphans included."""
+        return marked(self.mark)
+
+    def raylets(self):
+        """Returns the raylet of the survey's private Ray."""
+        return [process for process in self.family() if process.name() == "raylet"]
+
+    def clear(self):
+        """Ends whatever is left of the survey."""
+        end_marked(self.mark)
+        self.process.wait()
+        self._said.close()
+
+    def _wait(self, condition, timeout, what):
+        deadline = time.monotonic() + timeout
+        while not condition():
+            if self.process.poll() is not None:
+                raise AssertionError(f"the survey ended before it had {what}: {self.said}")
+            if time.monotonic() > deadline:
+                raise AssertionError(f"the survey did not have {what} within {timeout} s: {self.said}")
+            time.sleep(0.05)
+
+
+def is_running(number):
+    """Returns whether a process is there and is no zombie."""
+    try:
+        return psutil.Process(number).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def repeated(points):
+    """Returns how many measurements were of a point that had been measured before."""
+    return sum(count - 1 for count in Counter(point.place for point in points).values())
+
+
+def marked(mark):
+    """Returns all living processes that were started with this mark in their environment."""
+    return [process for process in psutil.process_iter() if _mark_of(process) == mark]
+
+
+def end_marked(mark):
+    """Kills them, until none is left."""
+    while processes := marked(mark):
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        time.sleep(0.05)
+
+
+def _mark_of(process):
+    try:
+        return process.environ().get(MARK) if process.status() != psutil.STATUS_ZOMBIE else None
+    except psutil.Error:
+        return None

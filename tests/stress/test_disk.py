@@ -1,0 +1,439 @@
+"""What disks, file systems, other writers and clocks do to a survey, by the real survey on real files.
+
+After each of them the file of before is whole, the error says what to do, and the same call goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+import landscape.survey
+from landscape import Landscape, custom_plane, evaluate
+from landscape.errors import LandscapeLockedError, LandscapeWriteError
+from landscape.landscape_data import PointStatus
+from landscape.landscape_writer import LandscapeWriter
+from workers import FunctionEvaluator
+
+ROOT = Path(__file__).parents[2]
+GRID = np.linspace(-1.5, 2, 20)  # without 0 and 1, where functions are tried
+WEIGHTS = {"place": np.zeros(2)}
+
+
+def measure(path: Path | None, before_point: Callable[[int], object] = lambda count: None) -> tuple[Landscape, int]:
+    """Surveys a paraboloid; returns the landscape and how often the loss was computed at points of the grid."""
+    calls = 0
+
+    def loss(weights: dict[str, Any]) -> float:
+        nonlocal calls
+        place = weights["place"]
+        if np.isclose(place[:, None], GRID).any(axis=1).all():
+            calls += 1
+            before_point(calls)
+        return float(np.square(place).sum())
+
+    space = FunctionEvaluator(lambda weights: 0.0, WEIGHTS).description.space
+    axes = [{"place": np.array([1.0, 0.0])}, {"place": np.array([0.0, 1.0])}]
+    plane = custom_plane(WEIGHTS, axes, network=space)
+    shown = evaluate(
+        plane, lambda: FunctionEvaluator(loss, WEIGHTS), x=GRID, y=GRID, output=path, progress=False, device_ids=[0]
+    )
+    return shown, calls
+
+
+def measured(path: Path) -> int:
+    """Returns how many points a file holds, all of which must be right."""
+    found = Landscape.load(path)
+    there = found.status == PointStatus.MEASURED
+    exact = np.square(GRID)[:, None] + np.square(GRID)
+    np.testing.assert_allclose(found.loss[there], exact[there], rtol=1e-12)
+    assert np.isnan(found.loss[~there]).all()
+    return int(there.sum())
+
+
+@pytest.fixture(autouse=True)
+def _same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1600000000")
+
+
+@pytest.fixture
+def undisturbed(tmp_path: Path, _same_bytes: None) -> bytes:
+    path = tmp_path / "undisturbed.h5"
+    measure(path)
+    return path.read_bytes()
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is written every few milliseconds rather than seconds."""
+    monkeypatch.setattr(landscape.survey, "LandscapeWriter", functools.partial(LandscapeWriter, flush_seconds=0.005))
+
+
+def mounted(folder: Path, *options: str) -> None:
+    try:
+        done = subprocess.run(["mount", *options, str(folder)], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("there is no mount command here")
+    if done.returncode:
+        pytest.skip(f"a file system cannot be mounted here: {done.stderr.strip()}")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted(folder, "-t", "tmpfs", "-o", "size=512k", "tmpfs")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+class FullDisk:
+    """Fills a disk to the last byte, again and again."""
+
+    match = "No space left on device"
+
+    def __init__(self, folder: Path) -> None:
+        self._filler = folder / "filler"
+
+    def fill(self) -> None:
+        with self._filler.open("ab", buffering=0) as file, contextlib.suppress(OSError):
+            while file.write(bytes(4096)):
+                pass
+
+    def free(self) -> None:
+        self._filler.unlink()
+
+
+class SizeLimit:
+    """Lets no file of this process grow."""
+
+    match = "File too large"
+
+    def __init__(self, folder: Path) -> None:
+        self._before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(self) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096, self._before[1]))
+
+    def free(self) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, self._before)
+
+
+@pytest.fixture(params=[FullDisk, SizeLimit])
+def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Path, Any]]:
+    if request.param is FullDisk:
+        folder = request.getfixturevalue("small_disk")
+        yield folder, FullDisk(folder)
+        return
+    limit = SizeLimit(tmp_path)
+    try:
+        yield tmp_path, limit
+    finally:
+        limit.free()
+
+
+@pytest.mark.usefixtures("often")
+def test_a_disk_that_fills_up_during_a_survey(disk: tuple[Path, Any], undisturbed: bytes) -> None:
+    folder, trouble = disk
+    path = folder / "landscape.h5"
+
+    def wait_for_a_write_then_fill(count: int) -> None:
+        if count <= 50:
+            time.sleep(0.001)
+        else:
+            trouble.fill()
+            time.sleep(0.001)
+
+    with pytest.raises(LandscapeWriteError) as caught:
+        measure(path, wait_for_a_write_then_fill)
+    text = str(caught.value)
+    assert f"landscape file {path} cannot be written: {trouble.match}. The file on the disk is untouched" in text
+    assert "Free some space or choose another output directory, then run again: it goes on from the file." in text
+    kept = measured(path)
+    assert kept < GRID.size**2, "the survey ended before it was measured"
+    # Nothing else is left: the next call finds neither a lock nor half a file.
+    assert {item.name for item in folder.iterdir()} <= {"landscape.h5", "filler", "undisturbed.h5"}
+
+    with pytest.raises(LandscapeWriteError, match=trouble.match):
+        measure(path)
+    assert measured(path) == kept
+
+    trouble.free()
+    _, calls = measure(path)
+    assert calls == GRID.size**2 - kept
+    assert path.read_bytes() == undisturbed
+
+
+def test_a_disk_that_is_full_from_the_beginning(disk: tuple[Path, Any], undisturbed: bytes) -> None:
+    folder, trouble = disk
+    path = folder / "landscape.h5"
+    trouble.fill()
+    calls = []
+    with pytest.raises(LandscapeWriteError, match=f"{trouble.match}. No file was there, and none is now"):
+        measure(path, calls.append)
+    assert calls == [], "hours might have been measured for nothing"
+    assert not path.exists()
+    trouble.free()
+    measure(path)
+    assert path.read_bytes() == undisturbed
+
+
+@pytest.mark.usefixtures("often")
+def test_room_that_comes_back_before_the_end_saves_all_that_was_measured(small_disk: Path) -> None:
+    path, trouble = small_disk / "landscape.h5", FullDisk(small_disk)
+    count_at_failure = 0
+
+    class Watched(LandscapeWriter):
+        def update(self, change: Callable[[], None]) -> None:
+            nonlocal count_at_failure
+            try:
+                super().update(change)
+            except LandscapeWriteError:
+                trouble.free()
+                raise
+            count_at_failure += 1
+
+    def fill(count: int) -> None:
+        if count > 20:
+            trouble.fill()
+        time.sleep(0.001)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(landscape.survey, "LandscapeWriter", functools.partial(Watched, flush_seconds=0.005))
+        with pytest.raises(LandscapeWriteError, match="No space left on device"):
+            measure(path, fill)
+    assert measured(path) == count_at_failure
+
+
+def test_a_failure_of_the_last_regular_write_is_not_kept_quiet(small_disk: Path) -> None:
+    path, trouble = small_disk / "landscape.h5", FullDisk(small_disk)
+    shown, _ = measure(None)
+    writer = LandscapeWriter(path, shown._data, flush_seconds=0.005)
+    writer.__enter__()
+    trouble.fill()
+    writer.update(lambda: None)
+    writer._thread.join(timeout=60)  # it ends with the write that fails
+    assert not writer._thread.is_alive()
+    with pytest.raises(LandscapeWriteError, match="No space left on device"):
+        writer.__exit__(None, None, None)
+
+
+class ClosesInBetween(threading.Event):
+    """An event that is set at the worst moment: after waiting for it was given up."""
+
+    def __init__(self, changed: threading.Event) -> None:
+        super().__init__()
+        self._changed_event = changed
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.set()
+        self._changed_event.set()
+        return False
+
+
+def test_a_survey_that_ends_while_a_write_is_due_ends(tmp_path: Path) -> None:
+    """The writer's thread once missed that it was to end, and the survey waited for it for ever."""
+    shown, _ = measure(None)
+    writer = LandscapeWriter(tmp_path / "landscape.h5", shown._data, flush_seconds=0.0)
+    writer._closing = ClosesInBetween(writer._changed)
+    writer.__enter__()
+    writer.update(lambda: None)
+    writer._thread.join(timeout=30)
+    assert not writer._thread.is_alive()
+    writer.__exit__(None, None, None)
+    assert measured(tmp_path / "landscape.h5") == GRID.size**2
+
+
+def child(script: str, **options: Any) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(Path(__file__).parent)))}
+    return subprocess.Popen(
+        [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        **options,
+    )  # fmt: skip
+
+
+WITHOUT_PRIVILEGE = """
+import ctypes, struct
+# Root may write anywhere; without CAP_DAC_OVERRIDE and CAP_DAC_READ_SEARCH the permission bits count for it too.
+libc = ctypes.CDLL(None, use_errno=True)
+header, data = struct.pack("Ii", 0x20080522, 0), ctypes.create_string_buffer(24)
+libc.capget(header, data)
+effective, permitted, _, *rest = struct.unpack("6I", data.raw)
+assert libc.capset(header, struct.pack("6I", effective & ~6, permitted & ~6, 0, *rest)) == 0, ctypes.get_errno()
+"""
+
+
+def test_a_directory_that_becomes_read_only_during_a_survey(tmp_path: Path, undisturbed: bytes) -> None:
+    folder = tmp_path / "output"
+    folder.mkdir()
+    path = folder / "landscape.h5"
+    script = f"""{WITHOUT_PRIVILEGE}
+import os, test_disk
+from pathlib import Path
+from landscape.errors import LandscapeError
+def protect(count):
+    if count == 200:
+        os.chmod({str(folder)!r}, 0o555)
+for _ in range(2):
+    try:
+        test_disk.measure(Path({str(path)!r}), protect)
+    except LandscapeError as error:
+        print(type(error).__name__, error)
+"""
+    process = child(script)
+    output, errors = process.communicate()
+    assert process.returncode == 0, errors
+    first, second = output.splitlines()
+    assert first.startswith(f"LandscapeWriteError landscape file {path} cannot be written: Permission denied. The file")
+    assert "choose another output directory, then run again" in first
+    assert second == first
+    assert measured(path) < GRID.size**2
+    folder.chmod(0o755)
+    measure(path)
+    assert path.read_bytes() == undisturbed
+    assert list(folder.iterdir()) == [path], "the lock that could not be removed is taken over and removed"
+
+
+def test_a_read_only_file_system(small_disk: Path) -> None:
+    path = small_disk / "landscape.h5"
+    measure(path)
+    before = path.read_bytes()
+    mounted(small_disk, "-o", "remount,ro")
+    with pytest.raises(LandscapeWriteError, match=r"cannot be locked for writing \(.*Read-only file system\)"):
+        measure(path)
+    with pytest.raises(LandscapeWriteError, match="Read-only file system"):
+        measure(small_disk / "another.h5")
+    assert path.read_bytes() == before
+    assert measured(path) == GRID.size**2
+
+
+def test_a_file_that_another_program_has_open(tmp_path: Path) -> None:
+    path = tmp_path / "landscape.h5"
+    measure(path)
+    before = path.read_bytes()
+    script = f"import h5py, sys\nfile = h5py.File({str(path)!r}, 'r+')\nprint('ready', flush=True)\nsys.stdin.read()"
+    opened = child(script, stdin=subprocess.PIPE)
+    with opened:
+        assert opened.stdout is not None
+        assert opened.stdout.readline() == "ready\n"
+        with pytest.raises(LandscapeLockedError, match=r"another program has it open for writing\. Close it there, or"):
+            measure(path)
+        opened.communicate()
+    assert path.read_bytes() == before
+    _, calls = measure(path)
+    assert calls == 0
+
+
+def test_of_two_runs_that_start_at_the_same_time_one_wins(tmp_path: Path, undisturbed: bytes) -> None:
+    folder = tmp_path / "output"
+    folder.mkdir()
+    path, go = folder / "landscape.h5", tmp_path / "go"
+    script = f"""
+import sys, test_disk, time
+from pathlib import Path
+from landscape.errors import LandscapeError
+def wait(count):
+    while not Path({str(go)!r}).exists():
+        time.sleep(0.05)
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    print("measured", test_disk.measure(Path({str(path)!r}), wait)[1])
+except LandscapeError as error:
+    print(type(error).__name__, error)
+"""
+    runs = [child(script, stdin=subprocess.PIPE) for _ in range(2)]
+    try:
+        for run in runs:
+            assert run.stdout is not None
+            assert run.stdout.readline() == "ready\n"
+        for run in runs:
+            assert run.stdin is not None
+            run.stdin.write("\n")
+            run.stdin.flush()
+        # The winner goes on only when the other has ended, so that no slow start decides this.
+        while all(run.poll() is None for run in runs):
+            time.sleep(0.05)
+        (winner,) = (run for run in runs if run.poll() is None)
+        (loser,) = (run for run in runs if run is not winner)
+        go.touch()
+        lost, won = loser.communicate(timeout=60), winner.communicate(timeout=60)
+    finally:
+        for run in runs:
+            run.kill()
+            run.wait()
+    expected = (
+        f"LandscapeLockedError landscape file {path} is being written by process {winner.pid}. Wait for it, end it"
+    )
+    assert lost[0].startswith(expected), lost
+    assert won[0] == f"measured {GRID.size**2}\n", won
+    assert path.read_bytes() == undisturbed
+    assert list(folder.iterdir()) == [path]
+
+
+@pytest.mark.usefixtures("often")
+def test_a_clock_that_jumps_back(tmp_path: Path, undisturbed: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times of day decide nothing: neither when is written, nor which file is newer, nor who still lives."""
+    path = tmp_path / "landscape.h5"
+    clock = 4e9
+
+    def backwards() -> float:
+        nonlocal clock
+        clock -= 1e6
+        return clock
+
+    def stop(count: int) -> None:
+        if count > 100:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "time", backwards)
+    monkeypatch.setattr(time, "time_ns", lambda: int(1e9 * backwards()))
+    with pytest.raises(KeyboardInterrupt):
+        measure(path, stop)
+    kept = measured(path)
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True)
+    stale = path.with_name(f".{path.name}.{int(dead.stdout)}.0123abcd.tmp")
+    lock = path.with_name(f".{path.name}.lock")
+    for item in (stale, lock):
+        item.write_text("1")
+    for item in (path, stale, lock, tmp_path):
+        os.utime(item, (2**33, 2**33))
+    _, calls = measure(path)
+    assert calls == GRID.size**2 - kept
+    assert path.read_bytes() == undisturbed
+    assert {item.name for item in tmp_path.iterdir()} == {"landscape.h5", "undisturbed.h5"}
+
+
+def test_a_file_from_the_future_is_gone_on_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "landscape.h5"
+
+    def stop(count: int) -> None:
+        if count > 100:
+            raise KeyboardInterrupt
+
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "4000000000")
+    with pytest.raises(KeyboardInterrupt):
+        measure(path, stop)
+    kept = measured(path)
+    monkeypatch.delenv("SOURCE_DATE_EPOCH")
+    shown, calls = measure(path)
+    assert calls == GRID.size**2 - kept
+    assert shown.complete
+    assert str(shown.attributes["created"]).startswith("2096-10-02"), "what was written first stays"
+    with h5py.File(path) as file:
+        assert file.attrs["complete"]

@@ -1,0 +1,104 @@
+"""Landscapes to draw, and what a picture says."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.contour import QuadContourSet
+
+from landscape.figures import save_figure
+from landscape.landscape_data import DirectionsData, LandscapeData, PointStatus, TrajectoryData
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+def loss_at(x: Any, y: Any) -> Any:
+    """An asymmetric loss: steeper to the right than to the left, its valley bends upwards."""
+    return 0.02 + (x - 0.1 * y) ** 2 + 6 * (y - 0.15 * x**2) ** 2 + 0.5 * np.clip(x, 0, None) ** 3
+
+
+def build(loss: Any = None, *, rows: int = 20, columns: int = 30, points: int = 12, **attributes: Any) -> LandscapeData:
+    if loss is not None:
+        loss = np.asarray(loss, np.float64)
+        rows, columns = loss.shape
+    x, y = np.linspace(-2, 2.5, columns), np.linspace(-1, 1.2, rows)
+    angle = np.linspace(9, 0, points)
+    path = TrajectoryData.empty(
+        range(3, 3 + points), 0.2 * angle * np.cos(angle), 0.1 * angle * np.sin(angle), np.zeros(points), angle
+    )
+    path.projected["loss"][:] = loss_at(path.x, path.y)
+    path.status[:] = path.projected_status[:] = PointStatus.MEASURED
+    data = LandscapeData.empty(
+        x, y, DirectionsData(np.ones(2), np.array([0.632, 0.214]), 0.0), ("loss", "accuracy"), path if points else None,
+        {"decomposition": "pca", "network": "LeNet", "unit": "epoch"} | attributes,
+    )  # fmt: skip
+    data.metrics["loss"][:] = loss_at(x, y[:, None]) if loss is None else loss
+    data.metrics["accuracy"][:] = 0.5 + 0.1 * np.sin(x)
+    data.status[:] = PointStatus.MEASURED
+    data.convergence.metrics["loss"] = 0.02
+    data.convergence.status = PointStatus.MEASURED
+    return data
+
+
+def build_line(loss: Any, **attributes: Any) -> LandscapeData:
+    loss = np.asarray(loss, np.float64)
+    data = LandscapeData.empty(
+        np.linspace(-1, 1, len(loss)), None, DirectionsData(np.ones(1)), ("loss", "loss_stderr"), None,
+        {"decomposition": "random", "normalization": "filter", "intervals": [[20]], "unit": "step"} | attributes,
+    )  # fmt: skip
+    data.metrics["loss"][:] = loss
+    data.status[:] = PointStatus.MEASURED
+    return data
+
+
+def build_real(name: str, network: str) -> LandscapeData:
+    """A random plane of a real network, from tests/data."""
+    with np.load(DATA / f"{name}.npz") as file:
+        loss = file["loss"]
+    side = np.linspace(-1, 1, len(loss))
+    data = LandscapeData.empty(
+        side, side.copy(), DirectionsData(np.ones(2), None, 0.0), ("loss",), None,
+        {"decomposition": "random", "normalization": "filter", "network": network, "intervals": [[20]]},
+    )  # fmt: skip
+    data.metrics["loss"][:] = loss
+    data.status[:] = PointStatus.MEASURED
+    data.convergence.metrics["loss"] = float(loss[len(loss) // 2, len(loss) // 2])
+    data.convergence.status = PointStatus.MEASURED
+    return data
+
+
+def build_unfinished() -> LandscapeData:
+    """A plane with every kind of point: measured, interpolated, pending, failed, infinite."""
+    data = build(rows=16, columns=20, points=6)
+    loss, status = data.metrics["loss"], data.status
+    loss[12:], status[12:] = np.nan, PointStatus.PENDING
+    loss[1:4, 2:5], status[1:4, 2:5] = np.nan, PointStatus.FAILED
+    loss[2, 15:18] = np.inf
+    status[5:9, 4:12] = PointStatus.INTERPOLATED
+    return data
+
+
+def contour_lines(ax: Any) -> QuadContourSet:
+    (lines,) = [item for item in ax.collections if isinstance(item, QuadContourSet) and not item.filled]
+    return lines
+
+
+def texts(ax: Any) -> list[str]:
+    return [text.get_text() for text in ax.figure.findobj(lambda item: hasattr(item, "get_text"))]
+
+
+def legend_texts(ax: Any) -> list[str]:
+    legends = [*ax.figure.legends, *([ax.get_legend()] if ax.get_legend() else [])]
+    return [text.get_text() for legend in legends for text in legend.get_texts()]
+
+
+def line(ax: Any, label: str) -> Any:
+    (found,) = [item for item in ax.get_lines() if str(item.get_label()).startswith(label)]
+    return found
+
+
+def draw(ax: Any) -> None:
+    save_figure(ax, io.BytesIO(), dpi=50)

@@ -1,0 +1,312 @@
+"""The files that are damaged: what they are when they are whole, how they are read, what may be changed in them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+from hypothesis import strategies as st
+from landscape_examples import build
+
+from collectors.checkpoint_file import CheckpointFile, write_checkpoint
+from collectors.errors import CheckpointError, LandscapeError, RunDirectoryError
+from collectors.network_state import Array, describe_arrays
+from collectors.run_directory import RunDirectory
+from collectors.run_metadata import RunMetadata
+from collectors.settings import LandscapeSettings
+from collectors.state_dict_file import read_state_dict
+from landscape import Landscape
+from landscape.errors import LandscapeDamagedError, LandscapeFormatError
+from landscape.evaluation import stored_plan
+from landscape.landscape_encoding import landscape_bytes
+from landscape.landscape_identity import check_identity
+from landscape.sampling_report import SamplingReport
+from landscape.summary_text import sampling_text, summary_text
+from workers.measurement_plan import MeasurementPlan
+
+Draw = Callable[[Any], Any]
+
+SECRET = 12345.678
+_JSON_ATTRIBUTES = ("identity", "intervals", "measurement_plan", "notes", "sampling", "versions")
+_NUMBERS = (0, 1, 2, 3)
+_HOSTILE_NAMES = ("../secret/secret.safetensors", "{secret}/secret.safetensors", "..\\secret.safetensors", "/dev/zero",
+                  "\\\\server\\share", "file:///etc/passwd", "s3://bucket/key", "~/.ssh/id_rsa", "")  # fmt: skip
+_INTEGERS = st.sampled_from((0, -1, 2**31, 2**40, 2**62, 2**64, 10**400)) | st.integers()
+_JSON = st.recursive(
+    st.none() | st.booleans() | _INTEGERS | st.floats() | st.text(max_size=20) | st.sampled_from(_HOSTILE_NAMES),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4) | st.just("1"), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+class Play:
+    """One kind of file in a run directory of its own, and a directory beside it that must not be opened.
+
+    Attributes:
+        expected: the errors that reading may end with.
+        inside: the only directory that may be read.
+        secret: the other one.
+        path: the file that is damaged.
+        whole: its content before.
+    """
+
+    expected: tuple[type[Exception], ...]
+
+    def __init__(self, folder: Path) -> None:
+        self.inside, self.secret = folder.resolve() / "run", folder.resolve() / "secret"
+        self.inside.mkdir(parents=True)
+        self.secret.mkdir()
+        self.path = self.make()
+        self.whole = self.path.read_bytes()
+
+    def make(self) -> Path:
+        """Writes the whole file, and the secret."""
+        raise NotImplementedError
+
+    def read(self) -> None:
+        """Reads the file, and uses all that it holds."""
+        raise NotImplementedError
+
+    def change(self, draw: Draw) -> None:
+        """Damages the file where its meaning lies."""
+        raise NotImplementedError
+
+    def mended(self, content: bytes, random: np.random.Generator) -> bytes:
+        """Returns changed bytes such that they are looked at further than the first checksum or length."""
+        return content
+
+
+class Metadata(Play):
+    """``train_metadata.json`` of a run whose checkpoints are whole."""
+
+    expected = (RunDirectoryError,)
+    arrays: dict[str, Array]
+
+    def make(self) -> Path:
+        folder = self.inside / "ckpt_dir"
+        folder.mkdir()
+        self.arrays = {"weight": np.arange(6.0, dtype=np.float32).reshape(2, 3), "count": np.array(3)}
+        write_checkpoint(self.secret / "secret.safetensors", {"weight": np.full((2, 3), SECRET, np.float32)})
+        (folder / "link.safetensors").symlink_to(self.secret / "secret.safetensors")
+        files = {number: f"net_{number}_step.safetensors" for number in _NUMBERS}
+        digests = {number: write_checkpoint(folder / name, self.arrays) for number, name in files.items()}
+        settings = LandscapeSettings.from_dict({"intervals": [_NUMBERS], "unit": "step"})
+        path = folder / "train_metadata.json"
+        path.write_text(RunMetadata(settings, files, digests, 4, network={"name": "net"}).to_json())
+        self.names = {item.name for item in folder.iterdir()}
+        return path
+
+    def read(self) -> None:
+        run = RunDirectory(self.inside)
+        space = describe_arrays(self.arrays)
+        for number in sorted(run.settings.numbers | set(run.metadata.files))[:50]:
+            with contextlib.suppress(CheckpointError):
+                checkpoint = run.checkpoint(number, space)
+                assert not (checkpoint.read("weight") == np.float32(SECRET)).any()
+            with contextlib.suppress(CheckpointError):
+                assert run.checkpoint_path(number).name in self.names
+        assert run.missing(run.settings.intervals[0]) is not None
+
+    def change(self, draw: Draw) -> None:
+        content = json.loads(self.whole)
+        for _ in range(draw(st.integers(1, 3))):
+            place = content
+            while True:
+                key = draw(st.sampled_from(sorted(place) if isinstance(place, dict) else range(len(place))))
+                inner = place[key]
+                if not isinstance(inner, dict | list) or not inner or draw(st.booleans()):
+                    break
+                place = inner
+            place[key] = draw(_JSON | st.sampled_from((*_HOSTILE_NAMES, "link.safetensors")))
+        text = json.dumps(content).replace("{secret}", str(self.secret))
+        self.path.write_text(text if draw(st.integers(0, 9)) else text.replace("{", '{"a":' * 5000))
+
+
+class Checkpoint(Play):
+    """A safetensors file."""
+
+    expected = (CheckpointError,)
+
+    def make(self) -> Path:
+        path = self.inside / "net_3_step.safetensors"
+        state = {"matrix": np.ones((7, 5), np.float32), "half": np.ones(3, np.float16), "empty": np.zeros((0, 4))}
+        write_checkpoint(path, state, {"network": "Net"})
+        return path
+
+    def read(self) -> None:
+        file = CheckpointFile(self.path)
+        for name, shape in file.shapes.items():
+            assert file.read(name).shape == shape
+        assert read_state_dict(self.path)
+
+    def change(self, draw: Draw) -> None:
+        length = int.from_bytes(self.whole[:8], "little")
+        header, data = json.loads(self.whole[8 : 8 + length]), self.whole[8 + length :]
+        for _ in range(draw(st.integers(1, 3))):
+            name = draw(st.sampled_from(sorted(header)) | st.text(max_size=5))
+            if draw(st.integers(0, 3)) or not isinstance(header.get(name), dict):
+                # One that is right but for a single claim comes furthest.
+                shape = draw(st.lists(_INTEGERS | st.integers(0, 9), max_size=40))
+                start = draw(_INTEGERS | st.integers(0, 20))
+                stop = draw(_INTEGERS | st.just(start + 4 * math.prod(shape)))
+                dtype = draw(st.sampled_from(("F32", "U8", "F8_E4M3", "BOOL", "X", 3)))
+                header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start, stop]}
+            else:
+                key = draw(st.sampled_from(sorted(header[name])) | st.text(max_size=4))
+                header[name] = {**header[name], key: draw(_JSON)}
+        text = json.dumps(header).encode("utf-8", "surrogatepass")
+        claimed = draw(st.just(len(text)) | st.sampled_from((0, 2**31, 2**40, 2**63, len(text) + 1)))
+        self.path.write_bytes(
+            claimed.to_bytes(8, "little") + text + data + bytes(draw(st.sampled_from((0, 0, 1, 4096))))
+        )
+        if draw(st.integers(0, 19)) == 0:
+            with self.path.open("r+b") as file:
+                file.truncate(2**42)  # a sparse file that takes no room but has the size
+
+    def mended(self, content: bytes, random: np.random.Generator) -> bytes:
+        if random.integers(2) and len(content) > 8:
+            length = int.from_bytes(self.whole[:8], "little") + len(content) - len(self.whole)
+            return max(0, length).to_bytes(8, "little") + content[8:]
+        return content
+
+
+class LandscapeFile(Play):
+    """A landscape file; what is changed in it is either its bytes or what HDF5 says it holds."""
+
+    expected = (LandscapeDamagedError, LandscapeFormatError)
+
+    def make(self) -> Path:
+        data = build()
+        data.attributes |= {
+            "measurement_plan": MeasurementPlan(8, 2).to_json(),
+            "notes": ["a note"],
+            "sampling": {"mode": "adaptive", "finished": True}
+            | SamplingReport(0.01, False, 10, 5, 2, 0.001, 1, 3, 0.001, 0.0005, True).to_json(),
+        }
+        path = self.inside / "landscape_1-9_pca.h5"
+        path.write_bytes(landscape_bytes(data))
+        with h5py.File(self.secret / "secret.h5", "w") as file:
+            for name in ("loss", "accuracy", "status", "x", "y", "group/x", "group/loss"):
+                file[name] = np.full((3, 5), SECRET)
+        (self.secret / "secret.raw").write_bytes(np.full(64, SECRET).tobytes())
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        with h5py.File(path) as file:
+            file.visititems(lambda name, item: self.shapes.update({name: getattr(item, "shape", (3, 5))}))
+        self.reads = 0
+        return path
+
+    def read(self) -> None:
+        landscape = Landscape.load(self.path)
+        for values in (*landscape.metrics.values(), landscape.x, landscape.convergence.metrics["loss"]):
+            assert not (np.asarray(values) == SECRET).any()
+        assert repr(landscape)
+        assert summary_text(landscape)
+        with contextlib.suppress(LandscapeError):
+            check_identity(landscape.attributes.get("identity", {}), {"a": 1}, self.path)
+        assert sampling_text(landscape) != ""
+        with contextlib.suppress(LandscapeError):
+            stored_plan([self.path])
+        self.reads += 1
+        if self.reads % 50 == 1:
+            import matplotlib.pyplot as plt
+
+            with np.errstate(all="ignore"):
+                landscape.plot_profile() if landscape.y is None else landscape.plot_contour()
+            plt.close("all")
+
+    def change(self, draw: Draw) -> None:
+        changed: set[str] = set()
+        with h5py.File(self.path, "r+") as file:
+            for _ in range(draw(st.integers(1, 3))):
+                if draw(st.integers(0, 2)):
+                    _change_attribute(draw, file)
+                else:
+                    name = draw(st.sampled_from(sorted(self.shapes)))
+                    if not changed & {name, name.split("/")[0]}:
+                        self._change_member(draw, file, name)
+                    changed.add(name)
+
+    def _change_member(self, draw: Draw, file: Any, name: str) -> None:
+        shape = self.shapes[name]
+        how = draw(st.sampled_from(("external link", "soft link", "external storage", "virtual", "chunks", "values",
+                                    "huge", "empty", "loop", "delete", "text", "object", "compound")))  # fmt: skip
+        del file[name]
+        secret = os.path.relpath(self.secret, self.inside) if draw(st.booleans()) else str(self.secret)
+        if how == "external link":
+            file[name] = h5py.ExternalLink(f"{secret}/secret.h5", draw(st.sampled_from(("/loss", "/group", "/"))))
+        elif how == "soft link":
+            file[name] = h5py.SoftLink(draw(st.sampled_from(("/", "/loss", f"/{name}", ".", "/none"))))
+        elif how == "external storage":
+            count = max(1, int(np.prod(shape)))
+            file.create_dataset(name, shape or (1,), "f8", external=[(f"{secret}/secret.raw", 0, 8 * count)])
+        elif how == "virtual":
+            layout = h5py.VirtualLayout(shape or (1,), "f8")
+            layout[...] = h5py.VirtualSource(f"{secret}/secret.h5", "loss", shape or (1,))
+            file.create_virtual_dataset(name, layout)
+        elif how == "chunks":
+            file.create_dataset(
+                name, shape or (1,), "f8", chunks=True, compression=draw(st.sampled_from((None, "gzip")))
+            )
+        elif how == "values":
+            drawn = draw(st.sampled_from((np.nan, np.inf, -1, 0, 2**40, 1e308)))
+            dtype = draw(st.sampled_from(("f8", "f4", "u1", "i8", ">f8", "?", "c16")))
+            with np.errstate(all="ignore"):
+                file[name] = np.full(draw(st.sampled_from((shape, (), (5,), (5, 3), (0,), (1, 1, 1)))), drawn).astype(
+                    dtype
+                )
+        elif how == "huge":
+            file.create_dataset(name, draw(st.sampled_from(((16384, 16384), (2**40,), (2**20, 2**20)))), "f8")
+        elif how == "empty":
+            file[name] = h5py.Empty("f8")
+        elif how == "loop":
+            file[name] = file["/"]
+        elif how == "text":
+            texts = draw(st.lists(st.binary(max_size=9), min_size=1, max_size=3))
+            file[name] = np.array(texts, "S9")
+        elif how == "object":
+            file.create_dataset(name, data=["\x1b[31m", "b"], dtype=h5py.string_dtype())
+        elif how == "compound":
+            file[name] = np.zeros(shape or (1,), [("a", "f8"), ("b", "i4")])
+
+
+def _change_attribute(draw: Draw, file: Any) -> None:
+    name = draw(st.sampled_from(sorted(file.attrs)))
+    old = file.attrs[name]
+    how = draw(st.sampled_from(("inner", "inner", "json", "text", "number", "array", "deep", "delete")))
+    del file.attrs[name]
+    if how == "inner" and name in _JSON_ATTRIBUTES and isinstance(old, bytes):
+        value = _loaded(old)
+        if isinstance(value, dict) and value:
+            value[draw(st.sampled_from(sorted(value)))] = draw(_JSON)
+        _put_text(file, name, json.dumps(value))
+    elif how in ("json", "inner"):
+        _put_text(file, name, json.dumps(draw(_JSON)))
+    elif how == "text":
+        _put_text(file, name, draw(st.text(max_size=20) | st.just("<script>alert(1)</script>\x1b[31m")))
+    elif how == "number":
+        file.attrs[name] = draw(st.sampled_from((0, -1, 2**62, 1e300, np.nan, True)))
+    elif how == "array":
+        file.attrs[name] = np.zeros(draw(st.sampled_from(((0,), (3,), (2, 2)))))
+    elif how == "deep":
+        _put_text(file, name, "[" * 20_000)
+
+
+def _loaded(text: bytes) -> Any:
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.loads(text)
+    return None
+
+
+def _put_text(file: Any, name: str, text: str) -> None:
+    encoded = text.encode("utf-8", "surrogatepass") or b" "
+    file.attrs.create(name, encoded, dtype=h5py.string_dtype("utf-8", len(encoded)))
+
+
+KINDS = {"metadata": Metadata, "checkpoint": Checkpoint, "landscape": LandscapeFile}

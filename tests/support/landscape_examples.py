@@ -1,0 +1,56 @@
+"""A landscape that holds a bit of everything a file can hold."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from landscape.landscape_data import ConvergenceData, DirectionsData, LandscapeData, PointStatus, TrajectoryData
+
+SPECIAL = np.array([np.nan, -np.nan, np.inf, -np.inf, -0.0, 5e-324])
+
+
+def build(
+    rows: int | None = 3, columns: int = 5, *, buffers: bool = True, trajectory: bool = True, seed: int = 0
+) -> LandscapeData:
+    """Returns a landscape in which no two numbers are equal and every kind of special number occurs."""
+    random = np.random.default_rng(seed)
+    line = rows is None
+    path = None
+    if trajectory:
+        y = None if line else random.normal(size=4)
+        path = TrajectoryData.empty(
+            [3, 5, 8, 9], random.normal(size=4), y, random.random(4), random.random(4), ("loss", "accuracy"),
+            has_buffers=buffers,
+        )  # fmt: skip
+        for values in (path.metrics, path.projected, path.with_plane_buffers):
+            for name in values:
+                values[name][:] = random.normal(size=4)
+        path.metrics["loss"][:3] = SPECIAL[:3]
+        path.status[:] = [0, 1, 2, 3]
+        path.projected_status[:] = [3, 1, 1, 1]
+    data = LandscapeData.empty(
+        np.linspace(-1, 2, columns),
+        None if line else np.linspace(10, 40, rows or 0),
+        DirectionsData(random.random(1 if line else 2), None if line else random.random(2), None if line else 0.25),
+        ("loss", "loss_stderr", "accuracy", "aa"),
+        path,
+        {
+            "decomposition": "pca", "seed": 3, "step_per_epoch": None, "num_samples": 10**18, "network": "Nett$_é",
+            "intervals": [[1, 2, 3]], "identity": {"b": {"c": [1.5, None, "x"]}, "a": True}, "title": "ä\0b",
+            "versions": {}, "extra": math.inf,
+        },
+    )  # fmt: skip
+    for name in data.metrics:
+        data.metrics[name][...] = random.normal(size=data.shape)
+    data.metrics["loss"].flat[: min(len(SPECIAL), data.status.size)] = SPECIAL[: data.status.size]
+    data.status.flat[:4] = [0, 1, 2, 3]
+    data.errors = {"grid/1,2": "Traceback\n  é \ud800 \0", "convergence": "", "trajectory/4/loss": "Traceback\n"}
+    data.convergence = ConvergenceData(
+        x=-0.0,
+        y=None if line else 0.0,
+        metrics={"loss": math.nan, "loss_stderr": 0.1, "accuracy": 0.5, "aa": 1.0},
+        status=PointStatus.FAILED,
+    )
+    return data

@@ -1,0 +1,103 @@
+"""Ray with a clock of its own: what a run does is seen in no time, and is the same every time."""
+
+import math
+from types import SimpleNamespace
+
+from workers.ray_worker import RayWorker
+from workers.worker_layout import WorkerPlace
+
+LATENCY = 0.005
+
+
+class SimulatedError(Exception):
+    """Any of Ray's own errors."""
+
+
+class SimulatedTaskError(SimulatedError):
+    """An exception that an actor raised."""
+
+
+class Reference:
+    def __init__(self, finish, value):
+        self.finish, self.value = finish, value
+
+
+class Method:
+    def __init__(self, call):
+        self.remote = call
+
+
+class SimulatedActor:
+    """Measures one call after another.
+
+    Args:
+        ray: whose clock it goes by.
+        seconds: that a point takes.
+        stops: when it stands still for good.
+        kills: whether measuring a point ends the actor.
+    """
+
+    def __init__(self, ray, seconds, stops=math.inf, kills=lambda key: False):
+        self.ray, self.seconds, self.stops, self.kills = ray, seconds, stops, kills
+        self.free_at, self.dead, self.busy = 0.0, False, 0.0
+        self.measure_points = Method(lambda points: self._measure([point[0] for point in points]))
+        self.measure_state = Method(lambda parameters, buffers: self._measure([parameters["x"]]))
+
+    def _measure(self, keys):
+        start = max(self.ray.now + LATENCY, self.free_at)
+        if self.dead:
+            return Reference(start, SimulatedError("it died before"))
+        finish = start + self.seconds * len(keys)
+        if finish > self.stops:
+            self.free_at = math.inf
+            return Reference(math.inf, None)
+        self.free_at, self.busy = finish, self.busy + finish - start
+        if any(self.kills(key) for key in keys):
+            self.dead = True
+            return Reference(finish, SimulatedError("killed"))
+        return Reference(finish, ([({"loss": float(key)}, None) for key in keys], finish - start, None))
+
+
+class SimulatedRay:
+    exceptions = SimpleNamespace(RayError=SimulatedError, RayTaskError=SimulatedTaskError)
+    _private = SimpleNamespace(worker=None)  # there is no raylet to look for
+
+    def __init__(self):
+        self.now = 0.0
+        self.monotonic = lambda: self.now
+
+    def put(self, value):
+        return value
+
+    def wait(self, references, *, num_returns, timeout):
+        assert references
+        first = min(references, key=lambda reference: reference.finish)
+        self.now = max(self.now, min(first.finish, self.now + timeout))
+        ready = [reference for reference in references if reference.finish <= self.now][:num_returns]
+        return ready, [reference for reference in references if reference not in ready]
+
+    def get(self, reference):
+        assert reference.finish <= self.now
+        if isinstance(reference.value, Exception):
+            raise reference.value
+        return reference.value
+
+
+class SimulatedCrew:
+    """Workers that are replaced at once when they die.
+
+    Args:
+        ray: the simulated one.
+        make: returns an actor for a worker's number.
+        count: of the workers.
+    """
+
+    def __init__(self, ray, make, count):
+        self.ray, self.make = ray, make
+        self.workers = [RayWorker(None, WorkerPlace((number,)), actor=make(number)) for number in range(count)]
+
+    def replace(self, worker, error, limit):
+        worker.actor = self.make(worker.place.devices[0])
+
+    def use_batch_size(self, batch_size):
+        assert batch_size is None

@@ -1,0 +1,60 @@
+"""Landscapes of a known loss that no swap or flip of axes leaves alone."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from landscape.landscape_data import DirectionsData, LandscapeData, PointStatus, TrajectoryData
+from landscape.surface import Landscape
+
+
+def loss(x, y):
+    """Its minimum, 0.25, is at (0.5, 3)."""
+    return 0.25 + 4 * (x - 0.5) ** 2 + 0.5 * (y - 3) ** 2 + 0.1 * x
+
+
+def surface(rows: int | None = 7, columns: int = 11, *, path: bool = True, **changes) -> LandscapeData:
+    """Returns a measured landscape: unequal ranges, two metrics, a path of three checkpoints that ends at the origin.
+
+    ``rows=None`` makes a line. ``changes`` overwrite attributes.
+    """
+    line = rows is None
+    x = np.linspace(-1, 1, columns)
+    y = None if line else np.linspace(0, 4, rows or 0)
+    trajectory = None
+    if path:
+        trajectory = TrajectoryData.empty(
+            [2, 5, 9],
+            np.array([-0.8, -0.3, 0.0]),
+            None if line else np.array([3.5, 1.5, 0.0]),
+            np.array([0.5, 0.25, 0.0]),
+            np.array([2.0, 1.0, 0.0]),
+            ("loss", "accuracy"),
+        )
+        height = loss(trajectory.x, 3.0 if trajectory.y is None else trajectory.y)
+        trajectory.projected["loss"][:], trajectory.projected["accuracy"][:] = height, np.exp(-height)
+        trajectory.metrics["loss"][:] = height / 2
+        trajectory.status[:] = trajectory.projected_status[:] = PointStatus.MEASURED
+    attributes = {
+        "decomposition": "pca",
+        "unit": "epoch",
+        "step_per_epoch": 4,
+        "intervals": [[2, 5, 9]],
+        "network": "LeNet",
+        "created": "2026-11-21T10:00:00+00:00",
+    }
+    directions = DirectionsData(
+        np.ones(1 if line else 2), None if line else np.array([0.7, 0.2]), None if line else 0.0
+    )
+    data = LandscapeData.empty(x, y, directions, ("loss", "accuracy"), trajectory, {**attributes, **changes})
+    data.metrics["loss"][:] = loss(x, 3.0) if y is None else loss(*np.meshgrid(x, y))
+    data.metrics["accuracy"][:] = np.exp(-data.metrics["loss"])
+    data.status[:] = PointStatus.MEASURED
+    data.convergence.metrics["loss"] = float(loss(0.0, 3.0 if line else 0.0))
+    data.convergence.status = PointStatus.MEASURED
+    return data
+
+
+def landscape(*arguments, **options) -> Landscape:
+    """Returns the same as what a user holds."""
+    return Landscape(surface(*arguments, **options))

@@ -1,0 +1,116 @@
+"""Memory that runs out for real (RLIMIT_AS): smaller batches for every worker, or a clear text."""
+
+from __future__ import annotations
+
+import h5py
+import hungry_network
+import numpy as np
+import pytest
+import torch
+from paraboloid import Paraboloid, paraboloid_plane
+
+import landscape
+from landscape import MeasurementPlan
+from workers.errors import CallbackFunctionError, MemoryShortageError
+from workers.memory_shortage import halved, is_memory_shortage, within_memory
+from workers.pool import measure_points
+
+PLAN = MeasurementPlan(64)
+GRID = {"x": np.linspace(-1, 1, 4), "y": np.linspace(-1, 1, 5), "progress": False, "compile": False, "plan": PLAN}
+SMALLER = r"memory ran out in batches of 64 samples; every worker measures in batches of \d+ from here on"
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignore::FutureWarning:ray")
+
+
+@pytest.fixture(scope="module")
+def plane():
+    return landscape.random_plane(hungry_network.HungryNetwork(), seed=1)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(plane):
+    return landscape.evaluate(plane, hungry_network.unlimited, device_ids=[0], **GRID).loss
+
+
+@pytest.mark.parametrize("devices", [[0], [0, 1]])
+@pytest.mark.parametrize("callback", [hungry_network.hungry_from_the_start, hungry_network.hungry_after_some_points])
+def test_batches_are_halved_for_all_workers(plane, undisturbed, tmp_path, devices, callback):
+    with pytest.warns(UserWarning, match=SMALLER):
+        found = landscape.evaluate(plane, callback, device_ids=devices, output=tmp_path / "landscape.h5", **GRID)
+    np.testing.assert_allclose(found.loss, undisturbed, rtol=1e-6)
+    assert found.attributes["measurement_plan"]["batch_size"] <= 32
+    stored = landscape.Landscape.load(tmp_path / "landscape.h5")
+    assert stored.attributes["measurement_plan"] == found.attributes["measurement_plan"]
+    with h5py.File(tmp_path / "landscape.h5") as file:
+        assert (file["status"][:] == 1).all()
+
+
+def test_a_loss_that_does_not_split_fails_at_its_points(plane):
+    with (
+        pytest.warns(UserWarning, match="loss depends on how samples are batched"),
+        pytest.warns(UserWarning, match="points failed and are marked so in the file"),
+    ):
+        found = landscape.evaluate(plane, hungry_network.hungry_and_not_to_be_cut, device_ids=[0], **GRID)
+    failed = found.status == 3
+    assert 0 < failed.sum() < failed.size
+    assert len(found.errors) == failed.sum()
+    for text in found.errors.values():
+        assert "MemoryShortageError: memory ran out while a point was measured in the data set's own batches" in text
+        assert "fewer device_ids on one machine" in text
+
+
+def test_batches_of_the_data_set_that_are_too_large(plane):
+    with pytest.raises(CallbackFunctionError, match=r"Memory ran out; give the data set in smaller batches, such as"):
+        landscape.evaluate(plane, hungry_network.hungry_in_large_batches, device_ids=[0], **GRID)
+
+
+class Greedy(Paraboloid):
+    """Runs out of memory at one point."""
+
+    def _loss(self, x):
+        if x[0] == 3:
+            raise MemoryError
+        return super()._loss(x)
+
+
+def test_an_evaluator_without_batches_fails_at_the_point_alone():
+    evaluator = Greedy()
+    evaluator.load(*paraboloid_plane())
+    (first, third) = measure_points(evaluator, [(1.0, 0.0), (3.0, 0.0)])
+    assert first == ({"loss": 1.0}, None)
+    assert third[0] is None
+    assert "memory ran out while a point was measured in the data set's own batches, which cannot be cut" in third[1]
+    with pytest.raises(MemoryShortageError, match="the same call measures it again"):
+        within_memory(evaluator, lambda: evaluator.measure(np.array([[3.0, 0.0]])))
+
+
+@pytest.mark.parametrize(
+    ("size", "samples", "smaller"), [(64, 1000, 32), (64, 40, 20), (5, 5, 3), (2, 9, 1), (3, 2, 1)]
+)
+def test_the_next_smaller_batch_size(size, samples, smaller):
+    assert halved(size, samples) == smaller
+
+
+def chained():
+    try:
+        raise MemoryError
+    except MemoryError as error:
+        result = ValueError("the step failed")
+        result.__cause__ = error
+        return result
+
+
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [
+        (MemoryError(), True),
+        (chained(), True),
+        (torch.cuda.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), True),
+        (RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes."), True),
+        (RuntimeError("std::bad_alloc"), True),
+        (RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (None, False),
+    ],
+)
+def test_what_counts_as_a_shortage(error, answer):
+    assert is_memory_shortage(error) is answer

@@ -1,0 +1,127 @@
+"""What a killed driver's private Ray leaves behind goes with the next run; what is in use stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from workers.session_leftovers import (
+    SESSION_VARIABLE,
+    end_processes,
+    owned,
+    remove_dead_sessions,
+    session_processes,
+)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return tmp_path
+
+
+@pytest.fixture
+def dead():
+    """The id of a process that has ended."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    return ended.pid
+
+
+def make(folder, name):
+    path = folder / name
+    (path / "session").mkdir(parents=True)
+    (path / "session" / "log").write_text("x")
+    return path
+
+
+def sleeper(session):
+    environment = {**os.environ, SESSION_VARIABLE: session}
+    process = subprocess.Popen(["sleep", "60"], env=environment)
+    while process.pid not in session_processes(session):
+        assert process.poll() is None
+        time.sleep(0.01)
+    return process
+
+
+def test_a_dead_owners_folder_goes_and_a_living_ones_stays(folder, dead):
+    gone = make(folder, f"landscape-ray-{dead}-abc")
+    stays = [
+        make(folder, name)
+        for name in (f"landscape-ray-{os.getpid()}-abc", "ray-1-2", "landscape-ray-x-1", f"landscape-{dead}-abc")
+    ]
+    remove_dead_sessions(folder)
+    assert not gone.exists()
+    assert all(path.exists() for path in stays)
+
+
+def test_the_processes_of_a_dead_owner_end(folder, dead):
+    path = make(folder, f"landscape-ray-{dead}-abc")
+    left, other = sleeper(path.name), sleeper("landscape-ray-1-other")
+    try:
+        remove_dead_sessions(folder)
+        assert left.wait(timeout=20) == -signal.SIGKILL
+        assert not path.exists()
+        assert other.poll() is None
+    finally:
+        left.kill()
+        other.kill()
+        left.wait()
+        other.wait()
+
+
+def test_a_locked_folder_stays_whatever_its_owners_id_says(folder, dead):
+    """In another container with the same /tmp, ids mean other processes."""
+    path = make(folder, f"landscape-ray-{dead}-abc")
+    with owned(path):
+        remove_dead_sessions(folder)
+        assert path.exists()
+    remove_dead_sessions(folder)
+    assert not path.exists()
+
+
+def test_a_link_is_not_followed(folder, dead):
+    elsewhere = make(folder, "elsewhere")
+    (folder / f"landscape-ray-{dead}-abc").symlink_to(elsewhere)
+    remove_dead_sessions(folder)
+    assert (elsewhere / "session" / "log").exists()
+
+
+def test_this_process_is_never_ended(monkeypatch):
+    monkeypatch.setenv(SESSION_VARIABLE, "mine")
+    end_processes("mine")
+    assert session_processes("mine") == []
+
+
+KILLED = """
+import os, signal, sys
+sys.path[:0] = sys.argv[1:2]
+from paraboloid import Paraboloid
+from workers.evaluator import MeasurementOptions
+from workers.open_pool import open_pool
+
+with open_pool(Paraboloid, MeasurementOptions(), device_ids=[0, 1]):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_the_private_ray_of_a_killed_driver_goes_at_once(support_folder, tmp_path):
+    """Its raylet dies with it; the others need up to a minute to notice."""
+    script = tmp_path / "script.py"
+    script.write_text(KILLED)
+    process = subprocess.Popen([sys.executable, str(script), str(support_folder)])
+    assert process.wait(timeout=120) == -signal.SIGKILL
+    short = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) <= 20 else "/tmp")
+    (left,) = short.glob(f"landscape-ray-{process.pid}-*")
+    family = [process for process in psutil.process_iter() if process.pid in session_processes(left.name)]
+    remove_dead_sessions(short)
+    assert not left.exists()
+    _, alive = psutil.wait_procs(family, timeout=20)
+    assert alive == []

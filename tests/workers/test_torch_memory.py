@@ -1,0 +1,41 @@
+"""What an evaluator holds of a plane: each vector once, and never two planes."""
+
+import gc
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+from worker_cases import evaluator_of, features, plane_of
+
+WIDTH = 300  # 90,000 elements: moved where they are; biases are moved side by side
+
+
+def networks():
+    large = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, WIDTH))
+    partly_frozen = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.Tanh(), nn.Linear(WIDTH, WIDTH))
+    partly_frozen[0].requires_grad_(False)
+    return {"all trainable": (large, 1.0), "half is frozen": (partly_frozen, 0.5)}
+
+
+def tensor_bytes():
+    """Returns the bytes of all tensors of this process, each storage once."""
+    gc.collect()
+    storages = [item.untyped_storage() for item in gc.get_objects() if issubclass(type(item), torch.Tensor)]
+    return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
+
+
+@pytest.mark.parametrize("name", networks())
+def test_a_plane_is_held_once(name):
+    network, share = networks()[name]
+    size = sum(4 * parameter.numel() for parameter in network.parameters())
+    inputs = features(inputs=WIDTH)
+    evaluator = evaluator_of(nn.MSELoss(), network, TensorDataset(inputs, inputs))
+    plane = plane_of(network)
+    before = tensor_bytes()
+    for _ in range(2):
+        evaluator.load(*plane)
+        held = tensor_bytes() - before
+        # The origin and two directions; small tensors have one more vector in which they are moved.
+        assert held == pytest.approx((1 + 2 * share) * size, rel=0.02)
+    evaluator.close()

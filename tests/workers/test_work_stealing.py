@@ -1,0 +1,205 @@
+"""What a slow worker has, an idle one measures as well: the first answer counts, and nobody waits for the other."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated_ray import SimulatedActor, SimulatedCrew, SimulatedRay
+
+from workers import ray_run
+from workers.chunks import CHUNK_SECONDS, Chunk
+from workers.measured_speed import MeasuredSpeed
+from workers.pool import PointTask, StateTask
+from workers.ray_run import RayRun
+from workers.ray_worker import InFlight, RayWorker
+from workers.work_stealing import chunks_to_steal
+from workers.worker_layout import WorkerPlace
+
+
+def points(count):
+    return [PointTask(index, (float(index),)) for index in range(count)]
+
+
+def chunk_of(count, **more):
+    return Chunk(points(count), **more)
+
+
+def worker(seconds_per_point, *chunks, busy_since=0.0):
+    result = RayWorker(None, WorkerPlace((0,)), busy_since=busy_since)
+    if seconds_per_point is not None:
+        result.speed.add(10, 10 * seconds_per_point)
+    result.in_flight.extend(InFlight(None, chunk, None) for chunk in chunks)
+    return result
+
+
+def chunk_to_steal(thief, workers, now):
+    stolen = chunks_to_steal([thief], workers, now)
+    assert [worker for worker, _ in stolen] in ([], [thief])
+    return stolen[0][1] if stolen else None
+
+
+class TestChoice:
+    def test_two_idle_workers_share_what_a_slow_one_has(self):
+        first, second = chunk_of(5), chunk_of(5)
+        slow, thieves = worker(1.0, first, second), [worker(0.1), worker(0.1), worker(0.1)]
+        assert chunks_to_steal(thieves, [slow, *thieves], now=1.0) == [(thieves[0], second), (thieves[1], first)]
+
+    def test_of_a_slow_worker_the_last_chunk_is_taken(self):
+        first, second = chunk_of(5), chunk_of(5)
+        slow, thief = worker(1.0, first, second), worker(0.1)
+        assert chunk_to_steal(thief, [slow, thief], now=1.0) is second
+
+    def test_of_equally_fast_workers_nothing_is_taken(self):
+        chunk = chunk_of(5)
+        other, thief = worker(0.1, chunk), worker(0.1)
+        for now in (0.0, 0.3, 0.5, 0.9):
+            assert chunk_to_steal(thief, [other, thief], now) is None
+
+    def test_what_is_late_will_take_as_long_again(self):
+        chunk = chunk_of(5)
+        other, thief = worker(0.1, chunk), worker(0.1)
+        assert chunk_to_steal(thief, [other, thief], now=1.0) is None
+        assert chunk_to_steal(thief, [other, thief], now=1.2) is chunk
+
+    def test_a_second_copy_is_made_when_the_first_is_late_too(self):
+        chunk = chunk_of(5)
+        stopped, other, thief = worker(0.1, chunk), worker(0.1, chunk, busy_since=100.0), worker(0.1)
+        assert chunk_to_steal(thief, [stopped, other, thief], now=100.4) is None
+        assert chunk_to_steal(thief, [stopped, other, thief], now=101.2) is chunk
+
+    def test_what_is_settled_stays(self):
+        slow, thief = worker(1.0, chunk_of(5, settled=True)), worker(0.1)
+        assert chunk_to_steal(thief, [slow, thief], now=100.0) is None
+
+    def test_what_killed_a_worker_stays_unless_the_next_one_hangs(self):
+        chunk = chunk_of(5, kills=1)
+        slow, thief = worker(1.0, chunk), worker(0.1)
+        assert chunk_to_steal(thief, [slow, thief], now=60.0) is None
+        assert chunk_to_steal(thief, [slow, thief], now=70.0) is chunk
+
+    def test_a_short_gain_is_not_worth_it(self):
+        slow, thief = worker(0.01, chunk_of(5)), worker(0.0001)
+        assert chunk_to_steal(thief, [slow, thief], now=0.0) is None
+
+    def test_nobody_knows_how_long_a_first_point_takes(self):
+        chunk = chunk_of(1)
+        other, thief = worker(None, chunk), worker(None)
+        assert chunk_to_steal(thief, [other, thief], now=15.0) is None
+        assert chunk_to_steal(thief, [other, thief], now=21.0) is chunk
+        assert chunk_to_steal(worker(0.1), [other, worker(0.1)], now=1.0) is chunk
+
+
+class TestSpeed:
+    def test_the_first_chunk_is_one_point(self):
+        speed = MeasuredSpeed()
+        assert not speed.is_known
+        assert speed.points_in(CHUNK_SECONDS) == 1
+
+    @pytest.mark.parametrize("outlier", [1e-9, 1000.0])
+    def test_one_outlier_changes_nothing(self, outlier):
+        speed = MeasuredSpeed()
+        for seconds in (1.0, 1.0, outlier):
+            speed.add(20, seconds)
+        assert speed.seconds_per_point == 0.05
+        assert speed.points_in(1.0) == 20
+
+    def test_a_lasting_change_is_followed(self):
+        speed = MeasuredSpeed()
+        for seconds in (1.0, 1.0, 1.0, 4.0, 4.0):
+            speed.add(20, seconds)
+        assert speed.points_in(1.0) == 5
+
+    def test_chunks_grow_fourfold_at_most(self):
+        """Points that fail at once look very fast."""
+        speed = MeasuredSpeed()
+        lengths = []
+        for _ in range(5):
+            lengths.append(speed.points_in(1.0))
+            speed.add(lengths[-1], 1e-9)
+        assert lengths == [1, 4, 16, 64, 256]
+
+    def test_a_first_point_that_warms_up_is_forgotten(self):
+        speed = MeasuredSpeed()
+        speed.add(1, 10.0)
+        assert speed.points_in(1.0) == 1
+        for _ in range(2):
+            speed.add(1, 0.1)
+        assert speed.points_in(1.0) == 4
+
+
+def simulate(monkeypatch, crew, tasks):
+    monkeypatch.setattr(ray_run, "time", crew.ray)
+    start = crew.ray.now
+    results = list(RayRun(crew, tasks))
+    return results, crew.ray.now - start
+
+
+def crew_of(*seconds, **more):
+    ray = SimulatedRay()
+    return SimulatedCrew(ray, lambda number: SimulatedActor(ray, seconds[number], **more), len(seconds))
+
+
+class TestShareOfTheIdealSpeed:
+    """With 5 ms on the way to each worker; the ideal knows none."""
+
+    def test_many_workers(self, monkeypatch):
+        crew = crew_of(*[0.05] * 64)
+        for _ in range(2):
+            results, seconds = simulate(monkeypatch, crew, points(4096))
+            assert Counter(result.key for result in results) == Counter(range(4096))
+            assert 4096 * 0.05 / 64 / seconds >= 0.95
+        assert sum(worker.actor.busy for worker in crew.workers) < 2 * 4096 * 0.05 * 1.02
+
+    @pytest.mark.parametrize("slow", [0.5, 5.0])
+    def test_one_slow_worker(self, monkeypatch, slow):
+        crew = crew_of(slow, *[0.05] * 7)
+        for _ in range(3):
+            results, seconds = simulate(monkeypatch, crew, points(1420))
+            assert Counter(result.key for result in results) == Counter(range(1420))
+            assert 1420 / (7 / 0.05 + 1 / slow) / seconds >= 0.90
+
+    def test_a_worker_that_stops(self, monkeypatch):
+        ray = SimulatedRay()
+        crew = SimulatedCrew(ray, lambda number: SimulatedActor(ray, 0.05, math.inf if number else 3.0), 8)
+        results, seconds = simulate(monkeypatch, crew, points(1400))
+        assert Counter(result.key for result in results) == Counter(range(1400))
+        assert seconds <= 1400 * 0.05 / 7 * 1.15
+        results, _ = simulate(monkeypatch, crew, points(140))
+        assert Counter(result.key for result in results) == Counter(range(140))
+
+
+KINDS = st.lists(st.booleans() | st.just(True), max_size=40)
+
+
+@settings(deadline=None)
+@given(
+    KINDS,
+    st.lists(st.sampled_from([0.001, 0.05, 0.05, 2.0]), min_size=2, max_size=4),
+    st.data(),
+)
+def test_each_task_ends_exactly_once_whatever_stops_or_dies(kinds, speeds, data):
+    stopped = data.draw(st.sets(st.integers(1, len(speeds) - 1)))
+    guilty = data.draw(st.sets(st.integers(0, max(0, len(kinds) - 1)), max_size=2)) if kinds else set()
+    random = data.draw(st.randoms(use_true_random=False))
+    rate = data.draw(st.sampled_from([0.0, 0.1, 0.4]))
+    ray = SimulatedRay()
+
+    def make(number):
+        stops = ray.now + 3 * random.random() if number in stopped else math.inf
+        return SimulatedActor(ray, speeds[number], stops, lambda key: key in guilty or random.random() < rate)
+
+    crew = SimulatedCrew(ray, make, len(speeds))
+    tasks = [
+        PointTask(index, (float(index),)) if kind else StateTask(index, lambda index=index: ({"x": index}, None))
+        for index, kind in enumerate(kinds)
+    ]
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        results, _ = simulate(monkeypatch, crew, tasks)
+    assert Counter(result.key for result in results) == Counter(range(len(kinds)))
+    assert all(result.values is None or result.values == {"loss": float(result.key)} for result in results)
+    if rate == 0:
+        assert {result.key for result in results if result.values is None} == guilty

@@ -1,0 +1,219 @@
+"""Several devices for one worker, several workers on one device: cores, threads and GPUs are never shared by chance."""
+
+from __future__ import annotations
+
+import itertools
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workers.evaluator import MeasurementOptions
+from workers.open_pool import open_pool
+from workers.worker_layout import WorkerLayout
+
+
+@given(st.integers(1, 4), st.integers(1, 6), st.sampled_from([(1, 1), (2, 1), (3, 1), (1, 2), (1, 5)]))
+def test_shares_are_disjoint_and_complete(groups, extra_cores, numbers):
+    layout = WorkerLayout.checked(*numbers)
+    devices = tuple(range(groups * layout.devices_per_worker))
+    cores = tuple(range(10, 10 + groups * layout.workers_per_device * extra_cores))
+    places = layout.places(devices, cores=cores)
+    assert len(places) == layout.workers(len(devices)) == groups * layout.workers_per_device
+    assert sorted(itertools.chain.from_iterable(place.cores for place in places)) == list(cores)
+    assert sorted({device for place in places for device in place.devices}) == list(devices)
+    assert all(len(place.devices) == layout.devices_per_worker for place in places)
+    assert len({place.label for place in places}) == len(places)
+    unpinned = layout.places(devices, cores=None)
+    assert [(place.devices, place.part) for place in unpinned] == [(place.devices, place.part) for place in places]
+    assert {place.cores for place in unpinned} == {None}
+
+
+def test_workers_of_one_device_have_cores_of_that_device():
+    split = WorkerLayout.checked(1, 2).places((4, 7), cores=tuple(range(8)))
+    assert [place.cores for place in split] == [(0, 1), (2, 3), (4, 5), (6, 7)]
+    assert [place.label for place in split] == [
+        "worker 0 of device 4",
+        "worker 1 of device 4",
+        "worker 0 of device 7",
+        "worker 1 of device 7",
+    ]
+    joined = WorkerLayout.checked(2).places((0, 1, 2, 3), cores=tuple(range(8)))
+    assert [place.cores for place in joined] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    assert joined[0].label == "the worker of devices 0, 1"
+    crowded = WorkerLayout.checked(1, 3).places((0,), cores=(5, 6))
+    assert [place.cores for place in crowded] == [(5,), (6,), (5,)]
+
+
+def test_devices_that_are_left_over_stay_free():
+    layout = WorkerLayout.checked(devices_per_worker=3)
+    assert layout.workers(7) == 2
+    assert [place.devices for place in layout.places(tuple(range(7)), cores=None)] == [(0, 1, 2), (3, 4, 5)]
+    assert layout.workers(2) == 0
+    assert layout.places((0, 1), cores=None) == ()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "text"),
+    [
+        ({"devices_per_worker": 0}, ValueError, "devices_per_worker must be an int of at least 1, but got 0"),
+        ({"workers_per_device": -1}, ValueError, "workers_per_device must be an int of at least 1, but got -1"),
+        ({"devices_per_worker": 1.5}, TypeError, "devices_per_worker must be an int"),
+        ({"workers_per_device": True}, TypeError, "workers_per_device must be an int"),
+        (
+            {"devices_per_worker": 2, "workers_per_device": 3},
+            ValueError,
+            "only one of devices_per_worker and workers_per_device may exceed 1, but got 2 and 3",
+        ),
+        (
+            {"device_ids": [0, 1, 2], "devices_per_worker": 2},
+            ValueError,
+            r"device_ids must be ids whose number is a multiple of devices_per_worker=2, but got \[0, 1, 2\]",
+        ),
+        ({"device_ids": [0], "devices_per_worker": 2}, ValueError, r"multiple of devices_per_worker=2, but got \[0\]"),
+    ],
+)
+def test_wrong_numbers(arguments, error, text):
+    with pytest.raises(error, match=text):
+        open_pool(lambda: None, MeasurementOptions(), **arguments)
+
+
+PINNED = """
+import sys
+sys.path[:0] = sys.argv[1:2]
+from place_reports import numbers, torch_places
+from workers.devices import available_cores
+from workers.evaluator import MeasurementOptions
+from workers.measurement_plan import MeasurementPlan
+from workers.open_pool import open_pool
+import numpy as np
+
+if __name__ == "__main__":
+    cores = len(available_cores())
+    everything = sum(1 << core for core in available_cores())
+    # Slots, workers, and the arguments that make them.
+    cases = [
+        ([0, 1], 2, {}),
+        ([0], 2, {"workers_per_device": 2}),
+        ([0, 1, 2, 3], 2, {"devices_per_worker": 2}),
+    ]
+    for ids, workers, arguments in cases:
+        share = max(1, cores // 2)
+        plan = MeasurementPlan(8, share)
+        with open_pool(torch_places, MeasurementOptions(), device_ids=ids, plan=plan, **arguments) as pool:
+            assert pool.workers == workers, pool.workers
+            pool.load({"weight": np.zeros((1, 3), np.float32), "bias": np.zeros(1, np.float32)},
+                      [{"weight": np.ones((1, 3), np.float32), "bias": np.ones(1, np.float32)}], {})
+            said = [item.values[0] for item in pool.measure_origin()]
+        masks = [int(values["mask"]) for values in said]
+        print(ids, arguments, said)
+        assert len({values["process"] for values in said}) == workers
+        for values, mask in zip(said, masks):
+            assert mask & everything == mask
+            own = mask.bit_count()
+            assert values["torch"] == share <= own, values
+            assert values["openmp"] <= own and values["blas"] <= own, values
+        if cores >= 2:
+            assert masks[0] & masks[1] == 0, masks
+            assert masks[0] | masks[1] == everything, masks
+    print("good")
+"""
+
+LOGICAL_GPUS = """
+import sys, time
+sys.path[:0] = sys.argv[1:2]
+import ray
+from place_reports import GivenDevices, JaxMemory, numbers
+from workers.device_report import report_devices
+from workers.errors import PoolError
+from workers.evaluator import MeasurementOptions
+from workers.open_pool import open_pool
+
+OPTIONS = MeasurementOptions()
+
+def wait_until_free(count):
+    deadline = time.monotonic() + 60
+    while ray.available_resources().get("GPU", 0) != count:
+        assert time.monotonic() < deadline, ray.available_resources()
+        time.sleep(0.1)
+
+def refused(text, **arguments):
+    try:
+        open_pool(GivenDevices, OPTIONS, **arguments)
+    except PoolError as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError("a GPU was shared with another run")
+
+def ids(pool):
+    return [worker.place.devices for worker in pool._crew.workers]
+
+if __name__ == "__main__":
+    # Ray believes in three GPUs that are not there, and hands them out as it does real ones.
+    ray.init("local", num_cpus=8, num_gpus=3, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    with open_pool(GivenDevices, OPTIONS, device_ids=[0], workers_per_device=2) as halves:
+        assert numbers(halves) == [10, 10], numbers(halves)
+        assert ids(halves) == [(0,), (0,)]
+        # Two halves of a GPU are nobody else's, and neither is the one whose second half is free.
+        wait_until_free(2)
+        with open_pool(GivenDevices, OPTIONS, workers_per_device=2) as others:
+            assert sorted(numbers(others)) == [11, 11, 12, 12], numbers(others)
+            refused("every GPU of the cluster is busy")
+            refused("every GPU of the cluster is busy", workers_per_device=2)
+            refused("no 2 devices are free", devices_per_worker=2)
+            assert report_devices().workers == ()
+        wait_until_free(2)
+        with open_pool(GivenDevices, OPTIONS, devices_per_worker=2) as pair:
+            assert numbers(pair) == [112], numbers(pair)
+            assert [set(devices) for devices in ids(pair)] == [{1, 2}]
+        wait_until_free(2)
+        with open_pool(GivenDevices, OPTIONS) as rest:
+            assert sorted(numbers(rest)) == [11, 12]
+        wait_until_free(2)
+        refused("device_ids [0] are busy or absent on the cluster; free are [1, 2]", device_ids=[0])
+        wait_until_free(2)
+        refused("device_ids [0] are busy", device_ids=[0], workers_per_device=3)
+        wait_until_free(2)
+        report = report_devices(workers_per_device=2)
+        assert (report.where, report.kind, len(report.workers)) == ("cluster", "GPU", 4), report
+        (node,) = report.nodes
+        assert (node.resources, node.free["GPU"]) == ({"GPU": 3, "CPU": 8}, 2), report
+        assert "2 of 3 GPU free" in str(report)
+        # A worker that is started again gets its own GPU back.
+        import os, signal
+        os.kill(halves.process_ids[0], signal.SIGKILL)
+        assert numbers(halves) == [10, 10], numbers(halves)
+    wait_until_free(3)
+    with open_pool(JaxMemory, OPTIONS, device_ids=[0, 1], workers_per_device=2) as pool:
+        assert numbers(pool) == [0.375] * 4, numbers(pool)
+    wait_until_free(3)
+    ray.shutdown()
+
+    # Without GPUs, devices are slots; their CPUs are joined, and the threads with them.
+    ray.init("local", num_cpus=8, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    with open_pool(GivenDevices, OPTIONS, device_ids=[0, 1, 2, 3], devices_per_worker=2) as pool:
+        assert pool.workers == 2
+        deadline = time.monotonic() + 60
+        while ray.available_resources().get("CPU", 0) != 4:
+            assert time.monotonic() < deadline, ray.available_resources()
+            time.sleep(0.1)
+        report = report_devices([0, 1], devices_per_worker=2)
+        assert [(worker.devices, worker.cores, worker.threads) for worker in report.workers] == [((0, 1), None, 2)]
+        assert "cores as the cluster gives them, 2 threads" in str(report), str(report)
+    ray.shutdown()
+    print("good")
+"""
+
+
+@pytest.fixture
+def without_ray(monkeypatch):
+    """What a script's own Ray would inherit of the others' goes."""
+    for name in [name for name in os.environ if name.startswith("RAY_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize("script", [PINNED, LOGICAL_GPUS], ids=["pinned", "logical GPUs"])
+def test_places(run_python, support_folder, without_ray, script):
+    result = run_python(script, support_folder, RAY_AUTH_TOKEN="0123456789" * 4, timeout=250)
+    assert result.stdout.splitlines()[-1] == "good"

@@ -1,0 +1,173 @@
+"""What a run would compute on, looked up without starting anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from collectors.validation import check_device_ids
+
+from .devices import available_cores, choose_devices, gpu_ids
+from .open_pool import runs_in_process
+from .ray_placement import free_devices
+from .ray_session import RaySession, ray_address, ray_is_running
+from .worker_layout import WorkerLayout, WorkerPlace
+
+
+@dataclass(frozen=True)
+class PlannedWorker:
+    """One worker of a run.
+
+    Attributes:
+        name: what an error would call it.
+        devices: ids of its GPUs or slots; on a cluster with GPUs they are Ray's choice, and None.
+        cores: the CPU cores that are its own; None where a cluster decides.
+        threads: how many CPU threads it may use.
+    """
+
+    name: str
+    devices: tuple[int, ...] | None
+    cores: tuple[int, ...] | None
+    threads: int
+
+
+@dataclass(frozen=True)
+class NodeReport:
+    """One machine of a cluster.
+
+    Attributes:
+        name: its host name.
+        address: by which Ray knows it.
+        resources: how many "GPU", "NPU" and "CPU" it has.
+        free: how many of them nobody uses; None where Ray does not say.
+    """
+
+    name: str
+    address: str
+    resources: dict[str, float]
+    free: dict[str, float] | None
+
+
+@dataclass(frozen=True)
+class DeviceReport:
+    """What a run would compute on.
+
+    Attributes:
+        where: "in process", "private Ray" or "cluster".
+        kind: "GPU", or "CPU" where devices are slots that share the CPU cores.
+        workers: all of them.
+        nodes: of the cluster; a single machine is not listed.
+    """
+
+    where: str
+    kind: str
+    workers: tuple[PlannedWorker, ...]
+    nodes: tuple[NodeReport, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report in types that JSON has; the keys are the attributes' names."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        where = {"in process": "in this process", "private Ray": "on a private Ray", "cluster": "on a Ray cluster"}
+        count = len(self.workers)
+        what = "GPUs" if self.kind == "GPU" else "CPU cores"
+        lines = [f"{count} worker{'' if count == 1 else 's'} on {what}, {where[self.where]}"]
+        for worker in self.workers:
+            cores = "cores as the cluster gives them" if worker.cores is None else f"cores {_ranges(worker.cores)}"
+            lines.append(f"  {worker.name}: {cores}, {worker.threads} thread{'' if worker.threads == 1 else 's'}")
+        for node in self.nodes:
+            counts = [
+                f"{total:g} {kind}" if node.free is None else f"{node.free.get(kind, 0):g} of {total:g} {kind} free"
+                for kind, total in node.resources.items()
+            ]
+            lines.append(f"  node {node.name} ({node.address}): {', '.join(counts)}")
+        return "\n".join(lines)
+
+
+def report_devices(
+    device_ids: object = None,
+    *,
+    address: str | None = None,
+    devices_per_worker: int = 1,
+    workers_per_device: int = 1,
+) -> DeviceReport:
+    """Returns what a run with these arguments would compute on; of a cluster, what is free now.
+
+    Args:
+        device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
+        address: of a Ray cluster, which is joined for a moment; nothing is started on it.
+        devices_per_worker: as in ``open_pool``.
+        workers_per_device: as in ``open_pool``.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value, or names a GPU that is not there.
+        PoolError: there is no cluster at the address.
+    """
+    asked = check_device_ids("device_ids", device_ids)
+    layout = WorkerLayout.checked(devices_per_worker, workers_per_device)
+    if ray_is_running() or ray_address(address) is not None:
+        layout.check_devices(asked or ())
+        with RaySession(address, slots=0) as session:
+            return _cluster(session.ray, asked, layout)
+    devices = choose_devices(asked)
+    layout.check_devices(devices)
+    kind = "GPU" if gpu_ids() else "CPU"
+    if runs_in_process(devices, layout):
+        place = WorkerPlace(devices, available_cores())
+        return DeviceReport("in process", kind, (_planned(place, 1),))
+    places = layout.places(devices, cores=available_cores())
+    return DeviceReport("private Ray", kind, tuple(_planned(place, 1) for place in places))
+
+
+def _planned(place: WorkerPlace, threads: int) -> PlannedWorker:
+    return PlannedWorker(place.label, place.devices, place.cores, threads if place.cores is None else len(place.cores))
+
+
+def _cluster(ray: Any, asked: tuple[int, ...] | None, layout: WorkerLayout) -> DeviceReport:
+    gpus = ray.cluster_resources().get("GPU", 0) > 0
+    places = layout.places(free_devices(ray, "GPU" if gpus else None, None if gpus else asked), cores=None)
+    if gpus:
+        # Which GPUs these are shows only when Ray hands them out; of those that were asked for, a run keeps no more.
+        most = len(places) if asked is None else layout.workers(len(asked)) * len(_alive(ray))
+        names = [f"worker {index}, GPU of Ray's choice" for index in range(min(len(places), most))]
+        workers = tuple(PlannedWorker(name, None, None, 1) for name in names)
+    else:
+        workers = tuple(_planned(place, layout.devices_per_worker) for place in places)
+    return DeviceReport("cluster", "GPU" if gpus else "CPU", workers, _nodes(ray))
+
+
+def _nodes(ray: Any) -> tuple[NodeReport, ...]:
+    # Ray has no public way to ask what is free on each node.
+    look = getattr(getattr(ray._private, "state", None), "available_resources_per_node", None)
+    free: Mapping[str, Mapping[str, float]] | None = look() if look is not None else None
+    return tuple(
+        NodeReport(
+            node["NodeManagerHostname"],
+            node["NodeManagerAddress"],
+            _devices(node["Resources"]),
+            None if free is None else _devices(free.get(node["NodeID"], {})),
+        )
+        for node in _alive(ray)
+    )
+
+
+def _alive(ray: Any) -> list[Mapping[str, Any]]:
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def _devices(resources: Mapping[str, float]) -> dict[str, float]:
+    return {kind: resources[kind] for kind in ("GPU", "NPU", "CPU") if kind in resources}
+
+
+def _ranges(cores: Sequence[int]) -> str:
+    """Returns "0-3, 6" for 0, 1, 2, 3, 6."""
+    runs: list[list[int]] = []
+    for core in cores:
+        if runs and core == runs[-1][-1] + 1:
+            runs[-1].append(core)
+        else:
+            runs.append([core])
+    return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -1,0 +1,82 @@
+"""Memory that runs out while points are measured: the batches are halved until it suffices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from .errors import MemoryShortageError
+
+if TYPE_CHECKING:
+    from .evaluator import Evaluator
+
+_Measured = TypeVar("_Measured")
+# What PyTorch, C++, XLA and the operating system say; there is no common class.
+_TEXTS = ("not enough memory", "out of memory", "std::bad_alloc", "RESOURCE_EXHAUSTED", "Cannot allocate memory")
+
+
+def is_memory_shortage(error: BaseException | None) -> bool:
+    """Returns whether an exception, or what caused it, means that memory ran out: a device's or the host's."""
+    while error is not None:
+        if isinstance(error, MemoryError) or any(text in str(error) for text in _TEXTS):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def within_memory(evaluator: Evaluator, measure: Callable[[], _Measured]) -> _Measured:
+    """Returns what ``measure`` returns, with the evaluator's batches halved as often as memory runs out.
+
+    Args:
+        evaluator: which measures.
+        measure: calls it; called again after each halving.
+
+    Raises:
+        MemoryShortageError: the batches cannot be halved any further.
+    """
+    while True:
+        try:
+            return measure()
+        except Exception as error:
+            if not is_memory_shortage(error):
+                raise
+            if not _can_be_halved(evaluator):
+                raise MemoryShortageError(_text(evaluator)) from error
+        # Only here is the exception gone, and with it the memory that its frames held.
+        if not _halve(evaluator):
+            raise MemoryShortageError(_text(evaluator))
+
+
+def halved(batch_size: int, samples: int) -> int:
+    """Returns the next smaller batch size for so many samples."""
+    return (min(batch_size, samples) + 1) // 2
+
+
+def shortage_text(before: int | None, after: int | None) -> str:
+    """Returns what the user should know of smaller batches."""
+    return (
+        f"memory ran out in batches of {before} samples; every worker measures in batches of {after} from here on, and "
+        "the file's measurement plan says so. That changes a loss in its last digits at most."
+    )
+
+
+def _can_be_halved(evaluator: Evaluator) -> bool:
+    size = evaluator.description.plan.batch_size
+    return size is not None and size > 1 and evaluator.description.num_samples > 1
+
+
+def _halve(evaluator: Evaluator) -> bool:
+    before = evaluator.description.plan.batch_size
+    assert before is not None
+    evaluator.use_batch_size(halved(before, evaluator.description.num_samples))
+    return evaluator.description.plan.batch_size != before
+
+
+def _text(evaluator: Evaluator) -> str:
+    size = evaluator.description.plan.batch_size
+    batches = f"in batches of {size}" if size is not None else "in the data set's own batches, which cannot be cut"
+    return (
+        f"memory ran out while a point was measured {batches}. The point is marked as failed; the same call measures "
+        "it again. Give the workers more memory: fewer device_ids on one machine, a smaller batch_size of the data "
+        "set, or a larger machine."
+    )

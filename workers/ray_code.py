@@ -1,0 +1,68 @@
+"""The code that travels to a cluster: our packages, and the modules beside the one that callback_fn comes from."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_OURS = ("collectors", "workers", "landscape")
+
+
+def code_of(callback_fn: Callable[[], Any]) -> dict[str, Any]:
+    """Returns the ``runtime_env`` by which Ray takes the code to nodes that do not have it.
+
+    It holds our packages in this process's version and, from the folder that callback_fn's module (or the script) lies
+    in, every ``.py`` file and every package; data files that lie elsewhere stay where they are. What is installed in
+    the environment of Python is not sent: every node needs its own.
+    """
+    modules = [str(Path(__file__).parents[1] / name) for name in _OURS]
+    for folder in _folders(callback_fn):
+        modules += [str(path) for path in _importable(folder) if path.stem not in _OURS]
+    return {"py_modules": list(dict.fromkeys(modules)), "excludes": ["**/__pycache__"]}
+
+
+def _folders(callback_fn: Callable[[], Any]) -> list[Path]:
+    """Returns where the user's own modules lie."""
+    function = callback_fn
+    while hasattr(function, "func"):  # functools.partial
+        function = function.func
+    name = str(getattr(function, "__module__", None) or type(function).__module__)
+    folders = [_folder_of(name.partition(".")[0]), _folder_of_script()]
+    return list(dict.fromkeys(folder for folder in folders if folder is not None and not _is_installed(folder)))
+
+
+def _folder_of(name: str) -> Path | None:
+    module = sys.modules.get(name)
+    file = getattr(module, "__file__", None)
+    if file is None:
+        return None
+    path = Path(file).absolute()
+    return path.parents[1] if hasattr(module, "__path__") else path.parent
+
+
+def _folder_of_script() -> Path | None:
+    # A notebook and `python -c` have no file.
+    return _folder_of("__main__") or Path.cwd()
+
+
+def _is_installed(folder: Path) -> bool:
+    paths = sysconfig.get_paths()
+    places = {Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")}
+    return any(folder.resolve() == place or place in folder.resolve().parents for place in places)
+
+
+def _importable(folder: Path) -> list[Path]:
+    try:
+        names = sorted(os.listdir(folder))  # noqa: PTH208
+    except OSError:
+        return []
+    return [
+        folder / name
+        for name in names
+        if (name.endswith(".py") and (folder / name).is_file())
+        or (name.isidentifier() and (folder / name / "__init__.py").is_file())
+    ]

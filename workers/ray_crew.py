@@ -1,0 +1,186 @@
+"""The workers of a Ray pool: started together, asked together, replaced when they die."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from .errors import PoolError
+from .evaluator import EvaluatorDescription
+from .measurement_plan import MeasurementPlan, Workload
+from .ray_placement import PLACEMENT_SECONDS
+from .ray_worker import RayWorker, check_same_description, raise_failures
+
+DEATHS_BEFORE_DROP = 12
+_FAILED_STARTS_BEFORE_DROP = 3
+_WAIT_SECONDS = 1.0
+# How long the chunk of an ended run may still keep a worker from what comes next.
+_PATIENCE_SECONDS = 30.0
+# For fewer points on each worker, compiling hardly ever pays back.
+_POINTS_WORTH_COMPILING = 100
+
+
+class RayCrew:
+    """The workers of a pool.
+
+    Args:
+        ray: the module.
+
+    Attributes:
+        workers: those that are placed, in the order of their devices.
+        description: what they measure, once they are started; all of them agree on it.
+        vectors: the loaded plane in Ray's object store, for workers that are started again.
+    """
+
+    description: EvaluatorDescription
+
+    def __init__(self, ray: Any) -> None:
+        self.ray = ray
+        self.workers: list[RayWorker] = []
+        self.vectors: list[Any] | None = None
+
+    def start(self, plan: MeasurementPlan | None, workload: Workload | None) -> None:
+        """Has every worker, which must be placed, build its evaluator.
+
+        Args:
+            plan: how to compute; None lets the first worker tune one for all.
+            workload: for how much work it is tuned.
+
+        Raises:
+            PoolError: a worker died.
+            CallbackFunctionError: callback_fn failed.
+            NondeterministicLossError: the workers were given different networks or samples by callback_fn.
+        """
+        workers, options = self.workers, self.workers[0].recipe.options
+        first, *others = workers
+        prepared = [worker.prepare() for worker in workers]
+        # The first worker's call comes before the others', so that a data set is downloaded once.
+        raise_failures(self._get([*prepared, first.actor.call.remote()]))
+        if workload is not None:
+            workload = replace(workload, points=workload.points / len(workers), workers=len(workers))
+        # The first worker also fills the compile cache, which the others then find warm.
+        tuning = first.actor.start.remote(options, plan, workload)
+        calls = [worker.actor.call.remote() for worker in others]
+        if _may_be_compiled(plan, workload):
+            for worker in others:
+                worker.actor.load_compiler.remote()
+        (description,) = raise_failures(self._get([tuning]))
+        starts = [worker.actor.start.remote(options, description.plan) for worker in others]
+        raise_failures(self._get(calls))
+        for worker, found in zip(others, raise_failures(self._get(starts)), strict=True):
+            check_same_description(worker.label, description, found)
+            own = tuple(f"{worker.label}: {note}" for note in found.notes if note not in description.notes)
+            description = replace(description, notes=description.notes + own)
+        self.description = description
+
+    def ask_all(self, method: str, *arguments: Any) -> list[Any]:
+        """Calls a method on every worker; one that died meanwhile is started again and asked once more."""
+        answers: dict[int, Any] = {}
+        waiting = list(self.workers)
+        while waiting:
+            calls = []
+            for worker in waiting:
+                self._finish_old_work(worker)
+                while worker.starting:
+                    self.ray.wait(worker.starting[-1:], timeout=_WAIT_SECONDS)
+                    self.finish_start(worker)
+                if worker in self.workers:
+                    calls.append((worker, getattr(worker.actor, method).remote(*arguments)))
+            waiting = []
+            for worker, reference in calls:
+                try:
+                    answers[id(worker)] = self.ray.get(reference)
+                except self.ray.exceptions.RayTaskError:
+                    raise
+                except self.ray.exceptions.RayError as error:
+                    self.replace(worker, error, _FAILED_STARTS_BEFORE_DROP)
+                    waiting.append(worker)
+                else:
+                    worker.deaths = worker.failed_starts = 0
+        return [answers[id(worker)] for worker in self.workers]
+
+    def use_batch_size(self, batch_size: int | None) -> None:
+        """Has every worker measure in batches no larger than one of them could hold."""
+        plan = self.description.plan
+        if batch_size is None or plan.batch_size is None or batch_size >= plan.batch_size:
+            return
+        self.description = replace(self.description, plan=replace(plan, batch_size=batch_size))
+        for worker in self.workers:
+            worker.actor.use_batch_size.remote(batch_size)
+
+    def replace(self, worker: RayWorker, error: Exception, limit: int) -> None:
+        """Starts another actor in the place of a dead one; gives the worker up when it died too often."""
+        worker.deaths += 1
+        if worker.deaths >= limit:
+            self._drop(worker, error)
+        else:
+            worker.start_again(self.description.plan, self.vectors)
+
+    def finish_start(self, worker: RayWorker) -> None:
+        """Looks whether a worker that was started again is ready; starts it once more where that failed."""
+        done, _ = self.ray.wait(worker.starting, num_returns=len(worker.starting), timeout=0)
+        if len(done) < len(worker.starting):
+            if not done and time.monotonic() - worker.started_at > PLACEMENT_SECONDS:
+                self._drop(worker, PoolError(f"{worker.label} found no place to start again."))
+            return
+        try:
+            # One after another: the first failure is the cause of those that follow.
+            answers = [answer for call in worker.starting for answer in raise_failures([self.ray.get(call)])]
+        except Exception as error:
+            worker.failed_starts += 1
+            if worker.failed_starts >= _FAILED_STARTS_BEFORE_DROP:
+                self._drop(worker, error)
+            else:
+                worker.start_again(self.description.plan, self.vectors)
+            return
+        worker.starting = []
+        (found,) = (answer for answer in answers if isinstance(answer, EvaluatorDescription))
+        check_same_description(worker.label, self.description, found)
+
+    def end(self) -> None:
+        """Ends the actors."""
+        for worker in self.workers:
+            worker.leave()
+        self.workers.clear()
+        self.vectors = None
+
+    def _get(self, references: Sequence[Any]) -> list[Any]:
+        try:
+            return list(self.ray.get(references))
+        except self.ray.exceptions.RayError as error:
+            raise PoolError(
+                "a worker died while it started. Likely causes: memory ran out (use fewer device_ids), or callback_fn "
+                f"ends its process. Ray says: {error}"
+            ) from error
+
+    def _finish_old_work(self, worker: RayWorker) -> None:
+        """Waits for chunks of a run that has ended; a worker that does not come back from them is replaced."""
+        if not worker.in_flight or not all(item.chunk.settled for item in worker.in_flight):
+            return
+        last = worker.in_flight[-1]
+        done, _ = self.ray.wait([last.reference], timeout=_PATIENCE_SECONDS)
+        worker.in_flight.clear()
+        if not done and worker.actor is last.actor:
+            error = PoolError(f"{worker.label} is still busy {_PATIENCE_SECONDS:.0f} s after others did its work.")
+            self.replace(worker, error, _FAILED_STARTS_BEFORE_DROP)
+
+    def _drop(self, worker: RayWorker, error: Exception) -> None:
+        worker.leave()
+        self.workers.remove(worker)
+        if not self.workers:
+            raise PoolError(
+                "the last worker died and could not be started again. What was measured is in the file; run the same "
+                f"call again to go on. The last error was: {error}"
+            ) from error
+        warnings.warn(f"{worker.label} keeps dying and is given up; {len(self.workers)} go on. {error}", stacklevel=2)
+
+
+def _may_be_compiled(plan: MeasurementPlan | None, workload: Workload | None) -> bool:
+    if plan is not None:
+        return plan.compile
+    if workload is None or workload.compile != "auto":
+        return workload is not None and bool(workload.compile)
+    return workload.points >= _POINTS_WORTH_COMPILING

@@ -1,0 +1,158 @@
+"""One run of a Ray pool: tasks go out in chunks, results come back, whatever dies or lags behind."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterable, Iterator
+
+from .chunks import Chunk, ChunkQueue
+from .late_nodes import LateNodes
+from .pool import PointTask, Result, StateTask, Task
+from .ray_crew import DEATHS_BEFORE_DROP, RayCrew
+from .ray_session import check_ray_alive
+from .ray_worker import InFlight, RayWorker
+from .work_stealing import chunks_to_steal
+
+_IN_FLIGHT = 2
+_WAIT_SECONDS = 1.0
+_IDLE_WAIT_SECONDS = 0.1
+
+
+class RayRun:
+    """Measures tasks on a crew; the results are what it iterates over.
+
+    Towards the end a chunk may be with two workers: the first answer counts, and nobody waits for the other one. The
+    worker that lags behind keeps it in flight, also into the next run, where its answer is dropped.
+
+    Args:
+        crew: who measures.
+        tasks: read only as far as they are needed.
+        late_nodes: looks for nodes that join meanwhile; None where the devices are fixed.
+    """
+
+    def __init__(self, crew: RayCrew, tasks: Iterable[Task], late_nodes: LateNodes | None = None) -> None:
+        self._crew = crew
+        self._late_nodes = late_nodes
+        self._ray = crew.ray
+        self._queue = ChunkQueue(tasks, len(crew.workers))
+        self._unsettled: set[Chunk] = set()
+
+    def __iter__(self) -> Iterator[Result]:
+        """Yields one result for every task."""
+        for worker in self._crew.workers:
+            for item in worker.in_flight:
+                item.chunk.settle()  # of a run that its caller left early
+        try:
+            yield from self._results()
+        finally:
+            for chunk in self._unsettled:
+                chunk.settle()
+
+    def _results(self) -> Iterator[Result]:
+        crew = self._crew
+        checked = time.monotonic()
+        while True:
+            if time.monotonic() > checked + _WAIT_SECONDS:
+                check_ray_alive(self._ray)
+                checked = time.monotonic()
+            if self._late_nodes is not None:
+                self._late_nodes.look()
+            for worker in list(crew.workers):
+                yield from self._feed(worker)
+            if not self._unsettled and self._queue.is_empty:
+                return
+            idle = [worker for worker in crew.workers if not (worker.in_flight or worker.starting)]
+            if idle:
+                self._steal(idle)
+            starting = [worker.starting[-1] for worker in crew.workers if worker.starting]
+            measuring = [worker.in_flight[0].reference for worker in crew.workers if worker.in_flight]
+            waiting = measuring + starting
+            self._ray.wait(waiting, num_returns=1, timeout=_IDLE_WAIT_SECONDS if idle else _WAIT_SECONDS)
+            # Workers that are equally fast come back together; one turn serves them all.
+            ready = set(self._ray.wait(waiting, num_returns=len(waiting), timeout=0)[0])
+            for worker in list(crew.workers):
+                if worker.starting:
+                    crew.finish_start(worker)
+                elif worker.in_flight and worker.in_flight[0].reference in ready:
+                    yield from self._collect(worker)
+
+    def _feed(self, worker: RayWorker) -> Iterator[Result]:
+        """Gives a worker its next chunks; yields what could not even be read."""
+        while not worker.starting and len(worker.in_flight) < _IN_FLIGHT:
+            if worker.in_flight and (not worker.speed.is_known or worker.in_flight[0].chunk.alone):
+                return  # the speed is not known yet, or the chunk is under suspicion
+            chunk = self._queue.next(worker.speed, idle=not worker.in_flight)
+            if chunk is None:
+                return
+            try:
+                self._submit(worker, chunk)
+            except self._ray.exceptions.RayError:
+                raise
+            except Exception:
+                text = traceback.format_exc()
+                for task in chunk.tasks:
+                    yield Result(task.key, None, text)
+
+    def _steal(self, thieves: list[RayWorker]) -> None:
+        for thief, chunk in chunks_to_steal(thieves, self._crew.workers, time.monotonic()):
+            chunk.copies += 1
+            self._submit(thief, chunk)
+
+    def _submit(self, worker: RayWorker, chunk: Chunk) -> None:
+        actor = worker.actor
+        if chunk.is_state:
+            if chunk.weights is None:
+                (task,) = chunk.tasks
+                assert isinstance(task, StateTask)
+                parameters, buffers = task.read()
+                chunk.weights = self._ray.put(dict(parameters)), buffers
+            reference = actor.measure_state.remote(*chunk.weights)
+        else:
+            points = [task.coordinates for task in chunk.tasks if isinstance(task, PointTask)]
+            reference = actor.measure_points.remote(points)
+        if not worker.in_flight:
+            worker.busy_since = time.monotonic()
+        worker.in_flight.append(InFlight(reference, chunk, actor))
+        self._unsettled.add(chunk)
+
+    def _collect(self, worker: RayWorker) -> Iterator[Result]:
+        chunk = worker.in_flight[0].chunk
+        try:
+            outcomes, seconds, batch_size = self._ray.get(worker.in_flight[0].reference)
+        except self._ray.exceptions.RayTaskError:
+            raise
+        except self._ray.exceptions.RayError as error:
+            yield from self._bury(worker, error)
+            return
+        worker.in_flight.popleft()
+        worker.busy_since = time.monotonic()
+        worker.deaths = worker.failed_starts = 0
+        self._crew.use_batch_size(batch_size)
+        if not chunk.is_state or not worker.speed.is_known:
+            worker.speed.add(len(chunk.tasks), seconds)
+        if not chunk.settled:
+            self._settle(chunk)
+            for task, (values, problem) in zip(chunk.tasks, outcomes, strict=True):
+                yield Result(task.key, values, problem)
+
+    def _bury(self, worker: RayWorker, error: Exception) -> Iterator[Result]:
+        """Takes back what a dead worker had, and starts another one in its place."""
+        dead = worker.in_flight[0].actor
+        lost = list(worker.in_flight)
+        worker.in_flight.clear()
+        for position, item in enumerate(lost):
+            shared = item.chunk.copies > 1
+            hopeless = self._queue.bring_back(item.chunk, killed=position == 0)
+            if item.chunk.settled or not shared:
+                self._unsettled.discard(item.chunk)
+            if hopeless is not None:
+                text = f"The worker died {hopeless.kills} times while it measured this point: {error}"
+                for task in hopeless.tasks:
+                    yield Result(task.key, None, text)
+        if worker.actor is dead:  # a call in between may have noticed its death already
+            self._crew.replace(worker, error, DEATHS_BEFORE_DROP)
+
+    def _settle(self, chunk: Chunk) -> None:
+        chunk.settle()
+        self._unsettled.discard(chunk)

@@ -1,0 +1,109 @@
+"""How many devices a worker has, or how many workers share a device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from collectors.validation import check_int, wrong_value
+
+from .devices import share_cores
+
+
+@dataclass(frozen=True)
+class WorkerPlace:
+    """Where one worker computes.
+
+    Attributes:
+        devices: ids of its GPUs or, without GPUs, of the slots whose cores it has.
+        cores: the CPU cores that are its own, or None to stay where a cluster puts it.
+        part: which of the workers on that device it is, counted from 0; None where it has the device for itself.
+    """
+
+    devices: tuple[int, ...]
+    cores: tuple[int, ...] | None = None
+    part: int | None = None
+
+    @property
+    def label(self) -> str:
+        """How an error's text calls its worker."""
+        worker = "the worker" if self.part is None else f"worker {self.part}"
+        ids = ", ".join(str(device) for device in self.devices)
+        return f"{worker} of device{'s' if len(self.devices) > 1 else ''} {ids}"
+
+
+@dataclass(frozen=True)
+class WorkerLayout:
+    """How workers and devices belong together; at least one of the two numbers is 1.
+
+    With GPUs, both have been run only on logical ones, which Ray counts and hands out though none is there.
+
+    Attributes:
+        devices_per_worker: GPUs that each worker sees, or slots whose cores it joins.
+        workers_per_device: workers on each GPU, or among which a slot's cores are split.
+    """
+
+    devices_per_worker: int = 1
+    workers_per_device: int = 1
+
+    @classmethod
+    def checked(cls, devices_per_worker: object = 1, workers_per_device: object = 1) -> WorkerLayout:
+        """Returns the layout after checking what a user gave.
+
+        Raises:
+            TypeError: a number is no int.
+            ValueError: a number is below 1, or both are above.
+        """
+        layout = cls(
+            check_int("devices_per_worker", devices_per_worker, minimum=1),
+            check_int("workers_per_device", workers_per_device, minimum=1),
+        )
+        if layout.devices_per_worker > 1 and layout.workers_per_device > 1:
+            raise ValueError(
+                "only one of devices_per_worker and workers_per_device may exceed 1, but got "
+                f"{devices_per_worker} and {workers_per_device}; a worker has several devices, or shares one."
+            )
+        return layout
+
+    @property
+    def share(self) -> float:
+        """How much of a device, or how many devices, one worker asks for."""
+        return 1 / self.workers_per_device if self.workers_per_device > 1 else self.devices_per_worker
+
+    def workers(self, devices: int) -> int:
+        """Returns how many workers so many devices give; devices that are too few for one more stay free."""
+        return devices // self.devices_per_worker * self.workers_per_device
+
+    def check_devices(self, devices: Sequence[int]) -> None:
+        """Checks that no device is left over.
+
+        Raises:
+            ValueError: the number of devices is not a multiple of ``devices_per_worker``.
+        """
+        if len(devices) % self.devices_per_worker:
+            raise wrong_value(
+                "device_ids",
+                f"ids whose number is a multiple of devices_per_worker={self.devices_per_worker}",
+                list(devices),
+            )
+
+    def places(self, devices: Sequence[int], *, cores: tuple[int, ...] | None) -> tuple[WorkerPlace, ...]:
+        """Returns every worker's place; a device that would be left over has none.
+
+        Args:
+            devices: their ids.
+            cores: those that the devices share, or None where a cluster decides.
+        """
+        count = len(devices) // self.devices_per_worker
+        groups = [
+            tuple(devices[index * self.devices_per_worker : (index + 1) * self.devices_per_worker])
+            for index in range(count)
+        ]
+        shares = [None] * count if cores is None else share_cores(count, cores)
+        if self.workers_per_device == 1:
+            return tuple(WorkerPlace(group, share) for group, share in zip(groups, shares, strict=True))
+        places = []
+        for group, share in zip(groups, shares, strict=True):
+            parts = [None] * self.workers_per_device if share is None else share_cores(self.workers_per_device, share)
+            places += [WorkerPlace(group, part, index) for index, part in enumerate(parts)]
+        return tuple(places)
