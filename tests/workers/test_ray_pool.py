@@ -350,26 +350,3 @@ def test_the_framework_is_guessed_from_the_callback(callback, frameworks):
     """All workers import it at once; a wrong guess costs time only."""
     assert mentioned_frameworks(callback, b"") == frameworks
     assert mentioned_frameworks(callback, b"... torch.nn ...") == ("torch",)
-
-
-JOINING = """
-import sys
-sys.path[:0] = sys.argv[1:2]
-from paraboloid import Paraboloid, paraboloid_plane
-from workers.evaluator import MeasurementOptions
-from workers.open_pool import open_pool
-from workers.pool import PointTask
-from workers.ray_session import ray_is_running
-
-with open_pool(Paraboloid, MeasurementOptions(), device_ids=[0], address=sys.argv[2]) as pool:
-    pool.load(*paraboloid_plane())
-    print([result.values for result in pool.run([PointTask(0, (1.0, 1.0))])])
-assert not ray_is_running()
-"""
-
-
-def test_a_cluster_is_joined_by_its_address(session, run_python, support_folder):
-    address = session.ray.get_runtime_context().gcs_address
-    result = run_python(JOINING, support_folder, address)
-    assert result.stdout.splitlines()[-1] == "[{'loss': 6.0}]"
-    assert session.ray.get(session.ray.put(1)) == 1
