@@ -13,6 +13,8 @@ from .samples import Samples
 _BATCH_SIZES = (64, 128, 256, 512, 1024, 4096)
 _BUDGET_SECONDS = 1.0
 _CLEARLY_FASTER = 1.1
+# Several threads wait for the slowest of them, and where other programs run that may be a hundred times as long.
+_WORTH_SEVERAL_THREADS = 1.3
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ def tune(
 ) -> Tuned:
     """Returns the fastest of a few plans.
 
-    A later candidate must be clearly faster than the best so far, so that noise rarely changes the choice.
+    A later candidate must be clearly faster than the best so far, so that noise rarely changes the choice; several
+    threads must be faster than one by far.
 
     Args:
         run: evaluates batches under a plan.
@@ -74,7 +77,8 @@ def tune(
             break
         laid_out = channels_last() if plan.channels_last and channels_last is not None else samples
         rate = samples_per_second(run, plan, laid_out)
-        if rate > best_rate * _CLEARLY_FASTER:
+        fewer_threads = plan.threads < best.threads
+        if rate > best_rate * (1 / _WORTH_SEVERAL_THREADS if fewer_threads else _CLEARLY_FASTER):
             best, best_rate = plan, rate
     return Tuned(best, best_rate)
 

@@ -49,7 +49,19 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("command-line")
     train_run(folder / "run")
     (folder / "my_callbacks.py").write_text(CALLBACKS)
+    for name, text in (("broken", "x = undefined"), ("unfinished", "def f(:"), ("needs", "import no_such_library")):
+        (folder / f"{name}.py").write_text(text)
     return folder
+
+
+def test_another_experiment_names_the_options_that_mend_it(folder):
+    arguments = ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--samples", "32"]
+    arguments += ["--no-result", "--no-progress", "-o", "twice"]
+    command(*arguments, "--size", "3", folder=folder)
+    told = command(*arguments, "--size", "4", folder=folder, check=False)
+    assert told.returncode == 1
+    assert "holds another experiment" in told.stderr
+    assert told.stderr.endswith("On the command line these are --overwrite and --name.\n")
 
 
 def test_run_info_and_plot(folder):
@@ -150,7 +162,10 @@ def test_import_checkpoints(folder):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["run", "nothing", "--function", "my_callbacks:callback_fn"], "is not a directory"),
+        (
+            ["run", "nothing", "--function", "my_callbacks:callback_fn"],
+            "does not exist; give the directory that a SummaryCollector wrote",
+        ),
         (["run", "run", "--function", "my_callbacks"], "--function must be module:function"),
         (["run", "run", "--function", "no_such_module:f"], "names the module 'no_such_module'"),
         (["run", "run", "--function", "my_callbacks:nothing"], "does not define"),
@@ -158,6 +173,9 @@ def test_import_checkpoints(folder):
         (["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "a"], "--devices must be whole numbers"),
         (["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0,0"], "no device id is repeated"),
         (["run", "run", "--function", "my_callbacks:callback_fn", "--size", "2"], "landscape_size"),
+        (["run", "run", "--function", "broken:f"], "'broken', which cannot be imported: NameError: name 'undefined'"),
+        (["run", "run", "--function", "unfinished:f"], "cannot be imported: SyntaxError: "),
+        (["run", "run", "--function", "needs:f"], "imports 'no_such_library', which is not installed"),
         (["info", "nothing.h5"], "nothing.h5"),
         (["plot", "my_callbacks.py", "-o", "x.png"], "my_callbacks.py"),
         (["import-checkpoints", "x", "my_callbacks.py", "a", "b"], "my_callbacks.py"),

@@ -302,7 +302,7 @@ def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
 
 class TestRunDirectory:
     def test_a_missing_directory(self, tmp_path):
-        with pytest.raises(RunDirectoryError, match="is not a directory"):
+        with pytest.raises(RunDirectoryError, match="does not exist; give the directory"):
             SummaryLandscape(tmp_path / "nothing")
 
     def test_a_foreign_directory(self, tmp_path):

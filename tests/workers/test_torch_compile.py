@@ -17,6 +17,7 @@ from worker_cases import classes, evaluator_of, features, images, mlp, plane_of,
 
 from landscape import evaluate, random_plane
 from landscape.summary_text import plan_text, summary_text
+from workers import tuning
 from workers.batches import Batch
 from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan, Workload, check_compile
@@ -314,6 +315,21 @@ def test_a_gpu_takes_the_largest_batch_that_fits(failing):
     )
     assert tried[0] == 5000
     assert tuned.plan.batch_size == min(5000, limit)
+
+
+@pytest.mark.parametrize(("advantage", "threads"), [(1.0, 1), (1.25, 1), (1.4, 2)])
+def test_several_threads_must_be_faster_by_far(monkeypatch, advantage, threads):
+    """Where other programs run, threads that wait for each other may be a hundred times as slow as they were."""
+    monkeypatch.setattr(tuning, "samples_per_second", lambda _run, plan, _samples: advantage if plan.threads > 1 else 1)
+    batch = Batch(features(50), classes(50), 50)
+    tuned = tune(
+        lambda _plan, _batches: None,
+        2,
+        Samples([batch], batch),
+        fixed_batches=False,
+        ran_out_of_memory=lambda _: False,
+    )
+    assert tuned.plan.threads == threads
 
 
 def test_when_nothing_fits_the_error_is_raised():

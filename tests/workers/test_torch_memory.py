@@ -21,7 +21,9 @@ def networks():
 def tensor_bytes():
     """Returns the bytes of all tensors of this process, each storage once."""
     gc.collect()
-    storages = [item.untyped_storage() for item in gc.get_objects() if issubclass(type(item), torch.Tensor)]
+    # What compiling leaves behind in the process has tensors without storage of their own.
+    plain = (torch.Tensor, nn.Parameter)
+    storages = [item.untyped_storage() for item in gc.get_objects() if type(item) in plain]
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
