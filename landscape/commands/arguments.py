@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ..errors import LandscapeDamagedError, LandscapeFormatError, LandscapeIdentityError
 from ..shadowing import check_folder
 
 
@@ -23,15 +25,34 @@ def load_function(text: str) -> Callable[[], Any]:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name != module_name.split(".")[0] and error.name != module_name:
-            raise
+            raise ValueError(
+                f"--function names the module {module_name!r}, which imports {error.name!r}, which is not installed. "
+                "Install it, or use the Python environment in which the network was trained."
+            ) from error
         raise ValueError(
             f"--function names the module {module_name!r}, which is neither in {folder} nor installed."
+        ) from error
+    except Exception as error:
+        # The user's module failed, which must not be taken for a bug of this program.
+        raise ValueError(
+            f"--function names the module {module_name!r}, which cannot be imported: {type(error).__name__}: {error}. "
+            f"Mend it until `python -c 'import {module_name}'` works; landscape --debug shows the line."
         ) from error
     try:
         function = getattr(module, function_name)
     except AttributeError as error:
         raise ValueError(f"--function names {function_name!r}, which {module.__file__} does not define.") from error
     return function  # type: ignore[no-any-return]
+
+
+@contextlib.contextmanager
+def options_named() -> Iterator[None]:
+    """Adds to errors whose remedy is an argument of Python what the command line calls it."""
+    try:
+        yield
+    except (LandscapeIdentityError, LandscapeDamagedError, LandscapeFormatError) as error:
+        error.add_note("On the command line these are --overwrite and --name.")
+        raise
 
 
 def integers(option: str, text: str) -> list[int]:

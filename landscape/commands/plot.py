@@ -62,6 +62,10 @@ def plot(
         "metric": metrics[0], "scale": scale, "levels": _read_levels(levels), "style": style, "theme": theme,
     }  # fmt: skip
     chosen = _choose(kind, landscapes, output)
+    if over != "auto" and chosen not in ("animation", "multiples"):
+        raise ValueError(
+            f"--over must be left out for a {chosen}: it says what an animation or multiples show. Use --kind {over}."
+        )
     if len(metrics) > 1 and chosen != "profile":
         raise ValueError(f"--metric must be given once for a {chosen}; only a profile has a second axis.")
     _draw(chosen, landscapes, output, over, metrics[1:], look)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .arguments import integers, load_function
+from .arguments import integers, load_function, options_named
 from .interruption import interruptible
 
 
@@ -54,7 +54,7 @@ def run(
     chosen = {key: value for key, value in (("train", train), ("result", result)) if value is not None}
     if chosen:
         settings["create_landscape"] = chosen
-    with interruptible():
+    with interruptible(), options_named():
         landscapes = SummaryLandscape(run_directory).gen_landscapes_with_multi_process(
             load_function(function),
             settings or None,

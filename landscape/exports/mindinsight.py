@@ -74,8 +74,8 @@ def _file(path: Path, moment: float, landscape: Landscape) -> Path:
         return path / f"events.out.events.summary.{int(moment)}.0.{stem}_MS"
     if not _NAME.search(path.name) or path.name.endswith("_lineage"):
         raise ValueError(
-            "path must be a directory, or a file whose name has 'summary.' and a number in it and does not end with "
-            f"'_lineage' (MindInsight passes over others), but got {path.name!r}. "
+            "path must be a directory that exists, or a file whose name has 'summary.' and a number in it and does not "
+            f"end with '_lineage' (MindInsight passes over others), but got {path.name!r}. "
             "Such a name is 'events.out.events.summary.1.landscape_MS'."
         )
     return path

@@ -19,6 +19,7 @@ from collectors.errors import LandscapeError
 from collectors.network_state import Array
 from collectors.validation import check_path, wrong_value
 
+from .canvas import check_folder_of
 from .sheet import Look
 from .walk import walk_frames
 
@@ -69,6 +70,7 @@ def save_animation(
         raise wrong_value("path", "a name that ends in .gif or .mp4", str(path))
     program = find_ffmpeg() if suffix == ".mp4" else ""
     resolution = (_GIF_DPI if suffix == ".gif" else _MP4_DPI) if dpi is None else dpi
+    check_folder_of(target)
     frames = walk_frames(landscape, kind, seconds=seconds, rate=rate, dpi=resolution, **look)
     with replacing(target) as temporary:
         if suffix == ".gif":

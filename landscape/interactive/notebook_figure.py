@@ -1,7 +1,8 @@
 """What a notebook shows of a landscape: a plotly figure that the notebook's own renderer draws.
 
 JupyterLab, Notebook and VS Code carry the script that draws the type ``application/vnd.plotly.v1+json``: the cell
-holds numbers alone, and nothing is fetched. Everywhere else the picture beside it is shown.
+holds numbers alone, and nothing is fetched. Beside it the picture is stored. JupyterLab shows that until the mouse
+enters it, and in a notebook that is not trusted; what cannot draw the type shows it always.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def _plane(landscape: Landscape, values: Array, scale: Scale, look: Appearance) 
         "scene": {
             "domain": {"x": [0.58, 1], "y": [0, 1]}, "aspectmode": "manual", "aspectratio": {"x": 1, "y": 1, "z": 0.68},
             "xaxis": {**box, "title": literal(names[0])}, "yaxis": {**box, "title": literal(names[1])},
-            "zaxis": {**box, **ticks, "title": "loss"},
+            "zaxis": {**box, **ticks, "title": ""},
             "camera": {"eye": _eye(values), "center": {"x": 0, "y": 0, "z": -0.12}},
         },
     }  # fmt: skip
@@ -147,4 +148,4 @@ def _eye(values: Array) -> dict[str, float]:
     }
     means = {corner: np.nansum(part) / max(np.isfinite(part).sum(), 1) for corner, part in corners.items()}
     right, up = min(means, key=lambda corner: means[corner])
-    return {"x": 1.3 * right, "y": 1.3 * up, "z": 0.9}
+    return {"x": 1.5 * right, "y": 1.5 * up, "z": 1.05}

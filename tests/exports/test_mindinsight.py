@@ -76,7 +76,9 @@ def test_names(tmp_path: Path) -> None:
     (path,) = Landscape.load(landscape().save(tmp_path / "mine.h5")).export(tmp_path, "mindinsight")
     assert path.name == "events.out.events.summary.1795255200.0.mine_MS"
     for name in ("a.h5", "summary.x", "summary.1_lineage"):
-        with pytest.raises(ValueError, match=r"path must be a directory, or a file whose name has 'summary\.' and a"):
+        with pytest.raises(
+            ValueError, match=r"must be a directory that exists, or a file whose name has 'summary\.' and a"
+        ):
             landscape().export(tmp_path / name, "mindinsight")
 
 

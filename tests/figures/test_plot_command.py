@@ -115,6 +115,7 @@ def test_the_same_as_from_python(folder: Path, tmp_path: Path) -> None:
         (["a"], ["--theme", "blue"], ValueError, "theme must be one of 'light', 'dark'"),
         (["a"], ["--style", "poster"], ValueError, "style must be one of 'screen', 'paper'"),
         (["a"], ["--scale", "cubic"], ValueError, "scale must be one of 'auto', 'log'"),
+        (["a"], ["--over", "surface"], ValueError, "--over must be left out for a contour: .* Use --kind surface"),
         (["a"], ["--over", "hills"], ValueError, "--over must be one of 'auto', 'contour'"),
     ],
 )

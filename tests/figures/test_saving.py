@@ -52,7 +52,7 @@ class TestSaving:
             save_figure("picture", tmp_path / "a.png")
         with pytest.raises(TypeError, match="path must be a path or a binary stream"):
             save_figure(ax, 3)
-        with pytest.raises(FileNotFoundError):
+        with pytest.raises(FileNotFoundError, match=r"a\.png cannot be written: there is no folder .*none\. Make it"):
             save_figure(ax, tmp_path / "none" / "a.png")
         assert list(tmp_path.iterdir()) == []
 

@@ -190,12 +190,15 @@ class TestCommand:
         process = subprocess.Popen(
             [sys.executable, "-W", "error", "-c", MAIN, "watch", "a.h5", "--no-open"],
             cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            # A shell in the background has its children ignore the signal.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
         line = process.stdout.readline()
         assert re.fullmatch(r"Watching a\.h5 at http://127\.0\.0\.1:\d+/[\w-]{22}/\n", line)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 0, errors
+        assert "There is no file a.h5 yet" in errors
         assert "Stopped watching." in errors
         assert "Traceback" not in errors
 

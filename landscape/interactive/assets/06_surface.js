@@ -102,7 +102,7 @@ function viewpoint(landscape, metric, scale) {
   };
   const corners = [[true, false], [false, false], [true, true], [false, true]];
   const [right, up] = corners.reduce((best, corner) => (mean(...corner) < mean(...best) - 1e-9 ? corner : best));
-  return { eye: { x: right ? 1.17 : -1.17, y: up ? 1.17 : -1.17, z: 0.86 }, center: { x: 0, y: 0, z: -0.17 } };
+  return { eye: { x: right ? 1.32 : -1.32, y: up ? 1.32 : -1.32, z: 0.97 }, center: { x: 0, y: 0, z: -0.17 } };
 }
 
 function surfaceLayout(landscape, metric, scale, camera) {
