@@ -103,7 +103,7 @@ def _check_openable(path: Path) -> None:
     if locked:
         raise _locked(path)
     if signature != _SIGNATURE:
-        raise _damaged(path, "it does not begin as an HDF5 file does")
+        raise _damaged(path, "it does not begin as an HDF5 file does, so it may be no landscape file at all")
 
 
 def _is_locked(descriptor: int) -> bool:

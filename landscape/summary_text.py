@@ -35,7 +35,7 @@ def summary_text(landscape: Landscape) -> str:
         *((name, _range(values)) for name, values in landscape.metrics.items()),
         ("explained variance", explained_variance_text(landscape)),
         ("largest distance of the path from the plane", distance_text(landscape)),
-        ("made", f"{known['created']} with {known.get('versions')}" if "created" in known else None),
+        ("made", f"{known['created']}{_versions(known.get('versions'))}" if "created" in known else None),
         *(("note", str(note)) for note in known.get("notes", ())),
         *(("failed", place) for place in list(landscape.errors)[:10]),
     ]
@@ -47,6 +47,12 @@ def summary_text(landscape: Landscape) -> str:
 def _imported(facts: Mapping[str, Any]) -> str:
     others = ", ".join(f"{name} {value}" for name, value in facts.items() if name not in ("format", "file"))
     return f"{facts.get('file')} ({facts.get('format')}{f', {others}' if others else ''})"
+
+
+def _versions(versions: object) -> str:
+    if not isinstance(versions, Mapping) or not versions:
+        return ""
+    return " with " + ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def _complete(landscape: Landscape) -> str:

@@ -35,7 +35,8 @@ def check_movable(space: WeightSpace, remedy: str) -> None:
     """
     if not space.trainable:
         raise FrozenNetworkError(
-            f"network {space.network} has no trainable parameter, so there is no plane through its weights; {remedy}."
+            f"network {space.network} has no trainable parameter, so there is no plane through its weights; {remedy}. "
+            "callback_fn returns (loss or model, network, dataset, metrics), in this order."
         )
     wrong = [info.name for info in space.trainable if info.dtype.startswith("complex")]
     if wrong:
