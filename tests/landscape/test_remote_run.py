@@ -8,7 +8,7 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pytest
-from examples import batch_norm, train_run
+from examples import batch_norm
 
 from collectors import RunDirectoryError, run_files
 from landscape import MeasurementPlan, SummaryLandscape
@@ -20,13 +20,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning:botocore"),
     pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning:moto"),
 ]
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("trained")
-    train_run(folder, batch_norm)
-    return folder
 
 
 @pytest.fixture

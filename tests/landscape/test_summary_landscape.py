@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from examples import batch_norm, dropout, train_run
+from examples import batch_norm, dropout
 
 from collectors import CheckpointError, RunDirectory, RunDirectoryError
 from collectors.checkpoint_file import CheckpointFile, write_checkpoint
@@ -24,13 +24,6 @@ from landscape.landscape_data import PointStatus
 
 PLAN = MeasurementPlan(batch_size=32)
 SUPPORT = Path(__file__).parent.parent / "support"
-
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("trained")
-    train_run(folder, batch_norm)
-    return folder
 
 
 @pytest.fixture
