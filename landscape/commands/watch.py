@@ -19,9 +19,9 @@ def watch(
 
     with WatchServer(file, port) as server:
         try:
-            typer.echo(f"Watching {file} at {server.address}")
             if not file.exists():
                 typer.echo(f"There is no file {file} yet; the page fills when a run writes it.", err=True)
+            typer.echo(f"Watching {file} at {server.address}")
             typer.echo("Only this machine can open that address. Ctrl-C ends watching; the run goes on.", err=True)
             if show:
                 webbrowser.open(server.address)
