@@ -37,7 +37,7 @@ test-composer: .venv-composer/.installed
 bench: .venv/.installed .venv-peers/.installed
 	$(BIN)/python tests/benchmarks/run.py --peers .venv-peers/bin/python --output docs/benchmarks.md
 	(echo; echo "## Our own parts"; echo; echo '```'; \
-	for part in latency checkpoint_cost pca_speed scheduling big_models; do $(BIN)/python tests/benchmarks/$$part.py; done; echo '```') \
+	for part in latency checkpoint_cost pca_speed scheduling big_models; do $(BIN)/python tests/benchmarks/$$part.py; done; echo '```') | grep -v '(raylet)' \
 	| tee -a docs/benchmarks.md
 
 docs: .venv/.installed

@@ -99,12 +99,14 @@ def _float_edges(values: Array) -> Float64[np.ndarray, " edges"]:
     bins = bin_count(values.size)
     # Halves, because the difference of the largest numbers overflows.
     step = (largest / 2 - smallest / 2) / bins * 2
-    if step > 4 * np.spacing(max(abs(smallest), abs(largest))):
+    magnitude = max(abs(smallest), abs(largest))
+    # The gap below, because above the largest of all numbers there is none.
+    if step > 4 * (magnitude - np.nextafter(magnitude, 0.0)):
         fractions = np.arange(bins + 1) / bins
         edges = smallest * (1 - fractions) + largest * fractions
         edges[0], edges[-1] = smallest, largest
         return edges
-    margin = max(abs(smallest), abs(largest)) / 100
+    margin = magnitude / 100
     margin = margin if smallest - margin < smallest else 0.5
     limit = np.finfo(np.float64).max
     return np.array([max(smallest - margin, -limit), min(largest + margin, limit)])

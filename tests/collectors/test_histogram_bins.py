@@ -5,7 +5,7 @@ from __future__ import annotations
 import hypothesis.extra.numpy as hypothesis_numpy
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from collectors.histogram_bins import MOST_BINS, bin_count, histogram
@@ -17,6 +17,8 @@ from collectors.histogram_bins import MOST_BINS, bin_count, histogram
         st.integers(0, 300),
     )
 )
+@example(np.array([np.finfo(np.float64).max]))
+@example(np.array([-np.finfo(np.float64).max, np.finfo(np.float64).max]))
 def test_every_value_is_counted_once(values):
     result = histogram(values)
     strange = result.not_a_number + result.positive_infinity + result.negative_infinity
