@@ -13,7 +13,7 @@ from .samples import Samples
 _BATCH_SIZES = (64, 128, 256, 512, 1024, 4096)
 _BUDGET_SECONDS = 1.0
 _CLEARLY_FASTER = 1.1
-# Several threads wait for the slowest of them, and where other programs run that may be a hundred times as long.
+# Several threads wait for the slowest of them, and where other programs run that may be ten times as long.
 _WORTH_SEVERAL_THREADS = 1.3
 
 

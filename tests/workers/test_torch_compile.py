@@ -319,7 +319,7 @@ def test_a_gpu_takes_the_largest_batch_that_fits(failing):
 
 @pytest.mark.parametrize(("advantage", "threads"), [(1.0, 1), (1.25, 1), (1.4, 2)])
 def test_several_threads_must_be_faster_by_far(monkeypatch, advantage, threads):
-    """Where other programs run, threads that wait for each other may be a hundred times as slow as they were."""
+    """Where other programs run, threads that wait for each other may be ten times as slow as they were."""
     monkeypatch.setattr(tuning, "samples_per_second", lambda _run, plan, _samples: advantage if plan.threads > 1 else 1)
     batch = Batch(features(50), classes(50), 50)
     tuned = tune(
