@@ -63,6 +63,14 @@ def remove_stale_temporaries(folder: Path, name: re.Pattern[str]) -> list[Path]:
     return removed
 
 
+def folders_of_dead_processes(parent: str | os.PathLike[str], prefix: str) -> Iterator[Path]:
+    """Yields the folders ``<prefix><process id>-...`` in a folder whose processes have ended."""
+    for folder in Path(parent).glob(f"{prefix}*-*"):
+        owner = folder.name.removeprefix(prefix).split("-")[0]
+        if owner.isdigit() and not process_is_alive(int(owner)):
+            yield folder
+
+
 def process_is_alive(process: int) -> bool:
     """Returns whether a process of that id exists on this machine."""
     try:

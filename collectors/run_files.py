@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from .atomic_files import process_is_alive
+from .atomic_files import folders_of_dead_processes
 from .errors import CheckpointError
 from .validation import check_path, wrong_value
 
@@ -247,7 +247,5 @@ def _os_errors() -> Iterator[None]:
 
 
 def _remove_dead_copies() -> None:
-    for folder in Path(tempfile.gettempdir()).glob(f"{_COPY_PREFIX}*-*"):
-        owner = folder.name.removeprefix(_COPY_PREFIX).split("-")[0]
-        if owner.isdigit() and not process_is_alive(int(owner)):
-            shutil.rmtree(folder, ignore_errors=True)
+    for folder in folders_of_dead_processes(tempfile.gettempdir(), _COPY_PREFIX):
+        shutil.rmtree(folder, ignore_errors=True)

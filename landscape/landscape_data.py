@@ -97,10 +97,15 @@ class TrajectoryData:
         )
 
     @property
+    def statuses(self) -> list[UInt8[np.ndarray, " n"]]:
+        """``PointStatus`` of every kind of measurement that there is."""
+        found = (self.status, self.projected_status, self.with_plane_buffers_status)
+        return [status for status in found if status is not None]
+
+    @property
     def complete(self) -> bool:
         """Whether no measurement is pending."""
-        statuses = (self.status, self.projected_status, self.with_plane_buffers_status)
-        return not any((status == PointStatus.PENDING).any() for status in statuses if status is not None)
+        return not any((status == PointStatus.PENDING).any() for status in self.statuses)
 
 
 @dataclass

@@ -13,7 +13,7 @@ from collectors.network_state import Array
 
 from .landscape_attributes import check_attributes
 from .landscape_checks import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX, ordered
-from .landscape_data import LandscapeData
+from .landscape_data import LandscapeData, TrajectoryData
 
 FORMAT = "summary-landscape"
 FORMAT_VERSION = 1
@@ -100,13 +100,9 @@ def _write_errors(file: Any, errors: Mapping[str, str]) -> None:
     _put(group, "traceback", _texts(list(unique)))
 
 
-def _write_trajectory(file: Any, data: LandscapeData) -> None:
-    trajectory = data.trajectory
-    if trajectory is None:
-        return
-    group = _group(file, "trajectory")
-    _put(group, "number", trajectory.number).make_scale("number")
-    columns: dict[str, Array] = {"x": trajectory.x}
+def trajectory_columns(trajectory: TrajectoryData) -> dict[str, Array]:
+    """Returns a trajectory as columns of n values by the names that they have in the file, ``number`` first."""
+    columns: dict[str, Array] = {"number": trajectory.number, "x": trajectory.x}
     if trajectory.y is not None:
         columns["y"] = trajectory.y
     columns |= {"residual": trajectory.residual, "norm": trajectory.norm, "status": trajectory.status}
@@ -117,6 +113,15 @@ def _write_trajectory(file: Any, data: LandscapeData) -> None:
         kept = ordered(trajectory.with_plane_buffers)
         columns |= {name + PLANE_BUFFERS_SUFFIX: values for name, values in kept.items()}
         columns["with_plane_buffers_status"] = trajectory.with_plane_buffers_status
+    return columns
+
+
+def _write_trajectory(file: Any, data: LandscapeData) -> None:
+    if data.trajectory is None:
+        return
+    group = _group(file, "trajectory")
+    columns = trajectory_columns(data.trajectory)
+    _put(group, "number", columns.pop("number")).make_scale("number")
     for name, values in columns.items():
         _put(group, name, values).dims[0].attach_scale(group["number"])
 

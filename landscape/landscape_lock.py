@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from collectors.atomic_files import remove_stale_temporaries
+from collectors.atomic_files import process_is_alive, remove_stale_temporaries
 
 from .errors import LandscapeLockedError, LandscapeWriteError
 
@@ -25,8 +25,7 @@ def lock_landscape(path: str | os.PathLike[str]) -> Iterator[None]:
         LandscapeLockedError: another writer, in this process or another, holds it; the text has its process id.
         LandscapeWriteError: the lock file cannot be made, or its file system has no locks.
     """
-    target = Path(path).resolve()
-    lock = target.with_name(f".{target.name}.lock")
+    lock = _lock_of(path)
     descriptor = _acquire(lock, path)
     try:
         # The id only tells others who holds the lock; on a full disk that is no reason to stop.
@@ -43,6 +42,16 @@ def lock_landscape(path: str | os.PathLike[str]) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_being_written(path: str | os.PathLike[str]) -> bool:
+    """Returns whether a living process of this machine holds the lock, as far as the lock file says."""
+    try:
+        holder = _lock_of(path).read_text()
+    except OSError:
+        return False
+    # Trying to take the lock could keep the writer from it.
+    return not holder.strip().isdigit() or process_is_alive(int(holder))
+
+
 def clean_temporaries(path: str | os.PathLike[str]) -> list[Path]:
     """Removes the temporary files that dead processes left beside a landscape file; call it with the lock held.
 
@@ -51,6 +60,11 @@ def clean_temporaries(path: str | os.PathLike[str]) -> list[Path]:
     """
     target = Path(path).resolve()
     return remove_stale_temporaries(target.parent, re.compile(re.escape(target.name)))
+
+
+def _lock_of(path: str | os.PathLike[str]) -> Path:
+    target = Path(path).resolve()
+    return target.with_name(f".{target.name}.lock")
 
 
 def _acquire(lock: Path, path: str | os.PathLike[str]) -> int:

@@ -22,13 +22,26 @@ def save_landscape(path: str | os.PathLike[str], data: LandscapeData, *, overwri
     """
     target = check_path("path", path)
     check_bool("overwrite", overwrite)
-    if not target.parent.is_dir():
-        raise LandscapeWriteError(f"{target} cannot be written: {target.parent} is no directory. Make it first.")
+    check_folder_of(target)
     with lock_landscape(target):
         if os.path.lexists(target) and not overwrite:
-            raise LandscapeWriteError(
-                f"{target} exists and was left as it is. Pass overwrite=True (--overwrite) to replace it, or give "
-                "another name."
-            )
+            raise already_there(target)
         write_landscape(target, data)
     return target
+
+
+def check_folder_of(target: Path) -> None:
+    """Checks that a file's folder is there.
+
+    Raises:
+        LandscapeWriteError: it is not.
+    """
+    if not target.parent.is_dir():
+        raise LandscapeWriteError(f"{target} cannot be written: {target.parent} is no directory. Make it first.")
+
+
+def already_there(target: Path) -> LandscapeWriteError:
+    """Returns the error for a file that may not be replaced."""
+    return LandscapeWriteError(
+        f"{target} exists and was left as it is. Pass overwrite=True (--overwrite) to replace it, or give another name."
+    )

@@ -10,7 +10,7 @@ import numpy as np
 
 from collectors.network_state import Array
 
-from .landscape_data import PointStatus, TrajectoryData
+from .landscape_data import TrajectoryData
 
 if TYPE_CHECKING:
     from .surface import Landscape
@@ -38,7 +38,7 @@ def summary_json(landscape: Landscape) -> dict[str, Any]:
             "x": _axis(data.x),
             "y": None if data.y is None else _axis(data.y),
         },
-        "points": {status.name.lower(): int((data.status == status).sum()) for status in PointStatus},
+        "points": {status.name.lower(): count for status, count in data.status_counts.items()},
         "metrics": {name: _metric(values, data) for name, values in data.metrics.items()},
         "convergence": {
             "x": data.convergence.x,

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .landscape_data import PointStatus
-
 if TYPE_CHECKING:
     from .surface import Landscape
 
@@ -17,25 +15,25 @@ def summary_text(landscape: Landscape) -> str:
     """Returns what a landscape file holds, one fact to a line."""
     attributes = landscape.attributes
     shape = f"{len(landscape.x)}" + ("" if landscape.y is None else f" x {len(landscape.y)}")
-    counts = {status.name.lower(): int((landscape.status == status).sum()) for status in PointStatus}
     known = {name: value for name, value in attributes.items() if value is not None}
     plan, intervals = known.get("measurement_plan"), known.get("intervals")
+    versions = versions_text(known.get("versions"))
     facts: list[tuple[str, str | None]] = [
         ("file", str(landscape.path)),
         ("imported from", _imported(known["imported"]) if isinstance(known.get("imported"), Mapping) else None),
         ("network", known.get("network")),
         ("landscape", f"{known.get('decomposition', 'unknown')}, {shape} points"),
-        ("points", ", ".join(f"{count} {name}" for name, count in counts.items() if count)),
+        ("points", points_text(landscape)),
         ("sampling", sampling_text(landscape)),
         ("complete", _complete(landscape)),
         ("intervals", f"{known.get('unit', '-')}s {_intervals(intervals)}" if intervals else None),
-        ("samples", f"{known['num_samples']} ({known.get('samples', 'first')})" if "num_samples" in known else None),
+        ("samples", samples_text(known)),
         ("buffers", known.get("buffers")),
         ("measurement plan", plan_text(plan) if plan else None),
         *((name, _range(values)) for name, values in landscape.metrics.items()),
         ("explained variance", explained_variance_text(landscape)),
         ("largest distance of the path from the plane", distance_text(landscape)),
-        ("made", f"{known['created']}{_versions(known.get('versions'))}" if "created" in known else None),
+        ("made", f"{known['created']}{f' with {versions}' if versions else ''}" if "created" in known else None),
         *(("note", str(note)) for note in known.get("notes", ())),
         *(("failed", place) for place in list(landscape.errors)[:10]),
     ]
@@ -49,10 +47,22 @@ def _imported(facts: Mapping[str, Any]) -> str:
     return f"{facts.get('file')} ({facts.get('format')}{f', {others}' if others else ''})"
 
 
-def _versions(versions: object) -> str:
+def points_text(landscape: Landscape) -> str:
+    """Returns how many points have each status that occurs."""
+    return ", ".join(f"{count} {status.name.lower()}" for status, count in landscape.status_counts.items() if count)
+
+
+def samples_text(attributes: Mapping[str, Any]) -> str | None:
+    """Returns how many samples a value is averaged over, and which; None where the file does not say."""
+    count = attributes.get("num_samples")
+    return None if count is None else f"{count} ({attributes.get('samples', 'first')})"
+
+
+def versions_text(versions: object) -> str | None:
+    """Returns programs with their versions; None where there are none."""
     if not isinstance(versions, Mapping) or not versions:
-        return ""
-    return " with " + ", ".join(f"{name} {version}" for name, version in versions.items())
+        return None
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def _complete(landscape: Landscape) -> str:

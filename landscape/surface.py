@@ -99,6 +99,11 @@ class Landscape(Drawing):
         return self._data.status
 
     @property
+    def status_counts(self) -> dict[PointStatus, int]:
+        """How many points have each status."""
+        return self._data.counts()
+
+    @property
     def trajectory(self) -> TrajectoryData | None:
         """The checkpoints' path: coordinates, own and projected losses, distance from the plane."""
         return self._data.trajectory
@@ -205,11 +210,11 @@ class Landscape(Drawing):
         parts = [f"{self.attributes.get('decomposition', 'unknown')}, {shape} points", f"loss {low:.4g} to {high:.4g}"]
         if self.explained_variance_ratio is not None:
             parts.append(f"{100 * float(self.explained_variance_ratio.sum()):.1f} % of the variance explained")
-        interpolated = int((self.status == PointStatus.INTERPOLATED).sum())
-        if interpolated:
-            parts.append(f"{interpolated} of {self.status.size} points interpolated")
+        counts = self.status_counts
+        if counts[PointStatus.INTERPOLATED]:
+            parts.append(f"{counts[PointStatus.INTERPOLATED]} of {self.status.size} points interpolated")
         if not self.complete:
-            parts.append(f"{int((self.status == PointStatus.MEASURED).sum())} of {self.status.size} points measured")
+            parts.append(f"{counts[PointStatus.MEASURED]} of {self.status.size} points measured")
         return f"Landscape({'; '.join(parts)})"
 
     def view(self, path: str | os.PathLike[str] | None = None, *, size: str = "full", show: bool = True) -> Path:

@@ -254,12 +254,7 @@ def _progress_bar(data: LandscapeData, shown: bool) -> Any:
 
 
 def _statuses(data: LandscapeData) -> list[UInt8[np.ndarray, ...]]:
-    found = [data.status]
-    if data.trajectory is not None:
-        path = data.trajectory
-        parts = (path.status, path.projected_status, path.with_plane_buffers_status)
-        found += [status for status in parts if status is not None]
-    return found
+    return [data.status, *(data.trajectory.statuses if data.trajectory is not None else [])]
 
 
 def _measured(data: LandscapeData) -> int:

@@ -45,14 +45,8 @@ def choose_devices(asked: tuple[int, ...] | None) -> tuple[int, ...]:
     return asked
 
 
-def share_cores(slots: int, cores: tuple[int, ...] | None = None) -> tuple[tuple[int, ...], ...]:
-    """Returns disjoint shares of the cores, one per slot; with more slots than cores, cores are shared in turn.
-
-    Args:
-        slots: how many shares.
-        cores: which ones; None means all that this process may use.
-    """
-    cores = available_cores() if cores is None else cores
+def share_cores(slots: int, cores: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:
+    """Returns disjoint shares of the cores, one per slot; with more slots than cores, cores are shared in turn."""
     if slots > len(cores):
         return tuple((cores[slot % len(cores)],) for slot in range(slots))
     bounds = [round(index * len(cores) / slots) for index in range(slots + 1)]

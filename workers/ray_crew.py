@@ -181,6 +181,6 @@ class RayCrew:
 def _may_be_compiled(plan: MeasurementPlan | None, workload: Workload | None) -> bool:
     if plan is not None:
         return plan.compile
-    if workload is None or workload.compile != "auto":
-        return workload is not None and bool(workload.compile)
-    return workload.points >= _POINTS_WORTH_COMPILING
+    if workload is None:
+        return False
+    return workload.compile is True or (workload.compile == "auto" and workload.points >= _POINTS_WORTH_COMPILING)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from collectors.atomic_files import process_is_alive
+from collectors.atomic_files import folders_of_dead_processes
 
 FOLDER_PREFIX = "landscape-ray-"
 SESSION_VARIABLE = "LANDSCAPE_RAY_SESSION"
@@ -40,10 +40,9 @@ def remove_dead_sessions(parent: str | os.PathLike[str]) -> None:
     Args:
         parent: where the folders lie.
     """
-    for folder in Path(parent).glob(f"{FOLDER_PREFIX}*-*"):
-        owner = folder.name.removeprefix(FOLDER_PREFIX).split("-")[0]
+    for folder in folders_of_dead_processes(parent, FOLDER_PREFIX):
         # The lock tells of owners whose id means nothing here, such as those in another container with the same /tmp.
-        if owner.isdigit() and not process_is_alive(int(owner)) and not _is_owned(folder):
+        if not _is_owned(folder):
             end_session(folder)
 
 

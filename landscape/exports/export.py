@@ -10,6 +10,7 @@ from collectors.atomic_files import replacing
 from collectors.validation import check_bool, check_choice, check_path, wrong_value
 
 from ..errors import LandscapeWriteError
+from ..landscape_saving import already_there, check_folder_of
 from .csv_table import CSV
 from .export_format import Writers
 from .landscaper import LANDSCAPER
@@ -98,8 +99,7 @@ def _format_name(path: Path, name: str | None) -> str:
 
 def _check_targets(writers: Writers, landscape: Landscape, overwrite: bool) -> None:
     for file in writers:
-        if not file.parent.is_dir():
-            raise LandscapeWriteError(f"{file} cannot be written: {file.parent} is no directory. Make it first.")
+        check_folder_of(file)
         if not file.exists():
             continue
         if file.is_dir():
@@ -107,7 +107,4 @@ def _check_targets(writers: Writers, landscape: Landscape, overwrite: bool) -> N
         if landscape.path is not None and landscape.path.exists() and file.samefile(landscape.path):
             raise LandscapeWriteError(f"{file} is the landscape itself and was left as it is. Give another name.")
         if not overwrite:
-            raise LandscapeWriteError(
-                f"{file} exists and was left as it is. Pass overwrite=True (--overwrite) to replace it, or give "
-                "another name."
-            )
+            raise already_there(file)

@@ -69,7 +69,7 @@ def check_square(landscape: Landscape, program: str) -> None:
 
 def warn_of_interpolated(landscape: Landscape, program: str) -> None:
     """Warns where a format that knows no status gets values that were predicted rather than measured."""
-    count = int((landscape.status == PointStatus.INTERPOLATED).sum())
+    count = landscape.status_counts[PointStatus.INTERPOLATED]
     if count:
         warnings.warn(
             f"{count} of {landscape.status.size} points are interpolated, not measured; {program} has no place to say "

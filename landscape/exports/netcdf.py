@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..landscape_data import PointStatus
+from ..landscape_encoding import trajectory_columns
 from .export_format import ExportFormat, Writers
-from .npz import convergence_values, trajectory_columns
+from .npz import convergence_values
 
 if TYPE_CHECKING:
     from ..surface import Landscape

@@ -11,7 +11,7 @@ import numpy as np
 
 from collectors.network_state import Array
 
-from ..landscape_data import TrajectoryData
+from ..landscape_encoding import trajectory_columns
 from .export_format import ExportFormat, Writers
 
 if TYPE_CHECKING:
@@ -42,21 +42,6 @@ def npz_writers(landscape: Landscape, path: Path, _metric: str) -> Writers:
                     np.lib.format.write_array(member, values, allow_pickle=False)
 
     return {path: write}
-
-
-def trajectory_columns(trajectory: TrajectoryData) -> dict[str, Array]:
-    """Returns a trajectory as columns of n values, named as the landscape file names them."""
-    columns: dict[str, Array] = {"number": trajectory.number, "x": trajectory.x}
-    if trajectory.y is not None:
-        columns["y"] = trajectory.y
-    columns |= {"residual": trajectory.residual, "norm": trajectory.norm, "status": trajectory.status}
-    columns |= trajectory.metrics
-    columns |= {f"projected_{name}": values for name, values in trajectory.projected.items()}
-    columns["projected_status"] = trajectory.projected_status
-    if trajectory.with_plane_buffers_status is not None:
-        columns |= {f"{name}_with_plane_buffers": values for name, values in trajectory.with_plane_buffers.items()}
-        columns["with_plane_buffers_status"] = trajectory.with_plane_buffers_status
-    return columns
 
 
 def convergence_values(landscape: Landscape) -> dict[str, float]:

@@ -12,8 +12,8 @@ import numpy as np
 
 from collectors.network_state import Array
 
+from ..landscape_encoding import trajectory_columns
 from .export_format import ExportFormat, Writers, plane_axes
-from .npz import trajectory_columns
 
 if TYPE_CHECKING:
     from ..surface import Landscape

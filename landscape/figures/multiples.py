@@ -10,12 +10,9 @@ from collectors.validation import check_choice, check_int, wrong_type, wrong_val
 
 from .appearance import choose_appearance
 from .canvas import settle
-from .contour import CONTOUR, CONTOUR_LINES
-from .heatmap import HEATMAP
+from .kinds import KINDS
 from .legend import draw_legend_below
-from .profile import PROFILE
 from .sheet import Kind, Look, Sheet, begin, check_look, shared_scale
-from .surface3d import SURFACE
 from .texts import plain, title
 
 if TYPE_CHECKING:
@@ -24,8 +21,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from ..surface import Landscape
-
-KINDS = {"contour": CONTOUR, "lines": CONTOUR_LINES, "heatmap": HEATMAP, "surface": SURFACE, "profile": PROFILE}
 
 
 def plot_multiples(

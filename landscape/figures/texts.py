@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,20 +54,33 @@ def _number(landscape: Landscape, axis: int) -> str:
 
 def title(landscape: Landscape) -> str:
     """Returns the network's name and the checkpoints that the landscape belongs to."""
+    return full_title(landscape, plain) or "loss landscape"
+
+
+def full_title(landscape: Landscape, write: Callable[[object, int], str]) -> str:
+    """Returns the title that the file gives, or else the network's name and the checkpoints; empty where it has none.
+
+    Args:
+        landscape: whose title.
+        write: returns a text of the file, of at most so many letters, as the picture can show it.
+    """
     attributes = landscape.attributes
     if attributes.get("title"):
-        return plain(attributes["title"], 72)
-    network = attributes.get("network")
-    if isinstance(network, Mapping):
-        network = network.get("name")
-    parts = [plain(network, 40)] if network else []
-    numbers = checkpoint_numbers(landscape)
-    unit = plain(attributes.get("unit") or "checkpoint", 16)
+        return write(attributes["title"], 72)
+    network, numbers = network_name(landscape), checkpoint_numbers(landscape)
+    parts = [write(network, 40)] if network else []
+    unit = write(attributes.get("unit") or "checkpoint", 16)
     if len(numbers) == 1:
         parts.append(f"{unit} {numbers[0]}")
     elif numbers:
         parts.append(f"{unit}s {numbers[0]} to {numbers[-1]}")
-    return ", ".join(parts) or "loss landscape"
+    return ", ".join(parts)
+
+
+def network_name(landscape: Landscape) -> object:
+    """Returns what the network is called, as the file has it; None where it has no name."""
+    network = landscape.attributes.get("network")
+    return network.get("name") if isinstance(network, Mapping) else network
 
 
 def checkpoint_numbers(landscape: Landscape) -> list[int]:

@@ -10,13 +10,12 @@ import numpy as np
 from collectors.network_state import Array
 from collectors.validation import check_choice, check_float, check_int
 
-from .contour import CONTOUR, CONTOUR_LINES
-from .heatmap import HEATMAP
+from .appearance import choose_appearance
+from .kinds import PLANE_KINDS
 from .path import PATH, STAR, halo, sized
 from .profile import set_value_axis
 from .scales import choose_scale
 from .sheet import Look, Sheet, begin, check_look, shared_scale
-from .surface3d import SURFACE
 from .texts import plain
 
 if TYPE_CHECKING:
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
     from ..landscape_data import TrajectoryData
     from ..surface import Landscape
-
-WALKS = {"contour": CONTOUR, "lines": CONTOUR_LINES, "heatmap": HEATMAP, "surface": SURFACE}
 
 
 def walk_frames(
@@ -57,7 +54,7 @@ def walk_frames(
         ValueError: the landscape is a line or has no path, or an argument has a wrong value.
         TypeError: an argument is unknown or has the wrong type.
     """
-    chosen = WALKS[check_choice("kind", kind, tuple(WALKS))]
+    chosen = PLANE_KINDS[check_choice("kind", kind, tuple(PLANE_KINDS))]
     count = max(2, round(check_float("seconds", seconds, minimum=0.05) * check_int("rate", rate, minimum=1)))
     check_int("dpi", dpi, minimum=20)
     check_look("walk_frames", look)
@@ -71,11 +68,8 @@ def walk_frames(
         )
     options: Look = {**look, "scale": shared_scale(chosen, [landscape], look), "levels": None, "clip": None}
     options["trajectory"] = False
-    from matplotlib.figure import Figure
-
-    with begin(
-        chosen, landscape, _left_axes(Figure, chosen.projection, options), options, furniture=False, avoid_path=True
-    ) as sheet:
+    axes = _left_axes(chosen.projection, options)
+    with begin(chosen, landscape, axes, options, furniture=False, avoid_path=True) as sheet:
         chosen.draw(sheet)
         # Its own legend would take the room that the curve needs.
         sheet.write_bar(sheet.ax, pad=0.08 if kind == "surface" else 0.02, shrink=0.7 if kind == "surface" else 1.0)
@@ -83,11 +77,11 @@ def walk_frames(
         yield from stage.frames(np.linspace(0, len(path.number) - 1, count), dpi)
 
 
-def _left_axes(figure_class: Any, projection: str | None, look: Look) -> Any:
-    from .appearance import choose_appearance
+def _left_axes(projection: str | None, look: Look) -> Any:
+    from matplotlib.figure import Figure
 
     with choose_appearance(look.get("theme"), "screen", None).applied():
-        figure = figure_class(figsize=(9.6, 4.5), layout="constrained")
+        figure = Figure(figsize=(9.6, 4.5), layout="constrained")
         grid = figure.add_gridspec(1, 2, width_ratios=(1.25, 1))
         options: dict[str, Any] = {"projection": projection} if projection else {}
         return figure.add_subplot(grid[0], **options)

@@ -9,7 +9,7 @@ import numpy as np
 from collectors.errors import LandscapeError
 from collectors.network_state import Array
 
-from ..bounded_reader import BoundedReader
+from ..bounded_reader import BoundedReader, member_names
 from ..errors import LandscapeFormatError
 from ..landscape_data import LandscapeData, PointStatus
 from ..landscape_encoding import FORMAT
@@ -51,7 +51,7 @@ def _surface(file: object, path: Path, loss: str | None) -> LandscapeData:
     import h5py
 
     assert isinstance(file, h5py.File)
-    names = list(file)[:10_000]
+    names = member_names(file)
     if "xcoordinates" not in names:
         raise LandscapeFormatError(
             f"{path} is no {PROGRAM}: it has no 'xcoordinates', but {names[:8]}. Give the file that plot_surface.py "
@@ -61,9 +61,6 @@ def _surface(file: object, path: Path, loss: str | None) -> LandscapeData:
     arrays: dict[str, Array] = {}
     for name in names:
         # The path of the direction file is text of variable length; nothing in it is used.
-        link = file.get(name, getlink=True)
-        if not isinstance(link, h5py.HardLink):
-            raise ValueError(f"{name!r} is a link to another place")
         if isinstance(file[name], h5py.Dataset) and file[name].dtype.kind in "fiu":
             arrays[name] = reader.array(file[name], name)
     x, y = arrays["xcoordinates"], arrays.get("ycoordinates")

@@ -11,7 +11,7 @@ import numpy as np
 from collectors.network_state import Array
 
 from ..figures.scales import choose_scale
-from ..figures.texts import axis_label, checkpoint_numbers
+from ..figures.texts import axis_label, full_title
 from ..landscape_data import PointStatus
 from .facts import facts
 
@@ -56,17 +56,7 @@ def landscape_content(landscape: Landscape, name: str) -> dict[str, Any]:
 
 def title(landscape: Landscape) -> str:
     """Returns the network's name and the checkpoints that the landscape belongs to."""
-    attributes = landscape.attributes
-    if attributes.get("title"):
-        return str(attributes["title"])
-    network = attributes.get("network")
-    if isinstance(network, Mapping):
-        network = network.get("name")
-    unit, numbers = str(attributes.get("unit") or "checkpoint"), checkpoint_numbers(landscape)
-    parts = [str(network)] if network else []
-    if numbers:
-        parts.append(f"{unit} {numbers[0]}" if len(numbers) == 1 else f"{unit}s {numbers[0]} to {numbers[-1]}")
-    return ", ".join(parts) or "Loss landscape"
+    return full_title(landscape, lambda text, _: str(text)) or "Loss landscape"
 
 
 def note(landscape: Landscape) -> str:
@@ -81,7 +71,7 @@ def note(landscape: Landscape) -> str:
 
 
 def _unfinished(landscape: Landscape) -> str | None:
-    counts = {status: int((landscape.status == status).sum()) for status in PointStatus}
+    counts = landscape.status_counts
     parts = [
         f"{counts[status]} {status.name.lower()}"
         for status in (PointStatus.INTERPOLATED, PointStatus.FAILED, PointStatus.PENDING)

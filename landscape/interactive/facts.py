@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..landscape_data import PointStatus
-from ..summary_text import distance_text, explained_variance_text, plan_text, sampling_text
+from ..figures.texts import network_name
+from ..summary_text import (
+    distance_text,
+    explained_variance_text,
+    plan_text,
+    points_text,
+    samples_text,
+    sampling_text,
+    versions_text,
+)
 
 if TYPE_CHECKING:
     from ..surface import Landscape
@@ -19,14 +27,13 @@ _TEXTS = ("decomposition", "normalization", "centering", "seed", "buffers", "ste
 def facts(landscape: Landscape) -> list[list[str]]:
     """Returns rows of name and text; what the file does not say is left out."""
     attributes = landscape.attributes
-    counts = {status.name.lower(): int((landscape.status == status).sum()) for status in PointStatus}
     low, high = landscape.loss_range
     rows: list[tuple[str, object]] = [
         ("file", landscape.path),
-        ("network", _network(attributes.get("network"))),
+        ("network", network_name(landscape)),
         *((name.replace("_", " "), attributes.get(name)) for name in _TEXTS),
-        ("samples", _samples(attributes)),
-        ("points", ", ".join(f"{count} {name}" for name, count in counts.items() if count)),
+        ("samples", samples_text(attributes)),
+        ("points", points_text(landscape)),
         ("complete", "yes" if landscape.complete else "no"),
         ("sampling", sampling_text(landscape)),
         ("loss", f"{low:.6g} to {high:.6g}" if math.isfinite(low) else "no finite value"),
@@ -35,7 +42,7 @@ def facts(landscape: Landscape) -> list[list[str]]:
         ("largest distance of the path from the plane", _distance(landscape)),
         ("measurement plan", plan_text(plan) if isinstance(plan := attributes.get("measurement_plan"), dict) else None),
         ("made", attributes.get("created")),
-        ("versions", _versions(attributes.get("versions"))),
+        ("versions", versions_text(found) if isinstance(found := attributes.get("versions"), Mapping) else found),
         *(("note", note) for note in attributes.get("notes", ())),
         *(("failed", f"{place}: {_last_line(text)}") for place, text in list(landscape.errors.items())[:_ERRORS]),
     ]
@@ -44,24 +51,9 @@ def facts(landscape: Landscape) -> list[list[str]]:
     return [[name, str(text)] for name, text in rows if text is not None and str(text)]
 
 
-def _network(network: object) -> object:
-    return network.get("name") if isinstance(network, Mapping) else network
-
-
-def _samples(attributes: Mapping[str, Any]) -> str | None:
-    count = attributes.get("num_samples")
-    return None if count is None else f"{count} ({attributes.get('samples', 'first')})"
-
-
 def _distance(landscape: Landscape) -> str | None:
     path = landscape.trajectory
     return None if path is None or not len(path.number) else distance_text(landscape)
-
-
-def _versions(versions: object) -> object:
-    if not isinstance(versions, Mapping):
-        return versions
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
 def _unless_dash(text: str) -> str | None:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from collectors.atomic_files import process_is_alive
 from collectors.errors import LandscapeError
 
 from ..errors import LandscapeLockedError, LandscapeNotFoundError
 from ..landscape_data import PointStatus
+from ..landscape_lock import is_being_written
 from ..surface import Landscape
 from ..survey_settings import duration_text
 from .content import landscape_content
@@ -120,7 +120,7 @@ class FileWatch:
         share = f"{done} of {total} measured ({100 * done / max(total, 1):.0f} %)"
         if self._landscape.complete:
             return News(version, "complete", done, total, f"Complete: {share}.")
-        if not self._is_written():
+        if not is_being_written(self._path):
             text = f"Stopped: {share}, and no process of this machine is writing. The same call goes on from there."
             return News(version, "stopped", done, total, text)
         return News(version, "measuring", done, total, f"Measuring: {share}{self._left(total)}.")
@@ -139,22 +139,9 @@ class FileWatch:
         )
         return f", {'at most ' if adaptive else ''}about {duration_text(seconds)} left"
 
-    def _is_written(self) -> bool:
-        target = self._path.resolve()
-        try:
-            holder = target.with_name(f".{target.name}.lock").read_text()
-        except OSError:
-            return False
-        # Trying to take the lock could keep the writer from it.
-        return not holder.strip().isdigit() or process_is_alive(int(holder))
-
 
 def _counts(landscape: Landscape) -> tuple[int, int]:
     """Returns how many measurements are over, and how many there are; failed ones are over as well."""
-    statuses = [landscape.status]
-    path = landscape.trajectory
-    if path is not None:
-        parts = (path.status, path.projected_status, path.with_plane_buffers_status)
-        statuses += [status for status in parts if status is not None]
+    statuses = [landscape.status, *(landscape.trajectory.statuses if landscape.trajectory is not None else [])]
     over = (PointStatus.MEASURED, PointStatus.FAILED)
     return sum(int((status == kind).sum()) for status in statuses for kind in over), sum(item.size for item in statuses)

@@ -32,7 +32,7 @@ def test_a_containers_quota_counts(eight_cores, monkeypatch, quota, count):
 
 @given(st.integers(1, 40))
 def test_shares_are_fair(slots):
-    shares = share_cores(slots)
+    shares = share_cores(slots, available_cores())
     assert len(shares) == slots
     sizes = [len(share) for share in shares]
     assert min(sizes) >= 1
@@ -44,9 +44,9 @@ def test_shares_are_fair(slots):
 
 
 def test_shares_of_eight_cores(eight_cores):
-    assert share_cores(2) == ((0, 1, 2, 3), (4, 5, 6, 7))
-    assert [len(share) for share in share_cores(3)] == [3, 2, 3]
-    assert share_cores(9)[-1] == (0,)
+    assert share_cores(2, available_cores()) == ((0, 1, 2, 3), (4, 5, 6, 7))
+    assert [len(share) for share in share_cores(3, available_cores())] == [3, 2, 3]
+    assert share_cores(9, available_cores())[-1] == (0,)
 
 
 @pytest.mark.parametrize(

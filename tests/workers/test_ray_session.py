@@ -22,7 +22,7 @@ sys.path[:0] = sys.argv[1:3]
 from pathlib import Path
 import psutil
 from paraboloid import Paraboloid, locked, paraboloid_plane
-from workers.devices import share_cores
+from workers.devices import available_cores, share_cores
 from workers.errors import CallbackFunctionError
 from workers.evaluator import MeasurementOptions
 from workers.open_pool import open_pool
@@ -89,7 +89,8 @@ before = traces()
 with open_pool(Paraboloid, OPTIONS, device_ids=[0, 4, 7]) as pool:
     assert type(pool) is RayPool
     assert pool.workers == 3
-    assert [tuple(psutil.Process(number).cpu_affinity()) for number in pool.process_ids] == list(share_cores(3))
+    shares = share_cores(3, available_cores())
+    assert [tuple(psutil.Process(number).cpu_affinity()) for number in pool.process_ids] == list(shares)
     (folder,) = folders()
     names = " ".join(" ".join(process.cmdline()) for process in psutil.Process().children(recursive=True))
     assert "log_monitor" not in names
