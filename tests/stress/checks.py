@@ -15,14 +15,13 @@ from surveys import repeated
 
 import landscape
 from landscape.landscape_data import PointStatus
-from landscape.landscape_writer import FLUSH_SECONDS
 from workers.chunks import CHUNK_SECONDS
 
 GONE_SECONDS = 90.0
 """How long the processes of a killed driver may live."""
 
 _IN_FLIGHT = 2
-_SLACK_SECONDS = 5.0  # of a machine that is busy with other things
+_SLACK_SECONDS = 3.0  # of a machine that is busy with other things
 
 
 def check_equals_the_undisturbed(survey):
@@ -49,14 +48,20 @@ def check_repeats(points, seconds, dead_workers):
     return again
 
 
-def check_loss(points, stored, blow):
-    """What was measured one flush interval before the blow is in the file, but for chunks under way.
+def check_loss(points, stored, blow, *, flush):
+    """What was measured so many seconds before the blow is in the file, but for chunks under way.
+
+    Args:
+        points: of the log.
+        stored: coordinates of the points in the file.
+        blow: when, in seconds since the epoch.
+        flush: the flush interval for a driver that could write nothing more, 0 for one that could.
 
     Returns:
         How many measured points are not in the file.
     """
     lost = [point for point in points if point.place not in stored]
-    latest = blow - FLUSH_SECONDS - _IN_FLIGHT * CHUNK_SECONDS - _SLACK_SECONDS
+    latest = blow - flush - _IN_FLIGHT * CHUNK_SECONDS - _SLACK_SECONDS
     too_old = [point for point in lost if point.when < latest]
     assert not too_old, f"{len(too_old)} points were measured more than {blow - latest:.0f} s before, and are lost"
     return len(lost)

@@ -27,9 +27,10 @@ from logged_network import axes
 from surveys import SurveyProcess, repeated
 
 import landscape
+from landscape.landscape_writer import FLUSH_SECONDS
 
-SECONDS = 0.01
-SIZE = 24
+SIZE, SECONDS = 24, 0.01
+LONG_SIZE, LONG_SECONDS = 40, 0.02
 
 
 @dataclass(frozen=True)
@@ -202,7 +203,10 @@ def an_actor_is_stopped(folder, generator, seconds=3.0):
 
 
 def the_driver_is_killed(folder, generator):
-    return _driver_ends(folder, generator, lambda survey: survey.process.kill(), said="", gone=GONE_SECONDS)
+    def blow(survey):
+        survey.process.kill()
+
+    return _driver_ends(folder, generator, blow, said="", gone=GONE_SECONDS, flush=FLUSH_SECONDS)
 
 
 def the_driver_is_terminated(folder, generator):
@@ -222,23 +226,25 @@ def the_raylet_is_killed(folder, generator):
         raylet.kill()
 
     text = r"What was measured is in the file; run the same call again"
-    return _driver_ends(folder, generator, blow, said=text, size=40)
+    return _driver_ends(folder, generator, blow, said=text)
 
 
-def _driver_ends(folder, generator, strike, *, said, gone=20.0, size=SIZE):
-    survey, following = start(folder, size=size), None
+def _driver_ends(folder, generator, strike, *, said, gone=20.0, flush=0.0):
+    # Long enough for a point that no flush has written to be older than a flush interval.
+    long = {"size": LONG_SIZE, "seconds": LONG_SECONDS}
+    survey, following = start(folder, **long), None
     try:
-        wait_for_a_random_moment(survey, generator)
+        wait_for_a_random_moment(survey, generator, latest=0.9)
         strike(survey)
         blow = time.time()
         survey.wait()
         assert survey.process.returncode != 0 or said, "the fault was not noticed"
         check_said(survey, said)
         stored, measured = stored_places(survey), survey.points()
-        lost = check_loss(measured, stored, blow)
+        lost = check_loss(measured, stored, blow, flush=flush)
         if said:
             check_nothing_left(survey, seconds=gone)
-        following = start(folder, "following", size=size)
+        following = start(folder, "following", **long)
         following.wait()
         assert following.process.returncode == 0, following.said
         again = following.points()

@@ -1,10 +1,11 @@
-"""The long fault test: ``python tests/stress/run.py --trials 20 --output docs/stress.md``."""
+"""The long fault test: ``python tests/stress/run.py --trials 20 --output docs/stress.md``.
+
+Each trial is recorded as it ends; the same command goes on where an ended one stopped.
+"""
 
 import argparse
 import os
 import sys
-import time
-import traceback
 import warnings
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,16 +13,17 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "support"), str(HERE.parents[1])]
 
-from faults import FAULTS, SECONDS  # noqa: E402
-from trials import run_trial, table  # noqa: E402
+from faults import FAULTS, LONG_SECONDS, LONG_SIZE, SECONDS, SIZE  # noqa: E402
+from trials import Record, run_trial, table  # noqa: E402
 
 PAGE = """# Faults
 
-Written by `python tests/stress/run.py --trials {trials} --seed {seed}` on {date}, on {cores} cores, in {minutes:.0f}
-minutes. Each trial runs a real survey in a process of its own (two workers, {milliseconds:.0f} ms a point) and
-strikes once, at a random moment. After each one, the finished file is byte for byte the undisturbed one (with smaller
-batches: equal to 1e-6), no process, temporary file, lock or session directory is left, and nothing is measured twice
-but chunks that were under way.
+Written by `python tests/stress/run.py --trials {trials} --seed {seed}` on {date}, on {cores} cores. Each trial runs
+a real survey in a process of its own and strikes once, at a random moment. A survey has two workers (three on a cluster
+of three nodes) and {size} x {size} points of {milliseconds:.0f} ms, or {long_size} x {long_size} of
+{long_milliseconds:.0f} ms where it does not survive, unless the fault needs others. After each one, the finished file
+is byte for byte the undisturbed one (with smaller batches: equal to 1e-6), no process, temporary file, lock or session
+directory is left, and nothing is measured twice but chunks that were under way.
 
 Each column has the worst case of all trials. *Lost* are points that were measured and whose values did not reach the
 file: at most one flush interval (5 s) and the chunks under way (a second each). *Seconds to recover* count from the
@@ -40,26 +42,25 @@ def main():
     parser.add_argument("--seed", type=int, default=0, help="of the first trial")
     parser.add_argument("--only", default="", help="faults whose names contain this text")
     parser.add_argument("--output", type=Path, help="where the table is written; printed when absent")
+    parser.add_argument("--record", type=Path, help="of all trials, a line each; those in it are not tried again")
     arguments = parser.parse_args()
     warnings.filterwarnings("ignore", message="the two random directions have a cosine")
-    start, trials, failures = time.monotonic(), [], []
+    record = Record(arguments.record)
     for fault in FAULTS:
-        if arguments.only not in fault.name:
-            continue
         for seed in range(arguments.seed, arguments.seed + arguments.trials):
-            try:
-                trials.append(run_trial(fault, seed, **fault.long))
-            except Exception as error:
-                traceback.print_exc()
-                failures.append(f"- {fault.name}, seed {seed}: {str(error).splitlines()[0]}")
+            if arguments.only in fault.name and (fault.name, seed) not in record:
+                record.add(run_trial(fault, seed, **fault.long))
+    failures = [f"- {trial.fault}, seed {trial.seed}: {trial.failure}" for trial in record.trials if trial.failure]
     page = PAGE.format(
         trials=arguments.trials,
         seed=arguments.seed,
         date=datetime.now(UTC).date(),
         cores=len(os.sched_getaffinity(0)),
-        minutes=(time.monotonic() - start) / 60,
+        size=SIZE,
         milliseconds=1000 * SECONDS,
-        table=table(trials),
+        long_size=LONG_SIZE,
+        long_milliseconds=1000 * LONG_SECONDS,
+        table=table(record.trials, [fault.name for fault in FAULTS]),
         failures="No trial failed." if not failures else "Failed:\n\n" + "\n".join(failures),
     )
     if arguments.output:

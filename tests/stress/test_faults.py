@@ -28,4 +28,4 @@ CASES = [
 def test_a_survey_survives(fault, number):
     seed = int(os.environ.get("STRESS_SEED", secrets.randbelow(10**6))) + number
     trial = run_trial(fault, seed)
-    assert trial.cost.seconds >= 0
+    assert trial.cost is not None, trial
