@@ -34,7 +34,7 @@ _READ_AHEAD = 16 * 2**20
 
 
 class RemotePath:
-    """A file or a folder of a run directory behind a URL; as much of ``pathlib.Path`` as reading a run needs.
+    """A file or a folder of a run directory behind a URL; as much of ``pathlib.Path`` as a run needs.
 
     Args:
         file_system: of fsspec.
@@ -95,6 +95,26 @@ class RemotePath:
                 size = int(self._file_system.info(self._path)["size"])
         return size
 
+    def make_folder(self) -> None:
+        """Makes a folder and the one it lies in, where the file system has any; buckets are never made."""
+        with _os_errors():
+            for folder in (self.parent, self):
+                if not self._file_system.isdir(folder._path):
+                    with contextlib.suppress(FileExistsError):
+                        self._file_system.mkdir(folder._path, create_parents=False)
+
+    def upload(self, source: Path) -> None:
+        """Puts a file of this machine in this one's place; object stores take it whole or not at all."""
+        with _os_errors():
+            self._file_system.put_file(str(source), self._path)
+        self.parent._forget()
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Removes the file."""
+        with _os_errors(), contextlib.suppress(*([FileNotFoundError] if missing_ok else [])):
+            self._file_system.rm_file(self._path)
+        self.parent._forget()
+
     def remove_folder(self) -> None:
         """Removes the folder and all that lies in it."""
         with _os_errors():
@@ -105,6 +125,9 @@ class RemotePath:
         """Copies the file to this machine."""
         with _os_errors():
             self._file_system.get_file(self._path, str(target))
+
+    def _forget(self) -> None:
+        self.__dict__.pop("_files", None)
 
     @functools.cached_property
     def _files(self) -> dict[str, int | None]:
