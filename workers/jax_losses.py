@@ -14,6 +14,7 @@ from collectors.network_state import Array
 
 from .batches import Batch
 from .errors import CallbackFunctionError
+from .metric_errors import metric_error
 from .totals import Total, check_metric_name
 
 if TYPE_CHECKING:
@@ -183,10 +184,22 @@ def make_totals(
         except Exception:
             split = None  # it needs a batch as it is
     totals = {
-        name: _make_total(f"metric {name}", name, metric, f"metric {name!r}", outputs, batch)
+        name: _make_total(f"metric {name}", name, _named(name, metric), f"metric {name!r}", outputs, batch)
         for name, metric in metrics.items()
     }
     return whole, split, totals
+
+
+def _named(name: str, metric: Function) -> Function:
+    def call(outputs: Any, targets: Any) -> Any:
+        try:
+            return metric(outputs, targets)
+        except jax.errors.JAXTypeError:
+            raise  # whoever traces it says what cannot be compiled
+        except Exception as error:
+            raise metric_error(f"metric {name!r}", error) from error
+
+    return call
 
 
 def _make_total(key: str, name: str, function: Function, label: str, outputs: Any, batch: Batch) -> JaxTotal:

@@ -14,6 +14,7 @@ from .batches import Batch
 from .errors import CallbackFunctionError
 from .keras_loss import unpack
 from .keras_network import Prediction, attach_masks, compiled, masks_of
+from .metric_errors import NamedMetric, named_call
 from .totals import BatchMean, Total, check_metric_name, scalar
 
 
@@ -119,11 +120,14 @@ def make_metrics(model: Any, metrics: Any, network: Any, prediction: Prediction,
         CallbackFunctionError: it is no such dictionary, or a name cannot be stored or is there twice.
     """
     totals: dict[str, Total] = {}
+    first = {"prediction": prediction, "targets": targets}
     together = getattr(model, "_compile_metrics", None) if isinstance(model, keras.Model) else None
     if together is not None:
-        state = MetricState(together, network, weighted=True, prediction=prediction, targets=targets)
+        label = "one of the compiled metrics"
+        state = named_call(label, MetricState, together, network, weighted=True, **first)
         for index, name in enumerate(state.result()):
-            totals[check_metric_name(name)] = MetricValue(name, state, leads=index == 0, key=name)
+            value = MetricValue(name, state, leads=index == 0, key=name)
+            totals[check_metric_name(name)] = NamedMetric(label, value)
     if metrics is None:
         return totals
     if not isinstance(metrics, Mapping):
@@ -132,16 +136,17 @@ def make_metrics(model: Any, metrics: Any, network: Any, prediction: Prediction,
             f"y_true and y_pred; may be empty), but there is {type(metrics).__name__}."
         )
     for name, metric in metrics.items():
+        label = f"metric {name!r}"
         if check_metric_name(name) in totals:
-            raise CallbackFunctionError(f"metric {name!r} is among the compiled metrics already; rename one of them.")
+            raise CallbackFunctionError(f"{label} is among the compiled metrics already; rename one of them.")
         if isinstance(metric, keras.metrics.Metric):
-            state = MetricState(metric, network, weighted=False, prediction=prediction, targets=targets)
-            totals[name] = MetricValue(name, state)
+            state = named_call(label, MetricState, metric, network, weighted=False, **first)
+            totals[name] = NamedMetric(label, MetricValue(name, state))
         elif callable(metric) and not isinstance(metric, type):
-            totals[name] = BatchMean(name, f"metric {name!r}", _mean_of(metric))
+            totals[name] = NamedMetric(label, BatchMean(name, label, _mean_of(metric)))
         else:
             raise CallbackFunctionError(
-                f"metric {name!r} must be a keras.metrics.Metric or a function of (y_true, y_pred), but is {metric!r}; "
+                f"{label} must be a keras.metrics.Metric or a function of (y_true, y_pred), but is {metric!r}; "
                 "for example keras.metrics.SparseCategoricalAccuracy()."
             )
     return totals

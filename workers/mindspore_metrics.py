@@ -11,6 +11,7 @@ from mindspore.train.metrics import get_metrics
 
 from .batches import Batch, map_leaves
 from .errors import CallbackFunctionError
+from .metric_errors import NamedMetric
 from .mindspore_loss import as_tensor, call_loss
 from .totals import BatchMean, Total, check_metric_name, scalar
 
@@ -68,9 +69,10 @@ def make_metrics(metrics: Any) -> dict[str, Total]:
                 f"{metric!r}."
             )
         if not isinstance(metric, Loss):
-            totals[check_metric_name(name)] = MetricTotal(name, metric)
+            totals[check_metric_name(name)] = NamedMetric(f"metric {name!r}", MetricTotal(name, metric))
     for name, function in functions.items():
-        totals[check_metric_name(name)] = BatchMean(name, f"metric {name!r}", _on_tensors(function))
+        label = f"metric {name!r}"
+        totals[check_metric_name(name)] = NamedMetric(label, BatchMean(name, label, _on_tensors(function)))
     return totals
 
 

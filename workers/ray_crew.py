@@ -12,6 +12,7 @@ from .errors import PoolError
 from .evaluator import EvaluatorDescription
 from .measurement_plan import MeasurementPlan, Workload
 from .ray_placement import PLACEMENT_SECONDS
+from .ray_waiting import get_while_alive, wait_while_alive
 from .ray_worker import RayWorker, check_same_description, raise_failures
 
 DEATHS_BEFORE_DROP = 12
@@ -50,7 +51,7 @@ class RayCrew:
             workload: for how much work it is tuned.
 
         Raises:
-            PoolError: a worker died.
+            PoolError: a worker died, or Ray itself.
             CallbackFunctionError: callback_fn failed.
             NondeterministicLossError: the workers were given different networks or samples by callback_fn.
         """
@@ -85,14 +86,14 @@ class RayCrew:
             for worker in waiting:
                 self._finish_old_work(worker)
                 while worker.starting:
-                    self.ray.wait(worker.starting[-1:], timeout=_WAIT_SECONDS)
+                    wait_while_alive(self.ray, worker.starting[-1:], seconds=_WAIT_SECONDS)
                     self.finish_start(worker)
                 if worker in self.workers:
                     calls.append((worker, getattr(worker.actor, method).remote(*arguments)))
             waiting = []
             for worker, reference in calls:
                 try:
-                    answers[id(worker)] = self.ray.get(reference)
+                    (answers[id(worker)],) = get_while_alive(self.ray, [reference])
                 except self.ray.exceptions.RayTaskError:
                     raise
                 except self.ray.exceptions.RayError as error:
@@ -149,7 +150,7 @@ class RayCrew:
 
     def _get(self, references: Sequence[Any]) -> list[Any]:
         try:
-            return list(self.ray.get(references))
+            return get_while_alive(self.ray, references)
         except self.ray.exceptions.RayError as error:
             raise PoolError(
                 "a worker died while it started. Likely causes: memory ran out (use fewer device_ids), or callback_fn "
@@ -161,7 +162,7 @@ class RayCrew:
         if not worker.in_flight or not all(item.chunk.settled for item in worker.in_flight):
             return
         last = worker.in_flight[-1]
-        done, _ = self.ray.wait([last.reference], timeout=_PATIENCE_SECONDS)
+        done, _ = wait_while_alive(self.ray, [last.reference], seconds=_PATIENCE_SECONDS)
         worker.in_flight.clear()
         if not done and worker.actor is last.actor:
             error = PoolError(f"{worker.label} is still busy {_PATIENCE_SECONDS:.0f} s after others did its work.")

@@ -9,6 +9,7 @@ from typing import Any
 from .devices import CORES_PER_SLOT, available_cores, choose_devices, gpu_ids
 from .errors import PoolError
 from .ray_session import ray_address, ray_is_running
+from .ray_waiting import get_while_alive, wait_while_alive
 from .ray_worker import ActorRecipe, RayWorker
 from .shared_device import SharedDevice
 
@@ -83,15 +84,18 @@ def place_workers(workers: list[RayWorker], asked: tuple[int, ...] | None = None
     ray = recipe.ray
     waiting = {worker.create(): worker for worker in workers}
     is_private = workers[0].place.cores is not None
-    came, late = ray.wait(list(waiting), num_returns=1 if is_private else len(waiting), timeout=PLACEMENT_SECONDS)
+    first = 1 if is_private else len(waiting)
+    came, late = wait_while_alive(ray, list(waiting), count=first, seconds=PLACEMENT_SECONDS)
     while is_private and came and late:
         # There is a place for each, but many processes take long to start: they are waited for as long as they come.
-        came, late = ray.wait(late, num_returns=1, timeout=PLACEMENT_SECONDS)
+        came, late = wait_while_alive(ray, late, seconds=PLACEMENT_SECONDS)
     _drop_late(workers, [waiting[reference] for reference in late])
     try:
-        gpus = {id(waiting[reference]): ray.get(reference)[1] for reference in waiting if reference not in late}
+        answers = get_while_alive(ray, [reference for reference in waiting if reference not in late])
     except ray.exceptions.RayError as error:
         raise PoolError(f"a worker could not start. Ray says: {error}") from error
+    placed = [worker for reference, worker in waiting.items() if reference not in late]
+    gpus = {id(worker): devices for worker, (_, devices, _) in zip(placed, answers, strict=True)}
     if recipe.gpus and not is_private:
         _keep_asked(workers, gpus, asked)
 

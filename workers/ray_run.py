@@ -10,7 +10,7 @@ from .chunks import Chunk, ChunkQueue
 from .late_nodes import LateNodes
 from .pool import PointTask, Result, StateTask, Task
 from .ray_crew import DEATHS_BEFORE_DROP, RayCrew
-from .ray_session import check_ray_alive
+from .ray_waiting import check_ray_alive
 from .ray_worker import InFlight, RayWorker
 from .work_stealing import chunks_to_steal
 

@@ -37,29 +37,6 @@ def ray_address(address: str | None) -> str | None:
     return None if address == "local" else address  # Ray's word for a private one
 
 
-def check_ray_alive(ray: Any) -> None:
-    """Looks whether Ray's own process on this machine still answers.
-
-    Args:
-        ray: the module, connected.
-
-    Raises:
-        PoolError: it does not. Ray would end this process without a word some seconds later.
-    """
-    path = getattr(getattr(ray._private.worker, "_global_node", None), "raylet_socket_name", None)
-    if path is None:  # a client of a cluster elsewhere
-        return
-    try:
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(path)
-    except OSError as error:
-        raise PoolError(
-            f"Ray's raylet on this machine does not answer any more ({error.strerror}). Likely causes: the system "
-            "killed it because memory ran out, or somebody stopped Ray. What was measured is in the file; run the same "
-            "call again to go on."
-        ) from error
-
-
 class RaySession:
     """A Ray that is already initialised, else the cluster at an address, else a private one.
 

@@ -10,6 +10,7 @@ import torch
 
 from .batches import Batch
 from .errors import CallbackFunctionError
+from .metric_errors import NamedMetric
 from .totals import BatchMean, Pending, Total, check_metric_name, scalar
 
 
@@ -63,11 +64,12 @@ def make_metrics(metrics: object, device: torch.device) -> dict[str, Total]:
         check_metric_name(name)
         is_class = isinstance(metric, type)
         if not is_class and all(callable(getattr(metric, method, None)) for method in ("reset", "update", "compute")):
-            totals[name] = TorchmetricsTotal(name, metric, device)
+            total: Total = TorchmetricsTotal(name, metric, device)
         elif callable(metric) and not is_class:
-            totals[name] = BatchMean(name, f"metric {name!r}", metric)
+            total = BatchMean(name, f"metric {name!r}", metric)
         else:
             raise CallbackFunctionError(
                 f"metric {name!r} must be a torchmetrics object or a function of (outputs, targets), but is {metric!r}."
             )
+        totals[name] = NamedMetric(f"metric {name!r}", total)
     return totals

@@ -229,12 +229,30 @@ def the_raylet_is_killed(folder, generator):
     return _driver_ends(folder, generator, blow, said=text)
 
 
-def _driver_ends(folder, generator, strike, *, said, gone=20.0, flush=0.0):
+def the_raylet_is_killed_early(folder, generator):
+    """While its workers or the plane are being set up, or just after that."""
+
+    def moment(survey):
+        survey.wait_for_actor()
+        time.sleep(generator.uniform(0, 2))
+
+    def blow(survey):
+        (raylet,) = survey.raylets()
+        raylet.kill()
+
+    text = r"PoolError: Ray's raylet on this machine does not answer any more.*run the same call again to go on"
+    return _driver_ends(folder, generator, blow, said=text, moment=moment)
+
+
+def _driver_ends(folder, generator, strike, *, said, gone=20.0, flush=0.0, moment=None):
     # Long enough for a point that no flush has written to be older than a flush interval.
     long = {"size": LONG_SIZE, "seconds": LONG_SECONDS}
     survey, following = start(folder, **long), None
     try:
-        wait_for_a_random_moment(survey, generator, latest=0.9)
+        if moment is None:
+            wait_for_a_random_moment(survey, generator, latest=0.9)
+        else:
+            moment(survey)
         strike(survey)
         blow = time.time()
         survey.wait()
@@ -295,6 +313,7 @@ FAULTS = (
     Fault("SIGKILL of an actor", an_actor_is_killed, repeats=3),
     Fault("SIGKILL of all actors", all_actors_are_killed),
     Fault("SIGKILL of the raylet of a private Ray", the_raylet_is_killed),
+    Fault("SIGKILL of that raylet while workers start", the_raylet_is_killed_early),
     Fault("SIGKILL of the driver", the_driver_is_killed),
     Fault("SIGTERM of the driver", the_driver_is_terminated),
     Fault("Ctrl-C", ctrl_c),

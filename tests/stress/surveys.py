@@ -122,6 +122,10 @@ class SurveyProcess:
         """Waits until so many points are measured, by so many workers."""
         self._wait(lambda: len(self.points()) >= count and len(self.workers()) >= workers, timeout, f"{count} points")
 
+    def wait_for_actor(self, timeout=60):
+        """Waits until an actor has its process, which may have nothing to measure with yet."""
+        self._wait(lambda: any("MeasurementActor" in _title(process) for process in self.family()), timeout, "an actor")
+
     def wait(self, timeout=180):
         """Waits until the process has ended."""
         self.process.wait(timeout)
@@ -176,6 +180,13 @@ def end_marked(mark):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         time.sleep(0.05)
+
+
+def _title(process):
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
 
 
 def _mark_of(process):
