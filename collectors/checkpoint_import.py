@@ -10,6 +10,7 @@ from pathlib import Path
 from .errors import CheckpointError
 from .network_state import TensorInfo, WeightSpace
 from .run_directory import CHECKPOINT_FOLDER, RunDirectory
+from .run_files import check_directory
 from .run_writer import EXISTING, RunWriter
 from .settings import LandscapeSettings, check_interval
 from .state_dict_file import read_state_dict
@@ -30,7 +31,7 @@ def import_checkpoints(
     """Builds a run directory from checkpoint files, which stay as they are.
 
     Args:
-        run_directory: where to build it.
+        run_directory: where to build it: a folder, or an fsspec URL such as ``s3://bucket/run``.
         paths: at least three files in the order of training: safetensors, or PyTorch state dicts, also nested
             ones ({"state_dict": ...}, {"model": ...}); prefixes that wrappers add ("module.", "_orig_mod.") are
             removed. PyTorch files are read with ``weights_only=True``: no code from a file ever runs.
@@ -51,7 +52,7 @@ def import_checkpoints(
         CheckpointWriteError: a checkpoint could not be written; what was written is removed again.
         RunDirectoryError: the directory already holds a run.
     """
-    target = check_path("run_directory", run_directory)
+    target = check_directory("run_directory", run_directory)
     files = _check_paths(paths)
     settings = LandscapeSettings.from_dict(
         {
@@ -66,7 +67,7 @@ def import_checkpoints(
     check_choice("existing", existing, tuple(choice for choice in EXISTING if choice != "resume"))
     folder = target / CHECKPOINT_FOLDER
     for file in files:
-        if folder.resolve() in (file.resolve().parent, file.parent.resolve()):
+        if isinstance(folder, Path) and folder.resolve() in (file.resolve().parent, file.parent.resolve()):
             raise ValueError(
                 f"paths must lie outside the run directory that is built, but {file} is inside it and could be "
                 "replaced; import into another directory."
@@ -81,7 +82,8 @@ def import_checkpoints(
         network_name,
         tuple(TensorInfo(name, array.shape, array.dtype.name, "parameter") for name, array in first.items()),
     )
-    created = [path for path in (folder, *folder.parents) if not path.exists()]
+    above = (folder, *folder.parents) if isinstance(folder, Path) else ()
+    created = [path for path in above if not path.exists()]
     writer = RunWriter(target, settings, space, existing=existing)
     try:
         try:

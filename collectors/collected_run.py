@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .process_rank import is_first_rank
+from .run_files import AnyPath, RemotePath
 from .settings import LandscapeSettings
 from .summary_plan import SummaryPlan, remove_own_records
 from .trajectory_recorder import TrajectoryRecorder
@@ -21,7 +21,7 @@ class CollectedRun:
     """Saves checkpoints and records summaries of one training; in a distributed one, only rank 0 does.
 
     Args:
-        directory: the run directory.
+        directory: the run directory, on this machine or behind a URL.
         existing: what to do with a run that is already there: "error", "resume" or "overwrite".
         landscape: which checkpoints to save, or None.
         plan: what to record, or None.
@@ -34,7 +34,7 @@ class CollectedRun:
 
     def __init__(
         self,
-        directory: Path,
+        directory: AnyPath,
         existing: str,
         landscape: LandscapeSettings | None,
         plan: SummaryPlan | None,
@@ -130,9 +130,13 @@ class CollectedRun:
             recorder.finish(error)
 
 
-def open_collection(directory: Path, plan: SummaryPlan, start_step: int = 0) -> SummaryCollection:
+def open_collection(directory: AnyPath, plan: SummaryPlan, start_step: int = 0) -> SummaryCollection:
     """Returns an open record of a training or an evaluation."""
     # What only a training with records needs is imported here.
+    if isinstance(directory, RemotePath):
+        from .remote_collection import RemoteCollection
+
+        return RemoteCollection(directory, plan, start_step)
     from .summary_collection import SummaryCollection
 
     return SummaryCollection(directory, plan, start_step)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from .checkpoint_file import CheckpointFile, StateReader
 from .errors import CheckpointError, RunDirectoryError
 from .network_state import WeightSpace
-from .run_files import AnyPath, LocalCopies, RemotePath, check_directory
+from .run_files import AnyPath, LocalCopies, RemotePath, check_directory, has_lost_slashes
 from .run_metadata import RunMetadata
 from .settings import LandscapeSettings
 
 CHECKPOINT_FOLDER = "ckpt_dir"
 METADATA_NAME = "train_metadata.json"
-_LOST_SLASHES = re.compile(r"[a-z][a-z0-9+.-]*:/[^/]")
 
 
 class RunDirectory:
@@ -150,7 +148,7 @@ def find_run(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
         raise RunDirectoryError(
             f"summary_dir {found} cannot be read: {error.strerror}. Check the address and your right to read there."
         ) from error
-    hint = " A URL must be a str; a Path loses its slashes." if _LOST_SLASHES.match(str(path)) else ""
+    hint = " A URL must be a str; a Path loses its slashes." if has_lost_slashes(path) else ""
     raise RunDirectoryError(f"summary_dir {found} {kind}; give the directory that a SummaryCollector wrote.{hint}")
 
 

@@ -8,21 +8,19 @@ import re
 import threading
 import time
 import warnings
-from collections.abc import Iterable
-from pathlib import Path
 
-from .atomic_files import remove_stale_temporaries, write_text
-from .checkpoint_file import STORABLE_DTYPES, CheckpointFile, write_checkpoint
+from .checkpoint_file import STORABLE_DTYPES, CheckpointFile
+from .checkpoint_folder import checkpoint_folder
 from .errors import CheckpointError, CheckpointWriteError, RunDirectoryError
 from .network_state import Array, WeightSpace
-from .run_directory import CHECKPOINT_FOLDER, METADATA_NAME
+from .run_directory import METADATA_NAME
+from .run_files import AnyPath
 from .run_metadata import RunMetadata
 from .settings import LandscapeSettings
 
 EXISTING = ("error", "resume", "overwrite")
 METADATA_INTERVAL_SECONDS = 1.0
 _QUEUE_LENGTH = 2
-_OUR_FILES = re.compile(r"[\w.-]+_[0-9]+_(?:step|epoch)\.safetensors|train_metadata\.json")
 _LONGEST_NETWORK_NAME = 40
 _METADATA_CHANGED: tuple[int, dict[str, Array]] = (-1, {})
 
@@ -31,7 +29,7 @@ class RunWriter:
     """The writing side of a run directory (contract 1).
 
     Args:
-        summary_dir: the run directory; it is created.
+        summary_dir: the run directory, on this machine or behind a URL; it is created.
         settings: what is collected.
         space: the description of the network that trains.
         existing: what to do with a run that is already there.
@@ -40,14 +38,14 @@ class RunWriter:
 
     Raises:
         TypeError: a tensor has an element type that checkpoints cannot hold.
-        RunDirectoryError: a run is there and ``existing="error"``, or it is another run than the one that is
-            resumed.
+        RunDirectoryError: a run is there and ``existing="error"``, it is another run than the one that is resumed,
+            or the directory lies behind a URL and cannot be written.
         OSError: the directory cannot be created or written.
     """
 
     def __init__(
         self,
-        summary_dir: Path,
+        summary_dir: AnyPath,
         settings: LandscapeSettings,
         space: WeightSpace,
         *,
@@ -61,7 +59,7 @@ class RunWriter:
                     f"network's {tensor.name!r} is {tensor.dtype}, which checkpoints cannot hold; convert the network "
                     f"to one of {sorted(STORABLE_DTYPES)}."
                 )
-        self._folder = summary_dir / CHECKPOINT_FOLDER
+        self._folder = checkpoint_folder(summary_dir)
         self._space = space
         self._metadata = RunMetadata(
             settings=settings,
@@ -73,8 +71,8 @@ class RunWriter:
                 "trainable": [tensor.name for tensor in space.trainable],
             },
         )
-        self._folder.mkdir(parents=True, exist_ok=True)
-        if (self._folder / METADATA_NAME).exists():
+        self._folder.prepare()
+        if (self._folder.path / METADATA_NAME).exists():
             self._take_over(existing, start)
         self._write_metadata()
         # Waking the writing thread through two simple queues costs the training thread half of what a bounded one does.
@@ -154,31 +152,31 @@ class RunWriter:
 
     def discard(self) -> None:
         """Removes what was written, after ``close``; other files stay."""
-        (self._folder / METADATA_NAME).unlink(missing_ok=True)
-        self._delete(self._metadata.files.values())
+        self._folder.remove_metadata()
+        self._folder.remove(self._metadata.files.values())
 
     def _take_over(self, existing: str, start: int) -> None:
-        path = self._folder / METADATA_NAME
+        path, run = self._folder.path / METADATA_NAME, self._folder.path.parent
         if existing == "error":
             raise RunDirectoryError(
-                f"{self._folder.parent} already holds a run ({path} exists). Choose another summary_dir, continue that "
+                f"{run} already holds a run ({path} exists). Choose another summary_dir, continue that "
                 'run with existing="resume", or replace it with existing="overwrite".'
             )
         old = RunMetadata.load(path)
         if existing == "overwrite":
             # The metadata goes first: it must never name files that are gone.
-            path.unlink()
-            self._delete(old.files.values())
-            remove_stale_temporaries(self._folder, _OUR_FILES)
+            self._folder.remove_metadata()
+            self._folder.remove(old.files.values())
+            self._folder.remove_leftovers()
             return
         if old.settings != self._metadata.settings:
             raise RunDirectoryError(
-                f"{self._folder.parent} cannot be resumed: it was collected with {old.settings}, now it is "
+                f"{run} cannot be resumed: it was collected with {old.settings}, now it is "
                 f"{self._metadata.settings}. Use equal settings or another summary_dir."
             )
         if old.network != self._metadata.network or old.framework != self._metadata.framework:
             raise RunDirectoryError(
-                f"{self._folder.parent} cannot be resumed: it holds the network {old.network}, now it is "
+                f"{run} cannot be resumed: it holds the network {old.network}, now it is "
                 f"{self._metadata.network}. Use the same network or another summary_dir."
             )
         kept = {number: name for number, name in old.files.items() if number <= start}
@@ -188,39 +186,31 @@ class RunWriter:
         if self._metadata.step_per_epoch is None:
             self._metadata.step_per_epoch = old.step_per_epoch
         self._write_metadata()
-        self._delete(set(old.files.values()) - set(kept.values()))
-        remove_stale_temporaries(self._folder, _OUR_FILES)
+        self._folder.remove(set(old.files.values()) - set(kept.values()))
+        self._folder.remove_leftovers()
 
     def _check_same_network(self, files: dict[int, str]) -> None:
         # Names and sizes of the metadata may agree where shapes do not; the last checkpoint knows.
         for number in sorted(files)[-1:]:
-            path = self._folder / files[number]
+            path = self._folder.path / files[number]
             try:
                 self._space.check_state(str(path), CheckpointFile(path).shapes)
             except CheckpointError as error:
                 raise RunDirectoryError(
-                    f"{self._folder.parent} cannot be resumed, because its last checkpoint does not go with the "
+                    f"{self._folder.path.parent} cannot be resumed, because its last checkpoint does not go with the "
                     f"network: {error}"
                 ) from error
 
-    def _delete(self, names: Iterable[str]) -> None:
-        for name in names:
-            path = self._folder / name
-            # A damaged or foreign file map may name anything.
-            if name != METADATA_NAME and (path.is_file() or path.is_symlink()):
-                path.unlink()
-
     def _write_metadata(self) -> None:
-        write_text(self._folder / METADATA_NAME, self._metadata.to_json())
+        self._folder.write_metadata(self._metadata.to_json())
 
     def _work(self) -> None:
         try:
             self._write_until_closed()
         except Exception as error:
             failure = CheckpointWriteError(
-                f"a checkpoint could not be written to {self._folder}: {error}. Training stops, because the "
-                "trajectory would have a hole; free some space or choose another summary_dir, then resume with "
-                'existing="resume".'
+                f"a checkpoint could not be written to {self._folder.path}: {error}. Training stops, because the "
+                f'trajectory would have a hole; {self._folder.remedy}, then resume with existing="resume".'
             )
             failure.__cause__ = error
             self._failure = failure
@@ -233,9 +223,10 @@ class RunWriter:
                     self._places.put(None)
 
     def _write_until_closed(self) -> None:
+        interval = max(METADATA_INTERVAL_SECONDS, self._folder.least_interval)
         written_at, behind = time.monotonic(), False
         while True:
-            due = written_at + METADATA_INTERVAL_SECONDS
+            due = written_at + interval
             try:
                 item = self._queue.get(timeout=max(0.0, due - time.monotonic()) if behind else None)
             except queue.Empty:
@@ -255,8 +246,8 @@ class RunWriter:
     def _write_checkpoint(self, number: int, state: dict[str, Array]) -> None:
         # File systems take 255 bytes, the suffix of the temporary file included; \w may be up to four bytes.
         network = re.sub(r"[^\w.-]", "_", self._space.network)[:_LONGEST_NETWORK_NAME]
-        path = self._folder / f"{network}_{number}_{self._metadata.settings.unit}.safetensors"
+        name = f"{network}_{number}_{self._metadata.settings.unit}.safetensors"
         information = {"network": self._space.network, "number": str(number)}
-        digest = write_checkpoint(path, state, information)
-        self._metadata.files[number] = path.name
+        digest = self._folder.write_checkpoint(name, state, information)
+        self._metadata.files[number] = name
         self._metadata.sha256[number] = digest

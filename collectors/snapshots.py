@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
 from .network_state import Array, WeightSpace, describe_arrays
 from .process_rank import is_first_rank
+from .run_files import AnyPath
 from .run_writer import RunWriter
 from .settings import LandscapeSettings
 from .validation import check_int, wrong_type
@@ -18,13 +18,13 @@ class Snapshots:
     """Saves named arrays whose number is in an interval.
 
     Args:
-        directory: the run directory; it is created with the first snapshot.
+        directory: the run directory, on this machine or behind a URL; it is created with the first snapshot.
         settings: what to collect.
         existing: what to do with a run that is already there: "error", "resume" or "overwrite".
         network: a name for what the arrays belong to.
     """
 
-    def __init__(self, directory: Path, settings: LandscapeSettings, existing: str, network: str) -> None:
+    def __init__(self, directory: AnyPath, settings: LandscapeSettings, existing: str, network: str) -> None:
         self._directory, self._settings, self._existing = directory, settings, existing
         self._network = network
         self._space: WeightSpace | None = None

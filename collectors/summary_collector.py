@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,13 +12,13 @@ from .callback import BuiltInCallback, RunContext
 from .collected_run import CollectedRun, open_collection
 from .frameworks import as_watched
 from .process_rank import is_first_rank
-from .run_files import check_local
+from .run_files import RemotePath, check_directory, has_lost_slashes
 from .run_writer import EXISTING
 from .settings import LandscapeSettings
 from .snapshots import Snapshots
 from .summary_items import check_specified
 from .summary_plan import SummaryPlan
-from .validation import check_bool, check_choice, check_int, check_path, wrong_type
+from .validation import check_bool, check_choice, check_int, wrong_type
 from .watched_training import WatchedTraining
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class SummaryCollector(BuiltInCallback):
     written stops the training.
 
     Args:
-        summary_dir: the run directory; it is created when training begins.
+        summary_dir: the run directory; it is created when training begins. It may be an fsspec URL, such as
+            ``s3://bucket/run``: checkpoints are then uploaded while training goes on, records about every 30 s.
         collect_freq: every how many steps is recorded.
         collect_specified_data: what to collect.
         keep_default_action: whether items that ``collect_specified_data`` leaves out keep their defaults; with False
@@ -70,7 +72,9 @@ class SummaryCollector(BuiltInCallback):
     Raises:
         TypeError: an argument has the wrong type.
         ValueError: an argument has a wrong value.
-        ImportError: summaries are asked for explicitly, and TensorBoard is not installed.
+        ImportError: summaries are asked for explicitly, and TensorBoard is not installed; or ``summary_dir`` is a
+            URL, and a package that its kind needs is missing.
+        RunDirectoryError: ``summary_dir`` is a URL of a kind that is connected to at once, and that fails.
     """
 
     # Evaluations inside fit have a lineage, too.
@@ -91,15 +95,9 @@ class SummaryCollector(BuiltInCallback):
         existing: str = "error",
     ) -> None:
         super().__init__()
-        check_local("summary_dir", summary_dir)
-        self._summary_dir = check_path("summary_dir", summary_dir)
-        for path in (self._summary_dir, *self._summary_dir.parents):
-            if path.exists():
-                if not path.is_dir():
-                    raise NotADirectoryError(
-                        f"summary_dir must be a directory, but {path} is a file; choose another path."
-                    )
-                break
+        self._summary_dir = check_directory("summary_dir", summary_dir)
+        if not isinstance(self._summary_dir, RemotePath):
+            _check_folder(self._summary_dir, summary_dir)
         specified = check_specified(collect_specified_data)
         plan = SummaryPlan.from_arguments(
             collect_freq,
@@ -110,6 +108,11 @@ class SummaryCollector(BuiltInCallback):
             max_file_size,
             export_options,
         )
+        if isinstance(self._summary_dir, RemotePath) and plan.export_options.get("tensor_format") is not None:
+            raise ValueError(
+                f"export_options writes tensors into a folder of this machine, but summary_dir is the URL "
+                f"{self._summary_dir}; give a folder, or leave export_options out: the tensors are in the event files."
+            )
         if collect_landscape is not None and specified.get("collect_landscape") is not None:
             raise ValueError(
                 "collect_landscape is given twice, as an argument and inside collect_specified_data; give it once."
@@ -163,7 +166,8 @@ class SummaryCollector(BuiltInCallback):
         Raises:
             TypeError: an argument has the wrong type; for the network, on entering.
             ValueError: an argument has a wrong value.
-            RunDirectoryError: on entering, when the directory already holds a run that may not be touched.
+            RunDirectoryError: on entering, when the directory already holds a run that may not be touched, or is a
+                URL where nothing can be written.
             CheckpointWriteError: from ``step``, ``end_epoch`` or on leaving, when a checkpoint could not be written.
         """
         if steps_per_epoch is not None:
@@ -216,7 +220,8 @@ class SummaryCollector(BuiltInCallback):
             RuntimeError: the context was not entered.
             TypeError: an argument has the wrong type.
             ValueError: numbers do not grow, the arrays are others than before, or no landscape is collected.
-            RunDirectoryError: the directory already holds a run that may not be touched.
+            RunDirectoryError: the directory already holds a run that may not be touched, or is a URL where nothing
+                can be written.
             CheckpointWriteError: an earlier checkpoint could not be written.
         """
         if not self._is_entered:
@@ -327,6 +332,22 @@ class SummaryCollector(BuiltInCallback):
     def _check_alone(self, callbacks: object) -> None:
         if isinstance(callbacks, list | tuple) and sum(isinstance(item, SummaryCollector) for item in callbacks) > 1:
             raise ValueError("callbacks must hold at most one SummaryCollector; remove the others.")
+
+
+def _check_folder(folder: Path, given: object) -> None:
+    """Refuses what cannot become a folder, and what was a URL once."""
+    first = str(given).split("/")[0]
+    # A folder with a colon at its end is too strange to be made by mistake.
+    if has_lost_slashes(given) and not Path(first).exists():
+        raise ValueError(
+            f"summary_dir must be a folder or a URL, but got {given}, which lies in a folder called {first!r}. A URL "
+            "must be a str; a Path loses its slashes."
+        )
+    for path in (folder, *folder.parents):
+        if path.exists():
+            if not path.is_dir():
+                raise NotADirectoryError(f"summary_dir must be a directory, but {path} is a file; choose another path.")
+            break
 
 
 def _is_whole(run_context: RunContext) -> bool:

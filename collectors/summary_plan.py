@@ -12,6 +12,7 @@ from typing import Any
 from .collection_steps import CollectionSteps
 from .event_files import require_tensorboard
 from .lineage import check_custom_lineage
+from .run_files import AnyPath, RemotePath
 from .summary_arguments import check_export_options
 from .summary_items import SummaryItems
 from .validation import check_int, wrong_type
@@ -103,14 +104,31 @@ class SummaryPlan:
         return self
 
 
-def remove_own_records(directory: Path) -> None:
-    """Removes what earlier collectors recorded in a directory; what others recorded there stays."""
+def remove_own_records(directory: AnyPath) -> None:
+    """Removes what earlier collectors recorded in a directory; what others recorded there stays.
+
+    Raises:
+        OSError: something cannot be removed.
+    """
+    if isinstance(directory, RemotePath):
+        _remove_remote_records(directory)
+        return
     for path in sorted(directory.iterdir()) if directory.is_dir() else []:
         match = _OWN_FILE.fullmatch(path.name)
         if match is None or not (path.is_file() or path.is_symlink()):
             continue
         path.unlink()
         _remove_exports(directory / f"export_{int(match[1])}_{match[2]}")
+
+
+def _remove_remote_records(directory: RemotePath) -> None:
+    for file in directory.files():
+        match = _OWN_FILE.fullmatch(file.name)
+        if match is not None:
+            file.unlink(missing_ok=True)
+            for tensor in (directory / f"export_{int(match[1])}_{match[2]}" / "tensor").files():
+                if tensor.suffix == ".npy":
+                    tensor.unlink(missing_ok=True)
 
 
 def _remove_exports(directory: Path) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from .network_state import describe_network, repeated_reader
 from .process_rank import is_first_rank
+from .run_files import AnyPath
 from .run_writer import RunWriter
 from .settings import LandscapeSettings
 
@@ -14,7 +13,7 @@ class TrajectoryRecorder:
     """Counts steps and epochs, and saves a checkpoint whenever the count is in an interval.
 
     Args:
-        summary_dir: the run directory.
+        summary_dir: the run directory, on this machine or behind a URL.
         settings: what to collect.
         existing: what to do with a run that is already there: "error", "resume" or "overwrite".
         network: the network that trains; only rank 0 of a distributed training saves it.
@@ -29,7 +28,7 @@ class TrajectoryRecorder:
 
     def __init__(
         self,
-        summary_dir: Path,
+        summary_dir: AnyPath,
         settings: LandscapeSettings,
         existing: str,
         network: object,

@@ -4,6 +4,7 @@ import os
 import pickle
 import resource
 
+import fsspec
 import numpy as np
 import pytest
 import torch
@@ -304,3 +305,16 @@ def test_any_changed_byte_gives_tensors_or_a_typed_error(tmp_path, states):
         except CheckpointError:
             refused += 1
     assert refused > 20
+
+
+def test_into_a_url(tmp_path, states):
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    paths = saved(tmp_path / "old", states)
+    here = import_checkpoints(tmp_path / "new", paths)
+    there = import_checkpoints("memory://imported/run", paths)
+    assert there.metadata == here.metadata
+    assert there.checkpoint(3).sha256() == here.checkpoint(3).sha256()
+    with pytest.raises(RunDirectoryError, match=r"memory:///imported/run already holds a run"):
+        import_checkpoints("memory://imported/run", paths)
+    system.store.clear()

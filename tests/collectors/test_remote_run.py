@@ -14,7 +14,7 @@ from fsspec.registry import _registry as registered
 from runs import SmallNetwork, assert_holds, collected
 from torch import nn
 
-from collectors import SummaryCollector, run_files
+from collectors import run_files
 from collectors.errors import CheckpointError, RunDirectoryError
 from collectors.network_state import describe_network
 from collectors.run_directory import RunDirectory
@@ -210,11 +210,6 @@ class TestAddresses:
         monkeypatch.setitem(sys.modules, package, None)
         with pytest.raises(ImportError, match=message):
             check_directory("summary_dir", path)
-
-
-def test_collecting_needs_a_folder():
-    with pytest.raises(ValueError, match=r"summary_dir must be a folder of this machine, but got the URL 's3://b/run'"):
-        SummaryCollector("s3://b/run", collect_landscape={"intervals": [range(3)]})
 
 
 def test_another_network_is_refused(url):

@@ -1,0 +1,174 @@
+"""The folder that a training writes its checkpoints into: on this machine, or behind a URL."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from .atomic_files import remove_stale_temporaries, write_text
+from .checkpoint_file import write_checkpoint
+from .network_state import State
+from .run_directory import CHECKPOINT_FOLDER, METADATA_NAME
+from .run_files import AnyPath, RemotePath
+from .temporary_folder import TemporaryFolder
+
+UPLOAD_PREFIX = "landscape-upload-"
+# A blip of the network must not end a night's training; file systems try again on their own as well, in between.
+PAUSES_SECONDS = (1.0, 5.0, 20.0, 60.0, 120.0)
+_OUR_FILES = re.compile(r"[\w.-]+_[0-9]+_(?:step|epoch)\.safetensors|train_metadata\.json")
+
+
+class CheckpointFolder(Protocol):
+    """Where checkpoints and their metadata go; each file is there whole or not at all."""
+
+    @property
+    def path(self) -> AnyPath:
+        """Where it lies."""
+
+    @property
+    def least_interval(self) -> float:
+        """Seconds between two writes of the metadata, at least."""
+
+    @property
+    def remedy(self) -> str:
+        """What to do where it cannot be written, for an error's text."""
+
+    def prepare(self) -> None:
+        """Makes it, where it is not there.
+
+        Raises:
+            OSError: it cannot be made.
+            RunDirectoryError: it lies behind a URL and cannot be written.
+        """
+
+    def write_checkpoint(self, name: str, state: State, information: Mapping[str, str]) -> str:
+        """Writes a state under a name; returns the file's SHA-256.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+
+    def write_metadata(self, text: str) -> None:
+        """Replaces the metadata.
+
+        Raises:
+            OSError: it cannot be written; what was there stays.
+        """
+
+    def remove_metadata(self) -> None:
+        """Removes the metadata, where it is there."""
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Removes files by their names; what is no file, and the metadata, stays."""
+
+    def remove_leftovers(self) -> None:
+        """Removes what killed processes left half-written."""
+
+
+def checkpoint_folder(run: AnyPath) -> CheckpointFolder:
+    """Returns the folder of a run directory's checkpoints."""
+    return RemoteCheckpointFolder(run) if isinstance(run, RemotePath) else LocalCheckpointFolder(run)
+
+
+class LocalCheckpointFolder:
+    """A folder of this machine."""
+
+    least_interval = 0.0
+    remedy = "free some space or choose another summary_dir"
+
+    def __init__(self, run: Path) -> None:
+        self.path = run / CHECKPOINT_FOLDER
+
+    def prepare(self) -> None:
+        """Makes it and those it lies in."""
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def write_checkpoint(self, name: str, state: State, information: Mapping[str, str]) -> str:
+        """Writes a state through a temporary sibling."""
+        return write_checkpoint(self.path / name, state, information)
+
+    def write_metadata(self, text: str) -> None:
+        """Replaces the metadata through a temporary sibling."""
+        write_text(self.path / METADATA_NAME, text)
+
+    def remove_metadata(self) -> None:
+        """Removes the metadata, where it is there."""
+        (self.path / METADATA_NAME).unlink(missing_ok=True)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Removes files, and links rather than what they point to."""
+        for name in names:
+            path = self.path / name
+            # A damaged or foreign file map may name anything.
+            if name != METADATA_NAME and (path.is_file() or path.is_symlink()):
+                path.unlink()
+
+    def remove_leftovers(self) -> None:
+        """Removes temporary siblings whose writers were killed."""
+        remove_stale_temporaries(self.path, _OUR_FILES)
+
+
+class RemoteCheckpointFolder:
+    """A folder behind a URL; a checkpoint is written on this machine, uploaded, and removed here.
+
+    An upload that fails is tried again after growing pauses; once all were in vain, later ones are tried once only.
+    """
+
+    # Google's store takes one write per second of the same name.
+    least_interval = 5.0
+
+    def __init__(self, run: RemotePath) -> None:
+        self._run = run
+        self.path = run / CHECKPOINT_FOLDER
+        self.remedy = f"see that {run} can be reached and written, and that the temporary folder (TMPDIR) has room"
+        self._pauses: tuple[float, ...] = PAUSES_SECONDS
+
+    def prepare(self) -> None:
+        """Makes it, where its file system has folders, and tries whether files can be written there."""
+        self._run.check_writable("summary_dir")
+        self.path.make_folder()
+
+    def write_checkpoint(self, name: str, state: State, information: Mapping[str, str]) -> str:
+        """Writes a state into the temporary folder and uploads it from there."""
+        local = TemporaryFolder(UPLOAD_PREFIX)
+        try:
+            file = local.path / name
+            digest = write_checkpoint(file, state, information)
+            self._persist(lambda: (self.path / name).upload(file))
+        finally:
+            local.remove()
+        return digest
+
+    def write_metadata(self, text: str) -> None:
+        """Replaces the metadata in one request."""
+        self._persist(lambda: (self.path / METADATA_NAME).write_bytes(text.encode("utf-8")))
+
+    def remove_metadata(self) -> None:
+        """Removes the metadata, where it is there."""
+        (self.path / METADATA_NAME).unlink(missing_ok=True)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Removes those files that a listing shows; nothing outside of the folder can be among them."""
+        wanted = set(names) - {METADATA_NAME}
+        for file in self.path.files():
+            if file.name in wanted:
+                file.unlink(missing_ok=True)
+
+    def remove_leftovers(self) -> None:
+        """Removes what file systems with folders keep of a stopped upload; object stores keep nothing."""
+        self.path.remove_unfinished()
+
+    def _persist(self, upload: Callable[[], None]) -> None:
+        for pause in self._pauses:
+            try:
+                return upload()
+            except OSError:
+                time.sleep(pause)
+        try:
+            return upload()
+        except OSError:
+            self._pauses = ()
+            raise

@@ -1,0 +1,116 @@
+"""Records of a run behind a URL: written into a folder of this machine, which a thread keeps uploading from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+import time
+import warnings
+
+from .run_files import RemotePath
+from .temporary_folder import TemporaryFolder
+
+RECORDS_PREFIX = "landscape-records-"
+INTERVAL_SECONDS = 30.0
+# Uploading takes at most a tenth of the time, however slow the network is.
+_REST = 9
+_LAST_PAUSES_SECONDS = (1.0, 5.0, 20.0)
+
+
+class RecordUploads:
+    """A folder of this machine whose files are uploaded whole when they have changed, about every 30 s.
+
+    A forked process may go on writing into the folder; the process that made this object uploads its files as well.
+
+    Args:
+        target: the run directory; it is tried at once whether it can be written.
+
+    Attributes:
+        folder: where the files are written; those whose names begin with a dot are not uploaded.
+
+    Raises:
+        RunDirectoryError: the run directory cannot be written.
+        OSError: the temporary folder of this machine cannot be written.
+    """
+
+    def __init__(self, target: RemotePath) -> None:
+        target.check_writable("summary_dir")
+        self._target = target
+        self._local = TemporaryFolder(RECORDS_PREFIX)
+        self.folder = self._local.path / "records"
+        self.folder.mkdir()
+        self._process = os.getpid()
+        self._uploaded: dict[str, tuple[int, int]] = {}
+        self._failure: Exception | None = None
+        self._failure_is_told = False
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="record-uploads", daemon=True)
+        self._thread.start()
+
+    def warn_of_failure(self) -> None:
+        """Warns once when an upload has failed; it is tried again all the same."""
+        if self._failure is not None and not self._failure_is_told:
+            self._failure_is_told = True
+            warnings.warn(
+                f"records cannot be uploaded to {self._target} now: {self._failure}. It is tried again until training "
+                "ends.",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Uploads what is left and removes the folder; what cannot be uploaded is kept, with a warning.
+
+        Args:
+            error: what ended the training, if it did not end well; it gets a note instead.
+        """
+        if os.getpid() != self._process or self._closing.is_set():
+            return
+        self._closing.set()
+        self._thread.join()
+        failure, kept = self._failure, ""
+        if failure is not None:
+            # The folder itself would go with the next run.
+            kept = shutil.move(self.folder, tempfile.mkdtemp(prefix="landscape-unsent-"))
+        self._local.remove()
+        if failure is None:
+            return
+        text = f"records could not be uploaded to {self._target}: {failure}. They are kept in {kept}; copy them there."
+        if error is None:
+            warnings.warn(text, RuntimeWarning, stacklevel=5)
+        else:
+            error.add_note(text)
+
+    def _work(self) -> None:
+        rest = INTERVAL_SECONDS
+        while not self._closing.wait(rest):
+            began = time.monotonic()
+            self._try_to_upload()
+            rest = max(INTERVAL_SECONDS, _REST * (time.monotonic() - began))
+        for pause in (0.0, *_LAST_PAUSES_SECONDS):
+            time.sleep(pause)
+            self._try_to_upload()
+            if self._failure is None:
+                return
+
+    def _try_to_upload(self) -> None:
+        try:
+            self._upload_changed()
+            self._failure = None
+        except Exception as error:
+            self._failure = error
+
+    def _upload_changed(self) -> None:
+        copy = self._local.path / "copy"
+        for file in sorted(self.folder.iterdir()):
+            state = file.stat()
+            seen = (state.st_size, state.st_mtime_ns)
+            if file.name.startswith(".") or self._uploaded.get(file.name) == seen:
+                continue
+            # A file that grows while it is sent would not have the length that was announced.
+            shutil.copyfile(file, copy)
+            (self._target / file.name).upload(copy)
+            self._uploaded[file.name] = seen
+        copy.unlink(missing_ok=True)

@@ -1,0 +1,785 @@
+"""Collecting into run directories behind URLs: the same run as on disk, whatever the network does."""
+
+import contextlib
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import fsspec
+import fsspec.implementations.memory
+import numpy as np
+import pytest
+import torch
+from event_reading import event_files, scalars
+from fsspec.implementations.local import LocalFileSystem
+from fsspec.registry import _registry as registered
+from runs import SmallNetwork, assert_holds, batches, collected, names, seeded, train
+from torch import nn
+
+from collectors import Model, SummaryCollector, checkpoint_folder, record_uploads, summary_record
+from collectors.errors import CheckpointWriteError, RunDirectoryError
+from collectors.network_state import describe_network, read_network
+from collectors.run_directory import RunDirectory
+from collectors.run_files import RemotePath, check_directory
+from collectors.run_writer import RunWriter
+from collectors.settings import LandscapeSettings
+from collectors.temporary_folder import TemporaryFolder
+
+URL = "memory://bucket/run"
+LANDSCAPE = {"intervals": [range(9)]}
+SUPPORT = Path(__file__).parent.parent / "support"
+MemoryFileSystem = fsspec.implementations.memory.MemoryFileSystem
+pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning:moto")
+
+
+@pytest.fixture(autouse=True)
+def memory(monkeypatch):
+    """An empty in-memory file system, pauses of no time, and nothing left on this machine afterwards."""
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+    monkeypatch.setattr(checkpoint_folder, "PAUSES_SECONDS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(record_uploads, "_LAST_PAUSES_SECONDS", (0.0, 0.0))
+    threads = threading.active_count()
+    yield system
+    system.store.clear()
+    assert left() == []
+    assert threading.active_count() == threads
+
+
+def left():
+    """Our folders in the temporary folder of this machine."""
+    return [path for kind in ("upload", "records") for path in temporary(f"landscape-{kind}-{os.getpid()}-*")]
+
+
+def temporary(pattern):
+    return list(Path(tempfile.gettempdir()).glob(pattern))
+
+
+def stored(memory, folder="/bucket/run/ckpt_dir"):
+    return {path.rsplit("/", 1)[-1]: memory.cat_file(path) for path in memory.find(folder)}
+
+
+def on_disk(directory):
+    return {path.name: path.read_bytes() for path in (directory / "ckpt_dir").iterdir()}
+
+
+def writer(url=URL, network=None, **arguments):
+    settings = LandscapeSettings((tuple(range(9)),))
+    where = check_directory("summary_dir", url)
+    return RunWriter(where, settings, describe_network(network or SmallNetwork()), **arguments)
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """Makes uploads fail: ``failing.times = 2`` the next two, of files whose path holds ``failing.where``."""
+
+    class Failing:
+        times = 0
+        where = ""
+        tried = 0
+
+    state = Failing()
+
+    def patched(original, place):
+        def replacement(self, *arguments, **options):
+            if state.where in arguments[place]:
+                state.tried += 1
+                if state.times > 0:
+                    state.times -= 1
+                    raise TimeoutError("the network is down")
+            return original(self, *arguments, **options)
+
+        return replacement
+
+    monkeypatch.setattr(MemoryFileSystem, "put_file", patched(MemoryFileSystem.put_file, 1))
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", patched(MemoryFileSystem.pipe_file, 0))
+    return state
+
+
+# The same run as on disk
+
+
+@pytest.mark.parametrize("landscape", [{"intervals": [range(9)]}, {"intervals": [[0, 1, 2]], "unit": "epoch"}])
+def test_every_file_is_the_one_on_disk(memory, tmp_path, landscape):
+    local, _, _ = collected(tmp_path, **landscape)
+    remote, steps, epochs = collected(URL, **landscape)
+    assert stored(memory) == on_disk(tmp_path)
+    assert sorted(memory.find("/bucket")) == [f"/bucket/run/ckpt_dir/{name}" for name in sorted(on_disk(tmp_path))]
+    assert remote.metadata == local.metadata
+    for number, state in (steps if landscape["intervals"] == [range(9)] else epochs).items():
+        assert_holds(remote.checkpoint(number, describe_network(SmallNetwork())), state)
+
+
+def test_named_arrays(memory, tmp_path):
+    for place in (tmp_path, URL):
+        with SummaryCollector(place, keep_default_action=False, collect_landscape=LANDSCAPE) as collector:
+            for number in range(9):
+                collector.snapshot(number, {"weights": np.full((3, 2), number, np.float32)})
+    assert stored(memory) == on_disk(tmp_path)
+
+
+def test_the_run_is_one_before_the_first_step():
+    with SummaryCollector(URL, keep_default_action=False, collect_landscape={"intervals": [[4, 5, 6]]}).watch(
+        SmallNetwork()
+    ) as run:
+        assert RunDirectory(URL).metadata.files == {}
+        for _ in range(6):
+            run.step()
+
+
+def test_the_address(memory):
+    collector = SummaryCollector(URL, collect_landscape=LANDSCAPE)
+    assert collector.summary_dir == "memory:///bucket/run"
+    assert memory.store == {}
+
+
+# What is already there
+
+
+def test_an_existing_run_is_an_error_and_stays(memory):
+    collected(URL)
+    before = stored(memory)
+    with pytest.raises(
+        RunDirectoryError, match=r"memory:///bucket/run already holds a run .*train_metadata.json exists"
+    ):
+        collected(URL)
+    assert stored(memory) == before
+
+
+def test_overwriting_starts_from_nothing(memory, tmp_path):
+    collected(URL)
+    memory.pipe_file("/bucket/run/ckpt_dir/notes.txt", b"mine")
+    memory.pipe_file("/bucket/run/landscape.h5", b"mine")
+    collected(URL, seeded(SmallNetwork, 1), existing="overwrite", intervals=[range(4)], epochs=1)
+    collected(tmp_path, seeded(SmallNetwork, 1), intervals=[range(4)], epochs=1)
+    assert stored(memory) == {**on_disk(tmp_path), "notes.txt": b"mine"}
+    assert memory.cat_file("/bucket/run/landscape.h5") == b"mine"
+
+
+@pytest.mark.parametrize("start", [0, 3, 100])
+def test_resuming_drops_what_came_after_the_restart(memory, tmp_path, start):
+    collected(tmp_path)
+    collected(URL)
+    local = RunWriter(
+        tmp_path,
+        LandscapeSettings((tuple(range(9)),)),
+        describe_network(SmallNetwork()),
+        existing="resume",
+        start=start,
+    )
+    local.close()
+    writer(existing="resume", start=start).close()
+    assert stored(memory) == on_disk(tmp_path)
+    assert sorted(RunDirectory(URL).metadata.files) == list(range(min(start, 8) + 1))
+
+
+def test_resuming_goes_on(memory, tmp_path):
+    collected(tmp_path)
+    network = seeded(SmallNetwork)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+    for existing, start, stop in (("error", 0, 3), ("resume", 3, 8)):
+        collector = SummaryCollector(URL, keep_default_action=False, collect_landscape=LANDSCAPE, existing=existing)
+        run = collector.watch(network, start_step=start, steps_per_epoch=4)
+        with contextlib.suppress(ArithmeticError):
+            train_between(run, network, optimizer, start, stop)
+    assert stored(memory) == on_disk(tmp_path)
+
+
+def train_between(run, network, optimizer, start, stop):
+    with run:
+        for step in range(start, stop):
+            inputs, targets = batches()[step % 4]
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(network(inputs), targets).backward()
+            optimizer.step()
+            run.step()
+        raise ArithmeticError("the training is stopped here")
+
+
+def test_resuming_with_another_network_or_other_settings(memory):
+    collected(URL)
+    before = stored(memory)
+    with pytest.raises(RunDirectoryError, match="cannot be resumed: it holds the network"):
+        writer(network=SmallNetwork(width=6), existing="resume", start=3)
+    with pytest.raises(RunDirectoryError, match="cannot be resumed: it was collected with"):
+        collected(URL, existing="resume", intervals=[range(8)])
+    memory.rm("/bucket/run/ckpt_dir/SmallNetwork_3_step.safetensors")
+    with pytest.raises(RunDirectoryError, match=r"cannot be resumed.*SmallNetwork_3_step.safetensors cannot be read"):
+        writer(existing="resume", start=3)
+    del before["SmallNetwork_3_step.safetensors"]
+    assert stored(memory) == before
+
+
+def test_a_hostile_file_map_removes_nothing_outside(memory):
+    collected(URL)
+    memory.pipe_file("/bucket/run/ckpt_dir/*.safetensors", b"odd")
+    memory.pipe_file("/bucket/secret", b"mine")
+    path = "/bucket/run/ckpt_dir/train_metadata.json"
+    changed = json.loads(memory.cat_file(path))
+    changed["model_params_file_map"].update({"7": "../../secret", "8": "?", "98": "train_metadata.json", "99": "["})
+    memory.pipe_file(path, json.dumps(changed).encode())
+    writer(existing="overwrite").close()
+    assert set(stored(memory)) == {
+        "*.safetensors", "SmallNetwork_7_step.safetensors", "SmallNetwork_8_step.safetensors", "train_metadata.json",
+    }  # fmt: skip
+    assert memory.cat_file("/bucket/secret") == b"mine"
+
+
+def test_a_file_system_with_folders_moves_whole_files_into_their_place(tmp_path, monkeypatch):
+    """fsspec's own view of this machine's folders, which are replaced as those of a server behind ``sftp://``."""
+    collected(tmp_path / "here")
+    moved, original = [], LocalFileSystem.mv
+
+    def mv(self, source, target, **options):
+        moved.append(Path(target).name)
+        assert Path(source).name == f".{moved[-1]}.landscape-unfinished"
+        return original(self, source, target, **options)
+
+    monkeypatch.setattr(LocalFileSystem, "mv", mv)
+    there = RemotePath(LocalFileSystem(), str(tmp_path / "run"))
+    folder = tmp_path / "run" / "ckpt_dir"
+    collected(there, epochs=1, intervals=[range(5)])
+    assert set(moved) == {".landscape-write-check", *names(folder)}
+    for name in (".SmallNetwork_9_step.safetensors.landscape-unfinished", "mine.landscape-unfinished"):
+        (folder / name).write_bytes(b"half")
+    collected(there, existing="overwrite")
+    assert on_disk(tmp_path / "run") == {**on_disk(tmp_path / "here"), "mine.landscape-unfinished": b"half"}
+    assert names(tmp_path / "run") == ["ckpt_dir"]
+
+
+def test_discarding(memory):
+    memory.pipe_file("/bucket/run/ckpt_dir/notes.txt", b"mine")
+    started = writer()
+    started.save(0, read_network(SmallNetwork()))
+    started.close()
+    assert len(stored(memory)) == 3
+    started.discard()
+    assert stored(memory) == {"notes.txt": b"mine"}
+
+
+# Networks that fail
+
+
+@pytest.mark.parametrize("where", ["_4_step", "train_metadata", "ckpt_dir"])
+def test_uploads_that_fail_are_tried_again(memory, tmp_path, failing, where):
+    collected(tmp_path)
+    started = writer()
+    failing.where, failing.times = where, 3
+    steps, _ = train(seeded(SmallNetwork))
+    for number in range(9):
+        started.save(number, {name: tensor.numpy() for name, tensor in steps[number].items()})
+    started.set_step_per_epoch(4)
+    started.close()
+    assert failing.times == 0
+    assert stored(memory) == on_disk(tmp_path)
+
+
+def test_uploads_that_always_fail_stop_the_training(memory, failing):
+    network = SmallNetwork()
+    collector = SummaryCollector(URL, keep_default_action=False, collect_landscape=LANDSCAPE)
+    failing.where, failing.times = "_4_step", 10**9
+    message = (
+        r"could not be written to memory:///bucket/run/ckpt_dir: .*TimeoutError: the network is down.*_4_step"
+        r".*Training stops, .*see that memory:///bucket/run can be reached and written.*then resume with"
+    )
+    with pytest.raises(CheckpointWriteError, match=message), collector.watch(network) as run:
+        train(network, run)
+    assert failing.tried == 4
+    assert sorted(RunDirectory(URL).metadata.files) == [0, 1, 2, 3]
+    assert left() == []
+
+
+def test_after_all_attempts_the_end_does_not_wait_for_more(memory, failing):
+    started = writer()
+    failing.where, failing.times, failing.tried = "ckpt_dir", 10**9, 0
+    started.save(0, read_network(SmallNetwork()))
+    with pytest.raises(CheckpointWriteError, match="the network is down"):
+        started.close()
+    # The checkpoint four times, the metadata once.
+    assert failing.tried == 5
+
+
+def test_memory_is_bounded_while_the_network_is_slow(memory, monkeypatch):
+    """One checkpoint is on its way, two wait; the training thread waits with the next."""
+    may_go, saved = threading.Event(), []
+    original = MemoryFileSystem.put_file
+
+    def put_file(self, *arguments, **options):
+        assert may_go.wait(60)
+        assert len(temporary(f"landscape-upload-{os.getpid()}-*/*")) == 1
+        return original(self, *arguments, **options)
+
+    monkeypatch.setattr(MemoryFileSystem, "put_file", put_file)
+    started = writer()
+
+    def save():
+        for number in range(9):
+            started.save(number, read_network(SmallNetwork()))
+            saved.append(number)
+
+    thread = threading.Thread(target=save)
+    thread.start()
+    deadline = time.monotonic() + 60
+    while len(saved) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(0.2)
+    assert saved == [0, 1, 2]
+    may_go.set()
+    thread.join()
+    started.close()
+    assert sorted(RunDirectory(URL).metadata.files) == list(range(9))
+
+
+# Addresses where nothing can be written
+
+
+@pytest.mark.parametrize("items", [{"collect_landscape": LANDSCAPE, "keep_default_action": False}, {}])
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (PermissionError("Access Denied"), "PermissionError: Access Denied. Check the address"),
+        (FileNotFoundError("no such bucket"), "FileNotFoundError: no such bucket.* its bucket or server is there"),
+        (None, "a file that was written there is not there"),
+    ],
+)
+def test_it_is_said_before_the_first_step(items, error, message, monkeypatch):
+    def pipe_file(self, *arguments, **options):
+        if error is not None:
+            raise error
+
+    monkeypatch.setattr(MemoryFileSystem, "pipe_file", pipe_file)
+    run = SummaryCollector(URL, **items).watch(SmallNetwork())
+    with pytest.raises(RunDirectoryError, match=f"summary_dir memory:///bucket/run cannot be written: {message}"):
+        run.__enter__()
+
+
+def test_folders_that_may_not_be_looked_at_may_be_written(memory, monkeypatch):
+    original = MemoryFileSystem.isdir
+
+    def isdir(self, path):
+        if path == "/bucket/run":
+            raise PermissionError("Access Denied")
+        return original(self, path)
+
+    monkeypatch.setattr(MemoryFileSystem, "isdir", isdir)
+    collector = SummaryCollector(URL, keep_default_action=False, collect_landscape=LANDSCAPE)
+    with collector.watch(SmallNetwork()) as run:
+        train(SmallNetwork(), run)
+    assert len(stored(memory)) == 10
+
+
+def test_what_may_not_be_removed_is_collected_all_the_same(memory, monkeypatch):
+    def refuse(self, *arguments, **options):
+        raise PermissionError("Access Denied")
+
+    monkeypatch.setattr(MemoryFileSystem, "rm_file", refuse)
+    collected(URL)
+    assert len(stored(memory)) == 10
+
+
+def test_an_unknown_kind():
+    with pytest.raises(ValueError, match=r"summary_dir must be a path or a URL that fsspec knows .*'nosuch://a/b'"):
+        SummaryCollector("nosuch://a/b")
+
+
+def test_a_server_that_is_asked_at_once():
+    with pytest.raises(
+        RunDirectoryError, match=r"summary_dir 'zip://run::memory://no.zip' cannot be reached: FileNotF"
+    ):
+        SummaryCollector("zip://run::memory://no.zip")
+
+
+def test_a_missing_package(monkeypatch):
+    monkeypatch.delitem(registered, "s3", raising=False)
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(ImportError, match=r"summary_dir 's3://b/run' needs another package .*summary-landscape\[s3\]"):
+        SummaryCollector("s3://b/run")
+
+
+def test_a_path_object_has_lost_slashes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"summary_dir .* got s3:/b/run, .* called 's3:'. A URL must be a str; a Path"):
+        SummaryCollector(Path("s3://b/run"))
+    Path("s3:").mkdir()
+    assert SummaryCollector(Path("s3://b/run")).summary_dir == str(tmp_path / "s3:" / "b" / "run")
+
+
+def test_a_file_url_is_a_folder_of_this_machine(tmp_path):
+    collected((tmp_path / "my run").as_uri())
+    assert len(on_disk(tmp_path / "my run")) == 10
+
+
+# Records
+
+
+def model_run(place, existing="error", collector=None, **arguments):
+    """Trains a ``Model`` for eight steps with a record of each."""
+    network = seeded(SmallNetwork)
+    model = Model(network, nn.CrossEntropyLoss(), torch.optim.SGD(network.parameters(), lr=0.1))
+    items = {"collect_landscape": LANDSCAPE, "collect_train_lineage": True, "collect_metric": True}
+    collector = collector or SummaryCollector(
+        place,
+        collect_freq=1,
+        collect_specified_data=items,
+        keep_default_action=False,
+        existing=existing,
+        **arguments,
+    )
+    model.train(2, batches(), callbacks=[collector])
+
+
+def downloaded(memory, folder):
+    memory.get("/bucket/run", str(folder), recursive=True)
+    return folder
+
+
+@pytest.mark.parametrize("size", [None, 500])
+def test_records_arrive(memory, tmp_path, size):
+    model_run(tmp_path / "here", max_file_size=size)
+    model_run(URL, max_file_size=size)
+    there = downloaded(memory, tmp_path / "there")
+    expected = scalars(tmp_path / "here", "loss/auto")
+    assert len(expected) == 8
+    assert scalars(there, "loss/auto") == expected
+    assert len(event_files(there)) == len(event_files(tmp_path / "here")) >= (2 if size is None else 4)
+    assert on_disk(there) == on_disk(tmp_path / "here")
+
+
+def test_records_arrive_while_training_goes_on(memory, tmp_path, monkeypatch):
+    monkeypatch.setattr(record_uploads, "INTERVAL_SECONDS", 0.01)
+    network = SmallNetwork()
+    collector = SummaryCollector(URL, 1, {"collect_metric": True}, keep_default_action=False)
+    with collector.watch(network) as run:
+        run.step(torch.tensor(0.25))
+        deadline = time.monotonic() + 60
+        while not memory.glob("/bucket/run/*tfevents*"):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert scalars(downloaded(memory, tmp_path / "there"), "loss/auto") == [(1, 0.25)]
+
+
+def test_unchanged_files_are_not_sent_again(failing, monkeypatch):
+    monkeypatch.setattr(record_uploads, "INTERVAL_SECONDS", 0.001)
+    uploads = record_uploads.RecordUploads(check_directory("summary_dir", URL))
+    failing.where, failing.tried = "events", 0
+    (uploads.folder / "events.1").write_bytes(b"1")
+    (uploads.folder / ".hidden.tmp").write_bytes(b"1")
+    deadline = time.monotonic() + 60
+    while not failing.tried:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    time.sleep(0.05)
+    uploads.close()
+    uploads.close()
+    assert failing.tried == 1
+    assert [file.name for file in check_directory("summary_dir", URL).files()] == ["events.1"]
+
+
+def test_an_evaluation_alone_has_a_lineage(memory, tmp_path):
+    network = seeded(SmallNetwork)
+    Model(network, nn.CrossEntropyLoss(), metrics={"error": torch.nn.functional.cross_entropy}).eval(
+        batches(), callbacks=[SummaryCollector(URL)]
+    )
+    assert [path.name.endswith("_lineage") for path in event_files(downloaded(memory, tmp_path / "there"))] == [
+        True,
+        False,
+    ]
+
+
+def test_records_that_cannot_be_uploaded_are_kept_with_a_warning(memory, tmp_path, failing):
+    failing.where, failing.times = "tfevents", 10**9
+    with pytest.warns(
+        RuntimeWarning, match=r"records could not be uploaded to memory:///bucket/run: .* is down"
+    ) as seen:
+        model_run(URL)
+    kept = Path(re.search(r"They are kept in (.*); copy them there", str(seen[-1].message))[1])
+    assert len(scalars(kept, "loss/auto")) == 8
+    assert len(stored(memory)) == 10
+    for path in sorted(kept.parent.rglob("*"), reverse=True):
+        path.unlink() if path.is_file() else path.rmdir()
+    kept.parent.rmdir()
+
+
+def test_uploads_of_records_that_fail_now_and_then(memory, tmp_path, failing):
+    failing.where, failing.times = "tfevents", 2
+    model_run(URL)
+    assert failing.times == 0
+    assert len(scalars(downloaded(memory, tmp_path / "there"), "loss/auto")) == 8
+
+
+def test_a_failure_is_told_once_while_training_goes_on(memory, tmp_path, failing, monkeypatch):
+    monkeypatch.setattr(record_uploads, "INTERVAL_SECONDS", 0.001)
+    failing.where, failing.times = "tfevents", 10**9
+    collector = SummaryCollector(URL, 1, {"collect_metric": True}, keep_default_action=False)
+    with collector.watch(SmallNetwork()) as run:
+        with pytest.warns(RuntimeWarning, match=r"records cannot be uploaded to memory:///bucket/run now") as seen:
+            step_until(run, lambda: len(seen) > 0)
+        with warnings.catch_warnings(record=True) as more:
+            step_until(run, lambda: failing.tried > 20)
+        failing.times = 0
+    assert more == []
+    assert len(seen) == 1
+    assert {loss for _, loss in scalars(downloaded(memory, tmp_path / "there"), "loss/auto")} == {0.25}
+
+
+def run_and_fail(run, error):
+    with run:
+        run.step(torch.tensor(0.25))
+        raise error
+
+
+def step_until(run, reached):
+    deadline = time.monotonic() + 60
+    while not reached():
+        run.step(torch.tensor(0.25))
+        assert time.monotonic() < deadline
+
+
+def test_the_error_of_a_training_is_not_hidden(failing):
+    failing.where, failing.times = "tfevents", 10**9
+    run = SummaryCollector(URL, 1, {"collect_metric": True}, keep_default_action=False).watch(SmallNetwork())
+    with pytest.raises(ArithmeticError, match="the loop's own") as raised:
+        run_and_fail(run, ArithmeticError("the loop's own"))
+    (note,) = raised.value.__notes__
+    kept = Path(re.search(r"They are kept in (.*); copy them there", note)[1])
+    for path in (*kept.iterdir(), kept, kept.parent):
+        path.unlink() if path.is_file() else path.rmdir()
+
+
+def test_overwriting_removes_own_records_and_no_others(memory, tmp_path):
+    model_run(URL)
+    (old,) = [path for path in memory.glob("/bucket/run/*tfevents*") if not path.endswith("_lineage")]
+    created, token = re.search(r"summary\.0*(\d+)\..*\.([0-9a-f]{12})\.", old).groups()
+    export = f"/bucket/run/export_{created}_{token}/tensor"
+    for path in (f"{export}/a%2Fb_1.npy", f"{export}/mine.txt", "/bucket/run/events.out.tfevents.mine"):
+        memory.pipe_file(path, b"x")
+    model_run(URL, existing="overwrite")
+    found = sorted(memory.find("/bucket/run"))
+    assert old not in found
+    assert f"{export}/a%2Fb_1.npy" not in found
+    assert {f"{export}/mine.txt", "/bucket/run/events.out.tfevents.mine"} < set(found)
+    memory.rm("/bucket/run/events.out.tfevents.mine")
+    assert len(scalars(downloaded(memory, tmp_path / "there"), "loss/auto")) == 8
+
+
+def test_resuming_adds_records(memory, tmp_path):
+    model_run(URL)
+    before = set(memory.glob("/bucket/run/*tfevents*"))
+    model_run(URL, existing="resume")
+    assert len(memory.glob("/bucket/run/*tfevents*")) == 2 * len(before)
+
+
+def test_exported_tensors_need_a_folder():
+    with pytest.raises(
+        ValueError, match=r"export_options writes tensors into a folder .* the URL memory:///bucket/run"
+    ):
+        SummaryCollector(URL, export_options={"tensor_format": "npy"})
+    assert SummaryCollector(URL, export_options={"tensor_format": None}).summary_dir == "memory:///bucket/run"
+
+
+# The temporary folder
+
+
+def test_folders_of_killed_processes_are_removed_and_others_stay():
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    dead = Path(tempfile.mkdtemp(prefix=f"landscape-test-{ended.pid}-"))
+    (dead / "half").write_bytes(b"x")
+    alive = TemporaryFolder("landscape-test-")
+    other = TemporaryFolder("landscape-test-")
+    assert not dead.exists()
+    assert alive.path.is_dir()
+    alive.remove()
+    alive.remove()
+    assert not alive.path.exists()
+    place = other.path
+    del other
+    assert not place.exists()
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_process_leaves_what_is_not_its_own(memory):
+    """Workers of a data loader have copies of everything, and some end them as the first process would."""
+    uploads = record_uploads.RecordUploads(check_directory("summary_dir", URL))
+    (uploads.folder / "events").write_bytes(b"1")
+    folder = TemporaryFolder("landscape-test-")
+    child = os.fork()
+    if not child:
+        try:
+            uploads.close()
+            folder.remove()
+            (uploads.folder / "events.of.child").write_bytes(b"1")
+            assert memory.glob("/bucket/run/*") == []
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert folder.path.is_dir()
+    folder.remove()
+    uploads.close()
+    assert set(stored(memory, "/bucket/run")) == {"events", "events.of.child"}
+
+
+def test_a_record_that_cannot_begin_leaves_nothing(monkeypatch):
+    def missing():
+        raise ImportError("no TensorBoard any more")
+
+    monkeypatch.setattr(summary_record, "require_tensorboard", missing)
+    run = SummaryCollector(URL, 1, {"collect_metric": True}, keep_default_action=False).watch(SmallNetwork())
+    with pytest.raises(ImportError, match="no TensorBoard any more"):
+        run.__enter__()
+    assert left() == []
+
+
+# A real S3 server, a real training, real kills
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """An S3 server without anything in it, and the environment in which s3fs finds it."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield {
+        **{key: value for key, value in os.environ.items() if not key.startswith("AWS_")},
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_MAX_ATTEMPTS": "1",
+        "OMP_NUM_THREADS": "1",
+        "HOME": str(tmp_path_factory.mktemp("home")),
+    }
+    server.stop()
+
+
+TRAINING = """
+import json, sys, tempfile
+import torch
+from runs import SmallNetwork, batches, seeded
+from collectors import RunDirectory, SummaryCollector, checkpoint_folder, run_writer
+from collectors.network_state import describe_network
+
+STEPS = 40
+run_writer.METADATA_INTERVAL_SECONDS = checkpoint_folder.RemoteCheckpointFolder.least_interval = 0.0
+
+def training(place, existing, network, start=0):
+    # Workers are forked while the collector's threads run.
+    loader = torch.utils.data.DataLoader(
+        batches(STEPS)[start:], batch_size=None, num_workers=1, multiprocessing_context="fork"
+    )
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    collector = SummaryCollector(place, 1, collect_landscape={"intervals": [range(STEPS + 1)]}, existing=existing)
+    with collector.watch(network, optimizer=optimizer, start_step=start, steps_per_epoch=STEPS) as run:
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            loss = torch.nn.functional.cross_entropy(network(inputs), targets)
+            loss.backward()
+            optimizer.step()
+            run.step(loss)
+            print("step", flush=True)
+    return RunDirectory(place)
+
+torch.set_num_threads(1)
+network = seeded(SmallNetwork)
+"""
+BEGIN = """
+import s3fs
+s3fs.S3FileSystem().mkdir("bucket")
+training("s3://bucket/run", "error", network)
+"""
+RESUME = """
+from event_reading import scalars
+import s3fs
+run = RunDirectory("s3://bucket/run")
+numbers = sorted(run.metadata.files)
+assert numbers == list(range(len(numbers))), numbers
+for number in numbers:
+    last = run.checkpoint(number, describe_network(network))
+network.load_state_dict({name: torch.from_numpy(last.read(name)) for name in last.shapes})
+there = training("s3://bucket/run", "resume", network, numbers[-1])
+here = training(tempfile.mkdtemp(dir=sys.argv[1]), "error", seeded(SmallNetwork))
+assert there.metadata == here.metadata
+for number in range(STEPS + 1):
+    assert there.checkpoint(number).sha256() == here.checkpoint(number).sha256()
+s3fs.S3FileSystem().get("bucket/run/", sys.argv[1] + "/records", recursive=True)
+losses = scalars(sys.argv[1] + "/records", "loss/auto")
+assert [step for step, _ in losses][-1] == STEPS, losses
+print(len(numbers))
+"""
+# The collector has threads when the loader forks.
+WARNINGS = ("error", "ignore:This process:DeprecationWarning")
+
+
+def python(script, *arguments):
+    options = [option for warning in WARNINGS for option in ("-W", warning)]
+    return [sys.executable, *options, "-c", script, *arguments]
+
+
+def test_a_training_that_is_killed_and_resumed_on_s3(server, tmp_path):
+    seed = random.randrange(10**6)
+    print("seed", seed)
+    killed_after = random.Random(seed).randrange(4, 30)
+    process = subprocess.Popen(
+        python(TRAINING + BEGIN), env=server, cwd=SUPPORT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        for _ in range(killed_after):
+            line = process.stdout.readline()
+            assert line == "step\n", process.stderr.read()
+    finally:
+        process.kill()
+        process.communicate()
+    assert len(temporary(f"landscape-records-{process.pid}-*")) == 1
+    done = subprocess.run(
+        python(TRAINING + RESUME, str(tmp_path)),
+        env=server,
+        cwd=SUPPORT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    # Two checkpoints may wait while one is on its way.
+    assert killed_after - 3 <= int(done.stdout.split()[-1])
+    for kind in ("upload", "records", "copy"):
+        assert temporary(f"landscape-{kind}-{process.pid}-*") == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:1"}, "summary_dir s3://nobody/run cannot be written: .*127.0.0.1:1"),
+        ({}, "summary_dir s3://nobody/run cannot be written: FileNotFoundError: The specified bucket does not exist"),
+    ],
+)
+def test_an_s3_server_or_a_bucket_that_is_not_there(server, changed, message):
+    script = """
+import torch
+from collectors import SummaryCollector
+collector = SummaryCollector("s3://nobody/run", collect_landscape={"intervals": [range(3)]})
+collector.watch(torch.nn.Linear(2, 2)).__enter__()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**server, **changed},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert re.search(message, done.stderr.splitlines()[-1]), done.stderr[-600:]
