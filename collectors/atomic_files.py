@@ -26,6 +26,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(target)
+    except OSError as error:
+        if error.filename == str(temporary):
+            # Nobody knows the temporary name.
+            error.filename = str(target)
+        raise
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)

@@ -61,7 +61,7 @@ class StateReader(Protocol):
         """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
 
     def sha256(self) -> str:
-        """Returns the SHA-256 by which this set of weights is recognised."""
+        """Returns the SHA-256 by which this set of weights is recognized."""
 
 
 class MemoryState:
@@ -182,7 +182,8 @@ def _read_header(file: io.RawIOBase, label: str) -> tuple[dict[str, str], dict[s
     if length > min(_HEADER_LIMIT, size - 8):
         raise broken(f"its header claims {length} bytes, the file has {size}")
     try:
-        header = json.loads(file.read(length) or b"")
+        # The format is UTF-8; json itself would guess UTF-16 and UTF-32 from bytes.
+        header = json.loads((file.read(length) or b"").decode("utf-8"))
         given = header.pop("__metadata__", {})
         metadata = {str(key): str(value) for key, value in given.items()}
         entries = {name: _entry(name, value) for name, value in header.items()}

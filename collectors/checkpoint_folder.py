@@ -10,6 +10,7 @@ from typing import Protocol
 
 from .atomic_files import remove_stale_temporaries, write_text
 from .checkpoint_file import write_checkpoint
+from .errors import RunDirectoryError
 from .network_state import State
 from .run_directory import CHECKPOINT_FOLDER, METADATA_NAME
 from .run_files import AnyPath, RemotePath
@@ -40,8 +41,7 @@ class CheckpointFolder(Protocol):
         """Makes it, where it is not there.
 
         Raises:
-            OSError: it cannot be made.
-            RunDirectoryError: it lies behind a URL and cannot be written.
+            RunDirectoryError: it cannot be made, or lies behind a URL and cannot be written.
         """
 
     def write_checkpoint(self, name: str, state: State, information: Mapping[str, str]) -> str:
@@ -84,7 +84,13 @@ class LocalCheckpointFolder:
 
     def prepare(self) -> None:
         """Makes it and those it lies in."""
-        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"run directory {self.path.parent} cannot be made: {error.strerror}. Choose a directory in which you "
+                "may write."
+            ) from error
 
     def write_checkpoint(self, name: str, state: State, information: Mapping[str, str]) -> str:
         """Writes a state through a temporary sibling."""

@@ -83,7 +83,7 @@ class EventFiles:
         return self.directory / f"{self._stem}.00000{self._suffix}_lineage"
 
     def write(self, event: bytes) -> None:
-        """Writes one serialised event; when this returns, another process can read it.
+        """Writes one serialized event; when this returns, another process can read it.
 
         Raises:
             OSError: it cannot be written; the file then ends with the event before.

@@ -15,7 +15,7 @@ _PRODUCER = 22
 
 
 def network_graph(network: torch.nn.Module) -> bytes:
-    """Returns a serialised GraphDef of a PyTorch network.
+    """Returns a serialized GraphDef of a PyTorch network.
 
     The data flow comes from ``torch.fx``, which runs nothing and needs no inputs. A network that it cannot follow
     (its path depends on the data) is shown as its tree of layers, without edges.
@@ -32,7 +32,7 @@ def network_graph(network: torch.nn.Module) -> bytes:
 
 
 def parse_graph(name: str, value: Any) -> bytes:
-    """Returns a serialised GraphDef after parsing it.
+    """Returns a serialized GraphDef after parsing it.
 
     Raises:
         TypeError: it is neither bytes nor a GraphDef.
@@ -41,10 +41,10 @@ def parse_graph(name: str, value: Any) -> bytes:
     from google.protobuf.message import DecodeError
     from tensorboard.compat.proto.graph_pb2 import GraphDef
 
-    serialise = getattr(value, "SerializeToString", None)
-    content = serialise() if callable(serialise) else value
+    serialize = getattr(value, "SerializeToString", None)
+    content = serialize() if callable(serialize) else value
     if not isinstance(content, bytes | bytearray):
-        raise wrong_type(name, "a torch.nn.Module, a GraphDef or a serialised GraphDef (bytes)", value)
+        raise wrong_type(name, "a torch.nn.Module, a GraphDef or a serialized GraphDef (bytes)", value)
     try:
         nodes = len(GraphDef.FromString(bytes(content)).node)
     except DecodeError as error:

@@ -25,7 +25,7 @@ _SHOWN = 10
 
 
 class SummaryEncoder:
-    """Turns steps into serialised events; it remembers which plugin a tag belongs to.
+    """Turns steps into serialized events; it remembers which plugin a tag belongs to.
 
     TensorBoard knows a tag under one plugin only and drops the others' values. A name that comes again under another
     plugin therefore gets the plugin's name appended.

@@ -105,7 +105,7 @@ class SummaryRecord:
           0 to 255) are scaled so that the batch fills the range.
         - ``tensor``, ``histogram``: an array with at least one axis. NaN and infinities of a histogram are counted in
           series beside it, ``<name>/nan`` and the like.
-        - ``graph``: a ``torch.nn.Module``, a GraphDef, or one serialised; TensorBoard shows it without the name.
+        - ``graph``: a ``torch.nn.Module``, a GraphDef, or one serialized; TensorBoard shows it without the name.
         - ``train_lineage``, ``eval_lineage``: a ``TrainLineage`` or ``EvalLineage``, or a dict with their fields.
         - ``custom_lineage_data``: a dict from str to int, float or str.
         - ``dataset_graph``: nested dicts that describe the data pipeline.

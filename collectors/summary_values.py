@@ -36,7 +36,7 @@ class SummaryValue:
         plugin: the plugin under which it was added; a plugin filter sees this.
         kind: how it is written; a landscape is written as an image and as tensors.
         name: its name, the tag in TensorBoard.
-        content: a copy: an array (image: N, H, W, C), a serialised graph, or a dictionary of facts.
+        content: a copy: an array (image: N, H, W, C), a serialized graph, or a dictionary of facts.
     """
 
     plugin: str

@@ -123,7 +123,7 @@ def run_demo(output: Path) -> list[Landscape]:
     print("3. Drawing ...", flush=True)
     files = []
     for landscape in landscapes:
-        assert landscape.path is not None
+        assert isinstance(landscape.path, Path)
         files.append(landscape.path)
         for kind, draw in (("contour", landscape.plot_contour), ("surface", landscape.plot_surface)):
             picture = landscape.path.with_name(f"{landscape.path.stem}_{kind}.png")

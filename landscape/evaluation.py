@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from collectors.errors import LandscapeError
-from collectors.validation import check_bool, check_instance, check_int, check_path, wrong_type
+from collectors.run_files import AnyPath, RemotePath, check_directory
+from collectors.validation import check_bool, check_instance, check_int, wrong_type
 from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.open_pool import open_pool
 
+from .errors import LandscapeNotFoundError
 from .forecast import fewest_points
 from .landscape_file import read_landscape
 from .plane import Plane
@@ -68,7 +69,8 @@ def evaluate(
             many slots' cores it joins.
         workers_per_device: how many workers share each GPU and its memory; without GPUs, a slot's cores. One of the
             two must be 1.
-        output: the landscape file; None keeps the landscape in memory only. A file of the same identity is continued.
+        output: the landscape file, or its fsspec URL such as ``s3://bucket/run/landscape.h5``; None keeps the landscape
+            in memory only. A file of the same identity is continued.
         num_samples: samples that a value is averaged over; None means all of the data set.
         samples: "first" (in data-set order) or "random" (a seeded subset).
         seed: of that subset.
@@ -105,9 +107,7 @@ def evaluate(
     y_axis = own_y if y is None else check_axis("y", y)
     assert x_axis is not None
     options = MeasurementOptions(num_samples, samples, check_int("seed", seed, 0), buffers, recalibration_batch_size)
-    path = None if output is None else check_path("output", output)
-    if path is not None:
-        check_parent(path)
+    path = None if output is None else check_output("output", output)
     settings = SurveySettings.checked(
         sampling=sampling,
         tolerance=tolerance,
@@ -166,16 +166,23 @@ def check_axis(name: str, values: object) -> Float64[np.ndarray, " n"]:
     return axis
 
 
-def check_parent(path: Path) -> None:
-    """Checks that a file's folder is there.
+def check_output(name: str, output: object) -> AnyPath:
+    """Returns where a landscape file shall lie, on this machine or behind a URL.
 
     Raises:
-        ValueError: it is not.
+        TypeError: it is no path.
+        ValueError: it does not lie in a directory that exists, or is a directory itself.
+        RunDirectoryError: it lies behind a URL and cannot be written.
     """
+    path = check_directory(name, output)
+    if isinstance(path, RemotePath):
+        path.parent.check_writable(name)
+        return path
     if not path.parent.is_dir():
         raise ValueError(f"output must lie in a directory that exists, but {path.parent} does not; create it first.")
     if path.is_dir():
         raise ValueError(f"output must be the path of a file, but {path} is a directory; add a file name.")
+    return path
 
 
 def check_same_network(differences: list[str], plane: Plane) -> None:
@@ -192,21 +199,23 @@ def check_same_network(differences: list[str], plane: Plane) -> None:
         )
 
 
-def stored_plan(paths: list[Path]) -> MeasurementPlan | None:
+def stored_plan(paths: Sequence[AnyPath]) -> MeasurementPlan | None:
     """Returns the plan of the first landscape file among the paths, so that going on gives the same bits.
 
     Raises:
         LandscapeError: a file cannot be read, or its plan cannot be used by this version.
     """
     for path in paths:
-        if path.exists():
+        try:
             stored = read_landscape(path).attributes.get("measurement_plan")
-            if stored is not None:
-                try:
-                    return MeasurementPlan.from_json(stored)
-                except (TypeError, ValueError) as error:
-                    raise LandscapeError(
-                        f"landscape file {path} was measured with a plan that cannot be used here ({error}). Pass "
-                        "overwrite=True to measure it anew, or name= to write another file beside it."
-                    ) from error
+        except LandscapeNotFoundError:
+            continue
+        if stored is not None:
+            try:
+                return MeasurementPlan.from_json(stored)
+            except (TypeError, ValueError) as error:
+                raise LandscapeError(
+                    f"landscape file {path} was measured with a plan that cannot be used here ({error}). Pass "
+                    "overwrite=True to measure it anew, or name= to write another file beside it."
+                ) from error
     return None

@@ -8,6 +8,7 @@ grid array carries the HDF5 dimension scales ``x`` and ``y``, so that
 from __future__ import annotations
 
 import fcntl
+import io
 import os
 import stat
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 from collectors.atomic_files import replacing
 from collectors.errors import LandscapeError
+from collectors.run_files import AnyPath, RemotePath, check_directory, has_lost_slashes, is_url
 
 from .errors import (
     LandscapeDamagedError,
@@ -32,6 +34,8 @@ from .landscape_reader import read_attribute, read_root
 __all__ = ["check_identity", "clean_temporaries", "lock_landscape", "read_landscape", "write_landscape"]
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
+# Far more than the largest grid with many metrics.
+_LARGEST_DOWNLOAD = 2**30
 
 
 def write_landscape(path: str | os.PathLike[str], data: LandscapeData) -> None:
@@ -42,8 +46,16 @@ def write_landscape(path: str | os.PathLike[str], data: LandscapeData) -> None:
         TypeError: an attribute is no JSON value.
         ValueError: names, shapes, types or status values do not fit together.
     """
+    write_image(path, landscape_bytes(data))
+
+
+def write_image(path: str | os.PathLike[str], image: bytes) -> None:
+    """Puts the bytes of a landscape file in place.
+
+    Raises:
+        LandscapeWriteError: they cannot be written; what was on the disk is untouched.
+    """
     target = Path(path).resolve()
-    image = landscape_bytes(data)
     try:
         with replacing(target) as temporary:
             temporary.write_bytes(image)
@@ -55,8 +67,11 @@ def write_landscape(path: str | os.PathLike[str], data: LandscapeData) -> None:
         ) from error
 
 
-def read_landscape(path: str | os.PathLike[str]) -> LandscapeData:
+def read_landscape(path: str | os.PathLike[str] | RemotePath) -> LandscapeData:
     """Reads a landscape into memory and closes the file; nothing on the disk changes.
+
+    Args:
+        path: of the file, or its fsspec URL such as ``s3://bucket/run/landscape.h5``.
 
     Raises:
         LandscapeNotFoundError: there is no such file.
@@ -65,20 +80,57 @@ def read_landscape(path: str | os.PathLike[str]) -> LandscapeData:
         LandscapeFormatError: it is another program's, or a newer version wrote it.
         LandscapeError: the operating system refuses to open it.
     """
-    path = Path(path)
+    path = path_of("path", path)
+    if isinstance(path, RemotePath):
+        return _read(path, image := _download(path), len(image))
     _check_openable(path)
+    return _read(path, path, path.stat().st_size)
+
+
+def path_of(name: str, path: str | os.PathLike[str] | RemotePath) -> AnyPath:
+    """Returns where a landscape file lies, on this machine or behind a URL.
+
+    Raises:
+        LandscapeError: the server of a URL cannot be reached.
+        ImportError: a package that reads that kind of URL is missing.
+    """
+    if isinstance(path, RemotePath) or is_url(path):
+        return check_directory(name, path)
+    return Path(path)
+
+
+def _read(path: AnyPath, source: Path | bytes, size: int) -> LandscapeData:
     import h5py
 
+    options = {"locking": "best-effort"} if isinstance(source, Path) else {}
     try:
-        with h5py.File(path, "r", locking="best-effort") as file:
+        with h5py.File(io.BytesIO(source) if isinstance(source, bytes) else source, "r", **options) as file:
             _check_format(file, path)
-            return read_root(file, path.stat().st_size, own_attributes=OWN_ATTRIBUTES)
+            return read_root(file, size, own_attributes=OWN_ATTRIBUTES)
     except LandscapeError:
         raise
     except BlockingIOError as error:
         raise _locked(path) from error
     except Exception as error:  # the library reports damage by nearly every kind of exception
         raise _damaged(path, f"{type(error).__name__}: {error}".splitlines()[0]) from error
+
+
+def _download(path: RemotePath) -> bytes:
+    try:
+        image = path.read_bytes(_LARGEST_DOWNLOAD)
+    except FileNotFoundError as error:
+        raise _not_found(path) from error
+    except OSError as error:
+        raise LandscapeError(
+            f"landscape file {path} cannot be read: {error.strerror}. Check the address and your right to read there."
+        ) from error
+    if len(image) == _LARGEST_DOWNLOAD:
+        raise LandscapeFormatError(
+            f"{path} has {_LARGEST_DOWNLOAD} bytes or more and can be no landscape file. Correct the address."
+        )
+    if not image.startswith(_SIGNATURE):
+        raise _no_signature(path)
+    return image
 
 
 def _check_openable(path: Path) -> None:
@@ -89,9 +141,7 @@ def _check_openable(path: Path) -> None:
             signature = file.read(len(_SIGNATURE)) if regular else b""
             locked = regular and _is_locked(file.fileno())
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise LandscapeNotFoundError(
-            f"there is no landscape file {path}. Measure the landscape first, or correct the path."
-        ) from error
+        raise _not_found(path) from error
     except IsADirectoryError as error:
         raise LandscapeFormatError(f"{path} is a directory; give the path of a landscape file in it.") from error
     except OSError as error:
@@ -103,7 +153,7 @@ def _check_openable(path: Path) -> None:
     if locked:
         raise _locked(path)
     if signature != _SIGNATURE:
-        raise _damaged(path, "it does not begin as an HDF5 file does, so it may be no landscape file at all")
+        raise _no_signature(path)
 
 
 def _is_locked(descriptor: int) -> bool:
@@ -118,13 +168,24 @@ def _is_locked(descriptor: int) -> bool:
     return False
 
 
-def _locked(path: Path) -> LandscapeLockedError:
+def _locked(path: AnyPath) -> LandscapeLockedError:
     return LandscapeLockedError(
         f"landscape file {path} is locked: another program has it open for writing. Close it there, or read a copy."
     )
 
 
-def _check_format(file: Any, path: Path) -> None:
+def _not_found(path: AnyPath) -> LandscapeNotFoundError:
+    hint = " A URL must be a str; a Path loses its slashes." if has_lost_slashes(path) else ""
+    return LandscapeNotFoundError(
+        f"there is no landscape file {path}. Measure the landscape first, or correct the path.{hint}"
+    )
+
+
+def _no_signature(path: AnyPath) -> LandscapeDamagedError:
+    return _damaged(path, "it does not begin as an HDF5 file does, so it may be no landscape file at all")
+
+
+def _check_format(file: Any, path: AnyPath) -> None:
     if read_attribute(file, "format") != FORMAT:
         raise LandscapeFormatError(
             f"{path} is an HDF5 file of another program (its attribute 'format' is not {FORMAT!r}). "
@@ -138,7 +199,7 @@ def _check_format(file: Any, path: Path) -> None:
         )
 
 
-def _damaged(path: Path, why: str) -> LandscapeDamagedError:
+def _damaged(path: AnyPath, why: str) -> LandscapeDamagedError:
     return LandscapeDamagedError(
         f"landscape file {path} is damaged ({why}). It was left as it is: copy it again from where it came, "
         "or measure it again with overwrite=True or another name=."

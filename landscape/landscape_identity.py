@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from typing import Any
+
+from collectors.run_files import AnyPath
 
 from .errors import LandscapeIdentityError
 
@@ -13,7 +14,7 @@ _SHOWN = 8
 _ABSENT = "absent"
 
 
-def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: str | AnyPath) -> None:
     """Compares the identity in a file with the one that is to be measured, as JSON values.
 
     Args:

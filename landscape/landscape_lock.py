@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import hashlib
 import os
 import re
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from collectors.atomic_files import process_is_alive, remove_stale_temporaries
+from collectors.run_files import RemotePath
 
 from .errors import LandscapeLockedError, LandscapeWriteError
 
 
 @contextmanager
-def lock_landscape(path: str | os.PathLike[str]) -> Iterator[None]:
+def lock_landscape(path: str | os.PathLike[str] | RemotePath) -> Iterator[None]:
     """Holds the right to write a landscape file, by a lock that the system frees when its holder dies.
 
-    The lock is on ``.<name>.lock`` beside the file, because the file itself is replaced at every write.
+    The lock is on ``.<name>.lock`` beside the file, because the file itself is replaced at every write. That of a file
+    behind a URL lies in the temporary folder, and keeps off writers on this machine alone.
 
     Raises:
         LandscapeLockedError: another writer, in this process or another, holds it; the text has its process id.
@@ -52,22 +56,27 @@ def is_being_written(path: str | os.PathLike[str]) -> bool:
     return not holder.strip().isdigit() or process_is_alive(int(holder))
 
 
-def clean_temporaries(path: str | os.PathLike[str]) -> list[Path]:
+def clean_temporaries(path: str | os.PathLike[str] | RemotePath) -> list[Path]:
     """Removes the temporary files that dead processes left beside a landscape file; call it with the lock held.
 
     Returns:
         What was removed.
     """
+    if isinstance(path, RemotePath):
+        return []
     target = Path(path).resolve()
     return remove_stale_temporaries(target.parent, re.compile(re.escape(target.name)))
 
 
-def _lock_of(path: str | os.PathLike[str]) -> Path:
+def _lock_of(path: str | os.PathLike[str] | RemotePath) -> Path:
+    if isinstance(path, RemotePath):
+        name = hashlib.sha256(str(path).encode()).hexdigest()[:16]
+        return Path(tempfile.gettempdir()) / f".landscape-{os.getuid()}-{name}.lock"
     target = Path(path).resolve()
     return target.with_name(f".{target.name}.lock")
 
 
-def _acquire(lock: Path, path: str | os.PathLike[str]) -> int:
+def _acquire(lock: Path, path: str | os.PathLike[str] | RemotePath) -> int:
     while True:
         try:
             descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
@@ -94,7 +103,7 @@ def _acquire(lock: Path, path: str | os.PathLike[str]) -> int:
         os.close(descriptor)
 
 
-def _impossible(lock: Path, path: str | os.PathLike[str], error: OSError) -> LandscapeWriteError:
+def _impossible(lock: Path, path: str | os.PathLike[str] | RemotePath, error: OSError) -> LandscapeWriteError:
     return LandscapeWriteError(
         f"landscape file {path} cannot be locked for writing ({lock}: {error.strerror}). The file on the disk is "
         "untouched. Choose an output directory that is writable and on a file system with locks."

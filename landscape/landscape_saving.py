@@ -40,6 +40,29 @@ def check_folder_of(target: Path) -> None:
         raise LandscapeWriteError(f"{target} cannot be written: {target.parent} is no directory. Make it first.")
 
 
+def make_output_folder(name: str, folder: Path) -> Path:
+    """Makes the folder of landscape files where it is missing, with those above it.
+
+    Args:
+        name: of the argument, for an error's text.
+        folder: an absolute path.
+
+    Returns:
+        The folder.
+
+    Raises:
+        LandscapeWriteError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise LandscapeWriteError(
+            f"{name} {folder} cannot be made: {error.strerror}. Give a directory in which you may write, such as "
+            "landscapes."
+        ) from error
+    return folder
+
+
 def already_there(target: Path) -> LandscapeWriteError:
     """Returns the error for a file that may not be replaced."""
     return LandscapeWriteError(

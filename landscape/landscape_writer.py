@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable
 from types import TracebackType
 
+from collectors.run_files import AnyPath, RemotePath
+
 from .landscape_data import LandscapeData
-from .landscape_file import write_landscape
+from .landscape_encoding import landscape_bytes
+from .landscape_file import write_image
+from .remote_store import RemoteStore
 
 FLUSH_SECONDS = 5.0
 
@@ -18,7 +21,7 @@ class LandscapeWriter:
     """Writes a landscape when it is entered, left, and every few seconds while it changes.
 
     Args:
-        path: the file, or None to keep the landscape in memory only.
+        path: the file, on this machine or behind a URL; None keeps the landscape in memory only.
         data: what is written; change it only through ``update``.
         flush_seconds: how far the file may be behind.
 
@@ -26,10 +29,8 @@ class LandscapeWriter:
         LandscapeWriteError: from ``update`` and on leaving, when the file could not be written.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str] | None, data: LandscapeData, flush_seconds: float = FLUSH_SECONDS
-    ) -> None:
-        self._path = path
+    def __init__(self, path: AnyPath | None, data: LandscapeData, flush_seconds: float = FLUSH_SECONDS) -> None:
+        self._place = RemoteStore(path) if isinstance(path, RemotePath) else path
         self._data = data
         self._flush_seconds = flush_seconds
         self._lock = threading.Lock()
@@ -63,7 +64,7 @@ class LandscapeWriter:
             with contextlib.suppress(Exception):
                 self._write()
         else:
-            self._write()
+            self._write(last=True)
 
     def _work(self) -> None:
         while True:
@@ -79,7 +80,15 @@ class LandscapeWriter:
                 self._failure = error
                 return
 
-    def _write(self) -> None:
-        if self._path is not None:
-            with self._lock:
-                write_landscape(self._path, self._data)
+    def _write(self, *, last: bool = False) -> None:
+        if self._place is None:
+            return
+        with self._lock:
+            image = landscape_bytes(self._data)
+        # Whoever measures must not wait for a slow disk or server.
+        if not isinstance(self._place, RemoteStore):
+            write_image(self._place, image)
+        elif last:
+            self._place.write_last(image)
+        else:
+            self._place.write(image)

@@ -112,7 +112,7 @@ def plane_through(a: Weights, b: Weights, c: Weights, *, network: object = None)
         CheckpointError: weights do not fit the network or are not finite.
         PlaneError: the three lie on a line or repeat each other.
 
-    Source: Garipov, Izmailov, Podoprikhin, Vetrov, Wilson 2018 (the plane, here without orthogonalisation).
+    Source: Garipov, Izmailov, Podoprikhin, Vetrov, Wilson 2018 (the plane, here without orthogonalization).
     """
     return _through({"a": a, "b": b, "c": c}, network)
 

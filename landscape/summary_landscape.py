@@ -17,16 +17,18 @@ from collectors.checkpoint_file import StateReader
 from collectors.errors import RunDirectoryError
 from collectors.network_state import WeightSpace
 from collectors.run_directory import CHECKPOINT_FOLDER, RunDirectory, find_run
-from collectors.run_files import AnyPath, check_local
+from collectors.run_files import AnyPath, RemotePath, check_directory
 from collectors.settings import LandscapeSettings
-from collectors.validation import check_bool, check_choice, check_device_ids, check_int, check_path, wrong_value
+from collectors.validation import check_bool, check_choice, check_device_ids, check_int, wrong_value
 from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.open_pool import open_pool
 
 from .directions import NORMALIZATIONS
+from .errors import LandscapeWriteError
 from .evaluation import stored_plan
 from .forecast import fewest_points
+from .landscape_saving import make_output_folder
 from .plane import Plane
 from .plane_building import plane_of_trajectory, random_plane_of
 from .surface import Landscape
@@ -43,7 +45,7 @@ class _Job:
 
     kind: str
     numbers: tuple[int, ...]
-    path: Path
+    path: AnyPath
 
 
 class SummaryLandscape:
@@ -105,8 +107,9 @@ class SummaryLandscape:
             collect_landscape: settings that replace the collected ones for this call only: ``landscape_size``,
                 ``num_samples``, ``intervals``, ``create_landscape``.
             device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
-            output: the directory for the landscape files; None means summary_dir, where that is a folder of this
-                machine.
+            output: the directory for the landscape files, a folder or an fsspec URL; None means summary_dir. Behind a
+                URL a file is sent again every few seconds while it changes; what cannot be sent is kept on this
+                machine, and a warning says where.
             seed: of the random directions and of ``samples="random"``.
             devices_per_worker: how many GPUs each worker sees, the first of which is its ``cuda:0``; without GPUs, how
                 many slots' cores it joins.
@@ -230,7 +233,7 @@ class SummaryLandscape:
             folder.remove_folder()
 
 
-def _jobs(run: RunDirectory, settings: LandscapeSettings, folder: Path, stem: str) -> list[_Job]:
+def _jobs(run: RunDirectory, settings: LandscapeSettings, folder: AnyPath, stem: str) -> list[_Job]:
     """Returns what to draw from the checkpoints that exist; names what is missing.
 
     Raises:
@@ -287,21 +290,17 @@ def _plane(
     return random_plane_of(states[0], space, seed=seed, normalization=normalization)
 
 
-def _output_folder(run: AnyPath, output: str | os.PathLike[str] | None) -> Path:
-    check_local("output", output)
-    if output is None:
-        if isinstance(run, Path):
-            return run
-        raise ValueError(
-            f"output must name a folder of this machine, because summary_dir {run} is remote and a landscape file is "
-            'rewritten every few seconds; pass output="landscapes" (on the command line -o landscapes), and copy the '
-            "files when they are complete."
-        )
-    folder = check_path("output", output)
+def _output_folder(run: AnyPath, output: str | os.PathLike[str] | None) -> AnyPath:
+    folder = run if output is None else check_directory("output", output)
+    if isinstance(folder, RemotePath):
+        try:
+            folder.check_writable("output")
+        except RunDirectoryError as error:
+            raise LandscapeWriteError(f'{error} Or keep the files on this machine: output="landscapes".') from error
+        return folder
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(f"output must be a directory, but {folder} is a file.")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    return make_output_folder("output", folder)
 
 
 def _check_stem(name: object) -> str:

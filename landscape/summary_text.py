@@ -35,7 +35,7 @@ def summary_text(landscape: Landscape) -> str:
         ("largest distance of the path from the plane", distance_text(landscape)),
         ("made", f"{known['created']}{f' with {versions}' if versions else ''}" if "created" in known else None),
         *(("note", str(note)) for note in known.get("notes", ())),
-        *(("failed", place) for place in list(landscape.errors)[:10]),
+        *(("failed", text) for text in failures(landscape)[:10]),
     ]
     lines = [(name, str(text)) for name, text in facts if text is not None]
     width = max(len(name) for name, _ in lines)
@@ -50,6 +50,11 @@ def _imported(facts: Mapping[str, Any]) -> str:
 def points_text(landscape: Landscape) -> str:
     """Returns how many points have each status that occurs."""
     return ", ".join(f"{count} {status.name.lower()}" for status, count in landscape.status_counts.items() if count)
+
+
+def failures(landscape: Landscape) -> list[str]:
+    """Returns where points failed and the last line of what was raised there."""
+    return [f"{place}: {(text.strip().splitlines() or ['no text'])[-1]}" for place, text in landscape.errors.items()]
 
 
 def samples_text(attributes: Mapping[str, Any]) -> str | None:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collectors.network_state import Array
+from collectors.run_files import RemotePath
 
 from .drawing import Drawing
 from .landscape_data import ConvergenceData, LandscapeData, PointStatus, TrajectoryData
-from .landscape_file import read_landscape
+from .landscape_file import path_of, read_landscape
 
 if TYPE_CHECKING:
     import xarray
@@ -39,17 +40,23 @@ class Landscape(Drawing):
     """
 
     def __init__(
-        self, data: LandscapeData, path: str | os.PathLike[str] | None = None, report: SurveyReport | None = None
+        self,
+        data: LandscapeData,
+        path: str | os.PathLike[str] | RemotePath | None = None,
+        report: SurveyReport | None = None,
     ) -> None:
         data.validate()
         self._data = copy.deepcopy(data)
         _freeze(self._data)
-        self.path = None if path is None else Path(path)
+        self.path = None if path is None else path_of("path", path)
         self.report = report
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Landscape:
+    def load(cls, path: str | os.PathLike[str] | RemotePath) -> Landscape:
         """Reads a landscape file into memory; the file is closed again and never changed.
+
+        Args:
+            path: of the file, or its fsspec URL such as ``s3://bucket/run/landscape.h5``.
 
         Raises:
             LandscapeNotFoundError: there is no such file.

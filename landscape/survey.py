@@ -6,7 +6,6 @@ import contextlib
 import functools
 import itertools
 import math
-import os
 import shlex
 import time
 import warnings
@@ -18,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collectors.progress_bar import progress_bar
+from collectors.run_files import AnyPath
 from workers.memory_shortage import shortage_text
 from workers.pool import ORIGIN_MEASUREMENTS, Pool, Task, check_determinism, check_same_values
 
 from .adaptive_sampling import AdaptiveSampling
+from .errors import LandscapeNotFoundError
 from .forecast import Forecast, make_forecast
 from .landscape_data import LOSS_ERROR, LandscapeData, PointStatus
 from .landscape_file import read_landscape
@@ -68,7 +69,7 @@ def survey(
     x: Float64[np.ndarray, " nx"],
     y: Float64[np.ndarray, " ny"] | None,
     *,
-    path: str | os.PathLike[str] | None,
+    path: AnyPath | None,
     attributes: Mapping[str, Any],
     settings: SurveySettings,
 ) -> tuple[LandscapeData, SurveyReport]:
@@ -102,7 +103,7 @@ def survey(
         bar = stack.enter_context(_progress_bar(data, settings.progress))
         if settings.progress:
             bar.write(f"{bar.desc}: {forecast}", file=bar.fp)
-            if path is not None:
+            if isinstance(path, Path):
                 bar.write(f"watch it: landscape watch {shlex.quote(str(path))}", file=bar.fp)
         clock = _Clock(start, settings.budget)
 
@@ -139,7 +140,7 @@ def forecast_survey(
     x: Float64[np.ndarray, " nx"],
     y: Float64[np.ndarray, " ny"] | None,
     *,
-    path: str | os.PathLike[str] | None,
+    path: AnyPath | None,
     settings: SurveySettings,
 ) -> Forecast:
     """Returns what ``survey`` would cost; measures the origin alone and writes nothing.
@@ -178,7 +179,7 @@ def _begin(
     plane: Plane,
     x: Float64[np.ndarray, " nx"],
     y: Float64[np.ndarray, " ny"] | None,
-    path: str | os.PathLike[str] | None,
+    path: AnyPath | None,
     attributes: Mapping[str, Any],
     settings: SurveySettings,
 ) -> tuple[LandscapeData, float]:
@@ -237,11 +238,12 @@ def _forecast(
     )
 
 
-def _stored(path: str | os.PathLike[str], fresh: LandscapeData) -> LandscapeData:
+def _stored(path: AnyPath, fresh: LandscapeData) -> LandscapeData:
     """Returns the landscape on disk when it is this one, or the fresh one when there is none."""
-    if not Path(path).exists():
+    try:
+        stored = read_landscape(path)
+    except LandscapeNotFoundError:
         return fresh
-    stored = read_landscape(path)
     check_identity(stored.attributes.get("identity", {}), fresh.attributes["identity"], path)
     return stored
 

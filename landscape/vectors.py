@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from pathlib import Path
 
 from collectors.checkpoint_file import write_checkpoint
+from collectors.run_files import AnyPath, RemotePath
 
 from .errors import LandscapeWriteError
 from .plane import Plane
 
 
-def directions_path(landscape_path: str | os.PathLike[str]) -> Path:
+def directions_path(landscape_path: str | os.PathLike[str] | RemotePath) -> AnyPath:
     """Returns where the vectors of a landscape lie: ``<stem>_directions.safetensors``."""
-    path = Path(landscape_path)
-    return path.with_name(f"{path.stem}_directions.safetensors")
+    path = landscape_path if isinstance(landscape_path, RemotePath) else Path(landscape_path)
+    return path.parent / f"{path.stem}_directions.safetensors"
 
 
-def write_directions(landscape_path: str | os.PathLike[str], plane: Plane) -> Path:
+def write_directions(landscape_path: str | os.PathLike[str] | RemotePath, plane: Plane) -> AnyPath:
     """Writes the directions as ``direction_<axis>/<parameter>``, once; the origin is the checkpoint of the identity.
 
     Raises:
@@ -37,7 +39,12 @@ def write_directions(landscape_path: str | os.PathLike[str], plane: Plane) -> Pa
         "parameters": json.dumps([[tensor.name, list(tensor.shape)] for tensor in plane.space.parameters]),
     }
     try:
-        write_checkpoint(path, tensors, metadata)
+        if isinstance(path, RemotePath):
+            with tempfile.TemporaryDirectory() as folder:
+                write_checkpoint(Path(folder) / path.name, tensors, metadata)
+                path.upload(Path(folder) / path.name)
+        else:
+            write_checkpoint(path, tensors, metadata)
     except OSError as error:
         raise LandscapeWriteError(
             f"the directions cannot be written to {path}: {error}. Free some space, then run again with "

@@ -33,7 +33,7 @@ class PointTask:
     """One point of the loaded plane.
 
     Attributes:
-        key: by which its result is recognised.
+        key: by which its result is recognized.
         coordinates: in units of the directions, one per axis.
     """
 
@@ -46,7 +46,7 @@ class StateTask:
     """One full set of weights, such as a checkpoint.
 
     Attributes:
-        key: by which its result is recognised.
+        key: by which its result is recognized.
         read: returns (parameters, buffers); buffers None means as on the plane. Called when a worker is free, so
             that memory never holds more than a few sets.
     """

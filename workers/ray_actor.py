@@ -70,7 +70,7 @@ class MeasurementActor:
         except Exception as error:
             return CallbackFunctionError(
                 f"callback_fn could not be loaded by a worker ({type(error).__name__}: {error}); define it in a "
-                "module that workers can import, or in the script itself. To a Ray that you initialise yourself, your "
+                "module that workers can import, or in the script itself. To a Ray that you initialize yourself, your "
                 'modules go with ray.init(runtime_env={"working_dir": "."}).'
             )
 

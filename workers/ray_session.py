@@ -38,7 +38,7 @@ def ray_address(address: str | None) -> str | None:
 
 
 class RaySession:
-    """A Ray that is already initialised, else the cluster at an address, else a private one.
+    """A Ray that is already initialized, else the cluster at an address, else a private one.
 
     The private one has no dashboard, asks for a token, keeps its files in a folder of its own, and is gone after
     ``close``.
@@ -48,7 +48,7 @@ class RaySession:
         slots: how many workers the private one is sized for.
         gpus: ids of the GPUs it may see.
         runtime_env: makes what the nodes of a cluster that is joined here are given, in Ray's terms. A Ray that is
-            already initialised, and a job that was submitted, keep their own.
+            already initialized, and a job that was submitted, keep their own.
 
     Raises:
         PoolError: there is no cluster at the address, or Ray cannot start.

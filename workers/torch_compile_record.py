@@ -160,7 +160,7 @@ def compile_options(device: torch.device) -> dict[str, str | int | bool | Callab
     """Returns what makes PyTorch's CPU code fast where an activation comes before a pooling layer.
 
     Left alone, the compiler computes the activation inside the pooling loop, which steps over its input and so runs
-    without vector instructions; and its vectorised tanh is several times as slow as the same from a sigmoid.
+    without vector instructions; and its vectorized tanh is several times as slow as the same from a sigmoid.
     """
     if device.type != "cpu":
         return {}

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..errors import LandscapeDamagedError, LandscapeFormatError, LandscapeIdentityError
+from collectors.errors import RunDirectoryError
+from workers.errors import PoolError
+
+from ..errors import LandscapeDamagedError, LandscapeFormatError, LandscapeIdentityError, LandscapeWriteError
 from ..shadowing import check_folder
 
 
@@ -46,13 +50,33 @@ def load_function(text: str) -> Callable[[], Any]:
 
 
 @contextlib.contextmanager
-def options_named() -> Iterator[None]:
-    """Adds to errors whose remedy is an argument of Python what the command line calls it."""
+def options_named(options: Mapping[str, str]) -> Iterator[None]:
+    """Lets errors that name an argument of Python name what was typed instead.
+
+    Args:
+        options: argument to option, such as {"device_ids": "--devices"}; an item of a dictionary is named as errors
+            name it, "collect_landscape['landscape_size']".
+    """
     try:
         yield
     except (LandscapeIdentityError, LandscapeDamagedError, LandscapeFormatError) as error:
         error.add_note("On the command line these are --overwrite and --name.")
         raise
+    except (TypeError, ValueError, NotADirectoryError, PoolError, RunDirectoryError, LandscapeWriteError) as error:
+        if "collect_landscape={" in str(error):
+            error.add_note("The command line has no option for that; collect_landscape is an argument in Python.")
+        if len(error.args) == 1:
+            error.args = (_with_options(str(error), options),)
+        raise
+
+
+def _with_options(text: str, options: Mapping[str, str]) -> str:
+    """Returns an error's text in which arguments are options."""
+    for name, option in options.items():
+        # In a sentence, only a name that is no English word is surely an argument's.
+        sure = rf"|(?<![\w'-]){re.escape(name)}\b" if "_" in name and name.isidentifier() else ""
+        text = re.sub(rf"^{re.escape(name)}(\[[^\]]*\])*(?= |=){sure}", option, text)
+    return text
 
 
 def integers(option: str, text: str) -> list[int]:

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from .arguments import integers
+from .arguments import integers, options_named
+from .run import OPTIONS
 
 
 def devices(
@@ -20,10 +21,11 @@ def devices(
     """Says what a run with the same options would compute on; starts nothing."""
     from workers.device_report import report_devices
 
-    report = report_devices(
-        None if devices is None else integers("--devices", devices),
-        address=address,
-        devices_per_worker=devices_per_worker,
-        workers_per_device=workers_per_device,
-    )
+    with options_named(OPTIONS):
+        report = report_devices(
+            None if devices is None else integers("--devices", devices),
+            address=address,
+            devices_per_worker=devices_per_worker,
+            workers_per_device=workers_per_device,
+        )
     typer.echo(json.dumps(report.to_json(), indent=2) if as_json else str(report))

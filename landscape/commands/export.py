@@ -7,9 +7,11 @@ from typing import Annotated
 
 import typer
 
+from .arguments import options_named
+
 
 def export(
-    file: Annotated[Path, typer.Argument(help="A landscape file.")],
+    file: Annotated[str, typer.Argument(help="A landscape file, or its URL.")],
     output: Annotated[
         Path, typer.Option("-o", "--output", help="The file to write; for mindinsight the run's summary directory.")
     ],
@@ -27,5 +29,8 @@ def export(
     """Writes a landscape file in another program's format."""
     from ..surface import Landscape
 
-    for path in Landscape.load(file).export(output, format, metric=metric, overwrite=overwrite):
+    landscape = Landscape.load(file)
+    with options_named({"path": "--output", "format": "--format", "metric": "--metric"}):
+        paths = landscape.export(output, format, metric=metric, overwrite=overwrite)
+    for path in paths:
         typer.echo(str(path))

@@ -7,11 +7,18 @@ from typing import Annotated
 
 import typer
 
-from .arguments import integers
+from .arguments import integers, options_named
+
+_OPTIONS = {
+    "run_directory": "RUN_DIRECTORY",
+    "paths": "CHECKPOINTS",
+    "numbers": "--numbers",
+    "import_checkpoints['unit']": "--unit",
+}
 
 
 def import_checkpoints(
-    run_directory: Annotated[Path, typer.Argument(help="The run directory to build.")],
+    run_directory: Annotated[str, typer.Argument(help="The run directory to build, or its URL.")],
     checkpoints: Annotated[list[Path], typer.Argument(help="Checkpoint files in the order of training.")],
     numbers: Annotated[str | None, typer.Option(help="The step or epoch of each, such as 1,2,3.")] = None,
     unit: Annotated[str, typer.Option(help="What the numbers count: step or epoch.")] = "epoch",
@@ -21,12 +28,13 @@ def import_checkpoints(
     """Builds a run directory from checkpoint files, which stay as they are."""
     from collectors import checkpoint_import
 
-    run = checkpoint_import.import_checkpoints(
-        run_directory,
-        checkpoints,
-        numbers=None if numbers is None else integers("--numbers", numbers),
-        unit=unit,
-        network_name=network_name,
-        existing="overwrite" if overwrite else "error",
-    )
+    with options_named(_OPTIONS):
+        run = checkpoint_import.import_checkpoints(
+            run_directory,
+            checkpoints,
+            numbers=None if numbers is None else integers("--numbers", numbers),
+            unit=unit,
+            network_name=network_name,
+            existing="overwrite" if overwrite else "error",
+        )
     typer.echo(f"{run.path}: {run.settings.unit}s {sorted(run.metadata.files)}")

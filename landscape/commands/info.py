@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 
 def info(
-    file: Annotated[Path, typer.Argument(help="A landscape file.")],
+    file: Annotated[str, typer.Argument(help="A landscape file, or its URL such as s3://bucket/landscape.h5.")],
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
 ) -> None:
     """Says what a landscape file holds."""

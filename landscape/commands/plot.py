@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .arguments import options_named
+
 if TYPE_CHECKING:
     from ..figures import Look
     from ..surface import Landscape
@@ -19,10 +21,11 @@ _PLANES = {
 }
 _KINDS = ("auto", *_PLANES, "profile", "difference", "multiples", "animation")
 _MOVING = (".gif", ".mp4")
+_OPTIONS = {"path": "--output", **{name: f"--{name}" for name in ("levels", "metric", "scale", "style", "theme")}}
 
 
 def plot(
-    files: Annotated[list[Path], typer.Argument(help="Landscape files.", metavar="FILE...")],
+    files: Annotated[list[str], typer.Argument(help="Landscape files, or their URLs.", metavar="FILE...")],
     output: Annotated[Path, typer.Option("-o", "--output", help="PNG, PDF or SVG; GIF or MP4 for an animation.")],
     kind: Annotated[
         str,
@@ -68,7 +71,8 @@ def plot(
         )
     if len(metrics) > 1 and chosen != "profile":
         raise ValueError(f"--metric must be given once for a {chosen}; only a profile has a second axis.")
-    _draw(chosen, landscapes, output, over, metrics[1:], look)
+    with options_named(_OPTIONS):
+        _draw(chosen, landscapes, output, over, metrics[1:], look)
     typer.echo(str(output))
 
 

@@ -9,6 +9,25 @@ import typer
 from .arguments import integers, load_function, options_named
 from .interruption import interruptible
 
+OPTIONS = {
+    "summary_dir": "RUN_DIRECTORY",
+    "collect_landscape['landscape_size']": "--size",
+    "collect_landscape['num_samples']": "--samples",
+    "samples": "--sample-choice",
+    "device_ids": "--devices",
+    "output": "--output",
+    "devices_per_worker": "--devices-per-worker",
+    "workers_per_device": "--workers-per-device",
+    "relative_tolerance": "--relative-tolerance",
+    **{
+        name: f"--{name}"
+        for name in (
+            "address", "budget", "buffers", "centering", "compile", "name", "normalization", "sampling", "seed",
+            "tolerance",
+        )
+    },
+}  # fmt: skip
+
 
 def run(
     run_directory: Annotated[
@@ -46,6 +65,8 @@ def run(
     """Measures the landscapes of a collected run; after an interruption the same command goes on."""
     from ..summary_landscape import SummaryLandscape
 
+    if train is False and result is False:
+        raise ValueError("--no-train and --no-result leave no landscape to measure; leave one of them out.")
     settings: dict[str, Any] = {}
     if size is not None:
         settings["landscape_size"] = size
@@ -54,7 +75,7 @@ def run(
     chosen = {key: value for key, value in (("train", train), ("result", result)) if value is not None}
     if chosen:
         settings["create_landscape"] = chosen
-    with interruptible(), options_named():
+    with interruptible(), options_named(OPTIONS):
         landscapes = SummaryLandscape(run_directory).gen_landscapes_with_multi_process(
             load_function(function),
             settings or None,

@@ -10,10 +10,16 @@ import typer
 
 
 def view(
-    files: Annotated[list[Path], typer.Argument(help="Landscape files; several are compared in one page.")],
+    files: Annotated[
+        list[str], typer.Argument(help="Landscape files, or their URLs; several are compared in one page.")
+    ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="The page; without it, it is written beside the first file and opened."),
+        typer.Option(
+            "-o",
+            "--output",
+            help="The page; without it, it is written beside the first file (for a URL, here) and opened.",
+        ),
     ] = None,
     size: Annotated[
         str, typer.Option(help="full (one file) or small (the plotly script lies beside the page).")
@@ -23,6 +29,7 @@ def view(
     ] = None,
 ) -> None:
     """Makes an interactive page of landscape files, which needs no network."""
+    from collectors.run_files import is_url
     from collectors.validation import check_choice
 
     from ..interactive import save_page
@@ -30,7 +37,9 @@ def view(
     from ..surface import Landscape
 
     check_choice("--size", size, SIZES)
-    target = files[0].with_suffix(".html") if output is None else output
+    target = Path(files[0]).with_suffix(".html") if output is None else output
+    if output is None and is_url(files[0]):
+        target = Path(target.name)
     page = save_page([Landscape.load(file) for file in files], target, size=size)
     typer.echo(str(target))
     if (output is None if show is None else show) and not webbrowser.open(page.resolve().as_uri()):

@@ -104,7 +104,8 @@ def _check_targets(writers: Writers, landscape: Landscape, overwrite: bool) -> N
             continue
         if file.is_dir():
             raise LandscapeWriteError(f"{file} cannot be written: it is a directory. Give the name of a file in it.")
-        if landscape.path is not None and landscape.path.exists() and file.samefile(landscape.path):
+        source = landscape.path
+        if isinstance(source, Path) and source.exists() and file.samefile(source):
             raise LandscapeWriteError(f"{file} is the landscape itself and was left as it is. Give another name.")
         if not overwrite:
             raise already_there(file)

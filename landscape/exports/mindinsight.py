@@ -30,7 +30,7 @@ _DECOMPOSITIONS = {"pca": "PCA", "random": "Random"}
 def mindinsight_writers(landscape: Landscape, path: Path, metric: str) -> Writers:
     """Returns what writes the event file.
 
-    A directory as ``path`` gets a file whose name MindInsight recognises. With a trajectory the landscape is on the
+    A directory as ``path`` gets a file whose name MindInsight recognizes. With a trajectory the landscape is on the
     analysis page ("interval"), its path at the heights of the projected checkpoints; without one on the comparison
     page ("final"). Numbers are float32, the only type that MindInsight reads.
 

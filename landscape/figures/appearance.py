@@ -27,14 +27,14 @@ _COLORS = {
 }
 _MISSING = {
     "light": {
-        "pending": {"facecolor": "#f0f0f0", "edgecolor": "#bfbfbf", "hatch": "..."},
-        "failed": {"facecolor": "#cccccc", "edgecolor": "#595959", "hatch": "xxxx"},
-        "not finite": {"facecolor": "#e0e0e0", "edgecolor": "#737373", "hatch": "////"},
+        "pending": {"facecolor": "#dcdcdc", "edgecolor": "#858585", "hatch": "..."},
+        "failed": {"facecolor": "#bdbdbd", "edgecolor": "#404040", "hatch": "xxxx"},
+        "not finite": {"facecolor": "#e8e8e8", "edgecolor": "#595959", "hatch": "////"},
     },
     "dark": {
-        "pending": {"facecolor": "#1f242b", "edgecolor": "#4a515c", "hatch": "..."},
-        "failed": {"facecolor": "#3d434c", "edgecolor": "#9aa1ac", "hatch": "xxxx"},
-        "not finite": {"facecolor": "#2b3038", "edgecolor": "#7d8590", "hatch": "////"},
+        "pending": {"facecolor": "#3c444f", "edgecolor": "#969eaa", "hatch": "..."},
+        "failed": {"facecolor": "#5a626e", "edgecolor": "#cdd2da", "hatch": "xxxx"},
+        "not finite": {"facecolor": "#2b3038", "edgecolor": "#aab1bc", "hatch": "////"},
     },
 }
 

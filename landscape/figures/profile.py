@@ -121,7 +121,7 @@ def _draw_others(sheet: Sheet, names: Sequence[str]) -> None:
     # Two curves share a stroke only where they also share an axis of colours: paper may be printed grey.
     strokes = ("--", "-.", ":")
     values = np.concatenate([known(landscape[name], landscape.status) for name in names])
-    scale = choose_scale(values, "auto", count=PROFILE.count)
+    scale = choose_scale(values, "auto", count=PROFILE.count, metric=", ".join(names))
     right = sheet.ax.twinx()
     if not scale.empty:
         set_value_axis(right, scale)

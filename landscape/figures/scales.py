@@ -21,6 +21,7 @@ from .levels import (
     quantile_levels,
     symmetric_decades,
 )
+from .shares import is_share
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -156,13 +157,15 @@ def choose_scale(
     *,
     count: int = 12,
     symmetric: bool = False,
+    metric: str = "loss",
 ) -> Scale:
     """Chooses how to draw values; NaN and infinities have no say.
 
-    "auto" is logarithmic where all values are positive (or zero) and span more than a decade, logarithmic
-    around zero where both signs span more than two, else linear. Outliers that would leave one colour to all
-    other values are clipped, and the label says so. Lines lie at round numbers spaced like the scale; where these
-    leave nearly all of a smooth surface without a line, at quantiles, and the label says so.
+    "auto" is logarithmic where all values are positive (or zero) and span more than a decade, logarithmic around zero
+    where both signs span more than two, else linear; linear also where a metric that is no loss has values from 0 to 1,
+    as an accuracy, whose distance from 0 means nothing particular. Outliers that would leave one colour to all other
+    values are clipped, and the label says so. Lines lie at round numbers spaced like the scale; where these leave
+    nearly all of a smooth surface without a line, at quantiles, and the label says so.
 
     Args:
         values: any shape.
@@ -171,6 +174,7 @@ def choose_scale(
         clip: the largest value to tell apart, or (smallest, largest), None for either end left free.
         count: about how many lines where ``levels`` does not say.
         symmetric: whether zero lies in the middle.
+        metric: the name of what is drawn.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -187,7 +191,8 @@ def choose_scale(
         return Scale("linear", math.nan, math.nan, np.empty(0))
     extremes = float(finite[0]), float(finite[-1])
     finite = np.clip(finite, -_EXTREME, _EXTREME)
-    kind = _kind(finite) if scale == "auto" else scale
+    share = is_share(metric, 0.0 if symmetric else float(finite[0]), float(finite[-1]))
+    kind = scale if scale != "auto" else "linear" if share else _kind(finite)
     positive = finite[finite > 0]
     if kind == "log" and not len(positive):
         raise wrong_value("scale", "'linear' or 'symlog' where no value is positive", scale)
@@ -205,6 +210,9 @@ def choose_scale(
     high = high if upper is None or (kind == "log" and upper <= 0) else upper
     if high - low <= 8 * np.finfo(np.float64).eps * max(abs(low), abs(high)):
         return Scale(kind, low, low, np.array([low]), threshold=threshold)
+    if share and kind == "linear" and spacing == "auto":
+        # Round shares are read at a glance, even where most of the plane lies at chance and has no line.
+        spacing = "linear"
     bare = Scale(kind, low, high, np.empty(0), extremes[0] < low, extremes[1] > high, threshold, spacing)
     return _place_levels(bare, values, count, given)
 

@@ -273,7 +273,8 @@ def read_scale(look: Look, values: Array, count: int, *, symmetric: bool = False
     """Returns the scale that was given, or the one that the data want."""
     scale, levels, clip = look.get("scale", "auto"), look.get("levels"), look.get("clip")
     if not isinstance(scale, Scale):
-        return choose_scale(values, scale, levels, clip, count=count, symmetric=symmetric)
+        metric = look.get("metric", "loss")
+        return choose_scale(values, scale, levels, clip, count=count, symmetric=symmetric, metric=metric)
     if levels is not None or clip is not None:
         raise ValueError("scale is a Scale, which has its levels and its clip already; leave out levels and clip.")
     return scale

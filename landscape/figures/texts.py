@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ..surface import Landscape
 
-_NORMALIZED = {"filter": "filter-normalised", "layer": "layer-normalised", "weight": "weight-normalised"}
+_NORMALIZED = {"filter": "filter-normalized", "layer": "layer-normalized", "weight": "weight-normalized"}
 
 
 def plain(text: object, limit: int = 48) -> str:

@@ -149,7 +149,8 @@ class _Stage:
             if values is not None and np.isfinite(values).any():
                 ax.plot(number, values, stroke, color=color, linewidth=1.6, label=name)
                 curves.append((values, color))
-        scale = choose_scale(np.concatenate([values for values, _ in curves] or [np.empty(0)]), count=8)
+        values = np.concatenate([values for values, _ in curves] or [np.empty(0)])
+        scale = choose_scale(values, count=8, metric=metric)
         if not scale.empty:
             set_value_axis(ax, scale)
         margin = 0.03 * max(float(np.ptp(number)), 1.0)

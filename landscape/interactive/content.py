@@ -92,7 +92,7 @@ def _scales(landscape: Landscape, metric: str) -> dict[str, Any]:
         if kind == "log" and not (np.isfinite(together) & (together > 0)).any():
             found[kind] = None
             continue
-        scale = choose_scale(together, kind)
+        scale = choose_scale(together, kind, metric=metric)
         if scale.empty:
             found[kind] = None
             continue

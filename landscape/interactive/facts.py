@@ -10,6 +10,7 @@ from ..figures.texts import network_name
 from ..summary_text import (
     distance_text,
     explained_variance_text,
+    failures,
     plan_text,
     points_text,
     samples_text,
@@ -44,7 +45,7 @@ def facts(landscape: Landscape) -> list[list[str]]:
         ("made", attributes.get("created")),
         ("versions", versions_text(found) if isinstance(found := attributes.get("versions"), Mapping) else found),
         *(("note", note) for note in attributes.get("notes", ())),
-        *(("failed", f"{place}: {_last_line(text)}") for place, text in list(landscape.errors.items())[:_ERRORS]),
+        *(("failed", text) for text in failures(landscape)[:_ERRORS]),
     ]
     if len(landscape.errors) > _ERRORS:
         rows.append(("failed", f"... and {len(landscape.errors) - _ERRORS} more"))
@@ -58,7 +59,3 @@ def _distance(landscape: Landscape) -> str | None:
 
 def _unless_dash(text: str) -> str | None:
     return None if text == "-" else text
-
-
-def _last_line(traceback: str) -> str:
-    return traceback.strip().splitlines()[-1] if traceback.strip() else "no text"

@@ -138,7 +138,7 @@ def landscape_names(landscapes: Sequence[Landscape]) -> list[str]:
         return names
     # Runs often give their files the same names; then the folder is what differs.
     longer = [
-        name if path is None else f"{path.absolute().parent.name}/{name}"
+        name if path is None else f"{(path.absolute() if isinstance(path, Path) else path).parent.name}/{name}"
         for name, path in zip(names, paths, strict=True)
     ]
     return [name if longer.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(longer, 1)]

@@ -103,7 +103,7 @@ with RaySession(cluster.address, slots=2, runtime_env=lambda: code_of(callback_f
 hidden.rename(project)
 assert not ray.is_initialized()
 
-# A Ray that the user has initialised keeps the user's own runtime_env.
+# A Ray that the user has initialized keeps the user's own runtime_env.
 own = {**code_of(callback_fn), "env_vars": {"MINE": "kept", "EXPECTED": "kept"}}
 ray.init(cluster.address, runtime_env=own, log_to_driver=False, logging_level="ERROR")
 project.rename(hidden)

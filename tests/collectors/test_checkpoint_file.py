@@ -228,6 +228,20 @@ def test_damaged_headers(path, header, match):
         CheckpointFile(path)
 
 
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-32", "utf-32-be"])
+def test_a_header_in_another_encoding_than_utf_8(path, encoding):
+    with_header(path, json.dumps({"a": tensor()}).encode(encoding), bytes(8))
+    with pytest.raises(CheckpointError, match=r"net_3_step.safetensors is not a whole .*\(its header cannot be read: "):
+        CheckpointFile(path)
+    with pytest.raises(safetensors.SafetensorError, match="header"):
+        safetensors.numpy.load_file(path)
+
+
+def test_a_name_that_is_not_ascii(path):
+    with_header(path, json.dumps({"größe": tensor()}, ensure_ascii=False).encode(), bytes(8))
+    assert CheckpointFile(path).read("größe").tolist() == [0, 0]
+
+
 def test_a_header_that_claims_more_than_the_file(path):
     path.write_bytes((2**63).to_bytes(8, "little") + b"{}")
     with pytest.raises(CheckpointError, match="its header claims 9223372036854775808 bytes, the file has 10"):

@@ -24,7 +24,7 @@ from collectors.summary_collector import SummaryCollector
 torch.set_num_threads(1)
 distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
 landscape = {"intervals": [range(5)]}
-# Ranks start from different weights and see different data: only synchronised gradients keep them together.
+# Ranks start from different weights and see different data: only synchronized gradients keep them together.
 network = seeded(SmallNetwork, rank)
 wrapped = nn.parallel.DistributedDataParallel(network)
 data = batches(4, seed=rank)

@@ -21,7 +21,7 @@ import torch
 from event_reading import event_files, scalars
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import _registry as registered
-from runs import SmallNetwork, assert_holds, batches, collected, names, seeded, train
+from runs import SmallNetwork, assert_holds, batches, collected, names, one_thread, seeded, train
 from torch import nn
 
 from collectors import Model, SummaryCollector, checkpoint_folder, record_uploads, summary_record
@@ -194,6 +194,7 @@ def test_resuming_goes_on(memory, tmp_path):
     assert stored(memory) == on_disk(tmp_path)
 
 
+@one_thread()
 def train_between(run, network, optimizer, start, stop):
     with run:
         for step in range(start, stop):
@@ -668,7 +669,7 @@ def server(tmp_path_factory):
 TRAINING = """
 import json, sys, tempfile
 import torch
-from runs import SmallNetwork, batches, seeded
+from runs import one_thread, SmallNetwork, batches, seeded
 from collectors import RunDirectory, SummaryCollector, checkpoint_folder, run_writer
 from collectors.network_state import describe_network
 

@@ -422,8 +422,10 @@ def test_nothing_more_is_written_after_a_failure(tmp_path):
 
 def test_a_directory_that_cannot_be_made(tmp_path):
     (tmp_path / "ckpt_dir").write_text("a file")
-    with pytest.raises(FileExistsError, match="ckpt_dir"):
+    with pytest.raises(RunDirectoryError, match=r"run directory .* cannot be made: File exists. Choose a directory in"):
         collected(tmp_path)
+    with pytest.raises(RunDirectoryError, match=r"run directory /proc/run cannot be made: No such file or directory"):
+        collected("/proc/run")
 
 
 # Killed

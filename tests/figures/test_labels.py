@@ -25,8 +25,8 @@ class TestLabelsOfAxes:
 
     def test_random_directions_say_how_they_were_scaled(self) -> None:
         ax = plot_contour(Landscape(build(decomposition="random", normalization="filter")))
-        assert ax.get_xlabel() == "random direction 1 (filter-normalised)"
-        assert ax.get_ylabel() == "random direction 2 (filter-normalised)"
+        assert ax.get_xlabel() == "random direction 1 (filter-normalized)"
+        assert ax.get_ylabel() == "random direction 2 (filter-normalized)"
         ax = plot_contour(Landscape(build(decomposition="random", normalization="none")))
         assert ax.get_ylabel() == "random direction 2"
 

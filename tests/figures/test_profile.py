@@ -21,7 +21,7 @@ class TestProfile:
         assert len(line(ax, "measured").get_xydata()) == 6
         assert ax.get_yscale() == "log"
         assert ax.get_ylabel() == "loss (log scale)"
-        assert ax.get_xlabel() == "random direction (filter-normalised)"
+        assert ax.get_xlabel() == "random direction (filter-normalized)"
         assert ax.get_title() == "step 20\n6 of 7 points measured so far, 1 interpolated"
         (band,) = ax.collections
         box = band.get_paths()[0].get_extents()

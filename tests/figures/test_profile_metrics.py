@@ -40,6 +40,14 @@ def test_the_loss_is_on_the_left_and_the_others_on_the_right() -> None:
     draw(ax)
 
 
+def test_shares_on_the_right_axis_are_linear_unless_a_loss_is_among_them() -> None:
+    data = build()
+    data.metrics["accuracy"] = np.geomspace(0.01, 0.99, 9)
+    data.metrics["mse"] = np.geomspace(0.01, 0.99, 9)
+    for others, scale in ((["accuracy"], "linear"), (["accuracy", "mse"], "log")):
+        assert plot_profile(Landscape(data), others=others).figure.axes[1].get_yscale() == scale
+
+
 def test_the_band_is_one_standard_error_wide() -> None:
     data = build()
     data.metrics["loss_stderr"][:] = 0.001

@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from figure_cases import build
+from figure_cases import build, draw
+from matplotlib.text import Text
 
-from landscape.figures import choose_scale, plot_contour, plot_surface
+from landscape.figures import choose_scale, plot_contour, plot_contour_lines, plot_heatmap, plot_surface
 from landscape.figures.levels import number_text
 from landscape.surface import Landscape
 
@@ -55,6 +56,38 @@ class TestScale:
         assert scale.kind == "log"
         assert scale.low == 1e-3
         assert scale.label("loss") == "loss (log scale, clipped below 0.001)"
+
+    def test_shares_are_linear_and_losses_of_the_same_values_are_not(self) -> None:
+        values = np.geomspace(0.004, 0.98, 50)
+        for metric in ("accuracy", "top-5 accuracy", "F1"):
+            assert choose_scale(values, metric=metric).kind == "linear"
+            assert choose_scale(np.append(values, [0.0, 1.0, np.nan]), metric=metric).kind == "linear"
+            assert choose_scale(values, "log", metric=metric).kind == "log"
+        for metric in ("loss", "val_loss", "mse", "CrossEntropy", "top-1 error"):
+            assert choose_scale(values, metric=metric).kind == "log"
+        assert choose_scale(values).kind == "log"
+        # Beyond 1, or small numbers only, they are no shares.
+        assert choose_scale(100 * values, metric="accuracy").kind == "log"
+        assert choose_scale(1e-4 * values, metric="brightness").kind == "log"
+
+    def test_differences_of_shares_are_linear(self) -> None:
+        values = np.append(np.geomspace(1e-4, 1e-3, 50), 0.5)
+        assert choose_scale(values, symmetric=True, metric="accuracy").kind == "linear"
+        assert choose_scale(values, symmetric=True, metric="loss").kind == "symlog"
+
+    @pytest.mark.parametrize("plot", [*DRAWINGS, plot_contour_lines, plot_heatmap])
+    def test_pictures_of_an_accuracy_are_linear(self, plot: Any) -> None:
+        data = build()
+        data.metrics["accuracy"][:] = np.exp(-data.metrics["loss"])
+        assert data.metrics["accuracy"].min() < 0.1 * data.metrics["accuracy"].max()
+        for scale, logarithmic in (("auto", False), ("log", True)):
+            ax = plot(Landscape(data), metric="accuracy", scale=scale)
+            draw(ax)
+            written = [text.get_text() for text in ax.figure.findobj(Text)]
+            (label,) = [text for text in written if text.startswith("accuracy")]
+            assert ("log scale" in label) == logarithmic
+            if not logarithmic:
+                assert {"0.2", "0.4", "0.6", "0.8"} <= set(written)
 
     def test_levels_are_round_inside_and_about_as_many_as_asked(self) -> None:
         for low, high in ((0.03, 40), (1e-12, 1e9), (1, 2), (7.1, 7.2), (1e-300, 1e300), (3, 90)):

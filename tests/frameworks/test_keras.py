@@ -539,6 +539,14 @@ def test_inputs_as_a_list_are_not_batches():
     assert own_values((model, model, batches, None))[0]["loss"] == pytest.approx(values["loss"], rel=1e-6)
 
 
+def compiled_with_a_broken_metric(model):
+    def broken(y_true, y_pred):
+        raise ArithmeticError("broken")
+
+    model.compile("sgd", CrossEntropy(), metrics=[broken])
+    return model
+
+
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
@@ -551,6 +559,12 @@ def test_inputs_as_a_list_are_not_batches():
          CallbackFunctionError, r"metric 'accuracy' is among the compiled metrics already"),
         (lambda m, x, y: (m, m, (x, y), {"top": "accuracy"}),
          CallbackFunctionError, r"metric 'top' must be a keras.metrics.Metric or a function"),
+        (lambda m, x, y: (m, m, (x, y), {"top": lambda y_true: 1.0}),
+         CallbackFunctionError, r"^metric 'top' raised TypeError: .* 1 positional argument"),
+        (lambda m, x, y: (m, m, (x, y), {"top": keras.metrics.Mean()}),
+         CallbackFunctionError, r"^metric 'top' raised "),
+        (lambda m, x, y: (compiled_with_a_broken_metric(m), m, (x, y), {}),
+         CallbackFunctionError, r"^one of the compiled metrics raised ArithmeticError: broken"),
         (lambda m, x, y: (m, m, (x, y), [keras.metrics.AUC()]), CallbackFunctionError, r"a dict of metrics .* list"),
         (lambda m, x, y: (m, m, (x, y, y, y), {}), SamplesError, r"\(x, y\) or \(x, y, sample_weight\), but gave"),
         (lambda m, x, y: (m, m, 5, {}), TypeError, r"dataset must be \(x, y\) or .* but got int"),

@@ -236,6 +236,11 @@ def test_samples_that_change_are_an_error(pynative):
         measure_origin((sparse_loss(), ConvNet(), stream, {}))
 
 
+class BrokenMetric(Accuracy):
+    def update(self, *inputs):
+        raise ArithmeticError("broken")
+
+
 @pytest.mark.parametrize(
     ("change", "error", "match"),
     [
@@ -250,6 +255,8 @@ def test_samples_that_change_are_an_error(pynative):
         ),
         ({3: {"accuracy", "nonsense"}}, CallbackFunctionError, "MindSpore says"),
         ({3: {"accuracy": Accuracy}}, CallbackFunctionError, "MindSpore says|must be a mindspore.train.Metric"),
+        ({3: {"best": lambda outputs: 1.0}}, CallbackFunctionError, "^metric 'best' raised TypeError"),
+        ({3: {"best": BrokenMetric()}}, CallbackFunctionError, "^metric 'best' raised ArithmeticError: broken"),
         ({3: {"loss": Accuracy()}}, CallbackFunctionError, "a name that the landscape file needs itself"),
     ],
 )

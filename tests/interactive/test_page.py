@@ -224,6 +224,26 @@ class TestProfile:
         assert "interpolated bilinearly" in opened.page.inner_text("figcaption")
         opened.check()
 
+    @pytest.mark.parametrize("width", [390, 1280])
+    def test_no_handle_hides_a_number_of_the_axes(self, open_page, example, width) -> None:
+        opened = open_page(example(), webgl=False, viewport={"width": width, "height": 800})
+        for usual in ("Across", "Upwards"):
+            opened.page.click(f"text={usual}")
+            numbers, hidden = opened.page.evaluate(
+                """() => {
+                    const boxes = (name) =>
+                        [...document.querySelectorAll(name)].map((item) => item.getBoundingClientRect());
+                    const numbers = boxes(".plot.map .xtick text, .plot.map .ytick text");
+                    const over = (a, b) =>
+                        a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+                    const hidden = numbers.filter((one) => boxes(".handle").some((other) => over(one, other)));
+                    return [numbers.length, hidden.length];
+                }"""
+            )
+            assert numbers > 5
+            assert hidden == 0
+        opened.check()
+
     def test_beyond_the_grid_nothing_is_known(self, open_page, example) -> None:
         opened = open_page(example(), webgl=False)
         opened.page.locator("[aria-label='x of the end']").fill("10")

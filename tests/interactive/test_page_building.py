@@ -63,6 +63,13 @@ class TestText:
         assert facts["largest distance of the path from the plane"].startswith("0.3 ")
         assert [text for name, text in rows if name == "failed"][-2:] == ["grid/0,4: ValueError: 4", "... and 3 more"]
 
+    def test_an_accuracy_is_linear_unless_asked_for_otherwise(self, example) -> None:
+        data = example()
+        data.metrics["accuracy"] = np.geomspace(0.005, 0.95, data.status.size).reshape(data.shape)
+        scales = landscape_content(Landscape(data), "a")["scales"]
+        assert [scales["accuracy"][asked]["kind"] for asked in ("auto", "log", "linear")] == ["linear", "log", "linear"]
+        assert scales["loss"]["auto"]["kind"] == "log"
+
     def test_names_tell_files_apart(self, example, tmp_path) -> None:
         landscapes = [Landscape(example())]
         for folder in ("one", "two"):

@@ -107,7 +107,7 @@ def test_adaptive_sampling_from_the_command_line(folder):
     wrong = command(
         "run", "run", "--function", "my_callbacks:callback_fn", "--budget", "soon", folder=folder, check=False
     )
-    assert 'budget must be a number of seconds above 0, or text such as "90s"' in wrong.stderr
+    assert '--budget must be a number of seconds above 0, or text such as "90s"' in wrong.stderr
     assert wrong.returncode == 1
 
 
@@ -172,7 +172,10 @@ def test_import_checkpoints(folder):
         (["run", "run", "--function", "my_callbacks:not_a_function"], "callback_fn must be a function"),
         (["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "a"], "--devices must be whole numbers"),
         (["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0,0"], "no device id is repeated"),
-        (["run", "run", "--function", "my_callbacks:callback_fn", "--size", "2"], "landscape_size"),
+        (
+            ["run", "run", "--function", "my_callbacks:callback_fn", "--size", "2"],
+            "error: --size must be an int from 3",
+        ),
         (["run", "run", "--function", "broken:f"], "'broken', which cannot be imported: NameError: name 'undefined'"),
         (["run", "run", "--function", "unfinished:f"], "cannot be imported: SyntaxError: "),
         (["run", "run", "--function", "needs:f"], "imports 'no_such_library', which is not installed"),

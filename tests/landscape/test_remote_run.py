@@ -11,7 +11,8 @@ import pytest
 from examples import batch_norm
 
 from collectors import RunDirectoryError, run_files
-from landscape import MeasurementPlan, SummaryLandscape
+from landscape import Landscape, MeasurementPlan, SummaryLandscape
+from landscape.errors import LandscapeWriteError
 
 PLAN = MeasurementPlan(batch_size=32)
 SUPPORT = Path(__file__).parent.parent / "support"
@@ -75,11 +76,23 @@ def test_the_same_landscapes_as_from_the_disk(trained, remote, tmp_path, room, m
     assert not remote.exists("/bucket/run/ckpt_dir")
 
 
-def test_landscape_files_lie_on_this_machine(remote):
-    with pytest.raises(ValueError, match=r"output must name a folder of this machine, because summary_dir memory:///b"):
+def test_landscape_files_lie_in_the_run_or_where_output_says(trained, remote, tmp_path):
+    here = generate(trained, output=tmp_path)
+    for output, folder in ((None, "/bucket/run"), ("memory://bucket/out", "/bucket/out")):
+        there = generate("memory://bucket/run", output=output)
+        for ours, theirs in zip(there, here, strict=True):
+            assert str(ours.path) == f"memory://{folder}/{theirs.path.name}"
+            np.testing.assert_equal(everything(Landscape.load(str(ours.path))), everything(theirs))
+
+
+def test_a_run_that_may_only_be_read(remote, monkeypatch):
+    def refused(*_, **__):
+        raise PermissionError("read only")
+
+    monkeypatch.setattr(type(remote), "pipe_file", refused)
+    match = r"output memory:///bucket/run cannot be written: .*Or keep the files on this machine: output=\"landscapes\""
+    with pytest.raises(LandscapeWriteError, match=match):
         generate("memory://bucket/run")
-    with pytest.raises(ValueError, match=r"output must be a folder of this machine, but got the URL 'memory://bucket/"):
-        generate("memory://bucket/run", output="memory://bucket/out")
 
 
 def test_no_such_run(remote):
@@ -97,8 +110,17 @@ system.put({str(trained / "ckpt_dir")!r}, "bucket/run/ckpt_dir", recursive=True)
 from landscape.cli import main
 import sys
 sys.argv[1:] = ["run", "s3://bucket/run", "--function", "examples:batch_norm", "--devices", "0", "--no-progress",
-                "-o", {str(tmp_path / "out")!r}]
-main()
+                "-o", "s3://bucket/out"]
+try:
+    main()
+except SystemExit as stop:
+    assert not stop.code
+sys.argv[1:] = ["plot", "s3://bucket/out/landscape_0-4_pca.h5", "-o", "picture.png"]
+try:
+    main()
+except SystemExit as stop:
+    assert not stop.code
+system.get("bucket/out", {str(tmp_path / "out")!r}, recursive=True)
 """
     environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
     done = subprocess.run(
@@ -113,8 +135,6 @@ main()
     assert done.returncode == 0, done.stderr
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["landscape_0-4_pca.h5", "landscape_4_random.h5"]
-    from landscape import Landscape
-
     here = generate(trained, output=tmp_path / "here")
     there = [Landscape.load(tmp_path / "out" / landscape.path.name) for landscape in here]
     for ours, theirs in zip(there, here, strict=True):

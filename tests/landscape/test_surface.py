@@ -10,6 +10,7 @@ import pytest
 
 from landscape.landscape_data import DirectionsData, LandscapeData, PointStatus, TrajectoryData
 from landscape.landscape_file import write_landscape
+from landscape.summary_text import summary_text
 from landscape.surface import Landscape
 
 
@@ -143,3 +144,15 @@ class TestInNotebooks:
         assert plane.plot_contour(metric="accuracy", trajectory=False).name == "rectilinear"
         assert plane.plot_surface(levels=5).name == "3d"
         assert line.plot_profile(scale="linear").get_yscale() == "linear"
+
+
+def test_the_text_says_where_and_why_points_failed() -> None:
+    data = build()
+    data.errors = {f"grid/0,{column}": f"Traceback:\n  line\nValueError: number {column}" for column in range(12)}
+    data.errors["convergence"] = ""
+    told = [line.split(maxsplit=1) for line in summary_text(Landscape(data)).splitlines()]
+    assert [text for name, text in told if name == "failed"] == [
+        f"grid/0,{column}: ValueError: number {column}" for column in range(10)
+    ]
+    data.errors = {"convergence": ""}
+    assert summary_text(Landscape(data)).splitlines()[-1].split() == ["failed", "convergence:", "no", "text"]

@@ -299,18 +299,16 @@ class Fault:
     Attributes:
         name: in the table.
         strike: runs one trial in a folder, with a generator for its random moment; returns the cost.
-        repeats: how often the normal suite tries it.
         long: arguments of ``strike`` in the long test.
     """
 
     name: str
     strike: Callable[..., Cost]
-    repeats: int = 1
     long: Mapping[str, Any] = field(default_factory=dict)
 
 
 FAULTS = (
-    Fault("SIGKILL of an actor", an_actor_is_killed, repeats=3),
+    Fault("SIGKILL of an actor", an_actor_is_killed),
     Fault("SIGKILL of all actors", all_actors_are_killed),
     Fault("SIGKILL of the raylet of a private Ray", the_raylet_is_killed),
     Fault("SIGKILL of that raylet while workers start", the_raylet_is_killed_early),

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import classes, evaluator_of, features, mlp, plane_of
 
 from workers.errors import CallbackFunctionError
+from workers.pool import measure_points
 
 POINTS = np.array([[0.0, 0.0], [0.4, -0.2]])
 
@@ -23,6 +24,30 @@ def macro_recall(outputs, targets):
     """Does not split into samples: each batch has its own classes."""
     hits = outputs.argmax(1) == targets
     return float(np.mean([hits[targets == label].float().mean().item() for label in targets.unique()]))
+
+
+class Broken:
+    """Has a torchmetrics object's methods, one of which raises."""
+
+    def __init__(self, method):
+        self._method = method
+
+    def to(self, device):
+        return self
+
+    def reset(self):
+        pass
+
+    def update(self, outputs, targets):
+        self._raise("update")
+
+    def compute(self):
+        self._raise("compute")
+        return 0.0
+
+    def _raise(self, method):
+        if method == self._method:
+            raise KeyError(method)
 
 
 def loader(batch_size=9, shuffle=False):
@@ -131,9 +156,46 @@ def test_nan_metrics_stay():
             {"a": torchmetrics.classification.MulticlassAccuracy(4, average=None)},
             r"metric 'a' must be a single number for a batch, but is a tensor of shape \(4,\)",
         ),
-        ({"a": lambda outputs: 1.0}, "cannot be evaluated on its data set: TypeError"),
+        ({"b": accuracy, "a": lambda outputs: 1.0}, r"^metric 'a' raised TypeError: .* takes 1 positional argument"),
+        ({"b": accuracy, "a": Broken("update")}, "^metric 'a' raised KeyError: 'update'"),
+        ({"b": accuracy, "a": Broken("compute")}, "^metric 'a' raised KeyError: 'compute'"),
     ],
 )
 def test_bad_metrics_are_refused(metrics, text):
     with pytest.raises(CallbackFunctionError, match=text):
         measured(metrics)
+
+
+def test_a_point_where_a_metric_raises_names_it_and_keeps_the_traceback():
+    def best_class(outputs, targets):
+        if outputs.abs().max() > 1e3:
+            raise ArithmeticError("far away")
+        return outputs.argmax(1).float().mean()
+
+    network = mlp()
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, loader(), {"accuracy": accuracy, "best": best_class})
+    evaluator.load(*plane_of(network))
+    (values, nothing), (none, text) = measure_points(evaluator, [(0.0, 0.0), (1e4, 0.0)])
+    evaluator.close()
+    assert (nothing, none) == (None, None)
+    assert set(values) == {"loss", "loss_stderr", "accuracy", "best"}
+    assert text.splitlines()[-1] == (
+        "workers.errors.CallbackFunctionError: metric 'best' raised ArithmeticError: far away"
+    )
+    assert 'raise ArithmeticError("far away")' in text
+
+
+def test_memory_that_a_metric_wants_is_had_by_smaller_batches():
+    def hungry(outputs, targets):
+        if len(outputs) > 13:
+            raise MemoryError("out of memory")
+        return outputs.mean()
+
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), mlp(), loader(), {"hungry": hungry})
+    evaluator.load(*plane_of(mlp()))
+    evaluator.use_batch_size(50)
+    ((values, error),) = measure_points(evaluator, [(0.0, 0.0)])
+    assert error is None
+    assert np.isfinite(values["hungry"])
+    assert evaluator.description.plan.batch_size == 13
+    evaluator.close()

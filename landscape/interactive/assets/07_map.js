@@ -89,7 +89,8 @@ function mapPath(landscape) {
 }
 
 function mapLayout(landscape, width, cells) {
-  const axis = { ...axisStyle(), zeroline: false, showgrid: false, ticks: "outside", ticklen: 4, tickcolor: colour("line-strong") };
+  // The profile's handles lie on the frame, over a number that is nearer than their edge.
+  const axis = { ...axisStyle(), zeroline: false, showgrid: false, ticks: "outside", ticklen: 4, ticklabelstandoff: 8, tickcolor: colour("line-strong") };
   const range = (values) => (cells || values.length < 2 ? edges(values) : [values[0], values[values.length - 1]]);
   const [x, y] = landscape.axis_labels.map((text, index) => {
     const whole = plotText(`${"xy"[index]}: ${text}`);
