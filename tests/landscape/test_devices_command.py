@@ -109,7 +109,7 @@ def test_the_command_prints_the_report():
     assert (said["where"], said["kind"], said["nodes"]) == ("in process", "CPU", [])
     wrong = command("--devices", "0,1,2", "--devices-per-worker", "2", check=False, **environment)
     assert wrong.returncode == 1
-    assert "a multiple of devices_per_worker=2" in wrong.stderr
+    assert "--devices must be ids whose number is a multiple of --devices-per-worker=2" in wrong.stderr
     assert "Traceback" not in wrong.stderr
     wrong = command("--devices", "0,x", check=False)
     assert "--devices must be whole numbers separated by commas" in wrong.stderr
@@ -165,8 +165,8 @@ def test_a_run_takes_the_same_arguments(tmp_path):
     (tmp_path / "my_callbacks.py").write_text("def callback_fn(): ...\n")
     arguments = ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0"]
     for option, expected in (
-        ("--devices-per-worker=2", text),
-        ("--workers-per-device=0", "workers_per_device must be"),
+        ("--devices-per-worker=2", text.replace("devices_per_worker", "--devices-per-worker")),
+        ("--workers-per-device=0", "--workers-per-device must be"),
     ):
         result = subprocess.run(
             [*COMMAND[:-1], *arguments, option], cwd=tmp_path, capture_output=True, text=True, timeout=240
