@@ -11,6 +11,7 @@ import fsspec
 import fsspec.implementations.memory
 import pytest
 from fsspec.registry import _registry as registered
+from remote_stores import empty_memory, temporary
 from runs import SmallNetwork, assert_holds, collected
 from torch import nn
 
@@ -31,11 +32,8 @@ def original(tmp_path_factory):
 @pytest.fixture
 def memory():
     """An empty in-memory file system, which notes what is read from it."""
-    system = fsspec.filesystem("memory")
-    system.store.clear()
-    system.pseudo_dirs[:] = [""]
-    yield system
-    system.store.clear()
+    with empty_memory() as system:
+        yield system
 
 
 @pytest.fixture
@@ -64,7 +62,7 @@ def ranges(monkeypatch):
 
 
 def copies():
-    return list(Path(tempfile.gettempdir()).glob(f"landscape-copy-{os.getpid()}-*"))
+    return temporary(f"landscape-copy-{os.getpid()}-*")
 
 
 @pytest.mark.parametrize("room", [True, False])

@@ -1,7 +1,6 @@
 """Landscape files behind URLs: the same bytes as on the disk, continued, and never lost while a server is away."""
 
 import functools
-import tempfile
 import time
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import fsspec.implementations.memory
 import numpy as np
 import pytest
 from examples import bowl
+from remote_stores import empty_memory, temporary
 
 import landscape
 from collectors.errors import RunDirectoryError
@@ -40,11 +40,8 @@ def fixed_date(monkeypatch):
 
 @pytest.fixture
 def memory():
-    system = fsspec.filesystem("memory")
-    system.store.clear()
-    system.pseudo_dirs[:] = [""]
-    yield system
-    system.store.clear()
+    with empty_memory() as system:
+        yield system
 
 
 @pytest.fixture
@@ -72,7 +69,7 @@ def slow_bowl():
 
 
 def unsent():
-    return sorted(Path(tempfile.gettempdir()).glob("landscape-unsent-*/*"))
+    return temporary("landscape-unsent-*/*")
 
 
 class Away:
@@ -103,7 +100,7 @@ def test_the_same_bytes_as_on_the_disk(memory, tmp_path):
     loaded = Landscape.load(URL)
     np.testing.assert_array_equal(loaded.loss, here.loss)
     assert [name for name in memory.find("/bucket")] == ["/bucket/out/landscape.h5"]
-    assert not list(Path(tempfile.gettempdir()).glob(".landscape-*.lock"))
+    assert not temporary(".landscape-*.lock")
 
 
 def test_directions_lie_beside_it_and_go_into_an_export(memory, tmp_path):

@@ -1,14 +1,13 @@
 """Landscapes of runs that lie elsewhere: in memory, and on a real S3 server of this machine."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 
-import fsspec
 import numpy as np
 import pytest
 from examples import batch_norm
+from remote_stores import empty_memory, s3_server
 
 from collectors import RunDirectoryError, run_files
 from landscape import Landscape, MeasurementPlan, SummaryLandscape
@@ -25,29 +24,15 @@ pytestmark = [
 
 @pytest.fixture
 def remote(trained):
-    system = fsspec.filesystem("memory")
-    system.store.clear()
-    system.pseudo_dirs[:] = [""]
-    system.put(str(trained / "ckpt_dir"), "/bucket/run/ckpt_dir", recursive=True)
-    yield system
-    system.store.clear()
+    with empty_memory() as system:
+        system.put(str(trained / "ckpt_dir"), "/bucket/run/ckpt_dir", recursive=True)
+        yield system
 
 
 @pytest.fixture(scope="module")
-def server():
-    """An S3 server without anything in it, and the environment in which s3fs finds it."""
-    from moto.server import ThreadedMotoServer
-
-    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield {
-        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
-        "AWS_ACCESS_KEY_ID": "key",
-        "AWS_SECRET_ACCESS_KEY": "secret",
-        "AWS_DEFAULT_REGION": "us-east-1",
-    }
-    server.stop()
+def server(tmp_path_factory):
+    with s3_server(tmp_path_factory.mktemp("home")) as environment:
+        yield environment
 
 
 def generate(run, **more):
@@ -115,17 +100,16 @@ try:
     main()
 except SystemExit as stop:
     assert not stop.code
-sys.argv[1:] = ["plot", "s3://bucket/out/landscape_0-4_pca.h5", "-o", "picture.png"]
+sys.argv[1:] = ["plot", "s3://bucket/out/landscape_0-4_pca.h5", "-o", {str(tmp_path / "picture.png")!r}]
 try:
     main()
 except SystemExit as stop:
     assert not stop.code
 system.get("bucket/out", {str(tmp_path / "out")!r}, recursive=True)
 """
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
     done = subprocess.run(
         [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning:botocore", "-c", script],
-        env={**environment, **server, "HOME": str(tmp_path)},
+        env=server,
         cwd=SUPPORT,
         capture_output=True,
         text=True,
@@ -153,10 +137,9 @@ def test_an_s3_server_that_is_not_there(server, tmp_path, changed, message):
     import re
 
     url = "s3://bucket/run" if changed else "s3://nobody/run"
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
     done = subprocess.run(
         [sys.executable, "-c", f"from landscape import SummaryLandscape; SummaryLandscape({url!r})"],
-        env={**environment, **server, **changed, "HOME": str(tmp_path), "AWS_MAX_ATTEMPTS": "1"},
+        env={**server, **changed},
         capture_output=True,
         text=True,
         timeout=120,

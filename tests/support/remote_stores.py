@@ -1,0 +1,51 @@
+"""Stores that runs lie in: an empty one in memory, and a real S3 server of this machine."""
+
+import contextlib
+import os
+import tempfile
+import urllib.request
+from pathlib import Path
+
+import fsspec
+
+
+@contextlib.contextmanager
+def empty_memory():
+    """An in-memory file system without anything in it, which fsspec finds at ``memory://``."""
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    system.pseudo_dirs[:] = [""]
+    yield system
+    system.store.clear()
+
+
+@contextlib.contextmanager
+def s3_server(home):
+    """An S3 server without anything in it: gives the environment in which s3fs finds it.
+
+    Args:
+        home: a folder without anybody's settings.
+    """
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    # All servers of a process have the same buckets.
+    urllib.request.urlopen(f"http://{host}:{port}/moto-api/reset", b"").close()
+    yield {
+        **{key: value for key, value in os.environ.items() if not key.startswith("AWS_")},
+        "AWS_ENDPOINT_URL": f"http://{host}:{port}",
+        "AWS_ACCESS_KEY_ID": "key",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_MAX_ATTEMPTS": "1",
+        "OMP_NUM_THREADS": "1",
+        "HOME": str(home),
+    }
+    server.stop()
+
+
+def temporary(pattern):
+    """What lies in the temporary folder of this machine."""
+    return sorted(Path(tempfile.gettempdir()).glob(pattern))
