@@ -2,9 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := -m pytest --no-cov
-# Tests that start no Ray, two files at a time.
-SIDE_BY_SIDE := tests/collectors tests/exports tests/figures tests/interactive
-# Trials that mostly wait, three at a time.
+# Trials that mostly wait, three at a time; all other tests two files at a time.
 FAULTS := tests/stress/test_faults.py
 
 .PHONY: demo test test-peers test-frameworks test-trainers test-mindspore test-composer stress bench docs lint types format check clean
@@ -14,9 +12,8 @@ demo: .venv/.installed
 
 test: .venv/.installed
 	sh constraints/install_chromium.sh
-	$(BIN)/python -m pytest --cov --cov-report= --numprocesses 2 --dist loadfile $(SIDE_BY_SIDE)
-	$(BIN)/python -m pytest --cov --cov-append --cov-report= --numprocesses 3 $(FAULTS)
-	$(BIN)/python -m pytest --cov --cov-append --cov-report=term $(addprefix --ignore=,$(SIDE_BY_SIDE) $(FAULTS))
+	$(BIN)/python -m pytest --cov --cov-report= --numprocesses 3 $(FAULTS)
+	$(BIN)/python -m pytest --cov --cov-append --cov-report=term --numprocesses 2 --dist loadfile --ignore=$(FAULTS)
 
 test-peers: .venv/.installed .venv-peers/.installed
 	$(BIN)/python $(PYTEST) tests/exports

@@ -173,7 +173,7 @@ def test_an_exception_while_it_is_built_leaves_the_network_as_found():
     def bad_metric(outputs, targets):
         raise ZeroDivisionError("no")
 
-    with pytest.raises(CallbackFunctionError, match="cannot be evaluated on its data set: ZeroDivisionError: no"):
+    with pytest.raises(CallbackFunctionError, match="metric 'bad' raised ZeroDivisionError: no"):
         evaluator_of(loss, network, dataset, {"bad": bad_metric})
     assert found(network) == before
 
