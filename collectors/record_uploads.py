@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 import threading
 import time
 import warnings
 
 from .run_files import RemotePath
-from .temporary_folder import TemporaryFolder
+from .temporary_folder import TemporaryFolder, unsent_folder
 
 RECORDS_PREFIX = "landscape-records-"
 INTERVAL_SECONDS = 30.0
@@ -73,7 +72,7 @@ class RecordUploads:
         failure, kept = self._failure, ""
         if failure is not None:
             # The folder itself would go with the next run.
-            kept = shutil.move(self.folder, tempfile.mkdtemp(prefix="landscape-unsent-"))
+            kept = shutil.move(self.folder, str(unsent_folder()))
         self._local.remove()
         if failure is None:
             return

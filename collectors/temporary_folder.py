@@ -11,6 +11,15 @@ from pathlib import Path
 from .atomic_files import folders_of_dead_processes
 
 
+def unsent_folder() -> Path:
+    """Returns a new folder for what could not be sent to a server; it stays until the user has fetched it.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    return Path(tempfile.mkdtemp(prefix="landscape-unsent-"))
+
+
 class TemporaryFolder:
     """A private folder, removed with this object; what killed processes left goes when the next one is made.
 

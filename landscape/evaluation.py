@@ -107,7 +107,7 @@ def evaluate(
     y_axis = own_y if y is None else check_axis("y", y)
     assert x_axis is not None
     options = MeasurementOptions(num_samples, samples, check_int("seed", seed, 0), buffers, recalibration_batch_size)
-    path = None if output is None else check_output("output", output)
+    path = None if output is None else check_output(output)
     settings = SurveySettings.checked(
         sampling=sampling,
         tolerance=tolerance,
@@ -166,7 +166,7 @@ def check_axis(name: str, values: object) -> Float64[np.ndarray, " n"]:
     return axis
 
 
-def check_output(name: str, output: object) -> AnyPath:
+def check_output(output: object) -> AnyPath:
     """Returns where a landscape file shall lie, on this machine or behind a URL.
 
     Raises:
@@ -174,9 +174,9 @@ def check_output(name: str, output: object) -> AnyPath:
         ValueError: it does not lie in a directory that exists, or is a directory itself.
         RunDirectoryError: it lies behind a URL and cannot be written.
     """
-    path = check_directory(name, output)
+    path = check_directory("output", output)
     if isinstance(path, RemotePath):
-        path.parent.check_writable(name)
+        path.parent.check_writable("output")
         return path
     if not path.parent.is_dir():
         raise ValueError(f"output must lie in a directory that exists, but {path.parent} does not; create it first.")

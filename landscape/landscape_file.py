@@ -80,14 +80,14 @@ def read_landscape(path: str | os.PathLike[str] | RemotePath) -> LandscapeData:
         LandscapeFormatError: it is another program's, or a newer version wrote it.
         LandscapeError: the operating system refuses to open it.
     """
-    path = path_of("path", path)
+    path = path_of(path)
     if isinstance(path, RemotePath):
         return _read(path, image := _download(path), len(image))
     _check_openable(path)
     return _read(path, path, path.stat().st_size)
 
 
-def path_of(name: str, path: str | os.PathLike[str] | RemotePath) -> AnyPath:
+def path_of(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
     """Returns where a landscape file lies, on this machine or behind a URL.
 
     Raises:
@@ -95,7 +95,7 @@ def path_of(name: str, path: str | os.PathLike[str] | RemotePath) -> AnyPath:
         ImportError: a package that reads that kind of URL is missing.
     """
     if isinstance(path, RemotePath) or is_url(path):
-        return check_directory(name, path)
+        return check_directory("path", path)
     return Path(path)
 
 

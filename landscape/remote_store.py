@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import time
 import warnings
 from pathlib import Path
 
 from collectors.run_files import RemotePath
+from collectors.temporary_folder import unsent_folder
 
 from .errors import LandscapeWriteError
 from .landscape_file import write_image
 
 _LAST_PAUSES_SECONDS = (1.0, 5.0, 20.0)
-_KEPT_PREFIX = "landscape-unsent-"
 
 
 class RemoteStore:
@@ -82,7 +81,7 @@ class RemoteStore:
 
     def _keep(self, image: bytes) -> Path:
         if self._kept is None:
-            self._kept = Path(tempfile.mkdtemp(prefix=_KEPT_PREFIX)) / self._path.name
+            self._kept = unsent_folder() / self._path.name
         write_image(self._kept, image)
         return self._kept
 

@@ -48,7 +48,7 @@ class Landscape(Drawing):
         data.validate()
         self._data = copy.deepcopy(data)
         _freeze(self._data)
-        self.path = None if path is None else path_of("path", path)
+        self.path = None if path is None else path_of(path)
         self.report = report
 
     @classmethod
@@ -64,7 +64,8 @@ class Landscape(Drawing):
             LandscapeDamagedError: it is truncated or no HDF5 file.
             LandscapeFormatError: it is another program's, or of a newer version.
         """
-        return cls(read_landscape(path), path)
+        place = path_of(path)
+        return cls(read_landscape(place), place)
 
     @classmethod
     def import_file(

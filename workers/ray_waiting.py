@@ -69,15 +69,16 @@ def get_while_alive(ray: Any, references: Sequence[Any]) -> list[Any]:
         PoolError: Ray on this machine died meanwhile.
         RayError: as Ray's own ``get``.
     """
-    late = list(references)
+    late: list[Any] = list(references)
+    answers: dict[Any, Any] = {}
     try:
         while late:
             came, late = wait_while_alive(ray, late)
-            ray.get(came)
-        return list(ray.get(references))
+            answers |= zip(came, ray.get(came), strict=True)
     except ray.exceptions.RayTaskError:
         raise
     except ray.exceptions.RayError:
         # Workers die with the raylet; that is the cause to tell of.
         check_ray_alive(ray)
         raise
+    return [answers[reference] for reference in references]

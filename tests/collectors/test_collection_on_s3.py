@@ -3,11 +3,10 @@
 import random
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from remote_stores import s3_server, temporary
+from remote_stores import python, run_script, s3_server, temporary
 
 SUPPORT = Path(__file__).parent.parent / "support"
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning:moto")
@@ -77,17 +76,17 @@ print(len(numbers))
 WARNINGS = ("error", "ignore:This process:DeprecationWarning")
 
 
-def python(script, *arguments):
-    options = [option for warning in WARNINGS for option in ("-W", warning)]
-    return [sys.executable, *options, "-c", script, *arguments]
-
-
 def test_a_training_that_is_killed_and_resumed_on_s3(server, tmp_path):
     seed = random.randrange(10**6)
     print("seed", seed)
     killed_after = random.Random(seed).randrange(4, 30)
     process = subprocess.Popen(
-        python(TRAINING + BEGIN), env=server, cwd=SUPPORT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        python(TRAINING + BEGIN, warnings=WARNINGS),
+        env=server,
+        cwd=SUPPORT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     try:
         for _ in range(killed_after):
@@ -97,15 +96,7 @@ def test_a_training_that_is_killed_and_resumed_on_s3(server, tmp_path):
         process.kill()
         process.communicate()
     assert len(temporary(f"landscape-records-{process.pid}-*")) == 1
-    done = subprocess.run(
-        python(TRAINING + RESUME, str(tmp_path)),
-        env=server,
-        cwd=SUPPORT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_script(TRAINING + RESUME, server, str(tmp_path), warnings=WARNINGS)
     assert done.returncode == 0, done.stderr
     # Two checkpoints may wait while one is on its way.
     assert killed_after - 3 <= int(done.stdout.split()[-1])
@@ -127,13 +118,6 @@ from collectors import SummaryCollector
 collector = SummaryCollector("s3://nobody/run", collect_landscape={"intervals": [range(3)]})
 collector.watch(torch.nn.Linear(2, 2)).__enter__()
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**server, **changed},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_script(script, {**server, **changed})
     assert done.returncode == 1
     assert re.search(message, done.stderr.splitlines()[-1]), done.stderr[-600:]

@@ -171,7 +171,7 @@ def test_a_place_that_cannot_be_written(memory, monkeypatch):
 
 def test_two_writers_on_one_machine(memory):
     match = r"memory:///bucket/out/landscape.h5 is being written by process"
-    with lock_landscape(path_of("path", URL)), pytest.raises(LandscapeLockedError, match=match):
+    with lock_landscape(path_of(URL)), pytest.raises(LandscapeLockedError, match=match):
         measure(URL)
     measure(URL)
 

@@ -1,20 +1,15 @@
 """Landscapes of runs that lie elsewhere: in memory, and on a real S3 server of this machine."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from examples import batch_norm
-from remote_stores import empty_memory, s3_server
+from remote_stores import empty_memory, run_script, s3_server
 
 from collectors import RunDirectoryError, run_files
 from landscape import Landscape, MeasurementPlan, SummaryLandscape
 from landscape.errors import LandscapeWriteError
 
 PLAN = MeasurementPlan(batch_size=32)
-SUPPORT = Path(__file__).parent.parent / "support"
 # botocore closes the connections to the server when the process ends, and the server's own thread is a daemon.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning:botocore"),
@@ -107,15 +102,7 @@ except SystemExit as stop:
     assert not stop.code
 system.get("bucket/out", {str(tmp_path / "out")!r}, recursive=True)
 """
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-W", "ignore::DeprecationWarning:botocore", "-c", script],
-        env=server,
-        cwd=SUPPORT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_script(script, server, warnings=("error", "ignore::DeprecationWarning:botocore"))
     assert done.returncode == 0, done.stderr
     names = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert names == ["landscape_0-4_pca.h5", "landscape_4_random.h5"]
@@ -137,13 +124,7 @@ def test_an_s3_server_that_is_not_there(server, tmp_path, changed, message):
     import re
 
     url = "s3://bucket/run" if changed else "s3://nobody/run"
-    done = subprocess.run(
-        [sys.executable, "-c", f"from landscape import SummaryLandscape; SummaryLandscape({url!r})"],
-        env={**server, **changed},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    script = f"from landscape import SummaryLandscape; SummaryLandscape({url!r})"
+    done = run_script(script, {**server, **changed})
     assert done.returncode == 1
     assert re.search(message, done.stderr.splitlines()[-1]), done.stderr[-600:]

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import subprocess
+import sys
 import tempfile
 import urllib.request
 from pathlib import Path
@@ -44,6 +46,25 @@ def s3_server(home):
         "HOME": str(home),
     }
     server.stop()
+
+
+def run_script(script, environment, *arguments, warnings=()):
+    """Runs a script in a process of its own, because s3fs keeps a thread; returns how that ended and what it said."""
+    return subprocess.run(
+        python(script, *arguments, warnings=warnings),
+        env=environment,
+        cwd=Path(__file__).parent,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def python(script, *arguments, warnings=()):
+    """Returns the command that runs a script."""
+    options = [option for warning in warnings for option in ("-W", warning)]
+    return [sys.executable, *options, "-c", script, *arguments]
 
 
 def temporary(pattern):
