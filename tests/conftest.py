@@ -1,10 +1,29 @@
-"""What all tests share: executed shape annotations."""
+"""What all tests share: executed shape annotations, and a folder for Ray's files."""
 
+import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
+import pytest
 from jaxtyping import install_import_hook
 
 sys.path[:0] = [str(Path(__file__).parent / folder) for folder in ("support", "frameworks")]
 
 install_import_hook(["collectors", "workers", "landscape"], "shape_checks.only_shapes")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ray_folder():
+    """Ray notes the cluster that was started last where every later ``ray.init()`` reads it: not so that of a test."""
+    from ray_environment import FOLDER
+
+    before = os.environ.get(FOLDER)
+    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # sockets have room for a short name only
+    os.environ[FOLDER] = folder
+    yield
+    shutil.rmtree(folder)
+    os.environ.pop(FOLDER)
+    if before is not None:
+        os.environ[FOLDER] = before

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 from own_processes import processes_of
+from ray_environment import FOLDER, without_ray
 from runs import collected
 
 SUPPORT = Path(__file__).parent.parent / "support"
@@ -61,9 +62,9 @@ def home():
 @pytest.fixture
 def environment(home):
     """What a shell of that user has: its commands are found, and nothing of Ray is set but the place of its files."""
-    plain = {key: value for key, value in os.environ.items() if not key.startswith(("RAY_", "AWS_"))}
+    plain = {key: value for key, value in without_ray().items() if not key.startswith("AWS_")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{plain.get('PATH', '')}"
-    return {**plain, "HOME": str(home), "PATH": path, "RAY_TMPDIR": str(home / "ray"), "OMP_NUM_THREADS": "1"}
+    return {**plain, "HOME": str(home), "PATH": path, FOLDER: str(home / "ray"), "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture

@@ -198,7 +198,8 @@ if __name__ == "__main__":
                             devices=2, num_sanity_val_steps=0)
     model, data = CLASSES[{name!r}]
     trainer.fit(seeded(model), data(32, 8))
-    print("rank", trainer.global_rank, "steps", trainer.global_step)
+    # One write, so that the other process cannot come between.
+    sys.stdout.write(f"rank {{trainer.global_rank}} steps {{trainer.global_step}}\\n")
 """
 
 

@@ -147,7 +147,8 @@ if __name__ == "__main__":
     callbacks = [collector, CrashAfter({crash!r})]
     training = trainer(seeded(make_gpt2), sys.argv[1] + "_output", callbacks)
     training.train()
-    print("rank", training.args.process_index, "steps", training.state.global_step)
+    # One write, so that the other process cannot come between.
+    sys.stdout.write(f"rank {{training.args.process_index}} steps {{training.state.global_step}}\\n")
 """
 
 

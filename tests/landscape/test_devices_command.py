@@ -9,6 +9,7 @@ import sys
 import pytest
 import torch
 from examples import train_run
+from ray_environment import without_ray
 
 from landscape import evaluate, random_plane
 from workers import devices
@@ -130,8 +131,12 @@ for arguments in (("--json",), ("--devices", "4", "--workers-per-device", "2")):
 def test_of_a_cluster_the_nodes_are_shown(tmp_path):
     script = tmp_path / "cluster.py"
     script.write_text(CLUSTER)
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    environment = {**plain, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "0123456789" * 4, "CUDA_VISIBLE_DEVICES": ""}
+    environment = {
+        **without_ray(),
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": "0123456789" * 4,
+        "CUDA_VISIBLE_DEVICES": "",
+    }
     result = subprocess.run(
         [sys.executable, str(script), *COMMAND], capture_output=True, text=True, timeout=240, env=environment
     )

@@ -12,6 +12,7 @@ import tempfile
 import uuid
 from pathlib import Path
 
+from ray_environment import FOLDER, without_ray
 from surveys import HERE, MARK, ROOT, end_marked, marked
 
 
@@ -32,8 +33,9 @@ class SmallCluster:
         # Unix socket paths may have 107 bytes, which pytest's own folders would exceed.
         self._folder = Path(tempfile.mkdtemp(prefix="stress-", dir="/tmp"))
         self.environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-        variables = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
-        variables |= self.environment | {MARK: self._mark, "RAY_USAGE_STATS_ENABLED": "0"}
+        variables = without_ray() | self.environment | {MARK: self._mark, "RAY_USAGE_STATS_ENABLED": "0"}
+        # Where Ray notes the cluster that was started last, for everybody's ray.init().
+        variables[FOLDER] = str(self._folder)
         variables["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(HERE)])
         self._process = subprocess.Popen(
             [

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from ray_environment import without_ray
 
 from workers import ray_session
 from workers.errors import PoolError
@@ -22,6 +23,7 @@ sys.path[:0] = sys.argv[1:3]
 from pathlib import Path
 import psutil
 from paraboloid import Paraboloid, locked, paraboloid_plane
+from ray_environment import without_ray
 from workers.devices import available_cores, share_cores
 from workers.errors import CallbackFunctionError
 from workers.evaluator import MeasurementOptions
@@ -71,10 +73,9 @@ print(client.internal_kv_get(b"key", b"test"))
 '''
 
 def connect(address, **environment):
-    plain = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
     process = subprocess.Popen(
         [sys.executable, "-c", CLIENT, address],
-        env={**plain, **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        env={**without_ray(), **environment}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
     )
     said = ""
     for line in process.stdout:
@@ -150,15 +151,14 @@ print("good")
 
 
 def home_environment(tmp_path):
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
-    return {**environment, "HOME": str(tmp_path)}
+    return {**without_ray(), "HOME": str(tmp_path)}
 
 
 @pytest.fixture
 def run_alone(run_python, support_folder, tests_folder, tmp_path, monkeypatch):
     """Runs a script as a user with a home of his own, for whom nothing of Ray is set."""
-    for key in [key for key in os.environ if key.startswith("RAY_")]:
-        monkeypatch.delenv(key)
+    for name in set(os.environ) - set(without_ray()):
+        monkeypatch.delenv(name)
 
     def run(script):
         return run_python(script, support_folder, tests_folder, tmp_path, HOME=str(tmp_path))

@@ -8,6 +8,7 @@ import os
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ray_environment import without_ray
 
 from workers.evaluator import MeasurementOptions
 from workers.open_pool import open_pool
@@ -207,13 +208,13 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def without_ray(monkeypatch):
+def own_ray(monkeypatch):
     """What a script's own Ray would inherit of the others' goes."""
-    for name in [name for name in os.environ if name.startswith("RAY_")]:
+    for name in set(os.environ) - set(without_ray()):
         monkeypatch.delenv(name)
 
 
 @pytest.mark.parametrize("script", [PINNED, LOGICAL_GPUS], ids=["pinned", "logical GPUs"])
-def test_places(run_python, support_folder, without_ray, script):
+def test_places(run_python, support_folder, own_ray, script):
     result = run_python(script, support_folder, RAY_AUTH_TOKEN="0123456789" * 4, timeout=250)
     assert result.stdout.splitlines()[-1] == "good"

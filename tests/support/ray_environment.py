@@ -1,0 +1,10 @@
+"""What Ray finds in the environment of a test."""
+
+import os
+
+FOLDER = "RAY_TMPDIR"
+
+
+def without_ray():
+    """Returns this process's environment without Ray's variables, but for where its files lie."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RAY_") or name == FOLDER}
