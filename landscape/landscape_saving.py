@@ -11,6 +11,7 @@ from .errors import LandscapeWriteError
 from .landscape_data import LandscapeData
 from .landscape_file import write_landscape
 from .landscape_lock import lock_landscape
+from .output_folders import check_folder_of
 
 
 def save_landscape(path: str | os.PathLike[str], data: LandscapeData, *, overwrite: bool = False) -> Path:
@@ -28,39 +29,6 @@ def save_landscape(path: str | os.PathLike[str], data: LandscapeData, *, overwri
             raise already_there(target)
         write_landscape(target, data)
     return target
-
-
-def check_folder_of(target: Path) -> None:
-    """Checks that a file's folder is there.
-
-    Raises:
-        LandscapeWriteError: it is not.
-    """
-    if not target.parent.is_dir():
-        raise LandscapeWriteError(f"{target} cannot be written: {target.parent} is no directory. Make it first.")
-
-
-def make_output_folder(name: str, folder: Path) -> Path:
-    """Makes the folder of landscape files where it is missing, with those above it.
-
-    Args:
-        name: of the argument, for an error's text.
-        folder: an absolute path.
-
-    Returns:
-        The folder.
-
-    Raises:
-        LandscapeWriteError: it cannot be made.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LandscapeWriteError(
-            f"{name} {folder} cannot be made: {error.strerror}. Give a directory in which you may write, such as "
-            "landscapes."
-        ) from error
-    return folder
 
 
 def already_there(target: Path) -> LandscapeWriteError:

@@ -28,7 +28,7 @@ from .directions import NORMALIZATIONS
 from .errors import LandscapeWriteError
 from .evaluation import stored_plan
 from .forecast import fewest_points
-from .landscape_saving import make_output_folder
+from .output_folders import make_output_folder
 from .plane import Plane
 from .plane_building import plane_of_trajectory, random_plane_of
 from .surface import Landscape

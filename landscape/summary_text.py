@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import dropwhile, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 if TYPE_CHECKING:
     from .surface import Landscape
+
+_FAILURES = 10
+_MESSAGE_CHARACTERS = 300
 
 
 def summary_text(landscape: Landscape) -> str:
@@ -35,7 +39,7 @@ def summary_text(landscape: Landscape) -> str:
         ("largest distance of the path from the plane", distance_text(landscape)),
         ("made", f"{known['created']}{f' with {versions}' if versions else ''}" if "created" in known else None),
         *(("note", str(note)) for note in known.get("notes", ())),
-        *(("failed", text) for text in failures(landscape)[:10]),
+        *(("failed", text) for text in failures(landscape, _FAILURES)),
     ]
     lines = [(name, str(text)) for name, text in facts if text is not None]
     width = max(len(name) for name, _ in lines)
@@ -52,9 +56,20 @@ def points_text(landscape: Landscape) -> str:
     return ", ".join(f"{count} {status.name.lower()}" for status, count in landscape.status_counts.items() if count)
 
 
-def failures(landscape: Landscape) -> list[str]:
-    """Returns where points failed and the last line of what was raised there."""
-    return [f"{place}: {(text.strip().splitlines() or ['no text'])[-1]}" for place, text in landscape.errors.items()]
+def failures(landscape: Landscape, at_most: int) -> list[str]:
+    """Returns where points failed and what was raised there, without the traceback; then how many more there are."""
+    texts = [f"{place}: {_message(text)}" for place, text in islice(landscape.errors.items(), at_most)]
+    left = len(landscape.errors) - at_most
+    return [*texts, f"... and {left} more"] if left > 0 else texts
+
+
+def _message(text: str) -> str:
+    innermost = text.rpartition("Traceback (most recent call last):\n")[-1]
+    lines = list(dropwhile(lambda line: line.startswith(" "), innermost.splitlines()))
+    message = " ".join(" ".join(lines).split())
+    if len(message) > _MESSAGE_CHARACTERS:
+        return f"{message[:_MESSAGE_CHARACTERS].rstrip()} ..."
+    return message or "no text"
 
 
 def samples_text(attributes: Mapping[str, Any]) -> str | None:

@@ -10,7 +10,8 @@ from collectors.atomic_files import replacing
 from collectors.validation import check_bool, check_choice, check_path, wrong_value
 
 from ..errors import LandscapeWriteError
-from ..landscape_saving import already_there, check_folder_of
+from ..landscape_saving import already_there
+from ..output_folders import check_folder_of
 from .csv_table import CSV
 from .export_format import Writers
 from .landscaper import LANDSCAPER

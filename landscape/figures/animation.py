@@ -19,7 +19,7 @@ from collectors.errors import LandscapeError
 from collectors.network_state import Array
 from collectors.validation import check_path, wrong_value
 
-from .canvas import check_folder_of
+from ..output_folders import check_folder_of
 from .sheet import Look
 from .walk import walk_frames
 

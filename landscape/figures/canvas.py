@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from collectors.atomic_files import replacing
 from collectors.validation import check_path, wrong_type, wrong_value
 
-if TYPE_CHECKING:
-    from pathlib import Path
+from ..output_folders import check_folder_of
 
+if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import UInt8
     from matplotlib.axes import Axes
@@ -64,16 +64,6 @@ def save_figure(figure: Axes | FigureBase, path: str | os.PathLike[str] | Binary
     check_folder_of(target)
     with replacing(target) as temporary, temporary.open("wb") as file:
         _save(whole, file, kind, dpi)
-
-
-def check_folder_of(target: Path) -> None:
-    """Checks that the folder of a picture or an animation is there.
-
-    Raises:
-        FileNotFoundError: it is not; the text names it, and not the temporary file that would be written first.
-    """
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"{target} cannot be written: there is no folder {target.parent}. Make it first.")
 
 
 def figure_pixels(figure: Axes | FigureBase, dpi: int = 100) -> UInt8[np.ndarray, "height width 3"]:

@@ -21,7 +21,7 @@ from ..summary_text import (
 if TYPE_CHECKING:
     from ..surface import Landscape
 
-_ERRORS = 5
+_FAILURES = 5
 _TEXTS = ("decomposition", "normalization", "centering", "seed", "buffers", "step_per_epoch")
 
 
@@ -45,10 +45,8 @@ def facts(landscape: Landscape) -> list[list[str]]:
         ("made", attributes.get("created")),
         ("versions", versions_text(found) if isinstance(found := attributes.get("versions"), Mapping) else found),
         *(("note", note) for note in attributes.get("notes", ())),
-        *(("failed", text) for text in failures(landscape)[:_ERRORS]),
+        *(("failed", text) for text in failures(landscape, _FAILURES)),
     ]
-    if len(landscape.errors) > _ERRORS:
-        rows.append(("failed", f"... and {len(landscape.errors) - _ERRORS} more"))
     return [[name, str(text)] for name, text in rows if text is not None and str(text)]
 
 

@@ -11,6 +11,7 @@ import pytest
 from figure_cases import build
 from matplotlib.figure import Figure
 
+from landscape.errors import LandscapeWriteError
 from landscape.figures import plot_contour, plot_surface, save_figure
 from landscape.surface import Landscape
 
@@ -52,7 +53,7 @@ class TestSaving:
             save_figure("picture", tmp_path / "a.png")
         with pytest.raises(TypeError, match="path must be a path or a binary stream"):
             save_figure(ax, 3)
-        with pytest.raises(FileNotFoundError, match=r"a\.png cannot be written: there is no folder .*none\. Make it"):
+        with pytest.raises(LandscapeWriteError, match=r"a\.png cannot be written: .*none is no directory\. Make it"):
             save_figure(ax, tmp_path / "none" / "a.png")
         assert list(tmp_path.iterdir()) == []
 

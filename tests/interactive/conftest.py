@@ -133,6 +133,22 @@ class Opened:
             assert time.monotonic() < end, f"{condition} did not come true"
             self.page.wait_for_timeout(30)
 
+    def click(self, place: tuple[float, float], condition: str) -> None:
+        """Clicks on a plot until a JavaScript expression is true; Plotly loses some clicks right after the pointer.
+
+        A click is reported a moment later, and not at all once the pointer has left.
+        """
+        for _ in range(10):
+            self.page.mouse.move(*place)
+            self.page.wait_for_timeout(200)
+            self.page.mouse.click(*place)
+            end = time.monotonic() + 5
+            while time.monotonic() < end:
+                if self.page.evaluate(condition):
+                    return
+                self.page.wait_for_timeout(30)
+        raise AssertionError(f"{condition} did not come true")
+
     def check(self) -> None:
         """Fails where the page complained, or asked for anything but itself."""
         assert self.messages == []

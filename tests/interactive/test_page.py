@@ -91,9 +91,7 @@ class TestOnePlane:
         place = opened.pixel(data.x[9], data.y[6])
         opened.page.mouse.move(*place)
         opened.wait("!document.querySelector('.tooltip').hidden")
-        opened.page.mouse.click(*place)
-        # Plotly reports a click a moment later, and not at all once the pointer has left.
-        opened.wait("document.querySelector('.map').layout.shapes.some((shape) => shape.name === 'mark')")
+        opened.click(place, "document.querySelector('.map').layout.shapes.some((shape) => shape.name === 'mark')")
         opened.page.mouse.move(2, 2)
         opened.wait("document.querySelector('.tooltip').hidden")
         opened.page.focus(".plot.map")
@@ -176,13 +174,9 @@ class TestPath:
         shown = opened.facts(".tooltip")
         assert shown["epoch"] == "5"
         assert float(shown["loss at its foot on the plane"]) == pytest.approx(path.projected["loss"][2], rel=1e-5)
-        for _ in range(5):
-            opened.page.mouse.click(*opened.pixel(path.x[2], path.y[2]))
-            # Plotly reports a click a moment later, and loses some that come right after the pointer.
-            opened.page.wait_for_timeout(400)
-            if opened.page.inner_text(".player output") == "epoch 5":
-                break
-        assert opened.page.inner_text(".player output") == "epoch 5"
+        opened.click(
+            opened.pixel(path.x[2], path.y[2]), "document.querySelector('.player output').textContent === 'epoch 5'"
+        )
         opened.check()
 
 

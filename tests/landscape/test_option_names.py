@@ -12,7 +12,7 @@ from landscape.cli import app
 from landscape.commands.arguments import options_named
 from landscape.commands.run import OPTIONS
 from landscape.errors import LandscapeWriteError
-from landscape.landscape_saving import make_output_folder
+from landscape.output_folders import make_output_folder
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,8 @@ from __future__ import annotations
 import copy
 import io
 import sys
+import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ import pytest
 
 from landscape.landscape_data import DirectionsData, LandscapeData, PointStatus, TrajectoryData
 from landscape.landscape_file import write_landscape
-from landscape.summary_text import summary_text
+from landscape.summary_text import failures, summary_text
 from landscape.surface import Landscape
 
 
@@ -146,13 +148,56 @@ class TestInNotebooks:
         assert line.plot_profile(scale="linear").get_yscale() == "linear"
 
 
+HEADER = "Traceback (most recent call last):\n"
+
+
 def test_the_text_says_where_and_why_points_failed() -> None:
     data = build()
-    data.errors = {f"grid/0,{column}": f"Traceback:\n  line\nValueError: number {column}" for column in range(12)}
+    data.errors = {f"grid/0,{column}": f"{HEADER}  line\nValueError: number {column}" for column in range(12)}
     data.errors["convergence"] = ""
     told = [line.split(maxsplit=1) for line in summary_text(Landscape(data)).splitlines()]
     assert [text for name, text in told if name == "failed"] == [
-        f"grid/0,{column}: ValueError: number {column}" for column in range(10)
+        *(f"grid/0,{column}: ValueError: number {column}" for column in range(10)),
+        "... and 3 more",
     ]
     data.errors = {"convergence": ""}
     assert summary_text(Landscape(data)).splitlines()[-1].split() == ["failed", "convergence:", "no", "text"]
+
+
+def one_error() -> None:
+    raise KeyError("first")
+
+
+def error_with_a_cause() -> None:
+    try:
+        one_error()
+    except KeyError as error:
+        found = ValueError("the shapes differ:\n  weight (2, 3)\n  bias (4)")
+        found.add_note("See the docs.")
+        raise found from error
+
+
+def long_error() -> None:
+    raise RuntimeError("x" * 1000)
+
+
+def syntax_error() -> None:
+    compile("a b", "user.py", "exec")
+
+
+@pytest.mark.parametrize(
+    ("failing", "message"),
+    [
+        (one_error, "KeyError: 'first'"),
+        (error_with_a_cause, "ValueError: the shapes differ: weight (2, 3) bias (4) See the docs."),
+        (long_error, f"RuntimeError: {'x' * 286} ..."),
+        (syntax_error, "SyntaxError: invalid syntax"),
+    ],
+)
+def test_the_message_of_a_traceback(failing: Callable[[], None], message: str) -> None:
+    data = build()
+    try:
+        failing()
+    except Exception:
+        data.errors = {"grid/0,0": traceback.format_exc()}
+    assert failures(Landscape(data), 1) == [f"grid/0,0: {message}"]
