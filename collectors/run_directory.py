@@ -7,6 +7,7 @@ from pathlib import Path
 
 from .checkpoint_file import CheckpointFile, StateReader
 from .errors import CheckpointError, RunDirectoryError
+from .frozen_parameters import CompletedState
 from .network_state import WeightSpace
 from .run_files import AnyPath, LocalCopies, RemotePath, check_directory, has_lost_slashes
 from .run_metadata import RunMetadata
@@ -35,6 +36,7 @@ class RunDirectory:
         if isinstance(metadata, Path) and metadata.is_file() and not _lies_in(metadata.parent, metadata):
             raise RunDirectoryError(f"{metadata} links out of the run directory; copy the file itself there.")
         self.metadata = RunMetadata.load(metadata)
+        self._frozen: CheckpointFile | None = None
 
     @property
     def settings(self) -> LandscapeSettings:
@@ -81,15 +83,31 @@ class RunDirectory:
                 f"checkpoint {path} is a {path.suffix or 'file without a suffix'}, only .safetensors can be read here, "
                 "and MindSpore's .ckpt; convert it with `landscape import-checkpoints`."
             )
+        frozen = self.frozen_parameters()
+        whole = file if frozen is None else CompletedState(file, frozen)
         if space is not None:
-            space.check_state(file.label, file.shapes)
+            space.check_state(whole.label, whole.shapes)
         expected = self.metadata.sha256.get(number)
         if expected is not None and file.sha256() != expected:
-            raise CheckpointError(
-                f"checkpoint {path} is not the file that training wrote (its SHA-256 differs from the metadata's); "
-                "restore it from a copy, or import the changed checkpoints with `landscape import-checkpoints`."
-            )
-        return file
+            raise _changed(path)
+        return whole
+
+    def frozen_parameters(self) -> StateReader | None:
+        """Opens the file of what training does not move; None where every checkpoint holds everything.
+
+        Raises:
+            CheckpointError: it is not in the directory, truncated, or not the file that training wrote.
+        """
+        named = self.metadata.frozen
+        if named is not None and self._frozen is None:
+            path = self._folder / named.file
+            if isinstance(path, Path) and path.exists():
+                _check_lies_in_folder(path)
+            file = CheckpointFile(self._nearby(path), str(path))
+            if file.sha256() != named.sha256:
+                raise _changed(path)
+            self._frozen = file
+        return self._frozen
 
     def checkpoint_path(self, number: int) -> AnyPath:
         """Returns where a checkpoint lies, always inside ``ckpt_dir``.
@@ -110,8 +128,8 @@ class RunDirectory:
                 f"checkpoint {path} of {unit} {number} is missing; restore it or leave the number out."
             )
         # What is remote has no links; its names are checked when they are joined.
-        if isinstance(path, Path) and not _lies_in(path.parent, path):
-            raise CheckpointError(f"checkpoint {path} links out of the run directory; copy the file itself there.")
+        if isinstance(path, Path):
+            _check_lies_in_folder(path)
         return path
 
     def _has(self, number: int) -> bool:
@@ -150,6 +168,18 @@ def find_run(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
         ) from error
     hint = " A URL must be a str; a Path loses its slashes." if has_lost_slashes(path) else ""
     raise RunDirectoryError(f"summary_dir {found} {kind}; give the directory that a SummaryCollector wrote.{hint}")
+
+
+def _check_lies_in_folder(path: Path) -> None:
+    if not _lies_in(path.parent, path):
+        raise CheckpointError(f"checkpoint {path} links out of the run directory; copy the file itself there.")
+
+
+def _changed(path: AnyPath) -> CheckpointError:
+    return CheckpointError(
+        f"checkpoint {path} is not the file that training wrote (its SHA-256 differs from the metadata's); "
+        "restore it from a copy, or import the changed checkpoints with `landscape import-checkpoints`."
+    )
 
 
 def _lies_in(folder: Path, path: Path) -> bool:

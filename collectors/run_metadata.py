@@ -6,7 +6,7 @@ import json
 import ntpath
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from .errors import RunDirectoryError
@@ -19,11 +19,24 @@ _REFERENCE_KEYS = (
     "epoch_group", "model_params_file_map", "step_per_epoch", "unit", "num_samples", "landscape_size",
     "create_landscape",
 )  # fmt: skip
-_OUR_KEYS = ("format_version", "framework", "network", "sha256")
+_OUR_KEYS = ("format_version", "framework", "network", "sha256", "frozen")
 _SIZE_LIMIT = 64 * 1024 * 1024
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class FrozenFile:
+    """The file that holds what all checkpoints share.
+
+    Attributes:
+        file: its name inside ``ckpt_dir``.
+        sha256: of the file.
+    """
+
+    file: str
+    sha256: str
 
 
 @dataclass
@@ -38,6 +51,7 @@ class RunMetadata:
         framework: "torch", ...; "mindspore" where the reference's own collector wrote the directory.
         network: {"name": class name, "parameters": number of elements, "trainable": names}; what is trainable
             is only reported, the network itself decides in phase 2.
+        frozen: the file of those parameters that training does not move; None where there are none.
     """
 
     settings: LandscapeSettings
@@ -46,6 +60,12 @@ class RunMetadata:
     step_per_epoch: int | None = None
     framework: str = "torch"
     network: dict[str, Any] = field(default_factory=dict)
+    frozen: FrozenFile | None = None
+
+    @property
+    def file_names(self) -> set[str]:
+        """The names of all files beside the metadata."""
+        return {*self.files.values(), *([] if self.frozen is None else [self.frozen.file])}
 
     def to_json(self) -> str:
         """Returns the file's text."""
@@ -57,6 +77,7 @@ class RunMetadata:
             "network": self.network,
             "model_params_file_map": {str(number): self.files[number] for number in sorted(self.files)},
             "sha256": {str(number): self.sha256[number] for number in sorted(self.sha256)},
+            **({} if self.frozen is None else {"frozen": asdict(self.frozen)}),
         }
         return json.dumps(content, indent=1) + "\n"
 
@@ -117,12 +138,22 @@ class RunMetadata:
         files = _numbered("model_params_file_map", given["model_params_file_map"], str, "a str")
         return cls(
             settings=settings,
-            files={number: _file_name(number, item) for number, item in files.items()},
+            files={
+                number: _file_name(f"model_params_file_map[{str(number)!r}]", name) for number, name in files.items()
+            },
             sha256=_numbered("sha256", given.get("sha256", {}), str, "a str"),
             step_per_epoch=None if steps is None else check_int("step_per_epoch", steps, minimum=1),
             framework=check_instance("framework", given.get("framework", "mindspore"), str, "a str"),
             network=check_instance("network", given.get("network", {}), dict, "a dict"),
+            frozen=_frozen_file(given["frozen"]) if "frozen" in given else None,
         )
+
+
+def _frozen_file(value: object) -> FrozenFile:
+    keys = ("file", "sha256")
+    given = check_keys("frozen", value, keys, required=keys)
+    texts = {key: check_instance(f"frozen[{key!r}]", given[key], str, "a str") for key in keys}
+    return FrozenFile(_file_name("frozen['file']", texts["file"]), texts["sha256"])
 
 
 def _numbered(name: str, value: object, kind: type[T], expected: str) -> dict[int, T]:
@@ -139,7 +170,7 @@ def _numbered(name: str, value: object, kind: type[T], expected: str) -> dict[in
     return result
 
 
-def _file_name(number: int, path: str) -> str:
+def _file_name(label: str, path: str) -> str:
     # Only the last part counts: directories may have moved, and nothing outside ckpt_dir is ever read.
     name = ntpath.basename(path)
     try:
@@ -147,5 +178,5 @@ def _file_name(number: int, path: str) -> str:
     except UnicodeEncodeError:
         usable = False
     if not usable:
-        raise ValueError(f"model_params_file_map[{str(number)!r}] must name a file, but got {path[:200]!r}.")
+        raise ValueError(f"{label} must name a file, but got {path[:200]!r}.")
     return name

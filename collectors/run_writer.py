@@ -9,13 +9,14 @@ import threading
 import time
 import warnings
 
-from .checkpoint_file import STORABLE_DTYPES, CheckpointFile
+from .checkpoint_file import STORABLE_DTYPES, CheckpointFile, MemoryState
 from .checkpoint_folder import checkpoint_folder
 from .errors import CheckpointError, CheckpointWriteError, RunDirectoryError
+from .frozen_parameters import FrozenParameters, frozen_state
 from .network_state import Array, WeightSpace
-from .run_directory import METADATA_NAME
+from .run_directory import METADATA_NAME, RunDirectory
 from .run_files import AnyPath
-from .run_metadata import RunMetadata
+from .run_metadata import FrozenFile, RunMetadata
 from .settings import LandscapeSettings
 
 EXISTING = ("error", "resume", "overwrite")
@@ -71,6 +72,7 @@ class RunWriter:
                 "trainable": [tensor.name for tensor in space.trainable],
             },
         )
+        self._frozen: FrozenParameters | None = None
         self._folder.prepare()
         if (self._folder.path / METADATA_NAME).exists():
             self._take_over(existing, start)
@@ -153,7 +155,7 @@ class RunWriter:
     def discard(self) -> None:
         """Removes what was written, after ``close``; other files stay."""
         self._folder.remove_metadata()
-        self._folder.remove(self._metadata.files.values())
+        self._folder.remove(self._metadata.file_names)
 
     def _take_over(self, existing: str, start: int) -> None:
         path, run = self._folder.path / METADATA_NAME, self._folder.path.parent
@@ -166,7 +168,7 @@ class RunWriter:
         if existing == "overwrite":
             # The metadata goes first: it must never name files that are gone.
             self._folder.remove_metadata()
-            self._folder.remove(old.files.values())
+            self._folder.remove(old.file_names)
             self._folder.remove_leftovers()
             return
         if old.settings != self._metadata.settings:
@@ -180,26 +182,29 @@ class RunWriter:
                 f"{self._metadata.network}. Use the same network or another summary_dir."
             )
         kept = {number: name for number, name in old.files.items() if number <= start}
-        self._check_same_network(kept)
+        if kept:
+            self._take_over_checkpoints(RunDirectory(run), kept[max(kept)])
+            self._metadata.frozen = old.frozen
         self._metadata.files = kept
         self._metadata.sha256 = {number: digest for number, digest in old.sha256.items() if number in kept}
         if self._metadata.step_per_epoch is None:
             self._metadata.step_per_epoch = old.step_per_epoch
         self._write_metadata()
-        self._folder.remove(set(old.files.values()) - set(kept.values()))
+        self._folder.remove(old.file_names - self._metadata.file_names)
         self._folder.remove_leftovers()
 
-    def _check_same_network(self, files: dict[int, str]) -> None:
-        # Names and sizes of the metadata may agree where shapes do not; the last checkpoint knows.
-        for number in sorted(files)[-1:]:
-            path = self._folder.path / files[number]
-            try:
-                self._space.check_state(str(path), CheckpointFile(path).shapes)
-            except CheckpointError as error:
-                raise RunDirectoryError(
-                    f"{self._folder.path.parent} cannot be resumed, because its last checkpoint does not go with the "
-                    f"network: {error}"
-                ) from error
+    def _take_over_checkpoints(self, run: RunDirectory, last: str) -> None:
+        path = self._folder.path / last
+        try:
+            frozen = run.frozen_parameters()
+            # Names and sizes of the metadata may agree where shapes do not; the last checkpoint knows.
+            shapes = {**({} if frozen is None else frozen.shapes), **CheckpointFile(path).shapes}
+            self._space.check_state(str(path), shapes)
+        except CheckpointError as error:
+            raise RunDirectoryError(
+                f"{run.path} cannot be resumed, because its last checkpoint does not go with the network: {error}"
+            ) from error
+        self._frozen = None if frozen is None else FrozenParameters(frozen)
 
     def _write_metadata(self) -> None:
         self._folder.write_metadata(self._metadata.to_json())
@@ -244,10 +249,22 @@ class RunWriter:
                 written_at, behind = time.monotonic(), False
 
     def _write_checkpoint(self, number: int, state: dict[str, Array]) -> None:
-        # File systems take 255 bytes, the suffix of the temporary file included; \w may be up to four bytes.
-        network = re.sub(r"[^\w.-]", "_", self._space.network)[:_LONGEST_NETWORK_NAME]
-        name = f"{network}_{number}_{self._metadata.settings.unit}.safetensors"
+        if self._frozen is None:
+            self._frozen = self._write_frozen_parameters(frozen_state(self._space, state))
+        name = self._file_name(f"{number}_{self._metadata.settings.unit}")
         information = {"network": self._space.network, "number": str(number)}
-        digest = self._folder.write_checkpoint(name, state, information)
+        digest = self._folder.write_checkpoint(name, self._frozen.moved_or_trained(state), information)
         self._metadata.files[number] = name
         self._metadata.sha256[number] = digest
+
+    def _write_frozen_parameters(self, state: dict[str, Array]) -> FrozenParameters:
+        if state:
+            name = self._file_name("frozen")
+            digest = self._folder.write_checkpoint(name, state, {"network": self._space.network})
+            self._metadata.frozen = FrozenFile(name, digest)
+        return FrozenParameters(MemoryState(state))
+
+    def _file_name(self, ending: str) -> str:
+        # File systems take 255 bytes, the suffix of the temporary file included; \w may be up to four bytes.
+        network = re.sub(r"[^\w.-]", "_", self._space.network)[:_LONGEST_NETWORK_NAME]
+        return f"{network}_{ending}.safetensors"

@@ -16,6 +16,7 @@ import pytest
 import torch
 from cases import Crash
 from pages import code_blocks, run_page_block
+from safetensors.numpy import load_file
 from torch.utils.data import DataLoader
 from transformers_cases import CrashAfter, build, make_bert, make_gpt2, pad, sentences, trainer
 from worker_cases import seeded
@@ -206,6 +207,9 @@ class TestEvaluator:
         assert all("lora_" in name for name in adapters)
         base = [name for name in weights(tmp_path / "run", 0) if "lora_" not in name]
         assert base
+        for number in range(4):
+            (file,) = (tmp_path / "run" / "ckpt_dir").glob(f"*_{number}_epoch.safetensors")
+            assert all("lora_" in name for name in load_file(file))
         for name in base:
             np.testing.assert_array_equal(weights(tmp_path / "run", 3)[name], weights(tmp_path / "run", 0)[name])
 

@@ -19,7 +19,7 @@ from collectors.checkpoint_file import CheckpointFile, write_checkpoint
 from collectors.errors import CheckpointError, LandscapeError, RunDirectoryError
 from collectors.network_state import Array, describe_arrays
 from collectors.run_directory import RunDirectory
-from collectors.run_metadata import RunMetadata
+from collectors.run_metadata import FrozenFile, RunMetadata
 from collectors.settings import LandscapeSettings
 from collectors.state_dict_file import read_state_dict
 from landscape import Landscape
@@ -92,14 +92,18 @@ class Metadata(Play):
     def make(self) -> Path:
         folder = self.inside / "ckpt_dir"
         folder.mkdir()
-        self.arrays = {"weight": np.arange(6.0, dtype=np.float32).reshape(2, 3), "count": np.array(3)}
-        write_checkpoint(self.secret / "secret.safetensors", {"weight": np.full((2, 3), SECRET, np.float32)})
+        own = {"weight": np.arange(6.0, dtype=np.float32).reshape(2, 3), "count": np.array(3)}
+        shared = {"bias": np.arange(2.0, dtype=np.float32)}
+        self.arrays = own | shared
+        secrets = {"weight": np.full((2, 3), SECRET, np.float32), "bias": np.full(2, SECRET, np.float32)}
+        write_checkpoint(self.secret / "secret.safetensors", secrets)
         (folder / "link.safetensors").symlink_to(self.secret / "secret.safetensors")
         files = {number: f"net_{number}_step.safetensors" for number in _NUMBERS}
-        digests = {number: write_checkpoint(folder / name, self.arrays) for number, name in files.items()}
+        digests = {number: write_checkpoint(folder / name, own) for number, name in files.items()}
+        frozen = FrozenFile("net_frozen.safetensors", write_checkpoint(folder / "net_frozen.safetensors", shared))
         settings = LandscapeSettings.from_dict({"intervals": [_NUMBERS], "unit": "step"})
         path = folder / "train_metadata.json"
-        path.write_text(RunMetadata(settings, files, digests, 4, network={"name": "net"}).to_json())
+        path.write_text(RunMetadata(settings, files, digests, 4, network={"name": "net"}, frozen=frozen).to_json())
         self.names = {item.name for item in folder.iterdir()}
         return path
 
@@ -109,7 +113,8 @@ class Metadata(Play):
         for number in sorted(run.settings.numbers | set(run.metadata.files))[:50]:
             with contextlib.suppress(CheckpointError):
                 checkpoint = run.checkpoint(number, space)
-                assert not (checkpoint.read("weight") == np.float32(SECRET)).any()
+                for name in ("weight", "bias"):
+                    assert not (checkpoint.read(name) == np.float32(SECRET)).any()
             with contextlib.suppress(CheckpointError):
                 assert run.checkpoint_path(number).name in self.names
         assert run.missing(run.settings.intervals[0]) is not None

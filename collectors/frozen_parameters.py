@@ -1,0 +1,69 @@
+"""Parameters that training does not move: saved once, in a file that all checkpoints of a run share."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from .checkpoint_file import StateReader
+from .network_state import Array, State, WeightSpace, state_sha256
+
+
+class FrozenParameters:
+    """What a network's frozen parameters were when they were saved.
+
+    Args:
+        reader: holds them.
+    """
+
+    def __init__(self, reader: StateReader) -> None:
+        self._digests = {name: state_sha256({name: reader.read(name)}) for name in reader.shapes}
+
+    def moved_or_trained(self, state: State) -> dict[str, Array]:
+        """Returns what a checkpoint must hold of a state: all but the frozen parameters that are what they were.
+
+        Whether they are is told by their bytes: a layer may be thawed in the middle of a training, and a program may
+        write into a frozen one.
+        """
+        return {
+            name: array
+            for name, array in state.items()
+            if name not in self._digests or state_sha256({name: array}) != self._digests[name]
+        }
+
+
+def frozen_state(space: WeightSpace, state: State) -> dict[str, Array]:
+    """Returns the parameters of a state that no optimizer may move; none where it is not known which may."""
+    if not space.trainable:
+        return {}
+    return {tensor.name: state[tensor.name] for tensor in space.parameters if not tensor.trainable}
+
+
+class CompletedState:
+    """A checkpoint, and for what it lacks the run's file of frozen parameters.
+
+    Args:
+        checkpoint: what was saved at one step or epoch.
+        frozen: what all of them share.
+    """
+
+    def __init__(self, checkpoint: StateReader, frozen: StateReader) -> None:
+        self.label = checkpoint.label
+        self._checkpoint, self._frozen = checkpoint, frozen
+        self.shapes: Mapping[str, tuple[int, ...]] = {**frozen.shapes, **checkpoint.shapes}
+        self.dtypes: Mapping[str, str] = {**frozen.dtypes, **checkpoint.dtypes}
+
+    def read(self, name: str) -> Array:
+        """Returns one tensor, as a copy."""
+        return self._holder(name).read(name)
+
+    def read_block(self, name: str, start: int, stop: int) -> Array:
+        """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
+        return self._holder(name).read_block(name, start, stop)
+
+    def sha256(self) -> str:
+        """Returns the SHA-256 of both files' SHA-256."""
+        return hashlib.sha256(f"{self._checkpoint.sha256()}{self._frozen.sha256()}".encode()).hexdigest()
+
+    def _holder(self, name: str) -> StateReader:
+        return self._checkpoint if name in self._checkpoint.shapes else self._frozen

@@ -1,0 +1,230 @@
+from __future__ import annotations
+
+import json
+
+import fsspec
+import numpy as np
+import pytest
+import torch
+from runs import SmallNetwork, assert_holds, batches, collected, names, seeded, snapshot, train
+from safetensors.numpy import load_file
+
+from collectors import SummaryCollector
+from collectors.errors import CheckpointError, RunDirectoryError
+from collectors.network_state import describe_network
+from collectors.run_directory import RunDirectory
+from landscape import SummaryLandscape
+
+FROZEN = ("0.weight", "0.bias")
+FILE = "SmallNetwork_frozen.safetensors"
+
+
+def frozen_network():
+    network = seeded(SmallNetwork)
+    network[0].requires_grad_(False)
+    return network
+
+
+@pytest.fixture
+def run(tmp_path):
+    return collected(tmp_path / "run", frozen_network())
+
+
+def checkpoint_names(folder):
+    return [name for name in names(folder) if name not in (FILE, "train_metadata.json")]
+
+
+def change(run, **changes):
+    path = run.path / "ckpt_dir" / "train_metadata.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_they_are_saved_once(run):
+    directory, steps, _ = run
+    folder = directory.path / "ckpt_dir"
+    assert sorted(load_file(folder / FILE)) == sorted(FROZEN)
+    assert len(checkpoint_names(folder)) == 9
+    for name in checkpoint_names(folder):
+        assert not set(FROZEN) & set(load_file(folder / name)), name
+    for number, state in steps.items():
+        assert_holds(directory.checkpoint(number, describe_network(frozen_network())), state)
+    block = directory.checkpoint(3).read_block("0.weight", 4, 9)
+    np.testing.assert_array_equal(block, steps[3]["0.weight"].flatten()[4:9])
+
+
+def test_where_nothing_is_frozen_every_checkpoint_is_whole(tmp_path):
+    directory, _, _ = collected(tmp_path)
+    folder = directory.path / "ckpt_dir"
+    assert FILE not in names(folder)
+    assert "frozen" not in json.loads((folder / "train_metadata.json").read_text())
+    assert set(load_file(folder / "SmallNetwork_0_step.safetensors")) == set(SmallNetwork().state_dict())
+
+
+def thaw(network):
+    network[0].requires_grad_(True)
+
+
+def write_past_autograd(network):
+    network[0].weight.data[0, 0] = torch.nan
+
+
+@pytest.mark.parametrize(("interfere", "moved"), [(thaw, FROZEN), (write_past_autograd, ("0.weight",))])
+def test_what_moves_nevertheless_is_saved(tmp_path, interfere, moved):
+    network = frozen_network()
+    collector = SummaryCollector(
+        tmp_path, keep_default_action=False, collect_landscape={"unit": "epoch", "intervals": [range(4)]}
+    )
+    states = [snapshot(network)]
+    with collector.watch(network) as run:
+        for epoch in range(3):
+            if epoch == 1:
+                interfere(network)
+            train(network, data=batches(), epochs=1)
+            states.append(snapshot(network))
+            run.end_epoch()
+    directory = RunDirectory(tmp_path)
+    for number, state in enumerate(states):
+        assert_holds(directory.checkpoint(number), state)
+        saved = load_file(tmp_path / "ckpt_dir" / f"SmallNetwork_{number}_epoch.safetensors")
+        assert set(FROZEN) & set(saved) == (set(moved) if number >= 2 else set())
+
+
+def test_a_resumed_run_keeps_their_file(run, tmp_path):
+    directory, steps, _ = run
+    folder = directory.path / "ckpt_dir"
+    before = {name: (folder / name).read_bytes() for name in names(folder)}
+    network = frozen_network()
+    network.load_state_dict(steps[4])
+    settings = {"intervals": [range(9)]}
+    collector = SummaryCollector(
+        directory.path, keep_default_action=False, collect_landscape=settings, existing="resume"
+    )
+    with collector.watch(network, start_step=4, start_epoch=1, steps_per_epoch=4) as again:
+        for _ in range(4):
+            again.step()
+    assert checkpoint_names(folder) == [f"SmallNetwork_{number}_step.safetensors" for number in range(9)]
+    assert (folder / FILE).read_bytes() == before[FILE]
+    assert "0.weight" not in load_file(folder / "SmallNetwork_5_step.safetensors")
+    for number in range(5):
+        name = f"SmallNetwork_{number}_step.safetensors"
+        assert (folder / name).read_bytes() == before[name]
+        assert_holds(RunDirectory(directory.path).checkpoint(number), steps[number])
+
+
+def test_a_run_resumed_from_its_beginning_saves_them_anew(tmp_path):
+    settings = {"unit": "epoch", "intervals": [range(1, 4)]}
+    collected(tmp_path, frozen_network(), epochs=3, **settings)
+    other = seeded(SmallNetwork, seed=1)
+    other[0].requires_grad_(False)
+    directory, _, epochs = collected(tmp_path, other, epochs=3, existing="resume", **settings)
+    assert_holds(directory.checkpoint(3), epochs[3])
+    assert load_file(tmp_path / "ckpt_dir" / FILE)["0.weight"].tobytes() == epochs[0]["0.weight"].numpy().tobytes()
+    assert not set(FROZEN) & set(load_file(tmp_path / "ckpt_dir" / "SmallNetwork_3_epoch.safetensors"))
+
+
+def test_an_overwritten_run_takes_their_file_along(run):
+    directory, _, _ = run
+    collected(directory.path, existing="overwrite")
+    assert FILE not in names(directory.path / "ckpt_dir")
+
+
+def test_a_run_behind_a_url():
+    _, steps, _ = collected("memory://frozen/run", frozen_network())
+    there = fsspec.filesystem("memory")
+    try:
+        assert there.exists(f"/frozen/run/ckpt_dir/{FILE}")
+        directory = RunDirectory("memory://frozen/run")
+        for number in (0, 8):
+            assert_holds(directory.checkpoint(number), steps[number])
+    finally:
+        there.rm("/frozen", recursive=True)
+
+
+def lose(path):
+    path.unlink()
+
+
+def shorten(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def alter(path):
+    path.write_bytes(path.read_bytes()[:-1] + b"\7")
+
+
+def link_out(path):
+    elsewhere = path.parents[2] / "elsewhere"
+    elsewhere.mkdir()
+    path.symlink_to(path.rename(elsewhere / path.name))
+
+
+@pytest.mark.parametrize(
+    ("damage", "match"),
+    [
+        (lose, "SmallNetwork_frozen.safetensors cannot be read: No such file"),
+        (shorten, "SmallNetwork_frozen.safetensors is not a whole safetensors file"),
+        (alter, "SmallNetwork_frozen.safetensors is not the file that training wrote"),
+        (link_out, "SmallNetwork_frozen.safetensors links out of the run directory"),
+    ],
+)
+def test_a_file_that_is_not_theirs(run, damage, match):
+    directory, _, _ = run
+    damage(directory.path / "ckpt_dir" / FILE)
+    with pytest.raises(CheckpointError, match=match):
+        RunDirectory(directory.path).checkpoint(3)
+    before = names(directory.path / "ckpt_dir")
+    with pytest.raises(RunDirectoryError, match=f"cannot be resumed.*{match}"):
+        collected(directory.path, frozen_network(), existing="resume", epochs=0)
+    if damage is not lose:
+        assert names(directory.path / "ckpt_dir") == before
+
+
+@pytest.mark.parametrize(
+    ("value", "match"),
+    [
+        ([], "frozen must be a dict"),
+        ({"file": "a"}, r"frozen.*sha256"),
+        ({"file": "a", "sha256": 3}, r"frozen\['sha256'\] must be a str, but got int: 3"),
+        ({"file": "a/..", "sha256": ""}, r"frozen\['file'\] must name a file, but got 'a/\.\.'"),
+    ],
+)
+def test_metadata_with_wrong_content(run, value, match):
+    directory, _, _ = run
+    change(directory, frozen=value)
+    with pytest.raises(RunDirectoryError, match=match):
+        RunDirectory(directory.path)
+
+
+def test_a_name_in_another_folder_counts_for_its_last_part(run):
+    directory, steps, _ = run
+    change(directory, frozen={"file": f"/elsewhere/{FILE}", "sha256": directory.metadata.frozen.sha256})
+    assert_holds(RunDirectory(directory.path).checkpoint(2), steps[2])
+
+
+def test_the_landscape_is_that_of_whole_checkpoints(run, tmp_path):
+    directory, steps, _ = run
+    data = (torch.cat([inputs for inputs, _ in batches()]), torch.cat([targets for _, targets in batches()]))
+
+    def callback_fn():
+        return torch.nn.CrossEntropyLoss(), frozen_network(), data, {}
+
+    settings = {"landscape_size": 5, "num_samples": 24, "create_landscape": {"train": True, "result": False}}
+    (found,) = SummaryLandscape(directory.path).gen_landscapes_with_multi_process(
+        callback_fn, collect_landscape=settings, device_ids=[0], progress=False
+    )
+    for number, loss in zip(found.trajectory.number, found.trajectory.metrics["loss"], strict=True):
+        network = frozen_network()
+        network.load_state_dict(steps[number])
+        with torch.no_grad():
+            assert loss == pytest.approx(float(torch.nn.functional.cross_entropy(network.eval()(data[0]), data[1])))
+
+
+def test_another_frozen_parameter_makes_another_landscape(tmp_path):
+    first, _, _ = collected(tmp_path / "a", frozen_network())
+    other = frozen_network()
+    with torch.no_grad():
+        other[0].bias += 1
+    second, _, _ = collected(tmp_path / "b", other)
+    files = [tmp_path / name / "ckpt_dir" / "SmallNetwork_0_step.safetensors" for name in "ab"]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    assert first.checkpoint(0).sha256() != second.checkpoint(0).sha256()
