@@ -2,10 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := -m pytest --no-cov
-# Trials that mostly wait, three at a time.
+# Trials that mostly wait, three at a time; all other tests two files at a time.
 FAULTS := tests/stress/test_faults.py
-# Tests that count bytes of memory and seconds of computing, one at a time; all others two files at a time.
-ALONE := tests/workers
 
 .PHONY: demo test test-peers test-frameworks test-trainers test-mindspore test-composer stress bench docs lint types format check clean
 
@@ -14,9 +12,8 @@ demo: .venv/.installed
 
 test: .venv/.installed
 	sh constraints/install_chromium.sh
-	$(BIN)/python -m pytest --cov --cov-report= --numprocesses 2 --dist loadfile --ignore=$(FAULTS) --ignore=$(ALONE)
-	$(BIN)/python -m pytest --cov --cov-append --cov-report= --numprocesses 3 $(FAULTS)
-	$(BIN)/python -m pytest --cov --cov-append --cov-report=term $(ALONE)
+	$(BIN)/python -m pytest --cov --cov-report= --numprocesses 2 --dist loadfile --ignore=$(FAULTS)
+	$(BIN)/python -m pytest --cov --cov-append --cov-report=term --numprocesses 3 $(FAULTS)
 
 test-peers: .venv/.installed .venv-peers/.installed
 	$(BIN)/python $(PYTEST) tests/exports

@@ -22,6 +22,7 @@ from .session_leftovers import FOLDER_PREFIX, SESSION_VARIABLE, end_session, own
 
 _REACH_SECONDS = 5.0
 # Ray's word to a driver that `ray job submit` started.
+_NICENESS = "RAY_worker_niceness"
 _SUBMITTED_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
@@ -134,6 +135,8 @@ class RaySession:
             "RAY_TMPDIR": None,
             "RAY_USAGE_STATS_ENABLED": "0",
             SESSION_VARIABLE: folder.name,
+            # Ray's own 15 would leave workers a thirtieth of a core that anything else wants, too.
+            _NICENESS: os.environ.get(_NICENESS, "0"),
             **_visible_gpus(gpus),
             **_python_path(),
         }

@@ -92,6 +92,7 @@ with open_pool(Paraboloid, OPTIONS, device_ids=[0, 4, 7]) as pool:
     assert pool.workers == 3
     shares = share_cores(3, available_cores())
     assert [tuple(psutil.Process(number).cpu_affinity()) for number in pool.process_ids] == list(shares)
+    assert {psutil.Process(number).nice() for number in pool.process_ids} == {psutil.Process().nice()}
     (folder,) = folders()
     names = " ".join(" ".join(process.cmdline()) for process in psutil.Process().children(recursive=True))
     assert "log_monitor" not in names
