@@ -12,7 +12,7 @@ demo: .venv/.installed
 
 test: .venv/.installed
 	sh constraints/install_chromium.sh
-	$(BIN)/python -m pytest --cov --cov-report= --numprocesses 2 --dist loadfile --ignore=$(FAULTS)
+	$(BIN)/python -m pytest --cov --cov-report= --numprocesses 2 --dist loadfile --no-loadscope-reorder --ignore=$(FAULTS)
 	$(BIN)/python -m pytest --cov --cov-append --cov-report=term --numprocesses 3 $(FAULTS)
 
 test-peers: .venv/.installed .venv-peers/.installed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from landscape_examples import HEADER
 
 from landscape.landscape_data import PointStatus
 
@@ -14,7 +15,7 @@ def unfinished(example):
     data.status[1, 2] = PointStatus.FAILED
     for values in data.metrics.values():
         values[data.status != PointStatus.MEASURED] = np.nan
-    data.errors["grid/1,2"] = "Traceback\n  ...\nValueError: <img src=x onerror=alert(1)>"
+    data.errors["grid/1,2"] = f"{HEADER}  ...\nValueError: <img src=x onerror=alert(1)>"
     data.trajectory.projected["loss"][3:] = np.nan
     data.trajectory.projected_status[3:] = PointStatus.PENDING
     return data

@@ -10,6 +10,7 @@ import sys
 
 import numpy as np
 import pytest
+from landscape_examples import HEADER
 
 from landscape import Landscape
 from landscape.errors import LandscapeFormatError
@@ -52,7 +53,7 @@ class TestText:
             num_samples=512, samples="random", versions={"torch": "2.13", "numpy": "2.4"}, notes=["no standard error"],
             measurement_plan={"batch_size": 64, "threads": 2},
         )  # fmt: skip
-        data.errors = {f"grid/0,{number}": f"Traceback\nValueError: {number}" for number in range(8)}
+        data.errors = {f"grid/0,{number}": f"{HEADER}ValueError: {number}" for number in range(8)}
         rows = landscape_content(Landscape(data), "a")["facts"]
         facts = dict(rows)
         assert facts["seed"] == "7"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from landscape_examples import HEADER
 
 from landscape.landscape_data import DirectionsData, LandscapeData, PointStatus, TrajectoryData
 from landscape.landscape_file import write_landscape
@@ -146,9 +147,6 @@ class TestInNotebooks:
         assert plane.plot_contour(metric="accuracy", trajectory=False).name == "rectilinear"
         assert plane.plot_surface(levels=5).name == "3d"
         assert line.plot_profile(scale="linear").get_yscale() == "linear"
-
-
-HEADER = "Traceback (most recent call last):\n"
 
 
 def test_the_text_says_where_and_why_points_failed() -> None:

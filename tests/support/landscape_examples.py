@@ -8,6 +8,8 @@ import numpy as np
 
 from landscape.landscape_data import ConvergenceData, DirectionsData, LandscapeData, PointStatus, TrajectoryData
 
+# With which the text of a failed point begins.
+HEADER = "Traceback (most recent call last):\n"
 SPECIAL = np.array([np.nan, -np.nan, np.inf, -np.inf, -0.0, 5e-324])
 
 

@@ -21,9 +21,9 @@ def networks():
 def tensor_bytes():
     """Returns the bytes of all tensors of this process, each storage once."""
     gc.collect()
-    # What compiling leaves behind in the process has tensors without storage of their own.
-    plain = (torch.Tensor, nn.Parameter)
-    storages = [item.untyped_storage() for item in gc.get_objects() if type(item) in plain]
+    # What other tests leave behind in the process has tensors without storage of their own.
+    plain = [item for item in gc.get_objects() if type(item) in (torch.Tensor, nn.Parameter)]
+    storages = [item.untyped_storage() for item in plain if item.layout is torch.strided]
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
