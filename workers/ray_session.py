@@ -12,6 +12,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,8 @@ from .errors import PoolError
 from .session_leftovers import FOLDER_PREFIX, SESSION_VARIABLE, end_session, owned, remove_dead_sessions
 
 _REACH_SECONDS = 5.0
+_CLIENT_TRIES, _CLIENT_PAUSE_SECONDS = 3, 2.0
+_NO_SERVER = "Starting Ray client server failed"
 # Ray's word to a driver that `ray job submit` started.
 _NICENESS = "RAY_worker_niceness"
 _SUBMITTED_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
@@ -102,12 +105,8 @@ class RaySession:
         self._ended.callback(ray.shutdown)
         try:
             _check_reachable(address)
-            ray.init(
-                address=address,
-                log_to_driver=False,
-                logging_level="ERROR",
-                runtime_env=None if _SUBMITTED_JOB in os.environ or runtime_env is None else runtime_env(),
-            )
+            environment = None if _SUBMITTED_JOB in os.environ or runtime_env is None else runtime_env()
+            _connect(ray, address, environment)
         except ray.exceptions.RuntimeEnvSetupError as error:
             raise PoolError(
                 f"the code could not be sent to the cluster at {address!r}: {error} Ray takes at most 512 MiB of each "
@@ -154,6 +153,18 @@ class RaySession:
                 )
         except Exception as error:
             raise PoolError(f"a private Ray could not be started: {error}") from error
+
+
+def _connect(ray: Any, address: str, runtime_env: dict[str, Any] | None) -> None:
+    for left in reversed(range(_CLIENT_TRIES)):
+        try:
+            ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env=runtime_env)
+            return
+        except ConnectionAbortedError as error:
+            # Through ray:// each client gets a server process, whose start fails now and then on a busy head node.
+            if not left or _NO_SERVER not in str(error):
+                raise
+            time.sleep(_CLIENT_PAUSE_SECONDS)
 
 
 def _check_reachable(address: str) -> None:

@@ -73,7 +73,7 @@ class TestOnePlane:
         opened = open_page(data)
         box = opened.page.locator(".plot.surface").bounding_box()
         opened.wait("document.querySelector('.surface')._fullLayout.scene._scene.glplot !== null")
-        for share in (0.5, 0.52, 0.48, 0.55):
+        for share in 10 * (0.5, 0.52, 0.48, 0.55):
             opened.page.mouse.move(box["x"] + share * box["width"], box["y"] + 0.5 * box["height"], steps=3)
             opened.page.wait_for_timeout(300)
             if opened.shapes("mark"):
