@@ -17,7 +17,6 @@ def main():
             "num_cpus": settings["cpus"],
             "include_dashboard": False,
             "include_log_monitor": False,
-            "temp_dir": settings["folder"],
         },
     )
     node = {"num_cpus": settings["cpus"], "include_log_monitor": False}

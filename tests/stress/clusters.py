@@ -34,14 +34,13 @@ class SmallCluster:
         self._folder = Path(tempfile.mkdtemp(prefix="stress-", dir="/tmp"))
         self.environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         variables = without_ray() | self.environment | {MARK: self._mark, "RAY_USAGE_STATS_ENABLED": "0"}
-        # Where Ray notes the cluster that was started last, for everybody's ray.init().
         variables[FOLDER] = str(self._folder)
         variables["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(HERE)])
         self._process = subprocess.Popen(
             [
                 sys.executable,
                 str(HERE / "cluster_process.py"),
-                json.dumps({"folder": str(self._folder), "nodes": nodes, "cpus": cpus}),
+                json.dumps({"nodes": nodes, "cpus": cpus}),
             ],
             env=variables,
             stdin=subprocess.PIPE,
