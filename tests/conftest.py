@@ -1,7 +1,5 @@
 """What all tests share: executed shape annotations, and a folder for Ray's files."""
 
-import os
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -19,11 +17,7 @@ def ray_folder():
     """Ray notes the cluster that was started last where every later ``ray.init()`` reads it: not so that of a test."""
     from ray_environment import FOLDER
 
-    before = os.environ.get(FOLDER)
-    folder = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # sockets have room for a short name only
-    os.environ[FOLDER] = folder
-    yield
-    shutil.rmtree(folder)
-    os.environ.pop(FOLDER)
-    if before is not None:
-        os.environ[FOLDER] = before
+    # Sockets have room for a short name only.
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FOLDER, folder)
+        yield

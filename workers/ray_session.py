@@ -24,8 +24,8 @@ from .session_leftovers import FOLDER_PREFIX, SESSION_VARIABLE, end_session, own
 _REACH_SECONDS = 5.0
 _CLIENT_TRIES, _CLIENT_PAUSE_SECONDS = 3, 2.0
 _NO_SERVER = "Starting Ray client server failed"
-# Ray's word to a driver that `ray job submit` started.
 _NICENESS = "RAY_worker_niceness"
+# Ray's word to a driver that `ray job submit` started.
 _SUBMITTED_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 

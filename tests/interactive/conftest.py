@@ -128,10 +128,7 @@ class Opened:
 
     def wait(self, condition: str) -> None:
         """Waits until a JavaScript expression is true; the page's policy forbids Playwright's own way of waiting."""
-        end = time.monotonic() + 60
-        while not self.page.evaluate(condition):
-            assert time.monotonic() < end, f"{condition} did not come true"
-            self.page.wait_for_timeout(30)
+        assert self._comes_true(condition, 60), f"{condition} did not come true"
 
     def click(self, place: tuple[float, float], condition: str) -> None:
         """Clicks on a plot until a JavaScript expression is true; Plotly loses some clicks right after the pointer.
@@ -142,12 +139,17 @@ class Opened:
             self.page.mouse.move(*place)
             self.page.wait_for_timeout(200)
             self.page.mouse.click(*place)
-            end = time.monotonic() + 5
-            while time.monotonic() < end:
-                if self.page.evaluate(condition):
-                    return
-                self.page.wait_for_timeout(30)
+            if self._comes_true(condition, 5):
+                return
         raise AssertionError(f"{condition} did not come true")
+
+    def _comes_true(self, condition: str, seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while not self.page.evaluate(condition):
+            if time.monotonic() > end:
+                return False
+            self.page.wait_for_timeout(30)
+        return True
 
     def check(self) -> None:
         """Fails where the page complained, or asked for anything but itself."""

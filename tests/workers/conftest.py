@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from ray_environment import without_ray
 
 
 @pytest.fixture(autouse=True)
@@ -16,6 +17,13 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def own_ray(monkeypatch):
+    """What a script's own Ray would inherit of the others' goes."""
+    for name in set(os.environ) - set(without_ray()):
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture

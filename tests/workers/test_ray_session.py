@@ -158,10 +158,8 @@ def home_environment(tmp_path):
 
 
 @pytest.fixture
-def run_alone(run_python, support_folder, tests_folder, tmp_path, monkeypatch):
+def run_alone(run_python, own_ray, support_folder, tests_folder, tmp_path):
     """Runs a script as a user with a home of his own, for whom nothing of Ray is set."""
-    for name in set(os.environ) - set(without_ray()):
-        monkeypatch.delenv(name)
 
     def run(script):
         return run_python(script, support_folder, tests_folder, tmp_path, HOME=str(tmp_path))

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import os
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from ray_environment import without_ray
 
 from workers.evaluator import MeasurementOptions
 from workers.open_pool import open_pool
@@ -205,13 +203,6 @@ if __name__ == "__main__":
     ray.shutdown()
     print("good")
 """
-
-
-@pytest.fixture
-def own_ray(monkeypatch):
-    """What a script's own Ray would inherit of the others' goes."""
-    for name in set(os.environ) - set(without_ray()):
-        monkeypatch.delenv(name)
 
 
 @pytest.mark.parametrize("script", [PINNED, LOGICAL_GPUS], ids=["pinned", "logical GPUs"])
