@@ -18,12 +18,10 @@ nnx.Module or a ``JaxNetwork``; an nnx.Module may be given without a function, b
 
 from importlib.util import find_spec
 
-from .jax_network import JaxNetwork
-from .summary_collector import SummaryCollector
+from .networks.jax_network import JaxNetwork
+from .recording.summary_collector import SummaryCollector
 
 if find_spec("jax") is None:
     raise ImportError("collectors.jax needs JAX; install it with pip install 'summary-landscape[jax]'.")
-
-import jax as _jax  # noqa: F401  (what makes a network JAX's is looked for only where JAX is imported)
 
 __all__ = ["JaxNetwork", "SummaryCollector"]

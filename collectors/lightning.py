@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Self, cast
 
-from .trainer_collector import TrainerCollector
+from .recording.trainer_collector import TrainerCollector
 
 _PACKAGES = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lightning"}
 _SHARDED = ("FSDP", "DeepSpeed", "ModelParallel")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from .recording.trainer_collector import TrainerCollector
+
 try:
     import mindspore
 except ImportError as error:
     raise ImportError(
         "collectors.mindspore needs MindSpore; install it with pip install 'summary-landscape[mindspore]'."
     ) from error
-
-from .trainer_collector import TrainerCollector
 
 
 class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ignore[misc]

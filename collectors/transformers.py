@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .trainer_collector import TrainerCollector
+from .recording.trainer_collector import TrainerCollector
 
 try:
     from transformers import TrainerCallback

@@ -13,30 +13,30 @@ if TYPE_CHECKING:
     from workers.measurement_plan import MeasurementPlan as MeasurementPlan
 
     from .evaluation import evaluate as evaluate
-    from .plane import Plane as Plane
-    from .planes import custom_plane as custom_plane
-    from .planes import line_between as line_between
-    from .planes import pca_plane as pca_plane
-    from .planes import plane_through as plane_through
-    from .planes import random_line as random_line
-    from .planes import random_plane as random_plane
+    from .landscape import Landscape as Landscape
+    from .planes.from_weights import custom_plane as custom_plane
+    from .planes.from_weights import line_between as line_between
+    from .planes.from_weights import pca_plane as pca_plane
+    from .planes.from_weights import plane_through as plane_through
+    from .planes.from_weights import random_line as random_line
+    from .planes.from_weights import random_plane as random_plane
+    from .planes.plane import Plane as Plane
     from .summary_landscape import SummaryLandscape as SummaryLandscape
-    from .surface import Landscape as Landscape
 
 _HOMES = {
     "LandscapeError": "collectors.errors",
     "Evaluator": "workers.evaluator",
     "MeasurementPlan": "workers.measurement_plan",
     "evaluate": "landscape.evaluation",
-    "Plane": "landscape.plane",
-    "custom_plane": "landscape.planes",
-    "line_between": "landscape.planes",
-    "pca_plane": "landscape.planes",
-    "plane_through": "landscape.planes",
-    "random_line": "landscape.planes",
-    "random_plane": "landscape.planes",
+    "Plane": "landscape.planes.plane",
+    "custom_plane": "landscape.planes.from_weights",
+    "line_between": "landscape.planes.from_weights",
+    "pca_plane": "landscape.planes.from_weights",
+    "plane_through": "landscape.planes.from_weights",
+    "random_line": "landscape.planes.from_weights",
+    "random_plane": "landscape.planes.from_weights",
     "SummaryLandscape": "landscape.summary_landscape",
-    "Landscape": "landscape.surface",
+    "Landscape": "landscape.landscape",
 }
 
 __all__ = list(_HOMES)

@@ -12,16 +12,9 @@ import typer
 
 from collectors.errors import LandscapeError
 
-from .commands.demo import demo
-from .commands.devices import devices
-from .commands.export import export
-from .commands.import_checkpoints import import_checkpoints
-from .commands.import_landscape import import_landscape
-from .commands.info import info
-from .commands.plot import plot
-from .commands.run import run
-from .commands.view import view
-from .commands.watch import watch
+from .commands.exchange import export, import_checkpoints, import_landscape
+from .commands.look import info, plot, view, watch
+from .commands.measure import demo, devices, run
 
 _MEASURE, _LOOK, _EXCHANGE = "Measure", "Look", "Exchange files with other tools"
 _EPILOG = (

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from .facts import distance_text, explained_variance_text, value_range
 from .summary_landscape import SummaryLandscape
-from .summary_text import landscape_table
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
-    from .surface import Landscape
+    from .landscape import Landscape
+
 
 EPOCHS = 20
 SEED = 0
@@ -26,7 +30,6 @@ class _Data:
     """scikit-learn's handwritten digits at their native 8 x 8, split into training and held-out samples."""
 
     def __init__(self) -> None:
-        import numpy as np
         import torch
         from sklearn.datasets import load_digits
 
@@ -139,3 +142,24 @@ def run_demo(output: Path) -> list[Landscape]:
 
 def _seconds(start: float) -> str:
     return f"{time.perf_counter() - start:.1f} s"
+
+
+def landscape_table(landscapes: Sequence[Landscape]) -> str:
+    """Returns a table of landscapes that were just measured: what they show, and what they cost."""
+    rows = [
+        ("landscape", "loss range", "explained variance", "largest distance from plane", "points/s", "seconds"),
+        *(
+            (
+                str(landscape.attributes.get("decomposition")),
+                value_range(landscape.loss),
+                explained_variance_text(landscape),
+                distance_text(landscape),
+                f"{landscape.report.points_per_second:.0f}" if landscape.report else "-",
+                f"{landscape.report.seconds:.1f}" if landscape.report else "-",
+            )
+            for landscape in landscapes
+        ),
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])

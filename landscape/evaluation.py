@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from collectors.errors import LandscapeError
-from collectors.run_files import AnyPath, RemotePath, check_directory
+from collectors.files.places import AnyPath, check_directory
+from collectors.files.remote_path import RemotePath
 from collectors.validation import check_bool, check_instance, check_int, wrong_type
 from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
-from workers.open_pool import open_pool
+from workers.pools.open_pool import open_pool
 
-from .errors import LandscapeNotFoundError
-from .forecast import fewest_points
-from .landscape_file import read_landscape
-from .plane import Plane
-from .surface import Landscape
-from .survey import survey
-from .survey_settings import SurveySettings
-from .vectors import write_directions
+from .landscape import Landscape
+from .planes.plane import Plane, write_directions
+from .survey.experiment import stored_plan
+from .survey.forecast import fewest_points
+from .survey.settings import SurveySettings
+from .survey.survey import survey
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -197,25 +196,3 @@ def check_same_network(differences: list[str], plane: Plane) -> None:
             + "\n  ".join(differences[:20])
             + "\nUse the same network for both."
         )
-
-
-def stored_plan(paths: Sequence[AnyPath]) -> MeasurementPlan | None:
-    """Returns the plan of the first landscape file among the paths, so that going on gives the same bits.
-
-    Raises:
-        LandscapeError: a file cannot be read, or its plan cannot be used by this version.
-    """
-    for path in paths:
-        try:
-            stored = read_landscape(path).attributes.get("measurement_plan")
-        except LandscapeNotFoundError:
-            continue
-        if stored is not None:
-            try:
-                return MeasurementPlan.from_json(stored)
-            except (TypeError, ValueError) as error:
-                raise LandscapeError(
-                    f"landscape file {path} was measured with a plan that cannot be used here ({error}). Pass "
-                    "overwrite=True to measure it anew, or name= to write another file beside it."
-                ) from error
-    return None

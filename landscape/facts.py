@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Mapping
 from itertools import dropwhile, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collectors.networks.weight_space import Array
+
+from .figures.texts import network_name
+from .file.data import TrajectoryData
+
 if TYPE_CHECKING:
-    from .surface import Landscape
+    from .landscape import Landscape
+
 
 _FAILURES = 10
 _MESSAGE_CHARACTERS = 300
@@ -34,7 +41,7 @@ def summary_text(landscape: Landscape) -> str:
         ("samples", samples_text(known)),
         ("buffers", known.get("buffers")),
         ("measurement plan", plan_text(plan) if plan else None),
-        *((name, _range(values)) for name, values in landscape.metrics.items()),
+        *((name, value_range(values)) for name, values in landscape.metrics.items()),
         ("explained variance", explained_variance_text(landscape)),
         ("largest distance of the path from the plane", distance_text(landscape)),
         ("made", f"{known['created']}{f' with {versions}' if versions else ''}" if "created" in known else None),
@@ -103,27 +110,6 @@ def plan_text(plan: Mapping[str, Any]) -> str:
     return ", ".join(parts) + (f" ({plan['reason']})" if plan.get("reason") else "")
 
 
-def landscape_table(landscapes: Sequence[Landscape]) -> str:
-    """Returns a table of landscapes that were just measured: what they show, and what they cost."""
-    rows = [
-        ("landscape", "loss range", "explained variance", "largest distance from plane", "points/s", "seconds"),
-        *(
-            (
-                str(landscape.attributes.get("decomposition")),
-                _range(landscape.loss),
-                explained_variance_text(landscape),
-                distance_text(landscape),
-                f"{landscape.report.points_per_second:.0f}" if landscape.report else "-",
-                f"{landscape.report.seconds:.1f}" if landscape.report else "-",
-            )
-            for landscape in landscapes
-        ),
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
-
-
 def sampling_text(landscape: Landscape) -> str | None:
     """Returns how well the interpolated points are known; None where there are none."""
     report = landscape.attributes.get("sampling") or {}
@@ -167,7 +153,8 @@ def _printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " if letter.isspace() else "?" for letter in text)
 
 
-def _range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
+def value_range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
+    """Returns the smallest and the largest finite value as text, and how many are not finite."""
     finite = values[np.isfinite(values)]
     if not len(finite):
         return "no finite value"
@@ -179,3 +166,122 @@ def _intervals(intervals: object) -> str:
     if not isinstance(intervals, list) or not intervals:
         return "-"
     return ", ".join(str(item[0]) if len(item) == 1 else f"{item[0]} to {item[-1]} ({len(item)})" for item in intervals)
+
+
+SUMMARY_VERSION = 1
+"""Grows when a name goes or changes its meaning; a new name alone leaves it."""
+
+
+def summary_json(landscape: Landscape) -> dict[str, Any]:
+    """Returns the facts as JSON values; null stands for NaN, for infinities, and for what is absent.
+
+    Its names: ``summary_version``, ``file``, ``complete``, ``grid`` (``shape`` as rows and columns; ``x`` and ``y``
+    with ``size``, ``minimum``, ``maximum``), ``points`` (how many have each status), ``metrics`` (per name
+    ``minimum``, ``maximum`` and their places ``minimum_at``, ``maximum_at`` as coordinates, over finite values, and
+    ``not_finite``), ``convergence``, ``directions``, ``trajectory`` (columns of one value per checkpoint),
+    ``errors`` (places), and ``attributes`` as the file has them.
+    """
+    data = landscape
+    facts: dict[str, Any] = {
+        "summary_version": SUMMARY_VERSION,
+        "file": None if data.path is None else str(data.path),
+        "complete": data.complete,
+        "grid": {
+            "shape": list(data.loss.shape),
+            "x": _axis(data.x),
+            "y": None if data.y is None else _axis(data.y),
+        },
+        "points": {status.name.lower(): count for status, count in data.status_counts.items()},
+        "metrics": {name: _metric(values, data) for name, values in data.metrics.items()},
+        "convergence": {
+            "x": data.convergence.x,
+            "y": data.convergence.y,
+            "status": data.convergence.status.name.lower(),
+            "metrics": data.convergence.metrics,
+        },
+        "directions": {"explained_variance_ratio": data.explained_variance_ratio, "cosine": data.cosine},
+        "trajectory": None if data.trajectory is None else _trajectory(data.trajectory),
+        "errors": sorted(data.errors),
+        "attributes": data.attributes,
+    }
+    plain: dict[str, Any] = _plain(facts)
+    return plain
+
+
+def _axis(axis: Array) -> dict[str, Any]:
+    return {"size": len(axis), "minimum": axis[0], "maximum": axis[-1]}
+
+
+def _metric(values: Array, landscape: Landscape) -> dict[str, Any]:
+    finite = np.isfinite(values)
+    found: dict[str, Any] = dict.fromkeys(("minimum", "maximum", "minimum_at", "maximum_at"))
+    if finite.any():
+        for name, place in (
+            ("minimum", np.where(finite, values, np.inf).argmin()),
+            ("maximum", np.where(finite, values, -np.inf).argmax()),
+        ):
+            index = np.unravel_index(int(place), values.shape)
+            axes = (landscape.x,) if landscape.y is None else (landscape.x, landscape.y)
+            found[name] = values[index]
+            found[f"{name}_at"] = [axis[number] for axis, number in zip(axes, reversed(index), strict=True)]
+    return {**found, "not_finite": int((~finite).sum())}
+
+
+def _trajectory(path: TrajectoryData) -> dict[str, Any]:
+    return {
+        "number": path.number,
+        "x": path.x,
+        "y": path.y,
+        "residual": path.residual,
+        "norm": path.norm,
+        "loss": path.metrics["loss"],
+        "projected_loss": path.projected["loss"],
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+_FAILURES_OF_PAGE = 5
+_TEXTS = ("decomposition", "normalization", "centering", "seed", "buffers", "step_per_epoch")
+
+
+def facts(landscape: Landscape) -> list[list[str]]:
+    """Returns rows of name and text; what the file does not say is left out."""
+    attributes = landscape.attributes
+    low, high = landscape.loss_range
+    rows: list[tuple[str, object]] = [
+        ("file", landscape.path),
+        ("network", network_name(landscape)),
+        *((name.replace("_", " "), attributes.get(name)) for name in _TEXTS),
+        ("samples", samples_text(attributes)),
+        ("points", points_text(landscape)),
+        ("complete", "yes" if landscape.complete else "no"),
+        ("sampling", sampling_text(landscape)),
+        ("loss", f"{low:.6g} to {high:.6g}" if math.isfinite(low) else "no finite value"),
+        ("explained variance", _unless_dash(explained_variance_text(landscape))),
+        ("cosine of the directions", None if landscape.cosine is None else f"{landscape.cosine:.3g}"),
+        ("largest distance of the path from the plane", _distance(landscape)),
+        ("measurement plan", plan_text(plan) if isinstance(plan := attributes.get("measurement_plan"), dict) else None),
+        ("made", attributes.get("created")),
+        ("versions", versions_text(found) if isinstance(found := attributes.get("versions"), Mapping) else found),
+        *(("note", note) for note in attributes.get("notes", ())),
+        *(("failed", text) for text in failures(landscape, _FAILURES_OF_PAGE)),
+    ]
+    return [[name, str(text)] for name, text in rows if text is not None and str(text)]
+
+
+def _distance(landscape: Landscape) -> str | None:
+    path = landscape.trajectory
+    return None if path is None or not len(path.number) else distance_text(landscape)
+
+
+def _unless_dash(text: str) -> str | None:
+    return None if text == "-" else text

@@ -6,25 +6,84 @@ import copy
 import importlib.util
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from collectors.network_state import Array
-from collectors.run_files import RemotePath
+from collectors.files.remote_path import RemotePath
+from collectors.networks.weight_space import Array
 
-from .drawing import Drawing
-from .landscape_data import ConvergenceData, LandscapeData, PointStatus, TrajectoryData
-from .landscape_file import path_of, read_landscape
+from .file.checks import PointStatus
+from .file.data import ConvergenceData, LandscapeData, TrajectoryData
+from .file.landscape_file import path_of, read_landscape
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     import xarray
     from jaxtyping import Float64, UInt8
+    from matplotlib.axes import Axes
 
-    from .survey import SurveyReport
+    from .figures import Look
+    from .survey.survey import SurveyReport
+
+
+class Drawing:
+    """What ``Landscape`` has of ``figures``, which only a picture loads.
+
+    All take the options of ``figures.Look``: metric, levels, scale, colormap, trajectory, clip, theme, style.
+    """
+
+    def plot_contour(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
+        """Draws filled contours with the trajectory and the convergence point; see ``figures.plot_contour``."""
+        from .figures import plot_contour
+
+        return plot_contour(self._self, ax, **look)
+
+    def plot_contour_lines(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
+        """Draws contour lines alone; see ``figures.plot_contour_lines``."""
+        from .figures import plot_contour_lines
+
+        return plot_contour_lines(self._self, ax, **look)
+
+    def plot_heatmap(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
+        """Draws every point as its cell; see ``figures.plot_heatmap``."""
+        from .figures import plot_heatmap
+
+        return plot_heatmap(self._self, ax, **look)
+
+    def plot_surface(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
+        """Draws the surface in three dimensions; see ``figures.plot_surface``."""
+        from .figures import plot_surface
+
+        return plot_surface(self._self, ax, **look)
+
+    def plot_profile(self, ax: Axes | None = None, *, others: str | Sequence[str] = (), **look: Unpack[Look]) -> Axes:
+        """Draws a line's loss, and other metrics on a second axis; see ``figures.plot_profile``."""
+        from .figures import plot_profile
+
+        return plot_profile(self._self, ax, others=others, **look)
+
+    def plot_difference(self, other: Landscape, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
+        """Draws this landscape minus another one on the same grid; see ``figures.plot_difference``."""
+        from .figures import plot_difference
+
+        return plot_difference(self._self, other, ax, **look)
+
+    def save_animation(
+        self, path: str | os.PathLike[str], kind: str = "contour", *, seconds: float = 6.0, **look: Unpack[Look]
+    ) -> Path:
+        """Writes the optimizer's walk over the plane as GIF or MP4; see ``figures.save_animation``."""
+        from .figures import save_animation
+
+        return save_animation(self._self, path, kind, seconds=seconds, **look)
+
+    @property
+    def _self(self) -> Landscape:
+        return cast("Landscape", cast(Any, self))
 
 
 class Landscape(Drawing):
@@ -77,7 +136,7 @@ class Landscape(Drawing):
         axis_order: str | None = None,
     ) -> Landscape:
         """Reads the landscape file of another program; see ``foreign_files.import_landscape``."""
-        from .foreign_files import import_landscape
+        from .exchange import import_landscape
 
         return cls(import_landscape(path, format, loss=loss, axis_order=axis_order))
 
@@ -184,7 +243,7 @@ class Landscape(Drawing):
             LandscapeLockedError: a survey is writing that file.
             LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
         """
-        from .landscape_saving import save_landscape
+        from .file.saving import save_landscape
 
         return save_landscape(path, self._data, overwrite=overwrite)
 
@@ -197,7 +256,7 @@ class Landscape(Drawing):
         overwrite: bool = False,
     ) -> list[Path]:
         """Writes the landscape as another program's file and returns the paths; see ``exports.export_landscape``."""
-        from .exports import export_landscape
+        from .exchange import export_landscape
 
         return export_landscape(self, path, format, metric=metric, overwrite=overwrite)
 
@@ -237,14 +296,14 @@ class Landscape(Drawing):
             ImportError: plotly is not installed.
             OSError: the page cannot be written.
         """
-        from .interactive.display import view
+        from .interactive.page import view
 
         return view(self, path, size=size, show=show)
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         if importlib.util.find_spec("plotly") is None:
             return {}
-        from .interactive.notebook_figure import MIME_TYPE, notebook_figure
+        from .interactive.notebook import MIME_TYPE, notebook_figure
 
         figure = notebook_figure(self)
         return {} if figure is None else {MIME_TYPE: figure}

@@ -13,28 +13,28 @@ from typing import Any
 
 import numpy as np
 
-from collectors.checkpoint_file import StateReader
 from collectors.errors import RunDirectoryError
-from collectors.network_state import WeightSpace
-from collectors.run_directory import CHECKPOINT_FOLDER, RunDirectory, find_run
-from collectors.run_files import AnyPath, RemotePath, check_directory
-from collectors.settings import LandscapeSettings
+from collectors.files.places import AnyPath, check_directory
+from collectors.files.remote_path import RemotePath
+from collectors.networks.weight_space import WeightSpace
+from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
+from collectors.run_directory.settings import LandscapeSettings
 from collectors.validation import check_bool, check_choice, check_device_ids, check_int, wrong_value
+from collectors.weights.safetensors_file import StateReader
 from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
-from workers.open_pool import open_pool
+from workers.pools.open_pool import open_pool
 
-from .directions import NORMALIZATIONS
 from .errors import LandscapeWriteError
-from .evaluation import stored_plan
-from .forecast import fewest_points
-from .output_folders import make_output_folder
-from .plane import Plane
-from .plane_building import plane_of_trajectory, random_plane_of
-from .surface import Landscape
-from .survey import forecast_survey, survey
-from .survey_settings import SurveySettings
-from .vectors import write_directions
+from .file.saving import make_output_folder
+from .landscape import Landscape
+from .planes.directions import NORMALIZATIONS
+from .planes.from_checkpoints import plane_of_trajectory, random_plane_of
+from .planes.plane import Plane, write_directions
+from .survey.experiment import stored_plan
+from .survey.forecast import fewest_points
+from .survey.settings import SurveySettings
+from .survey.survey import forecast_survey, survey
 
 _CENTERINGS = ("none", "mean")
 

@@ -10,7 +10,7 @@ from torch.utils.data import DataLoader
 
 from collectors.validation import check_instance
 
-from .torch_own_loss import OwnLoss
+from .torch.own_loss import OwnLoss, composer_step
 
 try:
     import composer
@@ -57,15 +57,6 @@ def evaluator_from(
     return OwnLoss(composer_step), model, dataloader, composer_metrics(model, metrics)
 
 
-def composer_step(model: Any, batch: Any) -> tuple[Any, Any]:
-    """Returns the loss and the outputs that a ComposerModel gives for a batch."""
-    # A copy, because models may take things out of a batch, and the next point needs them again.
-    batch = copy.copy(batch)
-    outputs = model(batch)
-    loss = model.loss(outputs, batch)
-    return _added_up(loss), outputs
-
-
 def composer_metrics(model: Any, metrics: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the metrics with torchmetrics objects updated as Composer does, through the model."""
     return {
@@ -101,13 +92,6 @@ class _MetricOfModel:
     def compute(self) -> Any:
         """Returns the value over all batches."""
         return self._metric.compute()
-
-
-def _added_up(loss: Any) -> Any:
-    """Returns one loss, as Composer's trainer makes it: the named total, else the sum of the means."""
-    if isinstance(loss, Mapping):
-        loss = loss["total"] if "total" in loss else list(loss.values())
-    return sum(part.mean() for part in loss) if isinstance(loss, tuple | list) else loss.mean()
 
 
 def _with_transforms(spec: Any) -> Any:

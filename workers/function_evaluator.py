@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.network_state import Array, State, WeightSpace, describe_arrays, direction_dtype
+from collectors.networks.weight_space import Array, State, WeightSpace, describe_arrays, direction_dtype
 from collectors.validation import check_int, wrong_type
 
 from .errors import CallbackFunctionError
 from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
-from .evaluator_checks import check_points
 from .measurement_plan import MeasurementPlan
-from .totals import check_metric_name, scalar
+from .measuring.checks import check_points
+from .measuring.totals import check_metric_name, scalar
 
 if TYPE_CHECKING:
     from jaxtyping import Float64

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from .errors import CallbackFunctionError
-from .torch_own_loss import OwnLoss
+from .torch.own_loss import OwnLoss
 
 STAGES = ("validation", "training")
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
 
+from ..validation import check_bool, check_instance, wrong_type
 from .callback import LEGACY_HOOKS, BuiltInCallback, Callback, RunContext
-from .validation import check_bool, check_instance, wrong_type
 
 
 class CallbackManager(Callback):

@@ -6,11 +6,11 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from .callback import BuiltInCallback, RunContext
-from .step_loss import step_loss
+from .callback import BuiltInCallback, RunContext, step_loss
 
 if TYPE_CHECKING:
     import torch
+
 
 _LOSS = "net_output"
 
@@ -122,6 +122,6 @@ class History(BuiltInCallback):
 def _sample_count(element: Any) -> int:
     if "torch" not in sys.modules or not isinstance(element, tuple) or len(element) != 2:
         return 1
-    from .model_batches import sample_count
+    from ..networks.batches import sample_count
 
     return sample_count(*element)

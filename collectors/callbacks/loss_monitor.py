@@ -7,12 +7,12 @@ import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from .callback import BuiltInCallback, RunContext
-from .step_loss import step_loss
-from .validation import check_choice, check_int
+from ..validation import check_choice, check_int
+from .callback import BuiltInCallback, RunContext, step_loss
 
 if TYPE_CHECKING:
     import torch
+
 
 NON_FINITE_ACTIONS = ("raise", "request_stop", "warn")
 

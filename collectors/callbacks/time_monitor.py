@@ -6,8 +6,8 @@ import sys
 from time import perf_counter
 from typing import Any
 
+from ..validation import check_bool, check_int
 from .callback import BuiltInCallback, RunContext
-from .validation import check_bool, check_int
 
 
 class TimeMonitor(BuiltInCallback):

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .callbacks_in_composer import InComposer
-from .composer_in_model import FromComposer
-from .summary_collector import SummaryCollector as _SummaryCollector
+from ..recording.summary_collector import SummaryCollector as _SummaryCollector
+from .in_composer import InComposer
 
 if TYPE_CHECKING:
     from composer import Logger, State
-
-__all__ = ["FromComposer", "InComposer", "SummaryCollector"]
 
 
 class SummaryCollector(InComposer):

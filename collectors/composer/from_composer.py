@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from .callback import Callback, CallbackParameters, RunContext
-from .composer_parameters import composer_missing, restore_state, state_of
-from .composer_state import EVAL_LABEL, ModelState
-from .validation import check_instance
+from ..callbacks.callback import Callback, CallbackParameters, RunContext
+from ..validation import check_instance
+from .parameters import composer_missing, restore_state, state_of
+from .state import EVAL_LABEL, ModelState
 
 try:
     import composer

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from .callback import Callback, CallbackParameters, RunContext
-from .callback_manager import CallbackManager
-from .composer_parameters import (
+from ..callbacks.callback import Callback, CallbackParameters, RunContext
+from ..callbacks.callback_manager import CallbackManager
+from .parameters import (
     begin_evaluation,
     composer_missing,
     evaluation_parameters,
@@ -20,15 +20,16 @@ from .composer_parameters import (
     training_parameters,
 )
 
-try:
-    import composer
-except ImportError as error:
-    raise composer_missing(error) from error
-
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from composer import Logger, State
+
+
+try:
+    import composer
+except ImportError as error:
+    raise composer_missing(error) from error
 
 EVENT_HOOKS: Mapping[str, tuple[str, ...]] = {
     "fit_start": ("on_train_begin",),

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from .callback import CallbackParameters
-from .torch_state import unwrap
+from ..callbacks.callback import CallbackParameters
+from ..networks.torch_network import unwrap
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from composer import State
+
 
 _FROM_TRAINING = ("mode", "cur_step_num", "batch_num", "net_outputs")
 

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from .composer_parameters import composer_missing
-from .model_batches import call_network, sample_count
+from ..networks.batches import call_network, sample_count
+from .parameters import composer_missing
+
+if TYPE_CHECKING:
+    from ..callbacks.callback import CallbackParameters
+
 
 try:
     from composer import ComposerModel, State, Time, Timestamp
     from composer.utils import get_device
 except ImportError as error:
     raise composer_missing(error) from error
-
-if TYPE_CHECKING:
-    from .callback import CallbackParameters
 
 TRAIN_LABEL, EVAL_LABEL = "train", "eval"
 _DEVICES = {"cuda": "gpu", "mps": "mps"}

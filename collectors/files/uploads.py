@@ -8,8 +8,8 @@ import threading
 import time
 import warnings
 
-from .run_files import RemotePath
-from .temporary_folder import TemporaryFolder, unsent_folder
+from .local_files import TemporaryFolder, unsent_folder
+from .remote_path import RemotePath
 
 RECORDS_PREFIX = "landscape-records-"
 INTERVAL_SECONDS = 30.0

@@ -9,14 +9,14 @@ from typing import Any, cast
 
 import torch
 
-from .callback import CallbackParameters, RunContext
-from .callback_manager import CallbackManager
-from .model_batches import announce_epoch, dataset_length, empty_dataset, sample_count
-from .model_forward import Forward
-from .model_metrics import MetricTotals, WeightedMean
-from .model_update import OptimizerUpdate
-from .progress_bar import progress_bar
-from .training_context import TrainingContext
+from ..callbacks.callback import CallbackParameters, RunContext
+from ..callbacks.callback_manager import CallbackManager
+from ..model_checkpoint.resuming import TrainingContext
+from ..networks.batches import sample_count
+from ..progress_bar import progress_bar
+from .forward import Forward, announce_epoch, dataset_length, empty_dataset
+from .metrics import MetricTotals, WeightedMean
+from .update import OptimizerUpdate
 
 
 @dataclass(frozen=True)

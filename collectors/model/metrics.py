@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .validation import wrong_type
+from ..validation import wrong_type
 
 
 class WeightedMean:

@@ -11,18 +11,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from .callback import Callback, CallbackParameters, RunContext
-from .callback_manager import CallbackManager
-from .checkpoint_loading import Checkpoint
-from .model_batches import check_dataset, dataset_length, to_device
-from .model_forward import Forward, LossFunction
-from .model_loop import FitEvaluation, evaluate, run, train_epochs
-from .model_metrics import named_metrics
-from .model_update import ClipGradients, OptimizerUpdate
-from .resumption import Resumption
-from .torch_state import unwrap
-from .training_context import TrainingContext
-from .validation import check_bool, check_choice, check_instance, check_int, wrong_type, wrong_value
+from ..callbacks.callback import Callback, CallbackParameters, RunContext
+from ..callbacks.callback_manager import CallbackManager
+from ..model_checkpoint.loading import Checkpoint
+from ..model_checkpoint.resuming import Resumption, TrainingContext
+from ..networks.torch_network import unwrap
+from ..validation import check_bool, check_choice, check_instance, check_int, wrong_type, wrong_value
+from .forward import Forward, LossFunction, check_dataset, dataset_length, to_device
+from .loop import FitEvaluation, evaluate, run, train_epochs
+from .metrics import named_metrics
+from .update import ClipGradients, OptimizerUpdate
 
 Callbacks = Callback | Sequence[Callback] | None
 ResumeFrom = Checkpoint | str | os.PathLike[str] | None

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from .checkpoint_encryption import ENCRYPTION_MODES, check_key, require_cryptography
-from .network_state import is_network
-from .validation import check_bool, check_choice, check_int, wrong_type, wrong_value
+from ..networks.readers import is_network
+from ..validation import check_bool, check_choice, check_int, wrong_type, wrong_value
+from .encryption import ENCRYPTION_MODES, check_key, require_cryptography
 
 FORMATS = ("safetensors",)
 _COUNTERS = ("epoch_num", "step_num")

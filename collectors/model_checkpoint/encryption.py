@@ -11,8 +11,8 @@ import hmac
 import os
 from typing import Any
 
-from .errors import CheckpointError
-from .validation import check_choice
+from ..errors import CheckpointError
+from ..validation import check_choice
 
 ENCRYPTION_MODES = ("AES-GCM", "AES-CBC")
 KEY_LENGTHS = (16, 24, 32)

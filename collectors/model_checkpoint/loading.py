@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .checkpoint_archive import read_archive
-from .checkpoint_encryption import ENCRYPTION_MODES, check_key
-from .network_state import Array, State
+from ..networks.weight_space import Array, State
+from ..validation import check_choice, check_instance, check_path
+from .archive import read_archive
+from .encryption import ENCRYPTION_MODES, check_key
 from .training_state import TrainingState
-from .validation import check_choice, check_instance, check_path
 
 SUFFIX = ".safetensors"
 # The last group of numbers counts: a file of the prefix CKP-1 is none of the prefix CKP.
@@ -111,7 +111,7 @@ def load_weights(network: Any, weights: State, where: str) -> None:
     """
     import torch
 
-    from .torch_state import describe, named_tensors, to_tensor
+    from ..networks.torch_network import describe, named_tensors, to_tensor
 
     names = describe(network).check_state(where, {name: array.shape for name, array in weights.items()})
     with torch.no_grad():

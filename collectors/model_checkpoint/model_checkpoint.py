@@ -8,13 +8,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .callback import BuiltInCallback, RunContext
-from .checkpoint_config import CheckpointConfig
-from .checkpoint_directory import check_directory
-from .checkpoint_run import CheckpointRun, TextFromParameters, check_prefix
-from .process_rank import is_first_rank
-from .training_context import TrainingContext
-from .validation import check_instance, wrong_type
+from ..callbacks.callback import BuiltInCallback, RunContext
+from ..process_rank import is_first_rank
+from ..validation import check_instance, wrong_type
+from .config import CheckpointConfig
+from .resuming import TrainingContext
+from .run import CheckpointRun, TextFromParameters, check_directory, check_prefix
 
 
 class ModelCheckpoint(BuiltInCallback):

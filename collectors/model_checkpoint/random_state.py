@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from .errors import CheckpointError
+from ..errors import CheckpointError
 
 # Where data loaders and data sets keep what they are made of.
 _PARTS = ("sampler", "batch_sampler", "dataset", "datasets", "transform", "transforms", "collate_fn")

@@ -9,17 +9,15 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from .atomic_files import remove_stale_temporaries
-from .callback import RunContext
-from .checkpoint_archive import Archive
-from .checkpoint_config import CheckpointConfig
-from .checkpoint_directory import check_directory, make_directory, unused_prefix
-from .checkpoint_loading import CHECKPOINT_NAME, SUFFIX, parse_name
-from .checkpoint_policy import Retention, SavePolicy
-from .checkpoint_writer import CheckpointWriter
-from .network_state import read_network
-from .training_context import TrainingContext
-from .validation import wrong_type, wrong_value
+from ..callbacks.callback import RunContext
+from ..files.local_files import remove_stale_temporaries
+from ..networks.readers import read_network
+from ..validation import check_path, wrong_type, wrong_value
+from .archive import Archive
+from .config import CheckpointConfig
+from .loading import CHECKPOINT_NAME, SUFFIX, parse_name
+from .resuming import TrainingContext
+from .writer import CheckpointWriter, Retention, SavePolicy
 
 TextFromParameters = Callable[[Any], str]
 
@@ -184,7 +182,7 @@ def _has_unused_gradients(run_context: RunContext) -> bool:
 
 
 def _is_same(first: Any, second: Any) -> bool:
-    from .torch_state import unwrap
+    from ..networks.torch_network import unwrap
 
     return unwrap(first) is unwrap(second)
 
@@ -192,3 +190,43 @@ def _is_same(first: Any, second: Any) -> bool:
 def _is_of(prefix: str, name: str) -> bool:
     parts = parse_name(name)
     return parts is not None and parts[0] == prefix
+
+
+def check_directory(value: Any) -> Path:
+    """Returns a directory's real path; nothing is created.
+
+    Raises:
+        TypeError: it is no path.
+        ValueError: it is blank or too long.
+        NotADirectoryError: it, or a part of it, is a file.
+        PermissionError: it cannot be written, or cannot be created.
+    """
+    folder = Path(os.path.realpath(check_path("directory", value)))
+    existing = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
+    if not existing.is_dir():
+        raise NotADirectoryError(f"directory must be a directory, but {existing} is a file. Choose another one.")
+    if not os.access(existing, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise PermissionError(f"directory must be writable, but {existing} is not. Choose another one.")
+    return folder
+
+
+def make_directory(folder: Path) -> None:
+    """Creates a directory, readable for the user alone, unless it is there."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_directory(folder)
+
+
+def unused_prefix(folder: Path, prefix: str, taken: Collection[str]) -> str:
+    """Returns the prefix, or ``prefix_1``, ``prefix_2``, ..., the first that no file in the directory has.
+
+    Args:
+        folder: the directory.
+        prefix: the prefix that is wanted.
+        taken: further prefixes that are in use.
+    """
+    used = {parts[0] for parts in (parse_name(file.name) for file in folder.iterdir()) if parts} | set(taken)
+    number, candidate = 0, prefix
+    while candidate in used:
+        number += 1
+        candidate = f"{prefix}_{number}"
+    return candidate

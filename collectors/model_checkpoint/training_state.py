@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_type_hints
 
-from .network_state import State
+from ..networks.weight_space import State
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .network_state import WeightSpace
-from .validation import wrong_type
+from ..validation import wrong_type
+from .weight_space import WeightSpace
 
 
 @dataclass(frozen=True, eq=False)

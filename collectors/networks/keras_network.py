@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from keras import layers
 
-from .network_state import Array, TensorInfo, WeightSpace
+from .weight_space import Array, TensorInfo, WeightSpace
 
 _TRANSPOSED = (layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose)
 _DEPTHWISE = (layers.DepthwiseConv1D, layers.DepthwiseConv2D, layers.SeparableConv1D, layers.SeparableConv2D)
@@ -86,7 +86,7 @@ def to_array(tensor: Any) -> Array:
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         # Keras' own convert_to_numpy warns with NumPy 2.
-        from .torch_state import to_array as tensor_to_array
+        from .torch_network import to_array as tensor_to_array
 
         return tensor_to_array(value)
     # A copy: JAX hands the memory itself out, and the next training step writes into it.

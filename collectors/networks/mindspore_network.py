@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from mindspore import nn
 
-from .network_state import Array, TensorInfo, WeightSpace
+from .weight_space import Array, TensorInfo, WeightSpace
 
 _TRANSPOSED = (nn.Conv1dTranspose, nn.Conv2dTranspose, nn.Conv3dTranspose)
 # Parameters to MindSpore, although no optimizer ever moves them.

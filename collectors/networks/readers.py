@@ -5,12 +5,13 @@ A framework that the user's objects come from is imported already; nothing else 
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from .network_state import Array, WeightSpace
+from .weight_space import Array, WeightSpace
 
 
 class NetworkReader(Protocol):
@@ -27,12 +28,17 @@ class NetworkReader(Protocol):
 
 
 # A Keras model is a torch.nn.Module as well where PyTorch is its back end, so it comes first.
-FRAMEWORKS = ("keras", "mindspore", "jax", "torch")
+_READERS = {
+    "keras": ".keras_network",
+    "mindspore": ".mindspore_network",
+    "jax": ".jax_arrays",
+    "torch": ".torch_network",
+}
 
 
 def framework_of(value: object) -> str | None:
     """Returns the name of the framework whose network an object is, or None."""
-    for name in FRAMEWORKS:
+    for name in _READERS:
         if name in sys.modules and _reader(name).owns(value):
             return name
     return None
@@ -68,4 +74,42 @@ NETWORK_KINDS = (
 
 
 def _reader(name: str) -> NetworkReader:
-    return cast(NetworkReader, import_module(f".{name}_state", __package__))
+    return cast(NetworkReader, import_module(_READERS[name], __package__))
+
+
+def describe_network(network: object) -> WeightSpace:
+    """Returns the description of a network of any supported framework.
+
+    Raises:
+        TypeError: the object is no network of a supported framework.
+    """
+    return reader_of(network).describe(network)
+
+
+def read_network(network: object) -> dict[str, Array]:
+    """Returns copies of all parameters and buffers of a network, in host memory, each storage once.
+
+    Raises:
+        TypeError: the object is no network of a supported framework.
+    """
+    return reader_of(network).read(network)
+
+
+def repeated_reader(network: object) -> Callable[[], dict[str, Array]]:
+    """Returns a function that does what ``read_network`` does; where it can, it is faster from its second call on.
+
+    The arrays hold their values for as long as the mapping that it returned is kept.
+
+    Raises:
+        TypeError: the object is no network of a supported framework.
+    """
+    reader = reader_of(network)
+    make = getattr(reader, "repeated_reader", None)
+    return (
+        functools.partial(reader.read, network) if make is None else cast(Callable[[], dict[str, Array]], make(network))
+    )
+
+
+def is_network(value: object) -> bool:
+    """Returns whether the object is a network of a supported framework."""
+    return framework_of(value) is not None

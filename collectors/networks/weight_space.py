@@ -6,17 +6,16 @@ only what is defined here: a ``WeightSpace`` (names, shapes, dtypes, roles) and 
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 import ml_dtypes
 import numpy as np
 
-from .errors import CheckpointError
+from ..errors import CheckpointError
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 State: TypeAlias = Mapping[str, Array]
@@ -171,52 +170,6 @@ def state_sha256(state: State, names: Iterable[str] | None = None) -> str:
         digest.update(f"{name}|{array.dtype.name}|{state[name].shape}|".encode())
         digest.update(array.reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
-
-
-def describe_network(network: object) -> WeightSpace:
-    """Returns the description of a network of any supported framework.
-
-    Raises:
-        TypeError: the object is no network of a supported framework.
-    """
-    from .frameworks import reader_of
-
-    return reader_of(network).describe(network)
-
-
-def read_network(network: object) -> dict[str, Array]:
-    """Returns copies of all parameters and buffers of a network, in host memory, each storage once.
-
-    Raises:
-        TypeError: the object is no network of a supported framework.
-    """
-    from .frameworks import reader_of
-
-    return reader_of(network).read(network)
-
-
-def repeated_reader(network: object) -> Callable[[], dict[str, Array]]:
-    """Returns a function that does what ``read_network`` does; where it can, it is faster from its second call on.
-
-    The arrays hold their values for as long as the mapping that it returned is kept.
-
-    Raises:
-        TypeError: the object is no network of a supported framework.
-    """
-    from .frameworks import reader_of
-
-    reader = reader_of(network)
-    make = getattr(reader, "repeated_reader", None)
-    return (
-        functools.partial(reader.read, network) if make is None else cast(Callable[[], dict[str, Array]], make(network))
-    )
-
-
-def is_network(value: object) -> bool:
-    """Returns whether the object is a network of a supported framework."""
-    from .frameworks import framework_of
-
-    return framework_of(value) is not None
 
 
 def describe_arrays(arrays: State, network: str = "arrays", *, filter_axis: int = 0) -> WeightSpace:

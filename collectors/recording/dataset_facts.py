@@ -54,7 +54,7 @@ def samples_of(element: Any) -> int | None:
     """Returns how many samples a batch (inputs, targets) has, or None where it is no such pair."""
     if not isinstance(element, tuple | list) or len(element) != 2:
         return None
-    from .model_batches import sample_count
+    from ..networks.batches import sample_count
 
     return sample_count(*element)
 

@@ -4,18 +4,122 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from .collection_steps import CollectionSteps
-from .event_files import require_tensorboard
-from .lineage import check_custom_lineage
-from .run_files import AnyPath, RemotePath
-from .summary_arguments import check_export_options
-from .summary_items import SummaryItems
-from .validation import check_int, wrong_type
+from ..files.places import AnyPath
+from ..files.remote_path import RemotePath
+from ..summary.event_files import check_export_options, require_tensorboard
+from ..summary.lineage import check_custom_lineage
+from ..validation import check_bool, check_int, check_keys, wrong_type, wrong_value
+
+SWITCHES = (
+    "collect_metric",
+    "collect_graph",
+    "collect_train_lineage",
+    "collect_eval_lineage",
+    "collect_input_data",
+    "collect_dataset_graph",
+)
+HISTOGRAMS = "histogram_regular"
+
+
+@dataclass(frozen=True)
+class SummaryItems:
+    """The items to record.
+
+    Attributes:
+        names: those that are on.
+        asked: those that the user asked for by name, rather than by leaving them at their defaults.
+        pattern: which parameters get histograms; None takes the first five.
+    """
+
+    names: frozenset[str]
+    asked: frozenset[str]
+    pattern: re.Pattern[str] | None = None
+
+    @classmethod
+    def merged(cls, specified: Mapping[str, Any], keep_default_action: bool) -> SummaryItems:
+        """Returns the items that are given, with or without those that are on by default: all of them."""
+        given = {key for key in SWITCHES if specified.get(key)} | {HISTOGRAMS} & set(specified)
+        defaults = {*SWITCHES, HISTOGRAMS} - set(specified) if keep_default_action else set()
+        pattern = specified.get(HISTOGRAMS)
+        return cls(frozenset(given | defaults), frozenset(given), None if pattern is None else re.compile(pattern))
+
+
+def check_specified(value: object) -> dict[str, Any]:
+    """Returns a copy of ``collect_specified_data``; its ``collect_landscape`` is not checked here.
+
+    Raises:
+        TypeError: it is no dictionary, or an item has the wrong type.
+        ValueError: a key is unknown, or ``histogram_regular`` is no regular expression.
+    """
+    if value is None:
+        return {}
+    given = check_keys("collect_specified_data", value, (*SWITCHES, HISTOGRAMS, "collect_landscape"))
+    for key in SWITCHES:
+        if key in given:
+            check_bool(f"collect_specified_data[{key!r}]", given[key])
+    pattern = given.get(HISTOGRAMS)
+    if pattern is not None:
+        name = "collect_specified_data['histogram_regular']"
+        if not isinstance(pattern, str):
+            raise wrong_type(name, "a regular expression (str) or None", pattern)
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise wrong_value(name, f"a valid regular expression ({error})", pattern) from error
+    return given
+
+
+TENSOR_RECORDS = 20
+
+
+@dataclass(frozen=True)
+class CollectionSteps:
+    """Which steps are recorded; the first step of a run always is.
+
+    Attributes:
+        every: the multiples of this are recorded.
+        tensors_every: the multiples of this have their tensors recorded; None chooses, so that a run has about twenty.
+    """
+
+    every: int
+    tensors_every: int | None = None
+
+    def collects(self, step: int) -> bool:
+        """Returns whether everything but tensors is recorded."""
+        return step % self.every == 0
+
+    def collects_tensors(self, step: int, total: int | None) -> bool:
+        """Returns whether tensors are recorded.
+
+        Args:
+            step: its number, 1 for the first.
+            total: how many steps the training has, None while that is not known.
+        """
+        if self.tensors_every is not None:
+            return step % self.tensors_every == 0
+        return self.collects(step) if total is None else step in tensor_steps(self.every, total)
+
+
+@lru_cache(maxsize=16)
+def tensor_steps(every: int, total: int) -> Container[int]:
+    """Returns the multiples of ``every`` up to ``total``, or twenty steps over the whole run where these are more.
+
+    The 0 counts as one of them: it stands for the first step, which is recorded whatever its number.
+    """
+    if total // every + 1 <= TENSOR_RECORDS:
+        return range(0, total + 1, every)
+    stride = total // (TENSOR_RECORDS - 1)
+    if stride > 1:
+        return range(0, total + 1, stride)[:TENSOR_RECORDS]
+    # A stride of 1 would spend them all on the beginning of a run of 20 to 37 steps.
+    return frozenset(index * total // (TENSOR_RECORDS - 1) for index in range(TENSOR_RECORDS))
+
 
 # By this suffix a collector knows its own files from those of other records in the directory.
 FILE_SUFFIX = "_collector_MS"

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from .collected_values import (
+from ..callbacks.callback import step_loss
+from ..files.remote_path import RemotePath
+from ..files.uploads import RecordUploads
+from ..summary.lineage import custom_lineage_with_environment
+from ..summary.record import SummaryRecord
+from ..summary.writer import SummaryWriteError
+from .dataset_facts import EpochSamples, dataset_batch_size, dataset_graph, dataset_size
+from .plan import FILE_SUFFIX, HISTOGRAMS, SummaryPlan
+from .training_facts import (
+    eval_lineage,
     histogram_parameters,
     input_images,
     is_torch_network,
     learning_rate_tag,
     learning_rates,
+    train_lineage,
 )
-from .dataset_description import EpochSamples, dataset_batch_size, dataset_graph, dataset_size
-from .lineage import custom_lineage_with_environment
-from .run_lineage import eval_lineage, train_lineage
-from .step_loss import step_loss
-from .summary_items import HISTOGRAMS
-from .summary_plan import FILE_SUFFIX, SummaryPlan
-from .summary_record import SummaryRecord
-from .summary_writer import SummaryWriteError
 
 Parameters = Mapping[str, Any]
 
@@ -173,7 +176,7 @@ class SummaryCollection:
                 self._write()
 
     def _add_graph(self) -> None:
-        from .random_state import capture_random_state, restore_random_state
+        from ..model_checkpoint.random_state import capture_random_state, restore_random_state
 
         # Following the data flow runs the forward function, which may draw random numbers.
         random = capture_random_state(None)
@@ -239,3 +242,46 @@ class SummaryCollection:
         except (TypeError, ValueError) as error:
             self._items.discard(item)
             warnings.warn(f"{item} records no more in this run: {error}", UserWarning, stacklevel=5)
+
+
+# Only the last event file grows, so that of a long training this much is uploaded again and again.
+LARGEST_FILE = 32 * 2**20
+
+
+class RemoteCollection(SummaryCollection):
+    """A ``SummaryCollection`` that is written on this machine and uploaded while training goes on.
+
+    What cannot be uploaded is a warning, as what cannot be written.
+
+    Args:
+        directory: the run directory.
+        plan: what to record; without a limit of its own, event files are begun anew after 32 MiB.
+        begin: the number of steps done before.
+
+    Raises:
+        ImportError: TensorBoard is not installed.
+        RunDirectoryError: the run directory cannot be written.
+        OSError: the temporary folder of this machine cannot be written.
+    """
+
+    def __init__(self, directory: RemotePath, plan: SummaryPlan, begin: int = 0) -> None:
+        self._uploads = RecordUploads(directory)
+        try:
+            super().__init__(
+                self._uploads.folder, replace(plan, max_file_size=plan.max_file_size or LARGEST_FILE), begin
+            )
+        except BaseException:
+            self._uploads.close()
+            raise
+
+    def end_step(self, params: Mapping[str, Any]) -> None:
+        """Records a step where that is due."""
+        super().end_step(params)
+        self._uploads.warn_of_failure()
+
+    def close(self, error: BaseException | None = None) -> None:
+        """Waits until everything is uploaded; what could not be is a warning, or a note of the error."""
+        try:
+            super().close(error)
+        finally:
+            self._uploads.close(error)

@@ -8,18 +8,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from .callback import BuiltInCallback, RunContext
-from .collected_run import CollectedRun, open_collection
-from .frameworks import as_watched
-from .process_rank import is_first_rank
-from .run_files import RemotePath, check_directory, has_lost_slashes
-from .run_writer import EXISTING
-from .settings import LandscapeSettings
-from .snapshots import Snapshots
-from .summary_items import check_specified
-from .summary_plan import SummaryPlan
-from .validation import check_bool, check_choice, check_int, wrong_type
-from .watched_training import WatchedTraining
+from ..callbacks.callback import BuiltInCallback, RunContext
+from ..files.places import check_directory, has_lost_slashes
+from ..files.remote_path import RemotePath
+from ..networks.readers import as_watched
+from ..process_rank import is_first_rank
+from ..run_directory.recorders import Snapshots
+from ..run_directory.settings import LandscapeSettings
+from ..run_directory.writer import EXISTING
+from ..validation import check_bool, check_choice, check_int, wrong_type
+from .plan import SummaryPlan, check_specified
+from .watched_training import CollectedRun, WatchedTraining, open_collection
 
 if TYPE_CHECKING:
     import numpy as np
@@ -185,7 +184,8 @@ class SummaryCollector(BuiltInCallback):
         if optimizer is not None and not isinstance(getattr(optimizer, "param_groups", None), list):
             raise wrong_type("optimizer", "an optimizer with param_groups, as PyTorch's are, or None", optimizer)
         return WatchedTraining(
-            self,
+            self._begin,
+            self._finish,
             {
                 "mode": "train",
                 "network": as_watched(network),

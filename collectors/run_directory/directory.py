@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from .checkpoint_file import CheckpointFile, StateReader
-from .errors import CheckpointError, RunDirectoryError
-from .frozen_parameters import CompletedState
-from .network_state import WeightSpace
-from .run_files import AnyPath, LocalCopies, RemotePath, check_directory, has_lost_slashes
-from .run_metadata import RunMetadata
+from ..errors import CheckpointError, RunDirectoryError
+from ..files.places import AnyPath, LocalCopies, check_directory, has_lost_slashes
+from ..files.remote_path import RemotePath
+from ..networks.weight_space import WeightSpace
+from ..weights.frozen_parameters import CompletedState
+from ..weights.safetensors_file import CheckpointFile, StateReader
+from .metadata import RunMetadata
 from .settings import LandscapeSettings
 
 CHECKPOINT_FOLDER = "ckpt_dir"
@@ -69,7 +70,7 @@ class RunDirectory:
         if path.suffix == ".safetensors":
             file = CheckpointFile(near, str(path))
         elif path.suffix == ".ckpt":
-            from .mindspore_checkpoint import MindSporeCheckpoint
+            from ..weights.mindspore_file import MindSporeCheckpoint
 
             if not isinstance(near, Path):
                 raise CheckpointError(

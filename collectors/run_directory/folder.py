@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
-from .atomic_files import remove_stale_temporaries, write_text
-from .checkpoint_file import write_checkpoint
-from .errors import RunDirectoryError
-from .network_state import State
-from .run_directory import CHECKPOINT_FOLDER, METADATA_NAME
-from .run_files import AnyPath, RemotePath
-from .temporary_folder import TemporaryFolder
+from ..errors import RunDirectoryError
+from ..files.local_files import TemporaryFolder, remove_stale_temporaries, write_text
+from ..files.places import AnyPath
+from ..files.remote_path import RemotePath
+from ..networks.weight_space import State
+from ..weights.safetensors_file import write_checkpoint
+from .directory import CHECKPOINT_FOLDER, METADATA_NAME
 
 UPLOAD_PREFIX = "landscape-upload-"
 # A blip of the network must not end a night's training; file systems try again on their own as well, in between.

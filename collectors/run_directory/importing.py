@@ -7,14 +7,14 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from .errors import CheckpointError
-from .network_state import TensorInfo, WeightSpace
-from .run_directory import CHECKPOINT_FOLDER, RunDirectory
-from .run_files import check_directory
-from .run_writer import EXISTING, RunWriter
+from ..errors import CheckpointError
+from ..files.places import check_directory
+from ..networks.weight_space import TensorInfo, WeightSpace
+from ..validation import check_choice, check_instance, check_path, wrong_type
+from ..weights.torch_file import read_state_dict
+from .directory import CHECKPOINT_FOLDER, RunDirectory
 from .settings import LandscapeSettings, check_interval
-from .state_dict_file import read_state_dict
-from .validation import check_choice, check_instance, check_path, wrong_type
+from .writer import EXISTING, RunWriter
 
 
 def import_checkpoints(

@@ -9,10 +9,10 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
-from .errors import RunDirectoryError
-from .run_files import AnyPath
+from ..errors import RunDirectoryError
+from ..files.places import AnyPath
+from ..validation import check_choice, check_instance, check_int, check_keys, wrong_type
 from .settings import UNITS, CreateLandscape, LandscapeSettings, check_intervals
-from .validation import check_choice, check_instance, check_int, check_keys, wrong_type
 
 FORMAT_VERSION = 1
 _REFERENCE_KEYS = (

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .validation import check_bool, check_choice, check_int, check_keys, wrong_type, wrong_value
+from ..validation import check_bool, check_choice, check_int, check_keys, wrong_type, wrong_value
 
 UNITS = ("step", "epoch")
 SMALLEST_LANDSCAPE, LARGEST_LANDSCAPE = 3, 256

@@ -9,14 +9,14 @@ import threading
 import time
 import warnings
 
-from .checkpoint_file import STORABLE_DTYPES, CheckpointFile, MemoryState
-from .checkpoint_folder import checkpoint_folder
-from .errors import CheckpointError, CheckpointWriteError, RunDirectoryError
-from .frozen_parameters import FrozenParameters, frozen_state
-from .network_state import Array, WeightSpace
-from .run_directory import METADATA_NAME, RunDirectory
-from .run_files import AnyPath
-from .run_metadata import FrozenFile, RunMetadata
+from ..errors import CheckpointError, CheckpointWriteError, RunDirectoryError
+from ..files.places import AnyPath
+from ..networks.weight_space import Array, WeightSpace
+from ..weights.frozen_parameters import FrozenParameters, frozen_state
+from ..weights.safetensors_file import STORABLE_DTYPES, CheckpointFile, MemoryState
+from .directory import METADATA_NAME, RunDirectory
+from .folder import checkpoint_folder
+from .metadata import FrozenFile, RunMetadata
 from .settings import LandscapeSettings
 
 EXISTING = ("error", "resume", "overwrite")

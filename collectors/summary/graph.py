@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from .validation import wrong_type, wrong_value
+from ..validation import wrong_type, wrong_value
 
 if TYPE_CHECKING:
     import torch
+
 
 # What torch.utils.tensorboard writes as well: TensorBoard only asks for a number that is not too small.
 _PRODUCER = 22
@@ -20,7 +21,7 @@ def network_graph(network: torch.nn.Module) -> bytes:
     The data flow comes from ``torch.fx``, which runs nothing and needs no inputs. A network that it cannot follow
     (its path depends on the data) is shown as its tree of layers, without edges.
     """
-    from .torch_state import unwrap
+    from ..networks.torch_network import unwrap
 
     network = unwrap(network)
     try:

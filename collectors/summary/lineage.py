@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .validation import check_instance, check_int, check_keys, wrong_type, wrong_value
+from ..validation import check_instance, check_int, check_keys, wrong_type, wrong_value
 
 HYPER_CONFIG = "MINDINSIGHT_HYPER_CONFIG"
 LONGEST_HYPER_CONFIG = 100_000

@@ -12,16 +12,22 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from .event_files import EventFiles, require_tensorboard
-from .network_graph import network_graph
-from .summary_arguments import check_export_options, check_max_file_size, check_name_part, prepare_directory
-from .summary_files import SummaryFiles
-from .summary_values import SummaryStep, SummaryValue, check_network, check_plugin, check_value
-from .summary_writer import SummaryWriteError, SummaryWriter
-from .validation import check_bool, check_choice, check_int, check_path, wrong_type
+from ..validation import check_bool, check_choice, check_int, check_path, wrong_type
+from .event_files import (
+    EventFiles,
+    check_export_options,
+    check_max_file_size,
+    check_name_part,
+    prepare_directory,
+    require_tensorboard,
+)
+from .graph import network_graph
+from .values import SummaryStep, SummaryValue, check_network, check_plugin, check_value
+from .writer import SummaryFiles, SummaryWriteError, SummaryWriter
 
 if TYPE_CHECKING:
     import torch
+
 
 MODES = ("train", "eval")
 

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import numpy as np
 
+from ..networks.weight_space import Array
+from ..validation import wrong_type, wrong_value
+from .graph import network_graph, parse_graph
 from .lineage import check_custom_lineage, check_dataset_graph, check_eval_lineage, check_train_lineage
-from .network_graph import network_graph, parse_graph
-from .network_state import Array
-from .validation import wrong_type, wrong_value
 
 PLUGINS = (
     "scalar", "image", "tensor", "histogram", "graph", "train_lineage", "eval_lineage", "dataset_graph",
@@ -136,7 +136,7 @@ def _recordable(name: str, array: Array) -> Array:
 
 
 def _tensor_to_array(name: str, tensor: Any) -> Array:
-    from .torch_state import to_array
+    from ..networks.torch_network import to_array
 
     if str(tensor.layout) != "torch.strided" or tensor.is_meta or hasattr(tensor, "full_tensor"):
         raise wrong_type(name, "a dense tensor with values (not sparse, sharded or on the meta device)", tensor)

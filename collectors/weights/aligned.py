@@ -8,20 +8,11 @@ from typing import Any, TypeAlias, cast
 
 import numpy as np
 
-from collectors.checkpoint_file import CheckpointFile, MemoryState, StateReader
-from collectors.errors import CheckpointError
-from collectors.network_state import (
-    Array,
-    WeightSpace,
-    canonical_name,
-    describe_network,
-    is_network,
-    numpy_dtype,
-    read_network,
-)
-from collectors.validation import check_path, wrong_type
-
-from .errors import PlaneError
+from ..errors import CheckpointError
+from ..networks.readers import is_network, read_network
+from ..networks.weight_space import Array, WeightSpace, canonical_name, numpy_dtype
+from ..validation import check_path, wrong_type
+from .safetensors_file import CheckpointFile, MemoryState, StateReader
 
 # A network, a mapping from name to tensor or array, a StateReader, or a path.
 Weights: TypeAlias = Any
@@ -94,7 +85,7 @@ def as_reader(label: str, weights: Weights) -> StateReader:
         path = check_path(label, weights)
         if path.suffix == ".safetensors":
             return CheckpointFile(path)
-        from collectors.state_dict_file import read_state_dict
+        from .torch_file import read_state_dict
 
         return MemoryState(read_state_dict(path), str(path))
     if hasattr(weights, "read_block"):
@@ -112,52 +103,10 @@ def as_array(label: str, value: object) -> Array:
 
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
-        from collectors.torch_state import to_array
+        from ..networks.torch_network import to_array
 
         return to_array(value)
     if isinstance(value, np.ndarray | np.generic) and value.dtype != object:
         return np.array(value)
     nested = ". If the weights lie under one of its keys, give that entry alone" if isinstance(value, Mapping) else ""
     raise wrong_type(label, f"a tensor or a NumPy array{nested}", value)
-
-
-def network_space(network: object, *weights: Weights) -> WeightSpace:
-    """Returns the description of the network: from ``network``, or from the first state that is one.
-
-    Raises:
-        TypeError: nothing describes the network.
-        PlaneError: no plane can be laid through the weights of this network.
-    """
-    if isinstance(network, WeightSpace):
-        space = network
-    elif network is not None:
-        space = describe_network(network)
-    else:
-        described = next((item for item in weights if is_network(item)), None)
-        if described is None:
-            raise TypeError(
-                "network is missing: files and state dicts do not say which tensors are trainable or tied; pass "
-                "network=<the network> (or its WeightSpace, from collectors.network_state.describe_network)."
-            )
-        space = describe_network(described)
-    check_spannable(space)
-    return space
-
-
-def check_spannable(space: WeightSpace) -> None:
-    """Checks that a network has weights through which directions can run.
-
-    Raises:
-        PlaneError: nothing is trainable, or a trainable tensor is complex.
-    """
-    if not space.dimension:
-        raise PlaneError(
-            f"the network {space.network} has no trainable parameter, so no plane can run through its weights; set "
-            "requires_grad=True on the parameters that the plane should span."
-        )
-    complex_names = [tensor.name for tensor in space.trainable if tensor.dtype.startswith("complex")]
-    if complex_names:
-        raise PlaneError(
-            f"the network {space.network} has complex trainable parameters {complex_names[:10]}, which are not "
-            "supported; set requires_grad=False on them to keep them as they are."
-        )

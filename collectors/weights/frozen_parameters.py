@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from .checkpoint_file import StateReader
-from .network_state import Array, State, WeightSpace, state_sha256
+from ..networks.weight_space import Array, State, WeightSpace, state_sha256
+from .safetensors_file import StateReader
 
 
 class FrozenParameters:

@@ -9,9 +9,9 @@ import weakref
 from collections.abc import Mapping
 from pathlib import Path
 
-from .checkpoint_file import CheckpointFile, file_sha256, write_checkpoint
-from .errors import CheckpointError
-from .network_state import Array, WeightSpace
+from ..errors import CheckpointError
+from ..networks.weight_space import Array, WeightSpace
+from .safetensors_file import CheckpointFile, file_sha256, write_checkpoint
 
 # What MindSpore's optimizers, loss scaling and training loops keep beside the weights.
 _COUNTERS = re.compile(
@@ -86,7 +86,7 @@ def load_ckpt(path: Path) -> dict[str, Array]:
             f"checkpoint {path} is MindSpore's, which is needed to read it; install it with "
             "pip install 'summary-landscape[mindspore]'."
         ) from error
-    from .mindspore_state import to_array
+    from ..networks.mindspore_network import to_array
 
     try:
         return {name: to_array(tensor) for name, tensor in mindspore.load_checkpoint(str(path)).items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import itertools
 import json
 import math
 import os
@@ -18,11 +19,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .atomic_files import replacing
-from .errors import CheckpointError
-from .network_state import Array, State, numpy_dtype
-from .run_files import RemotePath
-from .safetensors_writer import write_safetensors
+from ..errors import CheckpointError
+from ..files.local_files import replacing
+from ..files.remote_path import RemotePath
+from ..networks.weight_space import Array, State, numpy_dtype
+
+RESERVED_PREFIX = "checkpoint/"
+"""How names begin that a checkpoint of a whole training uses for itself."""
 
 _HEADER_LIMIT = 100 * 1024 * 1024
 # What NumPy can shape; a file that asks for more is damaged or hostile.
@@ -83,7 +86,7 @@ class MemoryState:
 
     def sha256(self) -> str:
         """Returns the SHA-256 of names, types, shapes and values."""
-        from .network_state import state_sha256
+        from ..networks.weight_space import state_sha256
 
         return state_sha256(self._state)
 
@@ -210,3 +213,62 @@ def _entry(name: str, value: Mapping[str, Any]) -> _Entry:
     if stop - start != count * numpy_dtype(dtype).itemsize:
         raise ValueError(f"{name!r} has {stop - start} bytes for the shape {shape} of {dtype}")
     return dtype, shape, start, stop
+
+
+# Each is hashed while it is still in the processor's cache from being written.
+_BLOCK_BYTES = 1 << 20
+_ALIGNMENT = 8
+
+
+def write_safetensors(
+    path: Path, tensors: Mapping[str, Array], type_names: Mapping[str, str], metadata: Mapping[str, str]
+) -> str:
+    """Writes tensors in the library's order, the widest element types first and then by name.
+
+    Args:
+        path: the file.
+        tensors: name to array.
+        type_names: NumPy's name of each element type to the format's.
+        metadata: further text in the header.
+
+    Returns:
+        The file's SHA-256.
+
+    Raises:
+        TypeError: the format has no name for an element type.
+        OSError: the file cannot be written.
+    """
+    for name, array in tensors.items():
+        if array.dtype.name not in type_names:
+            raise TypeError(
+                f"{name!r} is {array.dtype.name}, which checkpoints cannot hold; convert it to one of "
+                f"{sorted(type_names)}."
+            )
+    order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
+    header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
+    end = 0
+    for name in order:
+        array = tensors[name]
+        start, end = end, end + array.nbytes
+        header[name] = {
+            "dtype": type_names[array.dtype.name],
+            "shape": list(array.shape),
+            "data_offsets": [start, end],
+        }
+    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % _ALIGNMENT)
+    digest = hashlib.sha256()
+    with path.open("wb", buffering=0) as file:
+        head = memoryview(len(text).to_bytes(8, "little") + text)
+        for piece in itertools.chain([head], (_bytes(tensors[name]) for name in order)):
+            written = 0
+            while written < len(piece):
+                count = file.write(piece[written : written + _BLOCK_BYTES])
+                digest.update(piece[written : written + count])
+                written += count
+    return digest.hexdigest()
+
+
+def _bytes(array: Array) -> memoryview:
+    """Returns the values in C order, little-endian."""
+    return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data

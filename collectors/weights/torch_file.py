@@ -9,10 +9,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .checkpoint_archive import RESERVED_PREFIX
-from .checkpoint_file import CheckpointFile
-from .errors import CheckpointError
-from .network_state import Array, canonical_name
+from ..errors import CheckpointError
+from ..networks.weight_space import Array, canonical_name
+from .safetensors_file import RESERVED_PREFIX, CheckpointFile
 
 _NESTED_KEYS = ("state_dict", "model_state_dict", "model", "module", "network", "net", "params", "weights")
 _DEEPEST = 4
@@ -31,7 +30,7 @@ def read_state_dict(path: str | os.PathLike[str]) -> dict[str, Array]:
         weights = [name for name in file.shapes if not name.startswith(RESERVED_PREFIX)]
         return _canonical(path, {name: file.read(name) for name in weights})
     if path.suffix.lower() == ".ckpt":
-        from .mindspore_checkpoint import is_mindspore_file, load_ckpt, without_optimizer
+        from .mindspore_file import is_mindspore_file, load_ckpt, without_optimizer
 
         # Lightning's files have the same suffix.
         if path.is_file() and is_mindspore_file(path):
@@ -44,7 +43,7 @@ def _read_torch_file(path: Path) -> dict[str, Array]:
 
     import torch
 
-    from .torch_state import to_array
+    from ..networks.torch_network import to_array
 
     if not path.is_file():
         raise CheckpointError(f"checkpoint {path} does not exist.")

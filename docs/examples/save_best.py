@@ -15,10 +15,9 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from collectors import Callback, Model, RunContext
-from collectors.checkpoint_file import write_checkpoint
-from collectors.loss_monitor import LossMonitor
-from collectors.network_state import read_network
+from collectors import Callback, LossMonitor, Model, RunContext
+from collectors.networks.readers import read_network
+from collectors.weights.safetensors_file import write_checkpoint
 
 
 class SaveBelowLoss(Callback):

@@ -13,8 +13,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from collectors import Callback, Model, RunContext
-from collectors.loss_monitor import LossMonitor
+from collectors import Callback, LossMonitor, Model, RunContext
 
 
 class StopAtTime(Callback):

@@ -26,7 +26,7 @@ def import_checkpoints(
     overwrite: Annotated[bool, typer.Option(help="Replace the run that is already there.")] = False,
 ) -> None:
     """Builds a run directory from checkpoint files, which stay as they are."""
-    from collectors import checkpoint_import
+    from collectors.run_directory import importing as checkpoint_import
 
     with options_named(_OPTIONS):
         run = checkpoint_import.import_checkpoints(
@@ -38,3 +38,46 @@ def import_checkpoints(
             existing="overwrite" if overwrite else "error",
         )
     typer.echo(f"{run.path}: {run.settings.unit}s {sorted(run.metadata.files)}")
+
+
+def export(
+    file: Annotated[str, typer.Argument(help="A landscape file, or its URL.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The file to write; for mindinsight the run's summary directory.")
+    ],
+    format: Annotated[
+        str | None,
+        typer.Option(
+            help="csv, landscaper, li, mindinsight, netcdf, npz or vtk; .csv, .nc, .npz and .vts say it themselves."
+        ),
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="Which measured value, where the format holds one only; by default the loss.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
+) -> None:
+    """Writes a landscape file in another program's format."""
+    from ..landscape import Landscape
+
+    landscape = Landscape.load(file)
+    with options_named({"path": "--output", "format": "--format", "metric": "--metric"}):
+        paths = landscape.export(output, format, metric=metric, overwrite=overwrite)
+    for path in paths:
+        typer.echo(str(path))
+
+
+def import_landscape(
+    file: Annotated[Path, typer.Argument(help="A surface file of Li et al.'s scripts or an archive of Landscaper.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The landscape file to write.")],
+    format: Annotated[str | None, typer.Option(help="li or landscaper; by default what the file is.")] = None,
+    loss: Annotated[str | None, typer.Option(help="Of li: which data set is the loss; by default train_loss.")] = None,
+    axis_order: Annotated[
+        str | None, typer.Option(help="Of landscaper: xy (as it computes) or yx (as it draws); by default xy.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
+) -> None:
+    """Turns the landscape that another program measured into a landscape file."""
+    from ..landscape import Landscape
+
+    landscape = Landscape.import_file(file, format, loss=loss, axis_order=axis_order)
+    typer.echo(f"{landscape.save(output, overwrite=overwrite)}\n  {landscape!r}")

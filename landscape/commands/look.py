@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +13,8 @@ from .arguments import options_named
 
 if TYPE_CHECKING:
     from ..figures import Look
-    from ..surface import Landscape
+    from ..landscape import Landscape
+
 
 _PLANES = {
     "contour": "plot_contour",
@@ -52,7 +55,7 @@ def plot(
     """Draws landscape files as a picture, or as an animation of the optimizer on its way."""
     from collectors.validation import check_choice
 
-    from ..surface import Landscape
+    from ..landscape import Landscape
 
     check_choice("--kind", kind, _KINDS)
     check_choice("--over", over, ("auto", *_PLANES))
@@ -126,3 +129,84 @@ def _read_levels(text: str) -> int | str | list[float]:
         return [float(value) for value in text.split(",")]
     except ValueError:
         raise ValueError(f"--levels must be numbers with commas between them, but got {text!r}.") from None
+
+
+def view(
+    files: Annotated[
+        list[str], typer.Argument(help="Landscape files, or their URLs; several are compared in one page.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="The page; without it, it is written beside the first file (for a URL, here) and opened.",
+        ),
+    ] = None,
+    size: Annotated[
+        str, typer.Option(help="full (one file) or small (the plotly script lies beside the page).")
+    ] = "full",
+    show: Annotated[
+        bool | None, typer.Option("--open/--no-open", help="Open the page in the browser.", show_default=False)
+    ] = None,
+) -> None:
+    """Makes an interactive page of landscape files, which needs no network."""
+    from collectors.files.places import is_url
+    from collectors.validation import check_choice
+
+    from ..interactive import save_page
+    from ..interactive.page import SIZES
+    from ..landscape import Landscape
+
+    check_choice("--size", size, SIZES)
+    target = Path(files[0]).with_suffix(".html") if output is None else output
+    if output is None and is_url(files[0]):
+        target = Path(target.name)
+    page = save_page([Landscape.load(file) for file in files], target, size=size)
+    typer.echo(str(target))
+    if (output is None if show is None else show) and not webbrowser.open(page.resolve().as_uri()):
+        typer.echo("No browser could be opened here; open that file in one.", err=True)
+
+
+def watch(
+    file: Annotated[str, typer.Argument(help="A landscape file that a run is writing, or will write.")],
+    port: Annotated[int, typer.Option(help="Port on this machine; 0 takes a free one.")] = 0,
+    show: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
+) -> None:
+    """Shows a landscape in the browser while it is measured; Ctrl-C ends it, and never the run."""
+    from collectors.files.places import is_url
+
+    from ..interactive.watch import WatchServer
+
+    if is_url(file):
+        raise ValueError(
+            f"FILE must be a file of this machine, but got the URL {file!r}. Use `landscape view` for a page of what "
+            "is there now, or have the run write to a folder."
+        )
+    path = Path(file)
+    with WatchServer(path, port) as server:
+        try:
+            if not path.exists():
+                typer.echo(f"There is no file {file} yet; the page fills when a run writes it.", err=True)
+            typer.echo(f"Watching {file} at {server.address}")
+            typer.echo("Only this machine can open that address. Ctrl-C ends watching; the run goes on.", err=True)
+            if show:
+                webbrowser.open(server.address)
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            typer.echo("\nStopped watching.", err=True)
+
+
+def info(
+    file: Annotated[str, typer.Argument(help="A landscape file, or its URL such as s3://bucket/landscape.h5.")],
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+) -> None:
+    """Says what a landscape file holds."""
+    from ..facts import summary_json, summary_text
+    from ..landscape import Landscape
+
+    landscape = Landscape.load(file)
+    if as_json:
+        typer.echo(json.dumps(summary_json(landscape), indent=2, allow_nan=False))
+    else:
+        typer.echo(summary_text(landscape))

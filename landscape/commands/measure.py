@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from .arguments import integers, load_function, options_named
-from .interruption import interruptible
+from .arguments import integers, interruptible, load_function, options_named
 
 OPTIONS = {
     "summary_dir": "RUN_DIRECTORY",
@@ -112,3 +113,37 @@ def _number_or_text(text: str | None) -> float | str | None:
 
 def _device_ids(text: str | None) -> list[int] | None:
     return None if text is None else integers("--devices", text)
+
+
+def devices(
+    devices: Annotated[str | None, typer.Option(help="Device ids such as 0,1; all when absent.")] = None,
+    address: Annotated[str | None, typer.Option(help="Address of a Ray cluster.")] = None,
+    devices_per_worker: Annotated[int, typer.Option(help="GPUs that each worker sees, or slots that it joins.")] = 1,
+    workers_per_device: Annotated[int, typer.Option(help="Workers on each GPU, or on each slot's cores.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+) -> None:
+    """Says what a run with the same options would compute on; starts nothing."""
+    from workers.pools.open_pool import report_devices
+
+    with options_named(OPTIONS):
+        report = report_devices(
+            None if devices is None else integers("--devices", devices),
+            address=address,
+            devices_per_worker=devices_per_worker,
+            workers_per_device=workers_per_device,
+        )
+    typer.echo(json.dumps(report.to_json(), indent=2) if as_json else str(report))
+
+
+def demo(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Where the run and its pictures go.")] = Path(
+        "demo_output"
+    ),
+) -> None:
+    """Trains a small network on handwritten digits, measures its two landscapes, draws them."""
+    from ..demo import run_demo
+    from ..file.saving import make_output_folder
+
+    make_output_folder("--output", output.absolute())
+    with interruptible():
+        run_demo(output)

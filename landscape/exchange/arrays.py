@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import csv
 import importlib
 import json
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..landscape_data import PointStatus
-from ..landscape_encoding import trajectory_columns
-from .export_format import ExportFormat, Writers
-from .npz import convergence_values
+from collectors.networks.weight_space import Array
+
+from ..file.checks import PointStatus
+from ..file.encoding import trajectory_columns
+from .formats import ExportFormat, Writers
 
 if TYPE_CHECKING:
-    from ..surface import Landscape
+    from ..landscape import Landscape
 
 
 def netcdf_writers(landscape: Landscape, path: Path, _metric: str) -> Writers:
@@ -73,3 +76,62 @@ def _plain(value: Any) -> Any:
 
 
 NETCDF = ExportFormat("NetCDF", ".nc", False, netcdf_writers)
+
+
+def npz_writers(landscape: Landscape, path: Path, _metric: str) -> Writers:
+    """Returns what writes the archive, which ``numpy.load`` opens with ``allow_pickle=False``.
+
+    Its names: x, y (not for a line), each metric, status; trajectory/number, trajectory/x, ...; convergence/x, ...;
+    and attributes/json, a text.
+    """
+    arrays: dict[str, Array] = {"x": landscape.x, **landscape.metrics, "status": landscape.status}
+    if landscape.y is not None:
+        arrays["y"] = landscape.y
+    if landscape.trajectory is not None:
+        columns = trajectory_columns(landscape.trajectory)
+        arrays |= {f"trajectory/{name}": values for name, values in columns.items()}
+    arrays |= {f"convergence/{name}": np.array(value) for name, value in convergence_values(landscape).items()}
+    # A metric's name has no slash.
+    arrays["attributes/json"] = np.array(json.dumps(dict(landscape.attributes), sort_keys=True))
+
+    def write(file: Path) -> None:
+        # numpy.savez takes the names as keywords, among which "file" is its own, and dates the members.
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, values in arrays.items():
+                with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, values, allow_pickle=False)
+
+    return {path: write}
+
+
+def convergence_values(landscape: Landscape) -> dict[str, float]:
+    """Returns the origin's coordinates, metrics and status."""
+    point = landscape.convergence
+    place = {"x": point.x} if point.y is None else {"x": point.x, "y": point.y}
+    return {**place, **point.metrics, "status": int(point.status)}
+
+
+NPZ = ExportFormat("NumPy", ".npz", False, npz_writers)
+
+
+def csv_writers(landscape: Landscape, path: Path, _metric: str) -> Writers:
+    """Returns what writes the table: x, y (not for a line), each metric, and the status in words.
+
+    Rows come as the grid has them, x fastest. A number is the shortest text that reads back as the same float64;
+    "nan", "inf" and "-inf" stand for those values.
+    """
+
+    def write(file: Path) -> None:
+        axes = (landscape.x,) if landscape.y is None else tuple(np.meshgrid(landscape.x, landscape.y))
+        columns = [values.ravel().tolist() for values in (*axes, *landscape.metrics.values())]
+        statuses = [PointStatus(number).name.lower() for number in landscape.status.ravel()]
+        header = [*("x", "y")[: len(axes)], *landscape.metrics, "status"]
+        with file.open("w", encoding="utf-8", newline="") as stream:
+            table = csv.writer(stream, lineterminator="\n")
+            table.writerow(header)
+            table.writerows(zip(*columns, statuses, strict=True))
+
+    return {path: write}
+
+
+CSV = ExportFormat("comma-separated values", ".csv", False, csv_writers)

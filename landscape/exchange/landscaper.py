@@ -5,20 +5,33 @@ from __future__ import annotations
 import math
 import zipfile
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
 from collectors.errors import LandscapeError
-from collectors.network_state import Array
+from collectors.networks.weight_space import Array
 from collectors.validation import check_choice
 
 from ..errors import LandscapeFormatError
-from ..exports.landscaper import AXIS_ORDER
-from ..landscape_data import LandscapeData, PointStatus
-from .foreign_landscape import damaged, foreign_landscape
+from ..file.checks import PointStatus
+from ..file.data import LandscapeData
+from .formats import (
+    ExportFormat,
+    Writers,
+    check_square,
+    damaged,
+    foreign_landscape,
+    plane_axes,
+    warn_of_gaps,
+    warn_of_interpolated,
+)
 
-PROGRAM = "Landscaper's archive"
+if TYPE_CHECKING:
+    from ..landscape import Landscape
+
+
+_ARCHIVE = "Landscaper's archive"
 _LARGEST = 256 * 1024**2
 
 
@@ -41,7 +54,7 @@ def read_landscaper_archive(path: Path, axis_order: str | None = None) -> Landsc
             names = {name.removesuffix(".npy") for name in archive.namelist()}
             if not {"loss", "coordinates"} <= names:
                 raise LandscapeFormatError(
-                    f"{path} is no {PROGRAM}: it must hold 'loss' and 'coordinates', but has {sorted(names)[:8]}."
+                    f"{path} is no {_ARCHIVE}: it must hold 'loss' and 'coordinates', but has {sorted(names)[:8]}."
                 )
             loss, coordinates = _member(archive, "loss"), _member(archive, "coordinates")
             ours = AXIS_ORDER in names
@@ -61,7 +74,7 @@ def read_landscaper_archive(path: Path, axis_order: str | None = None) -> Landsc
     except LandscapeError:
         raise
     except Exception as error:  # a damaged archive raises nearly every kind of exception
-        raise damaged(path, PROGRAM, error) from error
+        raise damaged(path, _ARCHIVE, error) from error
 
 
 _NOTE = (
@@ -89,3 +102,39 @@ def _check_header(member: IO[bytes], name: str, size: int, kinds: str) -> None:
         raise ValueError(f"{name!r} has the type {dtype}")
     if len(shape) > 2 or math.prod(shape) * dtype.itemsize > size:
         raise ValueError(f"{name!r} claims the shape {shape}, more than its {size} bytes hold")
+
+
+_FILE = "Landscaper's file"
+AXIS_ORDER = "axis_order"
+"""A member that Landscaper does not read: which way round ``loss`` is, "yx" or "xy"."""
+
+
+def landscaper_writers(landscape: Landscape, path: Path, metric: str) -> Writers:
+    """Returns what writes the archive that ``LossLandscape.load_from_npz`` reads.
+
+    ``loss`` has rows y and columns x, as Landscaper's figures and topology take it (its own ``compute`` stores the
+    transpose, so that its pictures show x as y). ``axis_order`` says so to whoever reads the file back.
+
+    Raises:
+        LandscapeExportError: the landscape is a line, or not square.
+    """
+    x, y = plane_axes(landscape, _FILE)
+    check_square(landscape, _FILE)
+    values = landscape[metric]
+    warn_of_interpolated(landscape, _FILE)
+    warn_of_gaps(values, metric, _FILE, "Landscaper's figures and its topology take finite numbers only.")
+
+    def write(file: Path) -> None:
+        with file.open("wb") as stream:
+            np.savez(
+                stream,
+                allow_pickle=False,
+                loss=values,
+                coordinates=np.stack((x, y)),
+                **{AXIS_ORDER: np.array("yx")},
+            )
+
+    return {path: write}
+
+
+LANDSCAPER = ExportFormat("Landscaper", ".npz", True, landscaper_writers)

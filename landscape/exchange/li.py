@@ -14,16 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.checkpoint_file import CheckpointFile
-from collectors.network_state import Array
+from collectors.errors import LandscapeError
+from collectors.networks.weight_space import Array
+from collectors.weights.safetensors_file import CheckpointFile
 
-from ..vectors import directions_path
-from .export_format import ExportFormat, Writers, check_square, warn_of_gaps, warn_of_interpolated
+from ..errors import LandscapeFormatError
+from ..file.checks import PointStatus
+from ..file.data import LandscapeData
+from ..file.encoding import FORMAT
+from ..file.reading import BoundedReader, member_names, read_attribute
+from ..planes.plane import directions_path
+from .formats import ExportFormat, Writers, check_square, damaged, foreign_landscape, warn_of_gaps, warn_of_interpolated
 
 if TYPE_CHECKING:
-    from ..surface import Landscape
+    from ..landscape import Landscape
 
-PROGRAM = "Li et al.'s surface file"
+
+_PROGRAM = "Li et al.'s surface file"
 _THEIR_NAMES = ("xcoordinates", "ycoordinates", "dir_file", "train_loss")
 
 
@@ -37,10 +44,10 @@ def li_writers(landscape: Landscape, path: Path, _metric: str) -> Writers:
     Raises:
         LandscapeExportError: the grid is not square; the scripts scramble any other.
     """
-    check_square(landscape, PROGRAM)
+    check_square(landscape, _PROGRAM)
     surface = _surface(landscape)
-    warn_of_interpolated(landscape, PROGRAM)
-    warn_of_gaps(landscape.loss, "loss", PROGRAM, "The scripts leave them blank.")
+    warn_of_interpolated(landscape, _PROGRAM)
+    warn_of_gaps(landscape.loss, "loss", _PROGRAM, "The scripts leave them blank.")
     _warn_of_missing_marks(landscape.loss)
     directions, projection = _directions(landscape), _projection(landscape)
     direction_path = path.with_name(f"{path.stem}_directions.h5")
@@ -60,7 +67,7 @@ def _surface(landscape: Landscape) -> dict[str, Array]:
     values["train_loss"] = landscape.loss
     for name, metric in landscape.metrics.items():
         if name in _THEIR_NAMES:
-            warnings.warn(f"the metric {name!r} is left out of {PROGRAM}, which uses that name itself.", stacklevel=3)
+            warnings.warn(f"the metric {name!r} is left out of {_PROGRAM}, which uses that name itself.", stacklevel=3)
         elif name != "loss":
             values[name] = metric
     if "accuracy" in landscape.metrics and "train_acc" not in landscape.metrics:
@@ -127,3 +134,74 @@ def _hdf5(members: Mapping[str, Any]) -> Callable[[Path], None]:
 
 
 LI = ExportFormat("Li et al.'s scripts", ".h5", False, li_writers)
+
+
+_AXES = ("xcoordinates", "ycoordinates")
+_ALWAYS_POSITIVE = ("train_loss", "train_acc", "test_loss", "test_acc")
+_MISSING = -1
+
+
+def read_li_surface(path: Path, loss: str | None = None) -> LandscapeData:
+    """Reads a surface or a line.
+
+    The metric "loss" is the data set that ``loss`` names, by default ``train_loss``; all others of the grid's size
+    keep their names, accuracies their percent. A loss of -1 means not measured yet: such points are pending and have
+    NaN. Grids that are not square are stored as (nx, ny) but filled as (ny, nx); they are put right. Neither the
+    directions nor the path are in the file, and the direction file that it names is not opened.
+
+    Raises:
+        LandscapeDamagedError: it is truncated, no HDF5 file, or its sizes do not fit together.
+        LandscapeFormatError: it is another kind of HDF5 file, or has no data set of the name ``loss``.
+    """
+    import h5py
+
+    try:
+        with h5py.File(path, "r", locking="best-effort") as file:
+            if read_attribute(file, "format") == FORMAT:
+                raise LandscapeFormatError(f"{path} is a landscape file of this program. Open it with Landscape.load.")
+            return _landscape(file, path, loss)
+    except LandscapeError:
+        raise
+    except Exception as error:  # the library reports damage by nearly every kind of exception
+        raise damaged(path, _PROGRAM, error) from error
+
+
+def _landscape(file: object, path: Path, loss: str | None) -> LandscapeData:
+    import h5py
+
+    assert isinstance(file, h5py.File)
+    names = member_names(file)
+    if "xcoordinates" not in names:
+        raise LandscapeFormatError(
+            f"{path} is no {_PROGRAM}: it has no 'xcoordinates', but {names[:8]}. Give the file that plot_surface.py "
+            "wrote, not the directions."
+        )
+    reader = BoundedReader(path.stat().st_size)
+    arrays: dict[str, Array] = {}
+    for name in names:
+        # The path of the direction file is text of variable length; nothing in it is used.
+        if isinstance(file[name], h5py.Dataset) and file[name].dtype.kind in "fiu":
+            arrays[name] = reader.array(file[name], name)
+    x, y = arrays["xcoordinates"], arrays.get("ycoordinates")
+    for axis in (x, y):
+        if axis is not None and axis.ndim != 1:
+            raise ValueError(f"its coordinates have the shape {axis.shape}")
+    shape = (len(x),) if y is None else (len(y), len(x))
+    metrics = {
+        name: values.ravel().reshape(shape).astype(np.float64)
+        for name, values in arrays.items()
+        if name not in _AXES and values.size == np.prod(shape)
+    }
+    loss = "train_loss" if loss is None else loss
+    if loss not in metrics:
+        raise LandscapeFormatError(
+            f"{path} has no values {loss!r} for its grid; it has {sorted(metrics)}. Say which of them is the loss "
+            "(loss=, --loss)."
+        )
+    pending = metrics[loss] == _MISSING
+    for name in {loss, *_ALWAYS_POSITIVE} & metrics.keys():
+        metrics[name][metrics[name] == _MISSING] = np.nan
+    metrics = {"loss": metrics.pop(loss), **metrics}
+    status = np.where(pending, PointStatus.PENDING, PointStatus.MEASURED).astype(np.uint8)
+    imported = {"format": "li", "file": path.name, "loss": loss}
+    return foreign_landscape(x, y, metrics, status, imported, [])

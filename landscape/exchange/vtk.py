@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.network_state import Array
+from collectors.networks.weight_space import Array
 
-from ..landscape_encoding import trajectory_columns
-from .export_format import ExportFormat, Writers, plane_axes
+from ..file.encoding import trajectory_columns
+from .formats import ExportFormat, Writers, plane_axes
 
 if TYPE_CHECKING:
-    from ..surface import Landscape
+    from ..landscape import Landscape
+
 
 PROGRAM = "a VTK surface"
 

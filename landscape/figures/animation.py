@@ -1,4 +1,4 @@
-"""Moving pictures in files: GIF by Pillow, MP4 by ffmpeg."""
+"""The optimizer on its way: frames that show it walking over the landscape, beside its loss curve."""
 
 from __future__ import annotations
 
@@ -10,23 +10,209 @@ import subprocess
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.atomic_files import replacing
 from collectors.errors import LandscapeError
-from collectors.network_state import Array
-from collectors.validation import check_path, wrong_value
+from collectors.files.local_files import replacing
+from collectors.networks.weight_space import Array
+from collectors.validation import check_choice, check_float, check_int, check_path, wrong_value
 
-from ..output_folders import check_folder_of
-from .sheet import Look
-from .walk import walk_frames
+from ..file.saving import check_folder_of
+from .appearance import choose_appearance
+from .multiples import PLANE_KINDS
+from .path import PATH, STAR, halo, sized
+from .profile import set_value_axis
+from .scales import choose_scale
+from .sheet import Look, Sheet, begin, check_look, shared_scale
+from .texts import plain
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from ..surface import Landscape
+    from jaxtyping import UInt8
+
+    from ..file.data import TrajectoryData
+    from ..landscape import Landscape
+
+
+def walk_frames(
+    landscape: Landscape,
+    kind: str = "contour",
+    *,
+    seconds: float = 6.0,
+    rate: int = 20,
+    dpi: int = 100,
+    **look: Unpack[Look],
+) -> Iterator[UInt8[np.ndarray, "height width 3"]]:
+    """Yields pictures of the optimizer walking over the landscape, red, green and blue, shape (height, width, 3).
+
+    Between two checkpoints it walks straight at constant speed. The curve on the right is the checkpoints' own
+    metric and, dashed, that of their feet on the plane, which is the height at which the path is drawn.
+
+    Args:
+        landscape: a plane with a trajectory of at least two checkpoints.
+        kind: what it walks over: "contour", "lines", "heatmap" or "surface".
+        seconds: how long the way takes.
+        rate: frames per second.
+        dpi: dots per inch; a frame is 9.6 x 4.5 inches.
+        **look: metric, levels, scale, colormap, clip, theme, style; see ``Look``.
+
+    Raises:
+        KeyError: the landscape has no such metric.
+        ValueError: the landscape is a line or has no path, or an argument has a wrong value.
+        TypeError: an argument is unknown or has the wrong type.
+    """
+    chosen = PLANE_KINDS[check_choice("kind", kind, tuple(PLANE_KINDS))]
+    count = max(2, round(check_float("seconds", seconds, minimum=0.05) * check_int("rate", rate, minimum=1)))
+    check_int("dpi", dpi, minimum=20)
+    check_look("walk_frames", look)
+    if landscape.y is None:
+        raise ValueError("walk_frames needs a plane, but the landscape is a line; use plot_profile.")
+    path = landscape.trajectory
+    if path is None or path.y is None or len(path.number) < 2:
+        raise ValueError(
+            "walk_frames needs a trajectory of at least two checkpoints, but the landscape has none; measure a run's "
+            "PCA landscape, or draw a picture that stands still."
+        )
+    options: Look = {**look, "scale": shared_scale(chosen, [landscape], look), "levels": None, "clip": None}
+    options["trajectory"] = False
+    axes = _left_axes(chosen.projection, options)
+    with begin(chosen, landscape, axes, options, furniture=False, avoid_path=True) as sheet:
+        chosen.draw(sheet)
+        # Its own legend would take the room that the curve needs.
+        sheet.write_bar(sheet.ax, pad=0.08 if kind == "surface" else 0.02, shrink=0.7 if kind == "surface" else 1.0)
+        stage = _Stage(sheet, path)
+        yield from stage.frames(np.linspace(0, len(path.number) - 1, count), dpi)
+
+
+def _left_axes(projection: str | None, look: Look) -> Any:
+    from matplotlib.figure import Figure
+
+    with choose_appearance(look.get("theme"), "screen", None).applied():
+        figure = Figure(figsize=(9.6, 4.5), layout="constrained")
+        grid = figure.add_gridspec(1, 2, width_ratios=(1.25, 1))
+        options: dict[str, Any] = {"projection": projection} if projection else {}
+        return figure.add_subplot(grid[0], **options)
+
+
+class _Stage:
+    """What stands still is drawn once; each frame draws the walker over a copy of it."""
+
+    def __init__(self, sheet: Sheet, path: TrajectoryData) -> None:
+        self.sheet, self.path = sheet, path
+        self.figure: Any = sheet.ax.figure
+        self.places = self._places()
+        self.curve = self.figure.add_subplot(sheet.ax.get_subplotspec().get_gridspec()[1])  # type: ignore[union-attr]
+        unit = plain(sheet.landscape.attributes.get("unit") or "checkpoint", 16)
+        self.unit = unit
+        self._draw_still()
+        self.curves = self._draw_curves()
+        self.walked, self.walker, self.cursor, self.dots, self.text = self._make_moving()
+
+    def frames(self, moments: Array, dpi: int) -> Iterator[Array]:
+        """Yields a frame for each moment, in checkpoints since the first one."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        self.figure.set_dpi(dpi)
+        canvas: Any = FigureCanvasAgg(self.figure)
+        canvas.draw()
+        self.sheet.write_late()
+        canvas.draw()
+        still = canvas.copy_from_bbox(self.figure.bbox)
+        for moment in moments:
+            self._move(float(moment))
+            canvas.restore_region(still)
+            for artist in (self.walked, self.walker, self.cursor, *self.dots, self.text):
+                artist.axes.draw_artist(artist)
+            yield np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
+
+    def _places(self) -> Array:
+        """Returns where each checkpoint is drawn, shape (n, 2) or (n, 3), NaN where its height is not known."""
+        assert self.path.y is not None
+        places = [self.path.x, self.path.y]
+        if self.sheet.ax.name == "3d":
+            scale = self.sheet.scale
+            values = self.path.projected.get(self.sheet.metric, np.full(len(self.path.x), np.nan))
+            places.append(np.full(len(values), np.nan) if scale.empty else scale.forward(scale.shown(values)))
+        return np.column_stack(places)
+
+    def _draw_still(self) -> None:
+        ax: Any = self.sheet.ax
+        color = self._line_color()
+        ax.plot(*self.places.T, color=color, linewidth=1.0, alpha=0.45, zorder=4, path_effects=halo(1.8))
+        if ax.name != "3d":
+            point = self.sheet.landscape.convergence
+            ax.plot([point.x], [point.y], linestyle="none", zorder=5, **sized(STAR, 0.9))
+
+    def _line_color(self) -> str:
+        return PATH if self.sheet.ax.name == "3d" else "white"
+
+    def _draw_curves(self) -> list[tuple[Array, str]]:
+        metric, look, ax = self.sheet.metric, self.sheet.appearance, self.curve
+        number, curves = self.path.number, []
+        for values, stroke, color, name in (
+            (self.path.metrics.get(metric), "-", look.series[0], "at the checkpoint"),
+            (self.path.projected.get(metric), "--", look.series[1], "at its foot on the plane"),
+        ):
+            if values is not None and np.isfinite(values).any():
+                ax.plot(number, values, stroke, color=color, linewidth=1.6, label=name)
+                curves.append((values, color))
+        values = np.concatenate([values for values, _ in curves] or [np.empty(0)])
+        scale = choose_scale(values, count=8, metric=metric)
+        if not scale.empty:
+            set_value_axis(ax, scale)
+        margin = 0.03 * max(float(np.ptp(number)), 1.0)
+        ax.set_xlim(number.min() - margin, number.max() + margin)
+        from matplotlib.ticker import MaxNLocator
+
+        ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        ax.set_xlabel(self.unit)
+        ax.set_ylabel(scale.label(plain(metric)) if curves else f"no {plain(metric)} measured on the path yet")
+        ax.grid(alpha=0.25 if look.theme == "light" else 0.6)
+        ax.spines[["top", "right"]].set_visible(False)
+        if curves:
+            ax.legend(frameon=False, loc="best")
+        return curves
+
+    def _make_moving(self) -> tuple[Any, Any, Any, list[Any], Any]:
+        ax: Any = self.sheet.ax
+        look = self.sheet.appearance
+        start = [[value] for value in self.places[0]]
+        (walked,) = ax.plot(
+            *start, color=self._line_color(), linewidth=2.0, zorder=6, animated=True, path_effects=halo(3.6)
+        )
+        (walker,) = ax.plot(
+            *start, linestyle="none", marker="o", color="#ff4d6d", markeredgecolor="white", markersize=10,
+            markeredgewidth=1.5, zorder=7, animated=True, path_effects=halo(2.5),
+        )  # fmt: skip
+        cursor = self.curve.axvline(self.path.number[0], color=look.soft, linewidth=1.0, animated=True)
+        dots = [
+            self.curve.plot([], [], "o", color=color, markeredgecolor=look.page, markersize=8, animated=True)[0]
+            for _, color in self.curves
+        ]
+        text = self.curve.set_title("", animated=True)
+        return walked, walker, cursor, dots, text
+
+    def _move(self, moment: float) -> None:
+        last = int(moment)
+        steps = np.arange(len(self.places))
+        here = np.array([np.interp(moment, steps, column) for column in self.places.T])
+        way = np.vstack([self.places[: last + 1], here]).T
+        number = float(np.interp(moment, steps, self.path.number))
+        if len(way) == 3:
+            self.walked.set_data_3d(*way)
+            self.walker.set_data_3d(*here[:, None])
+        else:
+            self.walked.set_data(*way)
+            self.walker.set_data(*here[:, None])
+        self.cursor.set_xdata([number, number])
+        for dot, (values, _) in zip(self.dots, self.curves, strict=True):
+            between = np.interp(number, self.path.number, values)
+            dot.set_data([number], [between])
+        self.text.set_text(f"{self.unit} {self.path.number[last]}")
+
 
 _GIF_DPI = 80
 _UNCHANGED = 255

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from collectors.atomic_files import replacing
+from collectors.files.local_files import replacing
 from collectors.validation import check_path, wrong_type, wrong_value
 
-from ..output_folders import check_folder_of
+from ..file.saving import check_folder_of
 
 if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import UInt8
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase
+
 
 _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collectors.network_state import Array
+from collectors.networks.weight_space import Array
 from collectors.validation import wrong_type
 
-from ..landscape_data import PointStatus
+from ..file.checks import PointStatus
 from .contour import draw_filled
 from .sheet import Kind, Look, begin
 from .texts import plain, title
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jaxtyping import UInt8
     from matplotlib.axes import Axes
 
-    from ..surface import Landscape
+    from ..landscape import Landscape
 
 
 def plot_difference(first: Landscape, second: Landscape, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:

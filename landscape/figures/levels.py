@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from collectors.network_state import Array
+from collectors.networks.weight_space import Array
 from collectors.validation import check_float, check_int, wrong_type, wrong_value
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
+
 
 Levels = int | str | Sequence[float] | None
 

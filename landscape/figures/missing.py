@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.network_state import Array
+from collectors.networks.weight_space import Array
 
-from ..landscape_data import PointStatus
+from ..file.checks import PointStatus
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

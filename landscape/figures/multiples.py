@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from collectors.validation import check_choice, check_int, wrong_type, wrong_value
 
-from .appearance import choose_appearance
+from .appearance import choose_appearance, draw_legend_below
 from .canvas import settle
-from .kinds import KINDS
-from .legend import draw_legend_below
+from .contour import CONTOUR, CONTOUR_LINES, HEATMAP
+from .profile import PROFILE
 from .sheet import Kind, Look, Sheet, begin, check_look, shared_scale
+from .surface3d import SURFACE
 from .texts import plain, title
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from ..surface import Landscape
+    from ..landscape import Landscape
 
 
 def plot_multiples(
@@ -148,3 +149,7 @@ def _write_shared(sheets: list[Sheet]) -> None:
     if entries:
         columns = 4 if len(sheets) > 1 else 2
         draw_legend_below(figure, list(entries.values()), sheets[0].appearance, columns)
+
+
+PLANE_KINDS = {"contour": CONTOUR, "lines": CONTOUR_LINES, "heatmap": HEATMAP, "surface": SURFACE}
+KINDS = {**PLANE_KINDS, "profile": PROFILE}

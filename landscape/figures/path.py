@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.network_state import Array
+from collectors.networks.weight_space import Array
 
-from .labels import most_telling, overlaps, place_labels
 from .texts import plain
 
 if TYPE_CHECKING:
+    from jaxtyping import Bool, Float64
     from matplotlib.axes import Axes
 
-    from ..landscape_data import TrajectoryData
-    from ..surface import Landscape
+    from ..file.data import TrajectoryData
+    from ..landscape import Landscape
+
 
 PATH = "#e5383b"
 EDGE = "0.1"
@@ -181,3 +184,75 @@ def free(boxes: Array, taken: Array) -> list[int]:
 def _inside(ax: Axes, x: Array, y: Array) -> Array:
     (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     return np.asarray((x >= left) & (x <= right) & (y >= bottom) & (y <= top))
+
+
+_DIRECTIONS = ((0, 1), (1, 0), (-1, 0), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
+
+
+def place_labels(
+    points: Float64[np.ndarray, "n 2"],
+    sizes: Float64[np.ndarray, "n 2"],
+    order: Sequence[int],
+    frame: Float64[np.ndarray, " 4"],
+    taken: Float64[np.ndarray, "m 4"],
+    gap: float,
+) -> dict[int, tuple[float, float]]:
+    """Chooses which points get a label, and where.
+
+    Args:
+        points: what is labelled, in points of 1/72 inch; a label also keeps clear of every one of them, and of the
+            line that joins them in their order.
+        sizes: width and height of each label.
+        order: indices of the points to label, the most important first.
+        frame: left, bottom, right, top of the room there is.
+        taken: boxes (left, bottom, right, top) that must stay free.
+        gap: distance between a point and its label.
+
+    Returns:
+        Index to the label's centre, for those that found a place.
+    """
+    boxes = np.array(taken, np.float64).reshape(-1, 4)
+    path = _along(points, step=1.5)
+    placed: dict[int, tuple[float, float]] = {}
+    for index in order:
+        width, height = sizes[index]
+        for right, up in _DIRECTIONS:
+            x = points[index, 0] + right * (gap + width / 2)
+            y = points[index, 1] + up * (gap + height / 2)
+            box = np.array([x - width / 2, y - height / 2, x + width / 2, y + height / 2])
+            inside = (box[:2] >= frame[:2]).all() and (box[2:] <= frame[2:]).all()
+            if inside and not overlaps(box, boxes).any() and not contains(box, path).any():
+                boxes = np.vstack([boxes, box])
+                placed[index] = (float(x), float(y))
+                break
+    return placed
+
+
+def overlaps(box: Float64[np.ndarray, " 4"], boxes: Float64[np.ndarray, "m 4"]) -> Bool[np.ndarray, " m"]:
+    """Returns which of the boxes (left, bottom, right, top) share room with one."""
+    return np.asarray((box[:2] < boxes[:, 2:]).all(axis=1) & (box[2:] > boxes[:, :2]).all(axis=1))
+
+
+def contains(box: Float64[np.ndarray, " 4"], points: Float64[np.ndarray, "n 2"]) -> Bool[np.ndarray, " n"]:
+    """Returns which of the points lie in a box."""
+    return np.asarray(((points > box[:2]) & (points < box[2:])).all(axis=1))
+
+
+def most_telling(count: int) -> list[int]:
+    """Returns 0 to count - 1 with the ends first, then what halves the rest, again and again."""
+    order = [0, count - 1]
+    stride = count
+    while stride > 1:
+        stride = (stride + 1) // 2
+        order += range(0, count, stride)
+    return list(dict.fromkeys(index for index in order if 0 <= index < count))
+
+
+def _along(points: Array, step: float) -> Array:
+    if len(points) < 2:
+        return points
+    pieces = []
+    for start, end in itertools.pairwise(points):
+        count = int(min(np.hypot(*(end - start)) // step + 1, 200))
+        pieces.append(start + (end - start) * np.linspace(0, 1, count, endpoint=False)[:, None])
+    return np.vstack([*pieces, points[-1:]])

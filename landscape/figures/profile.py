@@ -9,7 +9,7 @@ import numpy as np
 
 from collectors.validation import wrong_type
 
-from ..landscape_data import PointStatus
+from ..file.checks import PointStatus
 from .missing import known, missing_kinds
 from .path import PATH, STAR, sized
 from .scales import Scale, choose_scale
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from ..surface import Landscape
+    from ..landscape import Landscape
 
 
 _MANY_POINTS = 41

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.network_state import Array
+from collectors.networks.weight_space import Array
 from collectors.validation import check_choice, wrong_type, wrong_value
 
 from .levels import (
@@ -21,11 +21,11 @@ from .levels import (
     quantile_levels,
     symmetric_decades,
 )
-from .shares import is_share
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
     from matplotlib.colors import Normalize
+
 
 Clip = float | tuple[float | None, float | None] | None
 
@@ -295,3 +295,21 @@ def _check_symmetric(scale: str, lower: float | None, upper: float | None) -> tu
         raise wrong_value("scale", "'auto', 'linear' or 'symlog' where values have both signs", scale)
     largest = max((abs(end) for end in (lower, upper) if end is not None), default=None)
     return (None, None) if largest is None else (-largest, largest)
+
+
+# Of metrics that fall like a loss, whatever they are bounded by: their small values matter.
+_LOSS_LIKE = ("loss", "error", "mse", "mae", "entropy", "nll", "divergence", "distance", "norm")
+# Below that, values between 0 and 1 are just small numbers; a mean of ones in float32 may round above 1.
+_SMALLEST, _LARGEST = 0.1, 1 + 1e-6
+
+
+def is_share(metric: str, low: float, high: float) -> bool:
+    """Returns whether values, or the sizes of differences, are shares; a loss is none, whatever its values.
+
+    Args:
+        metric: its name.
+        low: the smallest finite value.
+        high: the largest finite value.
+    """
+    name = metric.lower()
+    return low >= 0 and _SMALLEST <= high <= _LARGEST and not any(word in name for word in _LOSS_LIKE)

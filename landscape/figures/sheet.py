@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from collectors.network_state import Array
+from collectors.networks.weight_space import Array
 from collectors.validation import check_bool, wrong_type
 
-from .appearance import DIVERGING, Appearance, choose_appearance, find_colormap
+from .appearance import DIVERGING, Appearance, choose_appearance, draw_legend, find_colormap
 from .canvas import new_axes, settle
-from .legend import draw_legend
 from .levels import Levels, number_text
 from .missing import known
 from .path import with_path
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
-    from ..surface import Landscape
+    from ..landscape import Landscape
 
 
 class Look(TypedDict, total=False):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from collectors.network_state import Array
+from collectors.networks.weight_space import Array
 
 from .appearance import readable
 from .levels import number_text
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from ..surface import Landscape
+    from ..landscape import Landscape
 
 
 _FLOOR = 0.35

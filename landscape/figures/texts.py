@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..landscape_data import PointStatus
+from ..file.checks import PointStatus
 
 if TYPE_CHECKING:
     from jaxtyping import UInt8
 
-    from ..surface import Landscape
+    from ..landscape import Landscape
+
 
 _NORMALIZED = {"filter": "filter-normalized", "layer": "layer-normalized", "weight": "weight-normalized"}
 

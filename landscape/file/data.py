@@ -5,25 +5,20 @@ Rows are y and columns are x: ``metrics["loss"][j, i]`` was measured at ``(x[i],
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.network_state import Array
+from collectors.networks.weight_space import Array
 
-from .landscape_checks import (
-    PointStatus,
-    check_array,
-    check_axis,
-    check_metric_names,
-    check_metrics,
-    check_status,
-)
+from .checks import PointStatus, check_array, check_axis, check_metric_names, check_metrics, check_status
 
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int64, UInt8
+
 
 LOSS_ERROR = "loss_error"
 """The estimated error of the loss, among the metrics of a landscape with interpolated points; 0 where measured."""
@@ -251,3 +246,42 @@ def _check_trajectory(trajectory: TrajectoryData, *, line: bool) -> None:
     if trajectory.with_plane_buffers_status is not None:
         check_metrics("trajectory.with_plane_buffers", trajectory.with_plane_buffers, count)
         check_status("trajectory.with_plane_buffers_status", trajectory.with_plane_buffers_status, count)
+
+
+@dataclass(frozen=True)
+class SamplingReport:
+    """What adaptive sampling measured and found; errors are shares of the range of the losses, or of the loss itself.
+
+    Attributes:
+        tolerance: the largest error asked for.
+        relative: whether errors are shares of the loss itself.
+        measured: points that were measured or failed, the held-out ones among them.
+        interpolated: points that were not.
+        rounds: how often measured values decided what to measure next.
+        estimated_error: the largest estimate of an interpolated point.
+        checks: how often points were held out; each time after the first because the time before failed.
+        held_out: how many points the last check held out.
+        held_out_error: the largest error at those, NaN without any, infinite where NaN and numbers were mixed up.
+        held_out_rms: the root mean square of the errors at those, NaN without any.
+        reached: whether estimates and check are within the tolerance. A feature that lies between all measured
+            points, such as a single outlying point, is not seen by this.
+    """
+
+    tolerance: float
+    relative: bool
+    measured: int
+    interpolated: int
+    rounds: int
+    estimated_error: float
+    checks: int
+    held_out: int
+    held_out_error: float
+    held_out_rms: float
+    reached: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the report as JSON values; what is not finite becomes None."""
+        return {
+            name: None if isinstance(value, float) and not math.isfinite(value) else value
+            for name, value in asdict(self).items()
+        }

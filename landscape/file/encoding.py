@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from collectors.network_state import Array
+from collectors.networks.weight_space import Array
 
-from .landscape_attributes import check_attributes
-from .landscape_checks import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX, ordered
-from .landscape_data import LandscapeData, TrajectoryData
+from .checks import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX, check_attributes, ordered
+from .data import LandscapeData, TrajectoryData
 
 FORMAT = "summary-landscape"
 FORMAT_VERSION = 1

@@ -14,24 +14,21 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from collectors.atomic_files import replacing
 from collectors.errors import LandscapeError
-from collectors.run_files import AnyPath, RemotePath, check_directory, has_lost_slashes, is_url
+from collectors.files.local_files import replacing
+from collectors.files.places import AnyPath, check_directory, has_lost_slashes, is_url
+from collectors.files.remote_path import RemotePath
 
-from .errors import (
+from ..errors import (
     LandscapeDamagedError,
     LandscapeFormatError,
     LandscapeLockedError,
     LandscapeNotFoundError,
     LandscapeWriteError,
 )
-from .landscape_data import LandscapeData
-from .landscape_encoding import FORMAT, FORMAT_VERSION, OWN_ATTRIBUTES, landscape_bytes
-from .landscape_identity import check_identity
-from .landscape_lock import clean_temporaries, lock_landscape
-from .landscape_reader import read_attribute, read_root
-
-__all__ = ["check_identity", "clean_temporaries", "lock_landscape", "read_landscape", "write_landscape"]
+from .data import LandscapeData
+from .encoding import FORMAT, FORMAT_VERSION, OWN_ATTRIBUTES, landscape_bytes
+from .reading import read_attribute, read_root
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # Far more than the largest grid with many metrics.

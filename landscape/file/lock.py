@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from collectors.atomic_files import process_is_alive, remove_stale_temporaries
-from collectors.run_files import RemotePath
+from collectors.files.local_files import process_is_alive, remove_stale_temporaries
+from collectors.files.remote_path import RemotePath
 
-from .errors import LandscapeLockedError, LandscapeWriteError
+from ..errors import LandscapeLockedError, LandscapeWriteError
 
 
 @contextmanager

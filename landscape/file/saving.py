@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .errors import LandscapeWriteError
+from collectors.validation import check_bool, check_path
+
+from ..errors import LandscapeWriteError
+from .data import LandscapeData
+from .landscape_file import write_landscape
+from .lock import lock_landscape
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,3 +48,27 @@ def make_output_folder(name: str, folder: Path) -> Path:
             "landscapes."
         ) from error
     return folder
+
+
+def save_landscape(path: str | os.PathLike[str], data: LandscapeData, *, overwrite: bool = False) -> Path:
+    """Writes a landscape file and returns its path.
+
+    Raises:
+        LandscapeLockedError: a survey is writing that file.
+        LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
+    """
+    target = check_path("path", path)
+    check_bool("overwrite", overwrite)
+    check_folder_of(target)
+    with lock_landscape(target):
+        if os.path.lexists(target) and not overwrite:
+            raise already_there(target)
+        write_landscape(target, data)
+    return target
+
+
+def already_there(target: Path) -> LandscapeWriteError:
+    """Returns the error for a file that may not be replaced."""
+    return LandscapeWriteError(
+        f"{target} exists and was left as it is. Pass overwrite=True (--overwrite) to replace it, or give another name."
+    )

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.network_state import Array
+from collectors.networks.weight_space import Array
 
+from ..facts import facts
 from ..figures.scales import choose_scale
 from ..figures.texts import axis_label, full_title
-from ..landscape_data import PointStatus
-from .facts import facts
+from ..file.checks import PointStatus
 
 if TYPE_CHECKING:
-    from ..landscape_data import TrajectoryData
-    from ..surface import Landscape
+    from ..file.data import TrajectoryData
+    from ..landscape import Landscape
 
 
 def landscape_content(landscape: Landscape, name: str) -> dict[str, Any]:

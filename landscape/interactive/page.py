@@ -10,18 +10,21 @@ import html
 import json
 import os
 import re
+import tempfile
+import webbrowser
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from collectors.atomic_files import write_text
+from collectors.files.local_files import write_text
 from collectors.validation import check_choice, check_path, wrong_type, wrong_value
 
 from .content import landscape_content, title
 
 if TYPE_CHECKING:
-    from ..surface import Landscape
+    from ..landscape import Landscape
+
 
 SIZES = ("full", "small")
 SCRIPT_NAME = "plotly.min.js"
@@ -151,7 +154,7 @@ def _packed_script() -> tuple[str, str]:
 
 
 def _checked(landscapes: Landscape | Sequence[Landscape], *, may_be_empty: bool) -> list[Landscape]:
-    from ..surface import Landscape
+    from ..landscape import Landscape
 
     if isinstance(landscapes, Landscape):
         return [landscapes]
@@ -177,3 +180,14 @@ def _asset(name: str) -> str:
 
 def _hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode('utf-8')).digest()).decode('ascii')}'"
+
+
+def view(landscape: Landscape, path: str | os.PathLike[str] | None, *, size: str, show: bool) -> Path:
+    """Writes a page and opens it; see ``Landscape.view``."""
+    if path is None:
+        # The browser reads it after this process may have ended, so nobody can remove it here.
+        path = Path(tempfile.mkdtemp(prefix="landscape-")) / "landscape.html"
+    page = save_page(landscape, path, size=size)
+    if show:
+        webbrowser.open(page.resolve().as_uri())
+    return page

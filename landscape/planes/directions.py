@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from collectors.network_state import Array, TensorInfo, WeightSpace, direction_dtype
+from collectors.networks.weight_space import Array, TensorInfo, WeightSpace, direction_dtype
 from collectors.validation import check_bool, check_choice, check_int
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
-    from collectors.checkpoint_file import StateReader
+    from collectors.weights.safetensors_file import StateReader
+
 
 Direction: TypeAlias = dict[str, Array]
 

@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from collectors.checkpoint_file import StateReader
-from collectors.network_state import Array, WeightSpace, direction_dtype
+from collectors.networks.weight_space import Array, WeightSpace, direction_dtype
 from collectors.validation import check_int
+from collectors.weights.aligned import AlignedState, align
+from collectors.weights.safetensors_file import StateReader
 
-from .differences import difference_blocks, not_finite
+from ..errors import PlaneError
 from .directions import Direction, random_direction
-from .errors import PlaneError
 from .pca import principal_directions
 from .plane import Plane
-from .states import AlignedState, align, check_spannable
-from .trajectory import Trajectory, check_numbers, project, trajectory_at
+from .trajectory import Trajectory, check_numbers, difference_blocks, not_finite, project, trajectory_at
 
 _LARGE_COSINE = 0.1
 
@@ -189,3 +188,22 @@ def _single_point(number: int, dimension: int) -> Trajectory:
 
     numbers = np.array(check_numbers([number], 1), dtype=np.int64)
     return Trajectory(numbers, zero(), zero() if dimension == 2 else None, zero(), zero())
+
+
+def check_spannable(space: WeightSpace) -> None:
+    """Checks that a network has weights through which directions can run.
+
+    Raises:
+        PlaneError: nothing is trainable, or a trainable tensor is complex.
+    """
+    if not space.dimension:
+        raise PlaneError(
+            f"the network {space.network} has no trainable parameter, so no plane can run through its weights; set "
+            "requires_grad=True on the parameters that the plane should span."
+        )
+    complex_names = [tensor.name for tensor in space.trainable if tensor.dtype.startswith("complex")]
+    if complex_names:
+        raise PlaneError(
+            f"the network {space.network} has complex trainable parameters {complex_names[:10]}, which are not "
+            "supported; set requires_grad=False on them to keep them as they are."
+        )

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from collectors.network_state import WeightSpace, canonical_name, direction_dtype, state_sha256
+from collectors.networks.readers import describe_network, is_network
+from collectors.networks.weight_space import WeightSpace, canonical_name, direction_dtype, state_sha256
 from collectors.validation import check_choice, wrong_type, wrong_value
+from collectors.weights.aligned import Weights, align, as_array, as_reader
 
 from .directions import NORMALIZATIONS, Direction, normalize
+from .from_checkpoints import check_spannable, origin_state, plane_of_points, plane_of_trajectory, random_plane_of
 from .plane import Plane
-from .plane_building import origin_state, plane_of_points, plane_of_trajectory, random_plane_of
-from .states import Weights, align, as_array, as_reader, network_space
 
 __all__ = [
     "custom_plane",
@@ -215,3 +216,26 @@ def _check_sequence(name: str, value: Any) -> list[Any]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
         raise wrong_type(name, "a list", value)
     return list(value)
+
+
+def network_space(network: object, *weights: Weights) -> WeightSpace:
+    """Returns the description of the network: from ``network``, or from the first state that is one.
+
+    Raises:
+        TypeError: nothing describes the network.
+        PlaneError: no plane can be laid through the weights of this network.
+    """
+    if isinstance(network, WeightSpace):
+        space = network
+    elif network is not None:
+        space = describe_network(network)
+    else:
+        described = next((item for item in weights if is_network(item)), None)
+        if described is None:
+            raise TypeError(
+                "network is missing: files and state dicts do not say which tensors are trainable or tied; pass "
+                "network=<the network> (or its WeightSpace, from collectors.network_state.describe_network)."
+            )
+        space = describe_network(described)
+    check_spannable(space)
+    return space

@@ -12,18 +12,19 @@ import ml_dtypes
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from collectors.network_state import direction_dtype, numpy_dtype
+from collectors.networks.weight_space import direction_dtype, numpy_dtype
 from collectors.validation import check_choice, check_int
 
-from .differences import BLOCK_BYTES, difference_blocks
+from ..errors import DegenerateTrajectoryError
 from .directions import Direction
-from .errors import DegenerateTrajectoryError
+from .trajectory import BLOCK_BYTES, difference_blocks
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
-    from collectors.checkpoint_file import StateReader
-    from collectors.network_state import WeightSpace
+    from collectors.networks.weight_space import WeightSpace
+    from collectors.weights.safetensors_file import StateReader
+
 
 CENTERINGS = ("none", "mean")
 

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.checkpoint_file import StateReader
-from collectors.network_state import Array, WeightSpace, direction_dtype
+from collectors.files.places import AnyPath
+from collectors.files.remote_path import RemotePath
+from collectors.networks.weight_space import Array, WeightSpace, direction_dtype
 from collectors.validation import check_choice, check_float, check_int, wrong_value
+from collectors.weights.safetensors_file import StateReader, write_checkpoint
 
+from ..errors import LandscapeWriteError
 from .directions import Direction, cosine, norm
 from .trajectory import Trajectory, check_independent, project
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
+
 
 __all__ = ["DECOMPOSITIONS", "Plane", "Trajectory", "project"]
 
@@ -195,3 +203,42 @@ def _check_arrays(name: str, arrays: Mapping[str, Array], expected: Mapping[str,
             f"{name} does not fit the network's tensors: {'; '.join(wrong[:20])}. Build planes with random_plane, "
             "pca_plane, plane_through or custom_plane, which convert what they are given."
         )
+
+
+def directions_path(landscape_path: str | os.PathLike[str] | RemotePath) -> AnyPath:
+    """Returns where the vectors of a landscape lie: ``<stem>_directions.safetensors``."""
+    path = landscape_path if isinstance(landscape_path, RemotePath) else Path(landscape_path)
+    return path.parent / f"{path.stem}_directions.safetensors"
+
+
+def write_directions(landscape_path: str | os.PathLike[str] | RemotePath, plane: Plane) -> AnyPath:
+    """Writes the directions as ``direction_<axis>/<parameter>``, once; the origin is the checkpoint of the identity.
+
+    Raises:
+        LandscapeWriteError: they cannot be written.
+    """
+    path = directions_path(landscape_path)
+    tensors = {
+        f"direction_{axis}/{name}": array
+        for axis, direction in enumerate(plane.directions)
+        for name, array in direction.items()
+    }
+    metadata = {
+        "decomposition": plane.decomposition,
+        "normalization": plane.normalization,
+        # All of them in the network's order, which the file's tensors do not have.
+        "parameters": json.dumps([[tensor.name, list(tensor.shape)] for tensor in plane.space.parameters]),
+    }
+    try:
+        if isinstance(path, RemotePath):
+            with tempfile.TemporaryDirectory() as folder:
+                write_checkpoint(Path(folder) / path.name, tensors, metadata)
+                path.upload(Path(folder) / path.name)
+        else:
+            write_checkpoint(path, tensors, metadata)
+    except OSError as error:
+        raise LandscapeWriteError(
+            f"the directions cannot be written to {path}: {error}. Free some space, then run again with "
+            "save_directions=True."
+        ) from error
+    return path

@@ -11,6 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from jaxtyping import Bool, Int64
 
+
 # A first grid of 13 x 13 shows the shape of every trained network's surface that was tried, and leaves most of the
 # points to where they are needed.
 _FIRST_INTERVALS = 12

@@ -11,6 +11,7 @@ from .grid_levels import Step
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float64
 
+
 _EXTENSION = 3
 
 

@@ -22,6 +22,7 @@ from .interpolation import any_parent, extend, largest_parent, spline, window_ma
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float64
 
+
 # A surplus is expected to shrink by the rate at which the former one did, times this safety factor ...
 _SAFETY = 1.75
 # ... but never by more than this: a surface may be rougher between the points than at them.

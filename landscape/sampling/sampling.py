@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
+from ..file.checks import PointStatus
 from .grid_levels import GridLevels
-from .landscape_data import PointStatus
 
 if TYPE_CHECKING:
     from jaxtyping import Float64, UInt8

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collectors.errors import LandscapeError
+from collectors.files.places import AnyPath
 from workers.evaluator import EvaluatorDescription
+from workers.measurement_plan import MeasurementPlan
 
-from .landscape_data import DirectionsData, LandscapeData, TrajectoryData
-from .plane import Plane
+from ..errors import LandscapeIdentityError, LandscapeNotFoundError
+from ..file.data import DirectionsData, LandscapeData, TrajectoryData
+from ..file.landscape_file import read_landscape
+from ..planes.plane import Plane
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -110,3 +116,68 @@ def _own_version() -> str:
         return version("summary-landscape")
     except ModuleNotFoundError:
         return "unknown"
+
+
+_SHOWN = 8
+_ABSENT = "absent"
+
+
+def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: str | AnyPath) -> None:
+    """Compares the identity in a file with the one that is to be measured, as JSON values.
+
+    Args:
+        stored: the file's identity, nested dictionaries allowed.
+        wanted: this run's.
+        path: the file, for the error's text.
+
+    Raises:
+        LandscapeIdentityError: they differ; the text lists where, and both values.
+    """
+    before, now = _flat(stored), _flat(wanted)
+    names = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
+    if not names:
+        return
+    lines = [f"  {name}: the file has {_short(before, name)}, this run {_short(now, name)}" for name in names[:_SHOWN]]
+    if len(names) > _SHOWN:
+        lines.append(f"  and {len(names) - _SHOWN} more: {', '.join(names[_SHOWN : 3 * _SHOWN])}")
+    raise LandscapeIdentityError(
+        f"landscape file {path} holds another experiment; it was left as it is. These differ:\n"
+        + "\n".join(lines)
+        + "\nPass overwrite=True to measure it anew, or name= to write another file beside it."
+    )
+
+
+def _flat(value: Any, prefix: str = "") -> dict[str, str]:
+    if isinstance(value, Mapping) and (value or not prefix):
+        flat: dict[str, str] = {}
+        for key, item in value.items():
+            flat |= _flat(item, f"{prefix}.{key}" if prefix else str(key))
+        return flat
+    return {prefix: json.dumps(value, sort_keys=True)}
+
+
+def _short(values: Mapping[str, str], name: str, limit: int = 48) -> str:
+    text = values.get(name, _ABSENT)
+    return text if len(text) <= limit else f"{text[: limit - 15]}...{text[-12:]}"
+
+
+def stored_plan(paths: Sequence[AnyPath]) -> MeasurementPlan | None:
+    """Returns the plan of the first landscape file among the paths, so that going on gives the same bits.
+
+    Raises:
+        LandscapeError: a file cannot be read, or its plan cannot be used by this version.
+    """
+    for path in paths:
+        try:
+            stored = read_landscape(path).attributes.get("measurement_plan")
+        except LandscapeNotFoundError:
+            continue
+        if stored is not None:
+            try:
+                return MeasurementPlan.from_json(stored)
+            except (TypeError, ValueError) as error:
+                raise LandscapeError(
+                    f"landscape file {path} was measured with a plan that cannot be used here ({error}). Pass "
+                    "overwrite=True to measure it anew, or name= to write another file beside it."
+                ) from error
+    return None

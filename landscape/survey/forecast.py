@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collectors.network_state import WeightSpace, direction_dtype, numpy_dtype
+from collectors.networks.weight_space import WeightSpace, direction_dtype, numpy_dtype
 
-from .survey_settings import SurveySettings, duration_text
+from .settings import SurveySettings, duration_text
 
 _FILE_BASE = 15_000  # bytes of a landscape file without its grid: attributes, trajectory, HDF5's own
 # What adaptive sampling measures of a smooth surface: its first grid, and a fiftieth to check itself.

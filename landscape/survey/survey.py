@@ -16,24 +16,25 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from collectors.files.places import AnyPath
 from collectors.progress_bar import progress_bar
-from collectors.run_files import AnyPath
-from workers.memory_shortage import shortage_text
-from workers.pool import ORIGIN_MEASUREMENTS, Pool, Task, check_determinism, check_same_values
+from workers.measuring.checks import check_determinism, check_same_values
+from workers.measuring.memory_shortage import shortage_text
+from workers.pool import ORIGIN_MEASUREMENTS, Pool, Task
 
-from .adaptive_sampling import AdaptiveSampling
-from .errors import LandscapeNotFoundError
+from ..errors import LandscapeNotFoundError
+from ..file.checks import PointStatus
+from ..file.data import LOSS_ERROR, LandscapeData
+from ..file.landscape_file import read_landscape
+from ..file.lock import clean_temporaries, lock_landscape
+from ..file.writer import LandscapeWriter
+from ..planes.plane import Plane
+from ..sampling.adaptive_sampling import AdaptiveSampling
+from ..sampling.sampling import FullSampling, Sampling
+from .experiment import check_identity, new_landscape
 from .forecast import Forecast, make_forecast
-from .landscape_data import LOSS_ERROR, LandscapeData, PointStatus
-from .landscape_file import read_landscape
-from .landscape_identity import check_identity
-from .landscape_lock import clean_temporaries, lock_landscape
-from .landscape_writer import LandscapeWriter
-from .new_landscape import new_landscape
-from .plane import Plane
-from .sampling import FullSampling, Sampling
-from .survey_settings import SurveySettings, duration_text
-from .survey_tasks import forget_unmeasured, grid_tasks, keep, trajectory_tasks
+from .settings import SurveySettings, duration_text
+from .tasks import forget_unmeasured, grid_tasks, keep, trajectory_tasks
 
 if TYPE_CHECKING:
     from jaxtyping import Float64, UInt8

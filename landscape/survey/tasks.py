@@ -6,12 +6,13 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from collectors.checkpoint_file import StateReader
-from collectors.network_state import State
+from collectors.networks.weight_space import State
+from collectors.weights.safetensors_file import StateReader
 from workers.pool import PointTask, Result, StateTask, Task
 
-from .landscape_data import LOSS_ERROR, LandscapeData, PointStatus, TrajectoryData
-from .plane import Plane
+from ..file.checks import PointStatus
+from ..file.data import LOSS_ERROR, LandscapeData, TrajectoryData
+from ..planes.plane import Plane
 
 _TRAJECTORY_PARTS = {
     "own": ("metrics", "status"),

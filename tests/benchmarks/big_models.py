@@ -24,11 +24,11 @@ from typing import Any
 
 import numpy as np
 
-from collectors.checkpoint_file import CheckpointFile, write_checkpoint
-from collectors.network_state import WeightSpace, describe_arrays
-from landscape.pca import principal_directions
-from landscape.plane import Plane
-from landscape.plane_building import plane_of_trajectory
+from collectors.networks.weight_space import WeightSpace, describe_arrays
+from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
+from landscape.planes import Plane
+from landscape.planes.from_checkpoints import plane_of_trajectory
+from landscape.planes.pca import principal_directions
 from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import PointTask
@@ -128,7 +128,7 @@ def measure_driver(files: list[CheckpointFile], space: WeightSpace) -> Plane:
 
 def measure_worker(width: int, plane: Plane | None, points: int) -> int:
     """Measures a plane with one Ray worker, or only starts it; returns its peak of anonymous memory."""
-    from workers.ray_pool import RayPool
+    from workers.pools.ray_pool import RayPool
 
     with RayPool(
         functools.partial(network, width), MeasurementOptions(), device_ids=(0,), plan=MeasurementPlan(2, 1)

@@ -19,7 +19,7 @@ from collector_cost import lenet
 from torch import nn
 from torch.nn import functional
 
-from collectors.summary_collector import SummaryCollector
+from collectors.recording.summary_collector import SummaryCollector
 
 BATCH = 32
 

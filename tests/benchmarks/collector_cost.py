@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from collectors.callback import Callback
-from collectors.model import Model
-from collectors.summary_collector import SummaryCollector
+from collectors.callbacks.callback import Callback
+from collectors.model.model import Model
+from collectors.recording.summary_collector import SummaryCollector
 
 COLLECT_FREQ = 10
 LIMIT_MILLISECONDS = 1.0

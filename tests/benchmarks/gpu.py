@@ -22,7 +22,8 @@ from torch import nn
 sys.path.append(str(Path(__file__).parents[2]))  # from a plain checkout, nothing installed
 
 from landscape import random_plane
-from workers.evaluator import MeasurementOptions, make_evaluator
+from workers.callback_fn import make_evaluator
+from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import Workload
 
 CLOSE = 1e-4  # a GPU's kernels add in another order than a CPU's; here both are the same device's

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from landscape.landscape_data import DirectionsData, LandscapeData, PointStatus, TrajectoryData
-from landscape.landscape_file import write_landscape
+from landscape.file.checks import PointStatus
+from landscape.file.data import DirectionsData, LandscapeData, TrajectoryData
+from landscape.file.landscape_file import write_landscape
 
 SIZE = 40
 POOL = """
@@ -41,11 +42,11 @@ def callback_fn():
 if __name__ == "__main__":
     from workers.evaluator import MeasurementOptions
     from workers.pool import PointTask
-    from workers.ray_pool import RayPool
+    from workers.pools.ray_pool import RayPool
     lap("  our modules imported")
     import ray
     lap("  Ray imported")
-    from workers.ray_session import RaySession
+    from workers.pools.ray_session import RaySession
     with RaySession(None, slots=2):
         lap("  Ray up")
         pool = RayPool(callback_fn, MeasurementOptions(), device_ids=(0, 1))

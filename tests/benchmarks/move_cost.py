@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from collectors.network_state import State
-from collectors.torch_state import named_tensors, to_array
+from collectors.networks.torch_network import named_tensors, to_array
+from collectors.networks.weight_space import State
 from workers.evaluator import MeasurementOptions
-from workers.torch_evaluator import TorchEvaluator
+from workers.torch.evaluator import TorchEvaluator
 
 SAMPLES = 1024
 

@@ -19,10 +19,10 @@ import numpy as np
 from sklearn.decomposition import PCA
 from threadpoolctl import threadpool_limits
 
-from collectors.checkpoint_file import CheckpointFile, write_checkpoint
-from collectors.network_state import State, WeightSpace, describe_arrays
-from landscape.differences import BLOCK_BYTES
-from landscape.pca import _gram_matrix, principal_directions
+from collectors.networks.weight_space import State, WeightSpace, describe_arrays
+from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
+from landscape.planes.pca import _gram_matrix, principal_directions
+from landscape.planes.trajectory import BLOCK_BYTES
 
 TENSORS = 10
 

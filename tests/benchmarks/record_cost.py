@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from collectors.summary_record import SummaryRecord
+from collectors.summary.record import SummaryRecord
 
 LIMIT_MILLISECONDS = 1.0
 CASES = {

@@ -12,7 +12,7 @@ from typing import Any
 
 from contenders import Medians
 
-from workers.devices import available_cores
+from workers.pools.devices import available_cores
 
 OURS = ("torch", "numpy", "ray")
 

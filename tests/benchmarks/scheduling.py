@@ -20,12 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from collectors.network_state import TensorInfo, WeightSpace
+from collectors.networks.weight_space import TensorInfo, WeightSpace
 from workers.evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
-from workers.pool import InProcessPool, PointTask, Pool
-from workers.ray_pool import RayPool
-from workers.ray_session import RaySession
+from workers.pool import PointTask, Pool
+from workers.pools.in_process import InProcessPool
+from workers.pools.ray_pool import RayPool
+from workers.pools.ray_session import RaySession
 
 SECONDS = 0.05
 SLOW = 10

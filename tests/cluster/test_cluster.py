@@ -78,9 +78,9 @@ TRAVEL = (
 from workers.errors import CallbackFunctionError
 from workers.evaluator import MeasurementOptions
 from workers.pool import PointTask
-from workers.ray_code import code_of
-from workers.ray_pool import RayPool
-from workers.ray_session import RaySession
+from workers.pools.ray_code import code_of
+from workers.pools.ray_pool import RayPool
+from workers.pools.ray_session import RaySession
 from paraboloid import paraboloid_plane
 
 project = Path(sys.argv[2])
@@ -141,7 +141,7 @@ GPUS = (
     + """
 from paraboloid import Paraboloid, paraboloid_plane
 from workers.evaluator import MeasurementOptions
-from workers.open_pool import open_pool
+from workers.pools.open_pool import open_pool
 
 # These GPUs are only names: nothing is computed on them.
 cluster = two_nodes(num_gpus=2, num_cpus=2)

@@ -12,7 +12,7 @@ import grpc
 import psutil
 from paraboloid import Paraboloid
 from workers.evaluator import MeasurementOptions
-from workers.open_pool import open_pool
+from workers.pools.open_pool import open_pool
 
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
 # One call of each service that Ray offers, and what it would do for a stranger.

@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from collectors.callback import (
+from collectors.callbacks.callback import (
     EVAL_HOOKS,
     LEGACY_HOOKS,
     TRAIN_HOOKS,
@@ -17,7 +17,7 @@ from collectors.callback import (
     CallbackParameters,
     RunContext,
 )
-from collectors.callback_manager import CallbackManager, legacy_hooks_of
+from collectors.callbacks.callback_manager import CallbackManager, legacy_hooks_of
 
 
 class Diary(Callback):

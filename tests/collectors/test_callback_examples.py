@@ -7,9 +7,9 @@ import pytest
 import torch
 from monitored_runs import batches, model
 
-from collectors.callback import Callback
-from collectors.network_state import read_network
-from collectors.state_dict_file import read_state_dict
+from collectors.callbacks.callback import Callback
+from collectors.networks.readers import read_network
+from collectors.weights.torch_file import read_state_dict
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 

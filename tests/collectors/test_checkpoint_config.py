@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from collectors.checkpoint_config import CheckpointConfig
-from collectors.checkpoint_policy import Retention, SavePolicy
+from collectors.model_checkpoint.config import CheckpointConfig
+from collectors.model_checkpoint.writer import Retention, SavePolicy
 
 DEFAULTS = {
     "save_checkpoint_steps": 1,

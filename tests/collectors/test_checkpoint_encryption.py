@@ -18,12 +18,12 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors import checkpoint_encryption
-from collectors.checkpoint_archive import Archive, write_archive
-from collectors.checkpoint_encryption import ENCRYPTION_MODES, decrypt, encrypt
-from collectors.checkpoint_file import CheckpointFile, write_checkpoint
-from collectors.checkpoint_loading import load_checkpoint
 from collectors.errors import CheckpointError
+from collectors.model_checkpoint import encryption as checkpoint_encryption
+from collectors.model_checkpoint.archive import Archive, write_archive
+from collectors.model_checkpoint.encryption import ENCRYPTION_MODES, decrypt, encrypt
+from collectors.model_checkpoint.loading import load_checkpoint
+from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 
 KEY = bytes(range(32))
 
@@ -240,7 +240,7 @@ def test_any_safetensors_file_has_weights(tmp_path):
 
 def rewrite(path, **metadata):
     """Writes a file that a stranger made up, its checksum in order."""
-    from collectors.checkpoint_archive import _digest
+    from collectors.model_checkpoint.archive import _digest
 
     file = CheckpointFile(path)
     arrays = {name: file.read(name) for name in file.shapes}

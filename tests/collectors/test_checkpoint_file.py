@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from runs import names
 
-from collectors.atomic_files import temporary_sibling, write_text
-from collectors.checkpoint_file import (
+from collectors.errors import CheckpointError
+from collectors.files.local_files import temporary_sibling, write_text
+from collectors.networks.weight_space import numpy_dtype, state_sha256
+from collectors.weights.safetensors_file import (
     STORABLE_DTYPES,
     CheckpointFile,
     MemoryState,
     file_sha256,
     write_checkpoint,
 )
-from collectors.errors import CheckpointError
-from collectors.network_state import numpy_dtype, state_sha256
 
 
 def example(dtype="float32"):

@@ -14,9 +14,9 @@ from torch import nn
 
 from collectors import import_checkpoints
 from collectors.errors import CheckpointError, CheckpointWriteError, RunDirectoryError
-from collectors.network_state import describe_network
-from collectors.settings import CreateLandscape, LandscapeSettings
-from collectors.state_dict_file import read_state_dict
+from collectors.networks.readers import describe_network
+from collectors.run_directory.settings import CreateLandscape, LandscapeSettings
+from collectors.weights.torch_file import read_state_dict
 
 
 @pytest.fixture

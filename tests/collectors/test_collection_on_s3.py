@@ -23,7 +23,7 @@ import json, sys, tempfile
 import torch
 from runs import SmallNetwork, batches, seeded
 from collectors import RunDirectory, SummaryCollector, checkpoint_folder, run_writer
-from collectors.network_state import describe_network
+from collectors.networks.readers import describe_network
 
 STEPS = 40
 run_writer.METADATA_INTERVAL_SECONDS = checkpoint_folder.RemoteCheckpointFolder.least_interval = 0.0

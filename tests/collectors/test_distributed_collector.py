@@ -8,7 +8,7 @@ import pytest
 import torch
 from runs import SmallNetwork, assert_holds, names
 
-from collectors.network_state import describe_network
+from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory
 
 TRAINING = """
@@ -18,8 +18,8 @@ sys.path[:0] = sys.argv[3:]
 import torch
 from torch import distributed, nn
 from runs import SmallNetwork, batches, seeded, train
-from collectors.model import Model
-from collectors.summary_collector import SummaryCollector
+from collectors.model.model import Model
+from collectors.recording.summary_collector import SummaryCollector
 
 torch.set_num_threads(1)
 distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)

@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 
 from collectors import SummaryCollector
 from collectors.errors import CheckpointError, RunDirectoryError
-from collectors.network_state import describe_network
+from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory
 from landscape import SummaryLandscape
 

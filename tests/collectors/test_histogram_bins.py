@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from collectors.histogram_bins import MOST_BINS, bin_count, histogram
+from collectors.summary.encoding import MOST_BINS, bin_count, histogram
 
 
 @given(

@@ -8,8 +8,8 @@ import pytest
 import torch
 from monitored_runs import NAN, WithoutLength, batches, context, mean_target, model
 
-from collectors.callback import BuiltInCallback, Callback
-from collectors.history import History
+from collectors.callbacks.callback import BuiltInCallback, Callback
+from collectors.callbacks.history import History
 
 
 def test_takes_no_arguments_and_starts_empty():
@@ -164,10 +164,10 @@ def test_outputs_without_a_loss():
 
 
 def test_a_resumed_run_has_the_whole_history(tmp_path):
-    from collectors.checkpoint_config import CheckpointConfig
-    from collectors.checkpoint_loading import latest_checkpoint
-    from collectors.model import Model
-    from collectors.model_checkpoint import ModelCheckpoint
+    from collectors.model.model import Model
+    from collectors.model_checkpoint.config import CheckpointConfig
+    from collectors.model_checkpoint.loading import latest_checkpoint
+    from collectors.model_checkpoint.model_checkpoint import ModelCheckpoint
 
     inputs = torch.randn(12, 3, generator=torch.Generator().manual_seed(0))
     batches = [(part, part.sum(1, keepdim=True)) for part in inputs.split(4)]

@@ -5,8 +5,8 @@ import inspect
 import pytest
 from monitored_runs import batches, context, model
 
-from collectors.callback import EVAL_HOOKS, LEGACY_HOOKS, TRAIN_HOOKS, BuiltInCallback
-from collectors.lambda_callback import LambdaCallback
+from collectors.callbacks.callback import EVAL_HOOKS, LEGACY_HOOKS, TRAIN_HOOKS, BuiltInCallback
+from collectors.callbacks.function_callbacks import LambdaCallback
 
 ORDER = ("epoch_begin", "epoch_end", "step_begin", "step_end", "begin", "end")
 NEW = (*(f"on_train_{name}" for name in ORDER), *(f"on_eval_{name}" for name in ORDER))

@@ -9,8 +9,8 @@ import torch
 from monitored_runs import batches, context, model
 from torch import nn
 
-from collectors.callback import BuiltInCallback, Callback
-from collectors.learning_rate_scheduler import LearningRateScheduler
+from collectors.callbacks.callback import BuiltInCallback, Callback
+from collectors.callbacks.function_callbacks import LearningRateScheduler
 
 
 class UsedRates(Callback):

@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from collectors.lineage import (
+from collectors.summary.lineage import (
     HYPER_CONFIG,
     EvalLineage,
     TrainLineage,

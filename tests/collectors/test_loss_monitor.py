@@ -12,10 +12,9 @@ import torch
 from monitored_runs import INFINITY, NAN, WithoutLength, batches, context, loss_of_the_batch, model
 from torch import nn
 
-from collectors.callback import BuiltInCallback, Callback
-from collectors.loss_monitor import LossMonitor
-from collectors.model import Model
-from collectors.step_loss import step_loss
+from collectors.callbacks.callback import BuiltInCallback, Callback, step_loss
+from collectors.callbacks.loss_monitor import LossMonitor
+from collectors.model.model import Model
 
 
 class EndHooks(Callback):
@@ -146,7 +145,7 @@ def test_outputs_without_a_number(wrong):
 
 
 def test_the_step_loss_imports_no_framework():
-    modules = "step_loss, collectors.loss_monitor, collectors.time_monitor, collectors.history"
+    modules = "step_loss, collectors.loss_monitor, collectors.callbacks.time_monitor, collectors.history"
     code = f"""import sys, collectors.{modules}, collectors.lambda_callback, collectors.learning_rate_scheduler
 assert collectors.step_loss.step_loss([2.0, 1.0]) == 2.0
 sys.exit('torch' in sys.modules)"""

@@ -14,10 +14,10 @@ from sklearn.datasets import load_digits
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, TensorDataset
 
-from collectors.callback import EVAL_HOOKS, LEGACY_HOOKS, TRAIN_HOOKS, BuiltInCallback, Callback
-from collectors.callback_manager import CallbackManager
-from collectors.model import Model
-from collectors.model_batches import sample_count
+from collectors.callbacks.callback import EVAL_HOOKS, LEGACY_HOOKS, TRAIN_HOOKS, BuiltInCallback, Callback
+from collectors.callbacks.callback_manager import CallbackManager
+from collectors.model.model import Model
+from collectors.networks.batches import sample_count
 
 HOOKS = (*TRAIN_HOOKS, *EVAL_HOOKS)
 STEP = ["on_train_step_begin", "on_train_step_end"]

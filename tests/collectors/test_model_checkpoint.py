@@ -16,15 +16,14 @@ import pytest
 import torch
 from torch import nn
 
-from collectors.callback import Callback, CallbackParameters, RunContext
-from collectors.checkpoint_archive import Archive, write_archive
-from collectors.checkpoint_config import CheckpointConfig
-from collectors.checkpoint_loading import latest_checkpoint, load_checkpoint, parse_name
-from collectors.checkpoint_tree import decode, encode
+from collectors.callbacks.callback import Callback, CallbackParameters, RunContext
 from collectors.errors import CheckpointError, CheckpointWriteError
-from collectors.model import Model
-from collectors.model_checkpoint import ModelCheckpoint
-from collectors.random_state import capture_random_state, dataset_generators, restore_random_state
+from collectors.model.model import Model
+from collectors.model_checkpoint.archive import Archive, decode, encode, write_archive
+from collectors.model_checkpoint.config import CheckpointConfig
+from collectors.model_checkpoint.loading import latest_checkpoint, load_checkpoint, parse_name
+from collectors.model_checkpoint.model_checkpoint import ModelCheckpoint
+from collectors.model_checkpoint.random_state import capture_random_state, dataset_generators, restore_random_state
 
 
 @pytest.fixture(autouse=True)

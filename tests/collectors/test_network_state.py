@@ -9,18 +9,9 @@ from runs import SmallNetwork, TiedNetwork, raw_bytes, seeded
 from torch import nn
 
 from collectors.errors import CheckpointError
-from collectors.network_state import (
-    TensorInfo,
-    WeightSpace,
-    canonical_name,
-    describe_network,
-    direction_dtype,
-    is_network,
-    read_network,
-    repeated_reader,
-    state_sha256,
-)
-from collectors.torch_state import to_array, to_tensor, unwrap
+from collectors.networks.readers import describe_network, is_network, read_network, repeated_reader
+from collectors.networks.torch_network import to_array, to_tensor, unwrap
+from collectors.networks.weight_space import TensorInfo, WeightSpace, canonical_name, direction_dtype, state_sha256
 
 DTYPES = [
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2,

@@ -24,14 +24,18 @@ from remote_stores import empty_memory, temporary
 from runs import SmallNetwork, assert_holds, batches, collected, names, one_thread, seeded, train
 from torch import nn
 
-from collectors import Model, SummaryCollector, checkpoint_folder, record_uploads, summary_record
+from collectors import Model, SummaryCollector
 from collectors.errors import CheckpointWriteError, RunDirectoryError
-from collectors.network_state import describe_network, read_network
+from collectors.files import uploads as record_uploads
+from collectors.files.local_files import TemporaryFolder
+from collectors.files.places import check_directory
+from collectors.files.remote_path import RemotePath
+from collectors.networks.readers import describe_network, read_network
 from collectors.run_directory import RunDirectory
-from collectors.run_files import RemotePath, check_directory
-from collectors.run_writer import RunWriter
-from collectors.settings import LandscapeSettings
-from collectors.temporary_folder import TemporaryFolder
+from collectors.run_directory import folder as checkpoint_folder
+from collectors.run_directory.settings import LandscapeSettings
+from collectors.run_directory.writer import RunWriter
+from collectors.summary import record as summary_record
 
 URL = "memory://bucket/run"
 LANDSCAPE = {"intervals": [range(9)]}

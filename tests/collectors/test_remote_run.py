@@ -15,11 +15,11 @@ from remote_stores import empty_memory, temporary
 from runs import SmallNetwork, assert_holds, collected
 from torch import nn
 
-from collectors import run_files
 from collectors.errors import CheckpointError, RunDirectoryError
-from collectors.network_state import describe_network
+from collectors.files import places as run_files
+from collectors.files.places import check_directory, is_url
+from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory
-from collectors.run_files import check_directory, is_url
 
 SPACE = describe_network(SmallNetwork())
 

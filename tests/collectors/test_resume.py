@@ -24,16 +24,15 @@ import torch
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
 
-from collectors.callback import Callback, CallbackParameters
-from collectors.checkpoint_archive import Archive
-from collectors.checkpoint_config import CheckpointConfig
-from collectors.checkpoint_loading import latest_checkpoint, load_checkpoint
+from collectors.callbacks.callback import Callback, CallbackParameters
 from collectors.errors import CheckpointError
-from collectors.model import Model
-from collectors.model_checkpoint import ModelCheckpoint
-from collectors.model_update import OptimizerUpdate
-from collectors.resumption import Resumption
-from collectors.training_context import TrainingContext
+from collectors.model.model import Model
+from collectors.model.update import OptimizerUpdate
+from collectors.model_checkpoint.archive import Archive
+from collectors.model_checkpoint.config import CheckpointConfig
+from collectors.model_checkpoint.loading import latest_checkpoint, load_checkpoint
+from collectors.model_checkpoint.model_checkpoint import ModelCheckpoint
+from collectors.model_checkpoint.resuming import Resumption, TrainingContext
 
 EPOCHS, BATCHES = 3, 5
 STEPS = EPOCHS * BATCHES

@@ -10,9 +10,9 @@ from runs import SmallNetwork, assert_holds, collected, names, seeded
 from torch import nn
 
 from collectors.errors import CheckpointError, RunDirectoryError
-from collectors.network_state import describe_network
+from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory
-from collectors.settings import CreateLandscape
+from collectors.run_directory.settings import CreateLandscape
 
 
 @pytest.fixture(scope="module")
@@ -252,7 +252,7 @@ def test_checkpoints_without_a_hash_are_taken_as_they_are(directory, original):
 
 
 def test_a_checkpoint_fills_a_network(directory, original):
-    from collectors.torch_state import to_tensor
+    from collectors.networks.torch_network import to_tensor
 
     file = RunDirectory(directory).checkpoint(4)
     network = SmallNetwork()

@@ -19,10 +19,10 @@ from torch import nn
 
 from collectors import Callback, Model, SummaryCollector
 from collectors.errors import CheckpointWriteError, RunDirectoryError
-from collectors.network_state import describe_network, read_network
+from collectors.networks.readers import describe_network, read_network
 from collectors.run_directory import RunDirectory
-from collectors.run_writer import RunWriter
-from collectors.settings import LandscapeSettings
+from collectors.run_directory.settings import LandscapeSettings
+from collectors.run_directory.writer import RunWriter
 
 SETTINGS = LandscapeSettings((tuple(range(9)),))
 
@@ -438,7 +438,7 @@ sys.path[:0] = sys.argv[2:]
 import torch
 from runs import SmallNetwork, seeded
 from collectors import run_writer
-from collectors.summary_collector import SummaryCollector
+from collectors.recording.summary_collector import SummaryCollector
 run_writer.METADATA_INTERVAL_SECONDS = 0.0
 torch.set_num_threads(1)
 network = seeded(SmallNetwork)

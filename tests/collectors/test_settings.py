@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from collectors.settings import CreateLandscape, LandscapeSettings
+from collectors.run_directory.settings import CreateLandscape, LandscapeSettings
 
 THREE = [[1, 2, 3]]
 

@@ -19,10 +19,10 @@ from torch import nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from collectors import Callback, Model, RunDirectory, SummaryCollector
-from collectors.collection_steps import CollectionSteps, tensor_steps
-from collectors.learning_rate_scheduler import LearningRateScheduler
-from collectors.model_checkpoint import ModelCheckpoint
-from collectors.summary_record import SummaryRecord
+from collectors.callbacks.function_callbacks import LearningRateScheduler
+from collectors.model_checkpoint.model_checkpoint import ModelCheckpoint
+from collectors.recording.plan import CollectionSteps, tensor_steps
+from collectors.summary.record import SummaryRecord
 
 ROOT = Path(__file__).parents[2]
 LANDSCAPE = {"intervals": [range(3)]}

@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from collectors import Callback, Model, RunDirectory, SummaryCollector
 from collectors.errors import LandscapeError, RunDirectoryError
-from collectors.network_state import describe_network
+from collectors.networks.readers import describe_network
 
 
 def same(one, other):

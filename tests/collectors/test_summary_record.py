@@ -20,8 +20,8 @@ from event_reading import accumulated, event_files, events, scalars, tensors
 from PIL import Image
 from torch import nn
 
-from collectors.summary_record import SummaryRecord
-from collectors.summary_values import check_value
+from collectors.summary.record import SummaryRecord
+from collectors.summary.values import check_value
 
 ROOT = Path(__file__).parents[2]
 
@@ -159,7 +159,7 @@ def test_directory_without_permission(mode, below, match):
         script = f"""
 import os, sys
 sys.path.insert(0, {str(ROOT)!r})
-from collectors.summary_arguments import prepare_directory
+from collectors.summary.event_files import prepare_directory
 from pathlib import Path
 if os.getuid() == 0:
     os.setuid(65534)
@@ -174,7 +174,7 @@ def test_missing_tensorboard_names_the_extra(tmp_path):
 import sys
 sys.path.insert(0, {str(ROOT)!r})
 sys.modules["tensorboard"] = None
-from collectors.summary_record import SummaryRecord
+from collectors.summary.record import SummaryRecord
 SummaryRecord({str(tmp_path / "new")!r})
 """
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
@@ -187,7 +187,7 @@ def test_records_numbers_and_arrays_without_torch(tmp_path):
     script = f"""
 import sys
 sys.path.insert(0, {str(ROOT)!r})
-from collectors.summary_record import SummaryRecord
+from collectors.summary.record import SummaryRecord
 import numpy as np
 with SummaryRecord({str(tmp_path)!r}, raise_exception=True) as record:
     record.add_value("scalar", "loss", 0.5)

@@ -17,8 +17,8 @@ import torch
 from PIL import Image
 from torch import nn
 
-from collectors.lineage import EvalLineage, TrainLineage
-from collectors.summary_record import SummaryRecord
+from collectors.summary.lineage import EvalLineage, TrainLineage
+from collectors.summary.record import SummaryRecord
 
 PATIENCE = 90.0
 PICTURE = np.random.default_rng(0).integers(0, 256, (1, 6, 9, 3), np.uint8)

@@ -18,10 +18,10 @@ from event_reading import event_files, events, scalars
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from collectors.errors import LandscapeError
-from collectors.event_records import record
-from collectors.summary_record import SummaryRecord
-from collectors.summary_values import SummaryStep, check_value
-from collectors.summary_writer import LARGEST_QUEUE_BYTES, LONGEST_QUEUE, SummaryWriteError, SummaryWriter
+from collectors.summary.event_files import record
+from collectors.summary.record import SummaryRecord
+from collectors.summary.values import SummaryStep, check_value
+from collectors.summary.writer import LARGEST_QUEUE_BYTES, LONGEST_QUEUE, SummaryWriteError, SummaryWriter
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
@@ -207,7 +207,7 @@ def test_the_writing_thread_imports_nothing(tmp_path):
     # A process that is forked during an import would inherit half a module.
     script = f"""
 import numpy as np
-from collectors.summary_record import SummaryRecord
+from collectors.summary.record import SummaryRecord
 VALUES = {{
     "scalar": 1.0,
     "image": np.zeros((1, 3, 4, 4)),
@@ -234,7 +234,7 @@ def test_memory_stays_flat(tmp_path):
     script = f"""
 import numpy as np
 import psutil
-from collectors.summary_record import SummaryRecord
+from collectors.summary.record import SummaryRecord
 values = np.random.default_rng(0).normal(size=200)
 process = psutil.Process()
 with SummaryRecord({str(tmp_path)!r}, raise_exception=True, max_file_size=1_000_000) as record:
@@ -260,7 +260,7 @@ FULL_DISK = """
 import itertools
 from pathlib import Path
 import numpy as np
-from collectors.summary_record import SummaryRecord, SummaryWriteError
+from collectors.summary.record import SummaryRecord; from collectors.summary.writer import SummaryWriteError
 import warnings
 
 def fill(record):
@@ -333,7 +333,7 @@ def test_an_error_of_training_is_not_hidden_by_a_full_disk(tmp_path):
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 import numpy as np
-from collectors.summary_record import SummaryRecord
+from collectors.summary.record import SummaryRecord
 with SummaryRecord({str(tmp_path)!r}) as record:
     record.add_value("tensor", "t", np.zeros(2000))
     record.record(1)
@@ -353,7 +353,7 @@ def test_a_killed_process_leaves_readable_records(tmp_path):
     script = f"""
 import itertools
 import numpy as np
-from collectors.summary_record import SummaryRecord
+from collectors.summary.record import SummaryRecord
 record = SummaryRecord({str(tmp_path)!r}, raise_exception=True)
 for step in itertools.count():
     record.add_value("scalar", "loss", float(step))
@@ -374,7 +374,7 @@ for step in itertools.count():
 
 def test_an_exit_without_close_loses_nothing(tmp_path):
     script = f"""
-from collectors.summary_record import SummaryRecord
+from collectors.summary.record import SummaryRecord
 record = SummaryRecord({str(tmp_path)!r}, raise_exception=True)
 for step in range(500):
     record.add_value("scalar", "loss", float(step))
@@ -391,7 +391,7 @@ def test_a_failure_that_nobody_was_told_shows_at_exit(tmp_path):
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 import numpy as np
-from collectors.summary_record import SummaryRecord
+from collectors.summary.record import SummaryRecord
 record = SummaryRecord({str(tmp_path)!r})
 record.add_value("tensor", "t", np.zeros(2000))
 record.record(1)
@@ -406,7 +406,7 @@ def test_forked_and_spawned_processes_write_files_of_their_own(tmp_path):
 import multiprocessing
 import sys
 sys.path.insert(0, {str(ROOT)!r})
-from collectors.summary_record import SummaryRecord
+from collectors.summary.record import SummaryRecord
 
 def work(record, name):
     for step in range(50):

@@ -8,8 +8,8 @@ import torch
 from monitored_runs import WithoutLength, batches, context, model
 from torch import nn
 
-from collectors.callback import BuiltInCallback, Callback
-from collectors.time_monitor import TimeMonitor
+from collectors.callbacks.callback import BuiltInCallback, Callback
+from collectors.callbacks.time_monitor import TimeMonitor
 
 
 class Clock:
@@ -28,7 +28,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr("collectors.time_monitor.perf_counter", clock)
+    monkeypatch.setattr("collectors.callbacks.time_monitor.perf_counter", clock)
     return clock
 
 
@@ -252,7 +252,7 @@ def test_the_gpu_has_done_its_work_when_the_time_is_taken(monkeypatch):
         idle.append(torch.cuda.current_stream().query())
         return 0.0
 
-    monkeypatch.setattr("collectors.time_monitor.perf_counter", clock)
+    monkeypatch.setattr("collectors.callbacks.time_monitor.perf_counter", clock)
     network = nn.Linear(1, 1).cuda()
     monitor, work = TimeMonitor(), torch.ones(4096, 4096, device="cuda")
     for hook in ("on_train_epoch_begin", "on_eval_begin", "on_eval_end", "on_train_epoch_end"):

@@ -12,8 +12,8 @@ from surfaces import landscape, surface
 
 from landscape import Landscape
 from landscape.errors import LandscapeExportError, LandscapeWriteError
-from landscape.exports import FORMATS
-from landscape.landscape_data import PointStatus
+from landscape.exchange import FORMATS
+from landscape.file.checks import PointStatus
 
 FILES = {
     "csv": "a.csv",

@@ -13,8 +13,8 @@ from landscape_examples import build
 from surfaces import landscape, loss, surface
 
 from landscape import Landscape
-from landscape.landscape_data import PointStatus
-from landscape.summary_json import summary_json
+from landscape.facts import summary_json
+from landscape.file.checks import PointStatus
 
 COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()"]
 

@@ -14,7 +14,7 @@ from surfaces import landscape, loss, surface
 
 from landscape import Landscape
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError
-from landscape.landscape_data import PointStatus
+from landscape.file.checks import PointStatus
 
 PEERS = Path(__file__).parents[2] / ".venv-peers/bin/python"
 needs_landscaper = pytest.mark.skipif(

@@ -12,11 +12,11 @@ import pytest
 from examples import bowl, dropout
 from surfaces import landscape, loss, surface
 
-from collectors.checkpoint_file import write_checkpoint
+from collectors.weights.safetensors_file import write_checkpoint
 from landscape import Landscape, custom_plane, evaluate, random_line, random_plane
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError, LandscapeNotFoundError
-from landscape.landscape_data import PointStatus
-from landscape.vectors import directions_path
+from landscape.file.checks import PointStatus
+from landscape.planes.plane import directions_path
 
 
 class TestSurface:

@@ -14,8 +14,8 @@ from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_
 
 from landscape import Landscape
 from landscape.errors import LandscapeExportError
-from landscape.exports.mindspore_messages import messages
-from landscape.landscape_data import PointStatus
+from landscape.exchange.mindinsight import messages
+from landscape.file.checks import PointStatus
 
 
 def events(path: Path) -> list:

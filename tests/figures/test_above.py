@@ -14,8 +14,8 @@ from matplotlib.contour import QuadContourSet
 from landscape.figures import choose_scale, plot_contour, plot_contour_lines, plot_heatmap
 from landscape.figures.levels import crowded, quantile_levels
 from landscape.figures.missing import edges
-from landscape.landscape_data import PointStatus
-from landscape.surface import Landscape
+from landscape.file.checks import PointStatus
+from landscape.landscape import Landscape
 
 
 def mesh(ax: Any) -> QuadMesh:

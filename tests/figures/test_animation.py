@@ -13,8 +13,8 @@ from collectors.errors import LandscapeError
 from landscape.errors import LandscapeWriteError
 from landscape.figures import save_animation, walk_frames
 from landscape.figures.animation import find_ffmpeg
-from landscape.landscape_data import PointStatus
-from landscape.surface import Landscape
+from landscape.file.checks import PointStatus
+from landscape.landscape import Landscape
 
 BALL = np.array([0xFF, 0x4D, 0x6D])
 

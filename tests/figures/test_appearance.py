@@ -26,7 +26,7 @@ from landscape.figures import (
     save_figure,
 )
 from landscape.figures.appearance import Appearance, readable
-from landscape.surface import Landscape
+from landscape.landscape import Landscape
 
 PLANES = [plot_contour, plot_contour_lines, plot_heatmap, plot_surface]
 

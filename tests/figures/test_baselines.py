@@ -30,8 +30,8 @@ from landscape.figures import (
     plot_surface,
     walk_frames,
 )
-from landscape.landscape_data import PointStatus
-from landscape.surface import Landscape
+from landscape.file.checks import PointStatus
+from landscape.landscape import Landscape
 
 BASELINES = Path(__file__).parent / "baselines"
 TOLERANCE = 1.0

@@ -9,10 +9,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 
 from landscape.figures import plot_contour, plot_surface
-from landscape.figures.labels import overlaps
 from landscape.figures.missing import edges
-from landscape.landscape_data import PointStatus
-from landscape.surface import Landscape
+from landscape.figures.path import overlaps
+from landscape.file.checks import PointStatus
+from landscape.landscape import Landscape
 
 DRAWINGS = [plot_contour, plot_surface]
 

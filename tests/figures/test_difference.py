@@ -10,8 +10,8 @@ from matplotlib.contour import QuadContourSet
 
 from landscape.figures import plot_difference
 from landscape.figures.difference import joint_status
-from landscape.landscape_data import PointStatus
-from landscape.surface import Landscape
+from landscape.file.checks import PointStatus
+from landscape.landscape import Landscape
 
 
 def pair(change: Any, **attributes: Any) -> tuple[Landscape, Landscape]:

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from landscape.figures import plot_contour, plot_surface
-from landscape.figures.labels import most_telling, overlaps, place_labels
+from landscape.figures.path import most_telling, overlaps, place_labels
 from landscape.figures.texts import plain
-from landscape.surface import Landscape
+from landscape.landscape import Landscape
 
 DRAWINGS = [plot_contour, plot_surface]
 

@@ -9,7 +9,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.contour import QuadContourSet
 
 from landscape.figures import plot_multiples
-from landscape.surface import Landscape
+from landscape.landscape import Landscape
 
 
 def shown(ax: Any) -> Any:

@@ -14,7 +14,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from landscape.cli import app
-from landscape.landscape_file import write_landscape
+from landscape.file.landscape_file import write_landscape
 
 
 def plot(*arguments: Any) -> Any:

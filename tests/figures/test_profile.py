@@ -5,8 +5,9 @@ import pytest
 from figure_cases import build, build_line, draw, legend_texts, line
 
 from landscape.figures import plot_profile
-from landscape.landscape_data import PointStatus, TrajectoryData
-from landscape.surface import Landscape
+from landscape.file.checks import PointStatus
+from landscape.file.data import TrajectoryData
+from landscape.landscape import Landscape
 
 
 class TestProfile:

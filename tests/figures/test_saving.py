@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from landscape.errors import LandscapeWriteError
 from landscape.figures import plot_contour, plot_surface, save_figure
-from landscape.surface import Landscape
+from landscape.landscape import Landscape
 
 ROOT = Path(__file__).parents[2]
 
@@ -66,7 +66,7 @@ before = {name: matplotlib.rcParams[name] for name in names}
 sys.path.insert(0, "tests/support")
 import io
 from landscape.figures import plot_contour, plot_surface, save_figure
-from landscape.surface import Landscape
+from landscape.landscape import Landscape
 from figure_cases import build
 for plot in (plot_contour, plot_surface):
     save_figure(plot(Landscape(build())), io.BytesIO())

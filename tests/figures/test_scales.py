@@ -9,7 +9,7 @@ from matplotlib.text import Text
 
 from landscape.figures import choose_scale, plot_contour, plot_contour_lines, plot_heatmap, plot_surface
 from landscape.figures.levels import number_text
-from landscape.surface import Landscape
+from landscape.landscape import Landscape
 
 DRAWINGS = [plot_contour, plot_surface]
 

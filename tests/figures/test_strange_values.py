@@ -11,7 +11,7 @@ from hypothesis.extra import numpy as arrays
 
 from landscape.figures import choose_scale, plot_contour, plot_surface
 from landscape.figures.scales import SCALES
-from landscape.surface import Landscape
+from landscape.landscape import Landscape
 
 DRAWINGS = [plot_contour, plot_surface]
 

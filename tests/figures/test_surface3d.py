@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
 from landscape.figures import plot_surface
-from landscape.surface import Landscape
+from landscape.landscape import Landscape
 
 
 class TestSurface:

@@ -10,7 +10,8 @@ import optax
 from cases import CollectorCase, Crash, EvaluatorCase
 from flax import linen, nnx
 
-from collectors.jax import JaxNetwork, SummaryCollector
+from collectors.jax import JaxNetwork
+from collectors.recording.summary_collector import SummaryCollector
 
 CLASSES = 3
 per_sample = optax.softmax_cross_entropy_with_integer_labels

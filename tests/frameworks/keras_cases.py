@@ -12,7 +12,7 @@ import numpy as np
 from cases import CollectorCase, Crash, EvaluatorCase
 
 from collectors.keras import SummaryCollector
-from collectors.keras_state import named_variables, torch_modules
+from collectors.networks.keras_network import named_variables, torch_modules
 
 BACK_END = keras.backend.backend()
 layers = keras.layers

@@ -22,10 +22,12 @@ from pages import code_blocks, run_page_block
 
 from collectors import RunDirectory
 from collectors.composer import SummaryCollector
-from collectors.network_state import describe_network
-from workers.composer_loss import composer_step, evaluator_from
-from workers.evaluator import MeasurementOptions, make_evaluator
+from collectors.networks.readers import describe_network
+from workers.callback_fn import make_evaluator
+from workers.composer_loss import evaluator_from
+from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
+from workers.torch.own_loss import composer_step
 
 HERE = Path(__file__).parent
 STEPS = {"unit": "step", "intervals": [[0, 2, 4, 6, 12]]}
@@ -196,7 +198,7 @@ def measured(built, **options):
 
 
 def _tensors(model):
-    from collectors.torch_state import named_tensors
+    from collectors.networks.torch_network import named_tensors
 
     return named_tensors(model)
 

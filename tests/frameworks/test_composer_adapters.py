@@ -15,19 +15,10 @@ from composer.core import Event
 from composer.loggers import InMemoryLogger
 from composer.models import ComposerClassifier
 
-from collectors import (
-    Callback,
-    CheckpointConfig,
-    History,
-    LambdaCallback,
-    Model,
-    ModelCheckpoint,
-    TimeMonitor,
-)
-from collectors.callback import EVAL_HOOKS, TRAIN_HOOKS
-from collectors.callbacks_in_composer import EVENT_HOOKS
-from collectors.composer import FromComposer, InComposer
-from collectors.composer_in_model import EVENTS, HOOK_EVENTS
+from collectors import Callback, CheckpointConfig, History, LambdaCallback, Model, ModelCheckpoint, TimeMonitor
+from collectors.callbacks.callback import EVAL_HOOKS, TRAIN_HOOKS
+from collectors.composer.from_composer import EVENTS, HOOK_EVENTS, FromComposer
+from collectors.composer.in_composer import EVENT_HOOKS, InComposer
 
 
 class Recorder(Callback):

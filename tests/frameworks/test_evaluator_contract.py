@@ -7,11 +7,14 @@ import numpy as np
 import pytest
 from cases import EvaluatorCase, all_cases
 
-from collectors.network_state import direction_dtype, read_network
+from collectors.networks.readers import read_network
+from collectors.networks.weight_space import direction_dtype
+from workers.callback_fn import make_evaluator
 from workers.errors import FrozenNetworkError
-from workers.evaluator import MeasurementOptions, make_evaluator
+from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
-from workers.pool import OriginValues, check_determinism
+from workers.measuring.checks import check_determinism
+from workers.pool import OriginValues
 
 CASES = all_cases("EVALUATOR_CASES")
 

@@ -16,13 +16,15 @@ from flax.training.train_state import TrainState
 from pages import code_blocks, run_page_block
 
 from collectors import RunDirectory
-from collectors.jax import JaxNetwork, SummaryCollector
-from collectors.network_state import describe_network, read_network
-from workers.batch_size import choose_batch_size
+from collectors.jax import JaxNetwork
+from collectors.networks.readers import describe_network, read_network
+from collectors.recording.summary_collector import SummaryCollector
+from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
-from workers.evaluator import MeasurementOptions, make_evaluator
-from workers.jax_tuning import POINTS_AT_ONCE
+from workers.evaluator import MeasurementOptions
+from workers.jax.functions import POINTS_AT_ONCE
 from workers.measurement_plan import MeasurementPlan
+from workers.measuring.tuning import choose_batch_size
 
 EPOCHS = {"unit": "epoch", "intervals": [range(4)]}
 
@@ -430,8 +432,8 @@ import jax
 jax.config.update("jax_enable_x64", True)
 import numpy as np
 from collectors.jax import JaxNetwork
-from collectors.network_state import read_network
-from workers.evaluator import MeasurementOptions, make_evaluator
+from collectors.networks.readers import read_network
+from workers.evaluator import MeasurementOptions; from workers.callback_fn import make_evaluator
 generator = np.random.default_rng(0)
 weight, step = generator.standard_normal((2, 5, 1))
 inputs, targets = generator.standard_normal((40, 5)), generator.standard_normal((40, 1))

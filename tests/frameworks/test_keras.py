@@ -16,12 +16,12 @@ from keras_cases import BACK_END, CrashAfter, data, halves, saving, small_model,
 from pages import code_blocks, run_page_block
 
 from collectors import RunDirectory
-from collectors.frameworks import framework_of
 from collectors.keras import SummaryCollector
-from collectors.keras_state import to_array
-from collectors.network_state import describe_network, read_network
+from collectors.networks.keras_network import to_array
+from collectors.networks.readers import describe_network, framework_of, read_network
+from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, SamplesError
-from workers.evaluator import MeasurementOptions, make_evaluator
+from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 
 # Keras' own way of reading a variable or a tensor makes NumPy 2 warn; the contract tests run without this filter.
@@ -112,7 +112,7 @@ def test_names_do_not_depend_on_models_built_before(build):
 
 def test_names_in_a_new_process_are_the_same(tmp_path):
     code = (
-        "import keras_cases, json; from collectors.network_state import describe_network; "
+        "import keras_cases, json; from collectors.networks.readers import describe_network; "
         "print(json.dumps(describe_network(keras_cases.two_inputs()).to_json()))"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "KERAS_BACKEND": BACK_END}

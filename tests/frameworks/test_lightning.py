@@ -22,8 +22,9 @@ from worker_cases import classes, features, found, seeded
 
 from collectors import RunDirectory
 from collectors.lightning import SummaryCollector
+from workers.callback_fn import build_evaluator
 from workers.errors import CallbackFunctionError
-from workers.evaluator import MeasurementOptions, build_evaluator
+from workers.evaluator import MeasurementOptions
 from workers.lightning import evaluator_from
 
 LitModel, DataModule = CLASSES["lightning"]

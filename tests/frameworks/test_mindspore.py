@@ -19,13 +19,14 @@ from mindspore_cases import ConvNet, arrays, build, dataset
 from pages import code_blocks, run_page_block
 
 from collectors import CheckpointError, RunDirectory, import_checkpoints
-from collectors.checkpoint_file import CheckpointFile
 from collectors.mindspore import SummaryCollector
-from collectors.mindspore_state import read, unwrap
-from collectors.network_state import describe_network
+from collectors.networks.mindspore_network import read, unwrap
+from collectors.networks.readers import describe_network
+from collectors.weights.safetensors_file import CheckpointFile
 from landscape import SummaryLandscape
+from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, SamplesError
-from workers.evaluator import MeasurementOptions, make_evaluator
+from workers.evaluator import MeasurementOptions
 
 MODES = {"graph": mindspore.GRAPH_MODE, "pynative": mindspore.PYNATIVE_MODE}
 FOUR_STEPS = {"unit": "step", "intervals": [[1, 2, 3, 4]], "landscape_size": 3, "num_samples": 48}
@@ -451,7 +452,7 @@ NPU_SCRIPT = """
 import time
 import ray
 from workers.evaluator import MeasurementOptions
-from workers.ray_pool import RayPool
+from workers.pools.ray_pool import RayPool
 
 def callback_fn():
     import mindspore

@@ -24,7 +24,8 @@ from worker_cases import seeded
 from collectors import RunDirectory
 from collectors.transformers import SummaryCollector
 from landscape import SummaryLandscape
-from workers.evaluator import MeasurementOptions, make_evaluator
+from workers.callback_fn import make_evaluator
+from workers.evaluator import MeasurementOptions
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what peft imports

@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import ConvNet, classes, features, found, images, mlp, seeded
 
 from collectors import Callback, Model, ModelCheckpoint, SummaryCollector, latest_checkpoint
-from collectors.checkpoint_config import CheckpointConfig
+from collectors.model_checkpoint.config import CheckpointConfig
 
 
 def accuracy(outputs, targets):

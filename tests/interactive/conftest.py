@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from landscape import Landscape
+from landscape.file.checks import PointStatus
+from landscape.file.data import DirectionsData, LandscapeData, TrajectoryData
+from landscape.file.landscape_file import write_landscape
 from landscape.interactive import save_page
-from landscape.landscape_data import DirectionsData, LandscapeData, PointStatus, TrajectoryData
-from landscape.landscape_file import write_landscape
 
 METRIC = 'acc <b>$x_1$ & "q"'
 NETWORK = "Le<script>document.title='taken'</script>Net & $\\alpha$ {{script}} \u2028"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from landscape_examples import HEADER
 
-from landscape.landscape_data import PointStatus
+from landscape.file.checks import PointStatus
 
 
 def unfinished(example):

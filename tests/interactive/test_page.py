@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 from scipy.interpolate import RegularGridInterpolator
 
-from landscape.landscape_checks import ordered
-from landscape.landscape_data import PointStatus
+from landscape.file.checks import PointStatus, ordered
 
 
 def drawn(opened: Any, plot: str, card: int = 0) -> np.ndarray:

@@ -14,9 +14,9 @@ from landscape_examples import HEADER
 
 from landscape import Landscape
 from landscape.errors import LandscapeFormatError
+from landscape.file.landscape_file import write_landscape
 from landscape.interactive import page_html, save_page
 from landscape.interactive.content import landscape_content
-from landscape.landscape_file import write_landscape
 
 plotly = pytest.importorskip("plotly")
 

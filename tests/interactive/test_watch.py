@@ -20,11 +20,10 @@ import pytest
 
 from landscape import custom_plane, evaluate
 from landscape.errors import LandscapeDamagedError
-from landscape.interactive.file_watch import FileWatch
-from landscape.interactive.server import WatchServer
-from landscape.landscape_data import PointStatus
-from landscape.landscape_file import write_landscape
-from landscape.landscape_lock import lock_landscape
+from landscape.file.checks import PointStatus
+from landscape.file.landscape_file import write_landscape
+from landscape.file.lock import lock_landscape
+from landscape.interactive.watch import FileWatch, WatchServer
 from workers import FunctionEvaluator
 
 pytest.importorskip("plotly")

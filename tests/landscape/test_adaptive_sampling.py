@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.interpolate import RectBivariateSpline
 
-from landscape.adaptive_sampling import AdaptiveSampling, Interpolated
-from landscape.grid_levels import GridLevels
-from landscape.landscape_data import PointStatus
+from landscape.file.checks import PointStatus
+from landscape.sampling.adaptive_sampling import AdaptiveSampling, Interpolated
+from landscape.sampling.grid_levels import GridLevels
 
 DATA = Path(__file__).parent.parent / "data"
 

@@ -13,7 +13,7 @@ import torch
 from examples import BatchNormNetwork, train_run
 
 from landscape import Landscape
-from landscape.landscape_data import PointStatus
+from landscape.file.checks import PointStatus
 
 COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()"]
 

@@ -12,8 +12,8 @@ from examples import train_run
 from ray_environment import without_ray
 
 from landscape import evaluate, random_plane
-from workers import devices
-from workers.device_report import report_devices
+from workers.pools import devices
+from workers.pools.open_pool import report_devices
 
 COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()", "devices"]
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from collectors.checkpoint_file import MemoryState
-from collectors.network_state import describe_network, read_network
-from landscape import directions as directions_module
-from landscape.directions import cosine, inner_product, norm, normalize, random_direction
+from collectors.networks.readers import describe_network, read_network
+from collectors.weights.safetensors_file import MemoryState
+from landscape.planes import directions as directions_module
+from landscape.planes.directions import cosine, inner_product, norm, normalize, random_direction
 
 
 class Mixed(nn.Module):

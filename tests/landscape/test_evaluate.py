@@ -7,7 +7,7 @@ import pytest
 import torch
 from examples import ALL, bowl, bowl_loss
 
-from collectors.network_state import describe_network, read_network
+from collectors.networks.readers import describe_network, read_network
 from landscape import Landscape, MeasurementPlan, custom_plane, evaluate, line_between, plane_through, random_plane
 from landscape.errors import (
     LandscapeDamagedError,
@@ -16,8 +16,8 @@ from landscape.errors import (
     LandscapeLockedError,
     LandscapeNotFoundError,
 )
-from landscape.landscape_data import PointStatus
-from landscape.landscape_lock import lock_landscape
+from landscape.file.checks import PointStatus
+from landscape.file.lock import lock_landscape
 
 FIRST, SECOND = [1.0, 0.5, 0.0, 0.0], [0.0, 0.0, -2.0, 1.0]
 X, Y = np.linspace(-1, 1, 5), np.linspace(-0.5, 2, 3)
@@ -91,7 +91,7 @@ def direct_loss(name, state):
     """Evaluates a fresh network at a state, all samples in one batch, without any of our machinery."""
     from torch.utils.data import DataLoader
 
-    from collectors.torch_state import to_tensor
+    from collectors.networks.torch_network import to_tensor
 
     loss, network, dataset, _ = ALL[name]()
     tensors = {key: to_tensor(value) for key, value in state.items()}

@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from landscape_examples import build
 
-from collectors.atomic_files import temporary_sibling
 from collectors.errors import LandscapeError
+from collectors.files.local_files import temporary_sibling
 from landscape import Landscape
 from landscape.errors import (
     LandscapeDamagedError,
@@ -30,20 +30,12 @@ from landscape.errors import (
     LandscapeNotFoundError,
     LandscapeWriteError,
 )
-from landscape.landscape_data import (
-    ConvergenceData,
-    DirectionsData,
-    LandscapeData,
-    PointStatus,
-)
-from landscape.landscape_encoding import landscape_bytes
-from landscape.landscape_file import (
-    check_identity,
-    clean_temporaries,
-    lock_landscape,
-    read_landscape,
-    write_landscape,
-)
+from landscape.file.checks import PointStatus
+from landscape.file.data import ConvergenceData, DirectionsData, LandscapeData
+from landscape.file.encoding import landscape_bytes
+from landscape.file.landscape_file import read_landscape, write_landscape
+from landscape.file.lock import clean_temporaries, lock_landscape
+from landscape.survey.experiment import check_identity
 
 ROOT = Path(__file__).parents[2]
 
@@ -216,7 +208,7 @@ class TestSameBytes:
         write_landscape(path, build(7, 4))
         copy = path.with_name("copy.h5")
         python(
-            "from landscape.landscape_file import read_landscape, write_landscape;"
+            "from landscape.file.landscape_file import read_landscape, write_landscape;"
             f"write_landscape({str(copy)!r}, read_landscape({str(path)!r}))"
         )
         assert copy.read_bytes() == path.read_bytes()
@@ -507,7 +499,7 @@ class TestWriting:
             f"""
 import resource, signal
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-from landscape.landscape_file import read_landscape, write_landscape
+from landscape.file.landscape_file import read_landscape, write_landscape
 data = read_landscape({str(path)!r})
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
@@ -579,7 +571,7 @@ except OSError as error:
 import sys
 sys.path.insert(0, {str(ROOT / "tests" / "support")!r})
 from landscape_examples import build
-from landscape.landscape_file import lock_landscape, write_landscape
+from landscape.file.lock import lock_landscape; from landscape.file.landscape_file import write_landscape
 first, second = build(60, 80), build(60, 80, seed=1)
 with lock_landscape({str(path)!r}):
     print("ready", flush=True)

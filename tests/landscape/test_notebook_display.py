@@ -18,9 +18,9 @@ from landscape_examples import build
 from nbclient import NotebookClient
 
 from landscape import Landscape
-from landscape.interactive.notebook_figure import MIME_TYPE, notebook_figure
-from landscape.interactive.notebook_traces import literal
-from landscape.landscape_data import DirectionsData, LandscapeData, PointStatus
+from landscape.file.checks import PointStatus
+from landscape.file.data import DirectionsData, LandscapeData
+from landscape.interactive.notebook import MIME_TYPE, literal, notebook_figure
 
 HOSTILE = 'a <a href="x">$x_1$ & <br>%{x}'
 

@@ -10,9 +10,9 @@ from typer.testing import CliRunner
 from collectors.errors import RunDirectoryError
 from landscape.cli import app
 from landscape.commands.arguments import options_named
-from landscape.commands.run import OPTIONS
+from landscape.commands.measure import OPTIONS
 from landscape.errors import LandscapeWriteError
-from landscape.output_folders import make_output_folder
+from landscape.file.saving import make_output_folder
 
 
 @pytest.fixture(scope="module")

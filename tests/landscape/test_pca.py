@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from collectors.checkpoint_file import CheckpointFile, MemoryState, write_checkpoint
 from collectors.errors import CheckpointError
-from collectors.network_state import describe_network, read_network
-from landscape.directions import inner_product
+from collectors.networks.readers import describe_network, read_network
+from collectors.weights.safetensors_file import CheckpointFile, MemoryState, write_checkpoint
 from landscape.errors import DegenerateTrajectoryError
-from landscape.pca import principal_directions
+from landscape.planes.directions import inner_product
+from landscape.planes.pca import principal_directions
 
 
 class Small(nn.Module):

@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from collectors.checkpoint_file import MemoryState
 from collectors.errors import CheckpointError
-from collectors.network_state import describe_network, read_network
-from landscape.directions import Direction
+from collectors.networks.readers import describe_network, read_network
+from collectors.weights.safetensors_file import MemoryState
 from landscape.errors import PlaneError
-from landscape.plane import Plane, Trajectory, project
-from landscape.planes import line_between, pca_plane, plane_through, random_line, random_plane
+from landscape.planes import Plane, line_between, pca_plane, plane_through, random_line, random_plane
+from landscape.planes.directions import Direction
+from landscape.planes.trajectory import Trajectory, project
 
 
 def network(dtype=torch.float64, seed: int = 0) -> nn.Sequential:

@@ -9,23 +9,15 @@ import pytest
 import torch
 from torch import nn
 
-from collectors.checkpoint_file import CheckpointFile, MemoryState, write_checkpoint
 from collectors.errors import CheckpointError, LandscapeError
-from collectors.network_state import describe_network, read_network
-from landscape.directions import random_direction
+from collectors.networks.readers import describe_network, read_network
+from collectors.weights.aligned import AlignedState
+from collectors.weights.safetensors_file import CheckpointFile, MemoryState, write_checkpoint
 from landscape.errors import DegenerateTrajectoryError, PlaneError
-from landscape.pca import principal_directions
-from landscape.planes import (
-    custom_plane,
-    line_between,
-    pca_plane,
-    plane_of_trajectory,
-    plane_through,
-    random_line,
-    random_plane,
-    random_plane_of,
-)
-from landscape.states import AlignedState
+from landscape.planes import custom_plane, line_between, pca_plane, plane_through, random_line, random_plane
+from landscape.planes.directions import random_direction
+from landscape.planes.from_checkpoints import plane_of_trajectory, random_plane_of
+from landscape.planes.pca import principal_directions
 
 
 class Network(nn.Module):

@@ -13,7 +13,7 @@ from remote_stores import empty_memory, temporary
 
 import landscape
 from collectors.errors import RunDirectoryError
-from landscape import Landscape, remote_store, survey
+from landscape import Landscape
 from landscape.errors import (
     LandscapeDamagedError,
     LandscapeFormatError,
@@ -21,11 +21,13 @@ from landscape.errors import (
     LandscapeNotFoundError,
     LandscapeWriteError,
 )
-from landscape.landscape_data import PointStatus
-from landscape.landscape_encoding import landscape_bytes
-from landscape.landscape_file import path_of, read_landscape
-from landscape.landscape_lock import lock_landscape
-from landscape.landscape_writer import LandscapeWriter
+from landscape.file import writer as remote_store
+from landscape.file.checks import PointStatus
+from landscape.file.encoding import landscape_bytes
+from landscape.file.landscape_file import path_of, read_landscape
+from landscape.file.lock import lock_landscape
+from landscape.file.writer import LandscapeWriter
+from landscape.survey.survey import survey
 from workers import MeasurementPlan
 
 URL = "memory://bucket/out/landscape.h5"
@@ -196,7 +198,7 @@ def test_what_cannot_be_read(memory, content, error, message):
 
 
 def test_a_file_that_is_too_large(memory, monkeypatch):
-    monkeypatch.setattr("landscape.landscape_file._LARGEST_DOWNLOAD", 100)
+    monkeypatch.setattr("landscape.file.landscape_file._LARGEST_DOWNLOAD", 100)
     measure(URL)
     with pytest.raises(LandscapeFormatError, match=r"has 100 bytes or more and can be no landscape file"):
         Landscape.load(URL)

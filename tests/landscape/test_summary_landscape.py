@@ -16,11 +16,11 @@ import torch
 from examples import batch_norm, dropout
 
 from collectors import CheckpointError, RunDirectory, RunDirectoryError
-from collectors.checkpoint_file import CheckpointFile, write_checkpoint
-from collectors.network_state import describe_network
+from collectors.networks.readers import describe_network
+from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import Landscape, LandscapeError, MeasurementPlan, SummaryLandscape
 from landscape.errors import DegenerateTrajectoryError, LandscapeIdentityError, LandscapeWriteError
-from landscape.landscape_data import PointStatus
+from landscape.file.checks import PointStatus
 
 PLAN = MeasurementPlan(batch_size=32)
 SUPPORT = Path(__file__).parent.parent / "support"
@@ -243,7 +243,7 @@ def test_a_killed_driver_is_continued_and_no_stored_point_is_measured_again(run,
 
 def wait_for_the_orphans(driver):
     """Ray's processes notice by themselves that their driver is gone; the next run removes what they leave."""
-    from workers.session_leftovers import remove_dead_sessions
+    from workers.pools.ray_leftovers import remove_dead_sessions
 
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
@@ -255,12 +255,12 @@ def wait_for_the_orphans(driver):
 
 
 def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
-    from landscape.plane_building import plane_of_trajectory
-    from landscape.survey import survey
-    from landscape.survey_settings import SurveySettings
+    from landscape.planes.from_checkpoints import plane_of_trajectory
+    from landscape.survey.settings import SurveySettings
+    from landscape.survey.survey import survey
     from workers.evaluator import MeasurementOptions
-    from workers.pool import InProcessPool
-    from workers.ray_pool import RayPool
+    from workers.pools.in_process import InProcessPool
+    from workers.pools.ray_pool import RayPool
 
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
 

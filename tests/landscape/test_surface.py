@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 from landscape_examples import HEADER
 
-from landscape.landscape_data import DirectionsData, LandscapeData, PointStatus, TrajectoryData
-from landscape.landscape_file import write_landscape
-from landscape.summary_text import failures, summary_text
-from landscape.surface import Landscape
+from landscape.facts import failures, summary_text
+from landscape.file.checks import PointStatus
+from landscape.file.data import DirectionsData, LandscapeData, TrajectoryData
+from landscape.file.landscape_file import write_landscape
+from landscape.landscape import Landscape
 
 
 def build(*, line: bool = False) -> LandscapeData:

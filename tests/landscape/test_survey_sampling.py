@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from landscape import Landscape, custom_plane, evaluate
-from landscape.landscape_data import PointStatus
-from landscape.sampling import full_grid
-from landscape.summary_text import sampling_text
+from landscape.facts import sampling_text
+from landscape.file.checks import PointStatus
+from landscape.sampling.sampling import full_grid
 from workers import FunctionEvaluator
 
 GRID = np.linspace(-1, 1, 65)

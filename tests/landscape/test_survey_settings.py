@@ -1,6 +1,6 @@
 import pytest
 
-from landscape.survey_settings import SurveySettings, duration_seconds, duration_text
+from landscape.survey.settings import SurveySettings, duration_seconds, duration_text
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from examples import bowl, train_run
 
-from collectors.checkpoint_file import CheckpointFile
+from collectors.weights.safetensors_file import CheckpointFile
 from landscape import SummaryLandscape, custom_plane, evaluate
 
 

@@ -14,8 +14,8 @@ from logged_network import PLAN, axes, callback_of, plane
 from surveys import repeated
 
 import landscape
-from landscape.landscape_data import PointStatus
-from workers.chunks import CHUNK_SECONDS
+from landscape.file.checks import PointStatus
+from workers.pools.ray_chunks import CHUNK_SECONDS
 
 GONE_SECONDS = 90.0
 """How long the processes of a killed driver may live."""

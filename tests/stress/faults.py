@@ -27,7 +27,7 @@ from logged_network import axes
 from surveys import SurveyProcess, repeated
 
 import landscape
-from landscape.landscape_writer import FLUSH_SECONDS
+from landscape.file.writer import FLUSH_SECONDS
 
 SIZE, SECONDS = 24, 0.01
 LONG_SIZE, LONG_SECONDS = 40, 0.02

@@ -12,7 +12,7 @@ from torch import nn
 
 from landscape import MeasurementPlan, random_plane
 from workers.evaluator import MeasurementOptions
-from workers.torch_evaluator import TorchEvaluator
+from workers.torch.evaluator import TorchEvaluator
 
 PLAN = MeasurementPlan(64)
 

@@ -11,7 +11,7 @@ import typer
 from logged_network import axes
 
 import landscape
-from landscape.commands.interruption import interruptible
+from landscape.commands.arguments import interruptible
 
 
 def main():

@@ -22,11 +22,11 @@ import h5py
 import numpy as np
 import pytest
 
-import landscape.survey
+import landscape.survey.survey
 from landscape import Landscape, custom_plane, evaluate
 from landscape.errors import LandscapeLockedError, LandscapeWriteError
-from landscape.landscape_data import PointStatus
-from landscape.landscape_writer import LandscapeWriter
+from landscape.file.checks import PointStatus
+from landscape.file.writer import LandscapeWriter
 from workers import FunctionEvaluator
 
 ROOT = Path(__file__).parents[2]
@@ -80,7 +80,9 @@ def undisturbed(tmp_path: Path, _same_bytes: None) -> bytes:
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """The file is written every few milliseconds rather than seconds."""
-    monkeypatch.setattr(landscape.survey, "LandscapeWriter", functools.partial(LandscapeWriter, flush_seconds=0.005))
+    monkeypatch.setattr(
+        landscape.survey.survey, "LandscapeWriter", functools.partial(LandscapeWriter, flush_seconds=0.005)
+    )
 
 
 def mounted(folder: Path, *options: str) -> None:
@@ -286,7 +288,7 @@ def test_a_directory_that_becomes_read_only_during_a_survey(tmp_path: Path, undi
     script = f"""{WITHOUT_PRIVILEGE}
 import os, test_disk
 from pathlib import Path
-from landscape.errors import LandscapeError
+from collectors.errors import LandscapeError
 def protect(count):
     if count == 200:
         os.chmod({str(folder)!r}, 0o555)
@@ -347,7 +349,7 @@ def test_of_two_runs_that_start_at_the_same_time_one_wins(tmp_path: Path, undist
     script = f"""
 import sys, test_disk, time
 from pathlib import Path
-from landscape.errors import LandscapeError
+from collectors.errors import LandscapeError
 def wait(count):
     while not Path({str(go)!r}).exists():
         time.sleep(0.05)

@@ -21,8 +21,8 @@ from landscape_examples import build
 
 from landscape import Landscape
 from landscape.errors import LandscapeDamagedError
-from landscape.landscape_encoding import landscape_bytes
-from landscape.summary_text import summary_text
+from landscape.facts import summary_text
+from landscape.file.encoding import landscape_bytes
 
 ROOT = Path(__file__).parents[2]
 CASES = int(os.environ.get("FUZZ_CASES", "300"))

@@ -10,7 +10,8 @@ import numpy as np
 from matplotlib.contour import QuadContourSet
 
 from landscape.figures import save_figure
-from landscape.landscape_data import DirectionsData, LandscapeData, PointStatus, TrajectoryData
+from landscape.file.checks import PointStatus
+from landscape.file.data import DirectionsData, LandscapeData, TrajectoryData
 
 DATA = Path(__file__).parents[1] / "data"
 

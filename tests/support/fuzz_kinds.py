@@ -15,20 +15,19 @@ import numpy as np
 from hypothesis import strategies as st
 from landscape_examples import build
 
-from collectors.checkpoint_file import CheckpointFile, write_checkpoint
 from collectors.errors import CheckpointError, LandscapeError, RunDirectoryError
-from collectors.network_state import Array, describe_arrays
+from collectors.networks.weight_space import Array, describe_arrays
 from collectors.run_directory import RunDirectory
-from collectors.run_metadata import FrozenFile, RunMetadata
-from collectors.settings import LandscapeSettings
-from collectors.state_dict_file import read_state_dict
+from collectors.run_directory.metadata import FrozenFile, RunMetadata
+from collectors.run_directory.settings import LandscapeSettings
+from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
+from collectors.weights.torch_file import read_state_dict
 from landscape import Landscape
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError
-from landscape.evaluation import stored_plan
-from landscape.landscape_encoding import landscape_bytes
-from landscape.landscape_identity import check_identity
-from landscape.sampling_report import SamplingReport
-from landscape.summary_text import sampling_text, summary_text
+from landscape.facts import sampling_text, summary_text
+from landscape.file.data import SamplingReport
+from landscape.file.encoding import landscape_bytes
+from landscape.survey.experiment import check_identity, stored_plan
 from workers.measurement_plan import MeasurementPlan
 
 Draw = Callable[[Any], Any]

@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from landscape.landscape_data import ConvergenceData, DirectionsData, LandscapeData, PointStatus, TrajectoryData
+from landscape.file.checks import PointStatus
+from landscape.file.data import ConvergenceData, DirectionsData, LandscapeData, TrajectoryData
 
 # With which the text of a failed point begins.
 HEADER = "Traceback (most recent call last):\n"

@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from collectors.callback import CallbackParameters, RunContext
-from collectors.model import Model
+from collectors.callbacks.callback import CallbackParameters, RunContext
+from collectors.model.model import Model
 
 NAN = float("nan")
 INFINITY = float("inf")

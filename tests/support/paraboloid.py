@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 
-from collectors.network_state import TensorInfo, WeightSpace
+from collectors.networks.weight_space import TensorInfo, WeightSpace
 from workers.evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from collectors.recording.summary_collector import SummaryCollector
 from collectors.run_directory import RunDirectory
-from collectors.summary_collector import SummaryCollector
 
 
 class SmallNetwork(nn.Sequential):

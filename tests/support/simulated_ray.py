@@ -3,8 +3,8 @@
 import math
 from types import SimpleNamespace
 
-from workers.ray_worker import RayWorker
-from workers.worker_layout import WorkerPlace
+from workers.pools.devices import WorkerPlace
+from workers.pools.ray_worker import RayWorker
 
 LATENCY = 0.005
 

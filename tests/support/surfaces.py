@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from landscape.landscape_data import DirectionsData, LandscapeData, PointStatus, TrajectoryData
-from landscape.surface import Landscape
+from landscape.file.checks import PointStatus
+from landscape.file.data import DirectionsData, LandscapeData, TrajectoryData
+from landscape.landscape import Landscape
 
 
 def loss(x, y):

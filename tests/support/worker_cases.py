@@ -10,11 +10,11 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from collectors.network_state import direction_dtype
-from collectors.torch_state import named_tensors, to_array
+from collectors.networks.torch_network import named_tensors, to_array
+from collectors.networks.weight_space import direction_dtype
 from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
-from workers.torch_evaluator import TorchEvaluator
+from workers.torch.evaluator import TorchEvaluator
 
 
 class ConvNet(nn.Module):

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.chunks import KILLS_BEFORE_SPLIT, Chunk, ChunkQueue
-from workers.measured_speed import MeasuredSpeed
 from workers.pool import PointTask, StateTask
+from workers.pools.ray_chunks import KILLS_BEFORE_SPLIT, Chunk, ChunkQueue, MeasuredSpeed
 
 
 def make_tasks(kinds):

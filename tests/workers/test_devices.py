@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers import devices
-from workers.devices import available_cores, choose_devices, gpu_ids, share_cores
+from workers.pools import devices
+from workers.pools.devices import available_cores, choose_devices, gpu_ids, share_cores
 
 
 @pytest.fixture

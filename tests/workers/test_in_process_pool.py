@@ -24,8 +24,10 @@ from worker_cases import (
 from workers.errors import NondeterministicLossError
 from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
-from workers.open_pool import open_pool
-from workers.pool import InProcessPool, OriginValues, PointTask, StateTask, check_determinism
+from workers.measuring.checks import check_determinism
+from workers.pool import OriginValues, PointTask, StateTask
+from workers.pools.in_process import InProcessPool
+from workers.pools.open_pool import open_pool
 
 PLAN = MeasurementPlan(16)
 
@@ -209,7 +211,7 @@ sys.path.insert(0, sys.argv[1])
 import psutil
 from paraboloid import Paraboloid, paraboloid_plane
 from workers.evaluator import MeasurementOptions
-from workers.open_pool import open_pool
+from workers.pools.open_pool import open_pool
 from workers.pool import PointTask
 
 pool = open_pool(Paraboloid, MeasurementOptions(), device_ids=[0])

@@ -15,7 +15,7 @@ from worker_cases import CASES, case, classes, evaluator_of, features, mlp, plan
 
 from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
-from workers.torch_evaluator import TorchEvaluator
+from workers.torch.evaluator import TorchEvaluator
 
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [1.0, 1.0]])
 PLANS = st.builds(

@@ -17,8 +17,8 @@ from paraboloid import Paraboloid, paraboloid_plane
 import landscape
 from landscape import MeasurementPlan
 from workers.errors import CallbackFunctionError, MemoryShortageError
-from workers.memory_shortage import halved, is_memory_shortage, within_memory
-from workers.pool import measure_points
+from workers.measuring.memory_shortage import halved, is_memory_shortage, within_memory
+from workers.pools.in_process import measure_points
 
 PLAN = MeasurementPlan(64)
 GRID = {"x": np.linspace(-1, 1, 4), "y": np.linspace(-1, 1, 5), "progress": False, "compile": False, "plan": PLAN}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import workers
-from workers import ray_code
-from workers.ray_code import code_of
+from workers.pools import ray_code
+from workers.pools.ray_code import code_of
 
 ROOT = Path(workers.__file__).parents[1]
 OURS = [str(ROOT / name) for name in ("collectors", "workers", "landscape")]

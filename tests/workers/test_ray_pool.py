@@ -24,21 +24,18 @@ from worker_cases import (
     state_of,
 )
 
-from workers import chunks, ray_placement
-from workers.errors import (
-    CallbackFunctionError,
-    FrozenNetworkError,
-    NondeterministicLossError,
-    PoolError,
-    SamplesError,
-)
+from workers.errors import CallbackFunctionError, FrozenNetworkError, NondeterministicLossError, PoolError, SamplesError
 from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
-from workers.open_pool import open_pool
-from workers.pool import InProcessPool, PointTask, StateTask, check_determinism
-from workers.ray_pool import RayPool
-from workers.ray_session import RaySession, ray_is_running
-from workers.ray_worker import mentioned_frameworks
+from workers.measuring.checks import check_determinism
+from workers.pool import PointTask, StateTask
+from workers.pools import ray_chunks as chunks
+from workers.pools import ray_placement
+from workers.pools.in_process import InProcessPool
+from workers.pools.open_pool import open_pool
+from workers.pools.ray_pool import RayPool
+from workers.pools.ray_session import RaySession, ray_is_running
+from workers.pools.ray_worker import mentioned_frameworks
 
 PLAN = MeasurementPlan(16, 1)
 OPTIONS = MeasurementOptions(buffers="recalibrate", recalibration_batch_size=16)

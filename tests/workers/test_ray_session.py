@@ -15,9 +15,9 @@ import psutil
 import pytest
 from ray_environment import without_ray
 
-from workers import ray_session
 from workers.errors import PoolError
-from workers.ray_session import RaySession, ray_address, ray_is_running
+from workers.pools import ray_session
+from workers.pools.ray_session import RaySession, ray_address, ray_is_running
 
 BEGIN = """
 import os, signal, sys, time
@@ -26,12 +26,12 @@ from pathlib import Path
 import psutil
 from paraboloid import Paraboloid, locked, paraboloid_plane
 from ray_environment import without_ray
-from workers.devices import available_cores, share_cores
+from workers.pools.devices import available_cores, share_cores
 from workers.errors import CallbackFunctionError
 from workers.evaluator import MeasurementOptions
-from workers.open_pool import open_pool
-from workers.pool import InProcessPool, PointTask
-from workers.ray_pool import RayPool
+from workers.pools.open_pool import open_pool
+from workers.pools.in_process import InProcessPool; from workers.pool import PointTask
+from workers.pools.ray_pool import RayPool
 
 OPTIONS = MeasurementOptions()
 

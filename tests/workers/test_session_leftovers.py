@@ -13,13 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from workers.session_leftovers import (
-    SESSION_VARIABLE,
-    end_processes,
-    owned,
-    remove_dead_sessions,
-    session_processes,
-)
+from workers.pools.ray_leftovers import SESSION_VARIABLE, end_processes, owned, remove_dead_sessions, session_processes
 
 
 @pytest.fixture
@@ -105,7 +99,7 @@ import os, signal, sys
 sys.path[:0] = sys.argv[1:2]
 from paraboloid import Paraboloid
 from workers.evaluator import MeasurementOptions
-from workers.open_pool import open_pool
+from workers.pools.open_pool import open_pool
 
 with open_pool(Paraboloid, MeasurementOptions(), device_ids=[0, 1]):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -12,11 +12,12 @@ import pytest
 from held_evaluator import HELD, HELD_AND_DEADLY, HeldUp
 from paraboloid import paraboloid_plane
 
-from workers import ray_crew
 from workers.evaluator import MeasurementOptions
-from workers.pool import PointTask, StateTask, check_determinism
-from workers.ray_pool import RayPool
-from workers.ray_session import RaySession
+from workers.measuring.checks import check_determinism
+from workers.pool import PointTask, StateTask
+from workers.pools import ray_crew
+from workers.pools.ray_pool import RayPool
+from workers.pools.ray_session import RaySession
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignore::FutureWarning:ray")
 

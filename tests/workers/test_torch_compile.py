@@ -16,19 +16,19 @@ from torch import nn
 from worker_cases import classes, evaluator_of, features, images, mlp, plane_of, seeded
 
 from landscape import evaluate, random_plane
-from landscape.summary_text import plan_text, summary_text
-from workers import tuning
-from workers.batches import Batch
+from landscape.facts import plan_text, summary_text
 from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan, Workload, check_compile
-from workers.open_pool import open_pool
-from workers.pool import check_determinism
-from workers.samples import Samples
-from workers.torch_compile_record import CACHE_VARIABLE, CompileCache, CompileRecord, forecast_compile
-from workers.torch_evaluator import TorchEvaluator
-from workers.torch_plan import has_images
-from workers.torch_samples import place_samples
-from workers.tuning import tune
+from workers.measuring import tuning
+from workers.measuring.checks import check_determinism
+from workers.measuring.tuning import tune
+from workers.pools.open_pool import open_pool
+from workers.samples.batches import Batch
+from workers.samples.samples import Samples
+from workers.samples.torch_samples import place_samples
+from workers.torch.compile_record import CACHE_VARIABLE, CompileCache, CompileRecord, forecast_compile
+from workers.torch.compiling import has_images
+from workers.torch.evaluator import TorchEvaluator
 
 COMPILER_WARNINGS = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
 COLD = CompileRecord(40, 4, 1.4, None, compiled=False)
@@ -191,7 +191,7 @@ def test_a_user_may_forbid_it():
 @pytest.mark.parametrize(("asked", "before", "after"), [("auto", True, True), (False, True, False)])
 def test_a_given_plan_counts_unless_the_user_says_otherwise(asked, before, after, monkeypatch):
     seen = []
-    monkeypatch.setattr("workers.open_pool.InProcessPool", lambda *_, plan, **__: seen.append(plan))
+    monkeypatch.setattr("workers.pools.open_pool.InProcessPool", lambda *_, plan, **__: seen.append(plan))
     open_pool(lambda: None, MeasurementOptions(), device_ids=[0], plan=MeasurementPlan(compile=before), compile=asked)
     assert seen[0].compile is after
 
@@ -261,7 +261,7 @@ def compiled_callback():
 @pytest.mark.slow
 @COMPILER_WARNINGS
 def test_every_worker_of_a_pool_compiles_the_first_ones_plan(cache):
-    from workers.ray_pool import RayPool
+    from workers.pools.ray_pool import RayPool
 
     with RayPool(compiled_callback, MeasurementOptions(), device_ids=(0, 1), workload=Workload(True, 100)) as pool:
         assert pool.description.plan.compile

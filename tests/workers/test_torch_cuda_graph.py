@@ -12,10 +12,9 @@ from worker_cases import CASES, case, classes, evaluator_of, features, mlp, plan
 
 from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
-from workers.torch_cuda_graph import PointGraph, capture_cuda_graph, capture_of
-from workers.torch_evaluator import TorchEvaluator
-from workers.torch_results import read_points, run_pending
-from workers.totals import mean_over_samples
+from workers.measuring.totals import mean_over_samples
+from workers.torch.evaluator import TorchEvaluator
+from workers.torch.points import PointGraph, capture_cuda_graph, capture_of, read_points, run_pending
 
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [1.0, 1.0]])
 CPU = torch.device("cpu")
@@ -37,7 +36,7 @@ def repeat_the_first(work):
 
 
 def measured(name, capture, monkeypatch, metrics=None):
-    monkeypatch.setattr("workers.torch_evaluator.capture_of", lambda _device: capture)
+    monkeypatch.setattr("workers.torch.evaluator.capture_of", lambda _device: capture)
     loss, network, dataset = case(name)
     evaluator = evaluator_of(loss, network, dataset, metrics, batch_size=16)
     evaluator.load(*plane_of(network))
@@ -131,7 +130,7 @@ def test_a_graph_that_gives_other_values_is_not_used(monkeypatch):
 
 
 def test_recalibrated_buffers_are_never_recorded(monkeypatch):
-    monkeypatch.setattr("workers.torch_evaluator.capture_of", lambda _device: refuse)
+    monkeypatch.setattr("workers.torch.evaluator.capture_of", lambda _device: refuse)
     loss, network, dataset = case("batchnorm")
     evaluator = evaluator_of(loss, network, dataset, options=MeasurementOptions(buffers="recalibrate"))
     evaluator.load(*plane_of(network))

@@ -25,10 +25,11 @@ from worker_cases import (
     state_of,
 )
 
-from workers import torch_moves
+from workers.callback_fn import build_evaluator
 from workers.errors import CallbackFunctionError, FrozenNetworkError
-from workers.evaluator import Evaluator, MeasurementOptions, build_evaluator
-from workers.torch_restore import FoundModule
+from workers.evaluator import Evaluator, MeasurementOptions
+from workers.torch import moves as torch_moves
+from workers.torch.moves import FoundModule
 
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-1.0, 0.7], [0.05, 1.5]])
 LOW = ("bfloat16", "float16")
@@ -475,7 +476,7 @@ class TestCallback:
             )
 
     def test_a_model_brings_its_loss(self):
-        from collectors.model import Model
+        from collectors.model.model import Model
 
         network = mlp()
         model = Model(network, nn.CrossEntropyLoss(label_smoothing=0.1), torch.optim.SGD(network.parameters(), 0.1))

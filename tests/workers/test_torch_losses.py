@@ -15,7 +15,7 @@ from worker_cases import TinyTransformer, classes, evaluator_of, features, mlp, 
 
 from workers.errors import CallbackFunctionError, SamplesError
 from workers.evaluator import MeasurementOptions
-from workers.torch_samples import read_samples
+from workers.samples.torch_samples import read_samples
 
 COUNT = 50
 WEIGHTS = torch.tensor([0.2, 1.0, 3.0, 0.5])

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import classes, evaluator_of, features, mlp, plane_of
 
 from workers.errors import CallbackFunctionError
-from workers.pool import measure_points
+from workers.pools.in_process import measure_points
 
 POINTS = np.array([[0.0, 0.0], [0.4, -0.2]])
 

@@ -20,7 +20,7 @@ from worker_cases import sentence_loader
 
 from workers.errors import SamplesError
 from workers.evaluator import MeasurementOptions
-from workers.torch_samples import read_samples
+from workers.samples.torch_samples import read_samples
 
 COUNT = 30
 INPUTS = torch.arange(COUNT * 2.0).reshape(COUNT, 2)

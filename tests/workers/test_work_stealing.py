@@ -10,14 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_ray import SimulatedActor, SimulatedCrew, SimulatedRay
 
-from workers import ray_run
-from workers.chunks import CHUNK_SECONDS, Chunk
-from workers.measured_speed import MeasuredSpeed
 from workers.pool import PointTask, StateTask
-from workers.ray_run import RayRun
-from workers.ray_worker import InFlight, RayWorker
-from workers.work_stealing import chunks_to_steal
-from workers.worker_layout import WorkerPlace
+from workers.pools import ray_run
+from workers.pools.devices import WorkerPlace
+from workers.pools.ray_chunks import CHUNK_SECONDS, Chunk, MeasuredSpeed
+from workers.pools.ray_run import RayRun, chunks_to_steal
+from workers.pools.ray_worker import InFlight, RayWorker
 
 
 def points(count):

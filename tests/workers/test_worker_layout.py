@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.evaluator import MeasurementOptions
-from workers.open_pool import open_pool
-from workers.worker_layout import WorkerLayout
+from workers.pools.devices import WorkerLayout
+from workers.pools.open_pool import open_pool
 
 
 @given(st.integers(1, 4), st.integers(1, 6), st.sampled_from([(1, 1), (2, 1), (3, 1), (1, 2), (1, 5)]))
@@ -82,10 +82,10 @@ PINNED = """
 import sys
 sys.path[:0] = sys.argv[1:2]
 from place_reports import numbers, torch_places
-from workers.devices import available_cores
+from workers.pools.devices import available_cores
 from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
-from workers.open_pool import open_pool
+from workers.pools.open_pool import open_pool
 import numpy as np
 
 if __name__ == "__main__":
@@ -124,10 +124,10 @@ import sys, time
 sys.path[:0] = sys.argv[1:2]
 import ray
 from place_reports import GivenDevices, JaxMemory, numbers
-from workers.device_report import report_devices
+from workers.pools.open_pool import report_devices
 from workers.errors import PoolError
 from workers.evaluator import MeasurementOptions
-from workers.open_pool import open_pool
+from workers.pools.open_pool import open_pool
 
 OPTIONS = MeasurementOptions()
 

@@ -12,24 +12,32 @@ from typing import TYPE_CHECKING, Any, cast
 import jax
 import numpy as np
 
-from collectors.jax_tree import take_apart
-from collectors.network_state import Array, State, direction_dtype
+from collectors.networks.batches import call_network
+from collectors.networks.jax_arrays import take_apart
+from collectors.networks.weight_space import Array, State, direction_dtype
 
-from .array_samples import read_array_samples
-from .batch_size import choose_batch_size
-from .batches import Batch, call_network
-from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
-from .evaluator_checks import callback_errors, check_movable, check_points, partition_tolerance
-from .jax_device import find_device, measurement_settings, ran_out_of_memory
-from .jax_functions import CompiledFunctions, Plane
-from .jax_losses import JaxTotal, check_metrics, find_loss, make_totals
-from .jax_tuning import POINTS_AT_ONCE, points_at_once
-from .measurement_plan import MeasurementPlan
-from .partition import ChosenLoss, choose_loss
-from .samples import Samples
+from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from ..measurement_plan import MeasurementPlan
+from ..measuring.checks import callback_errors, check_movable, check_points, partition_tolerance
+from ..measuring.partition import ChosenLoss, choose_loss
+from ..measuring.tuning import choose_batch_size
+from ..samples.array_samples import read_array_samples
+from ..samples.batches import Batch
+from ..samples.samples import Samples
+from .functions import (
+    POINTS_AT_ONCE,
+    CompiledFunctions,
+    Plane,
+    find_device,
+    measurement_settings,
+    points_at_once,
+    ran_out_of_memory,
+)
+from .losses import JaxTotal, check_metrics, find_loss, make_totals
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
+
 
 # Several of these may be computing while the first is waited for.
 _GROUPS_UNDER_WAY = 4

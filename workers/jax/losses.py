@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from collectors.network_state import Array
+from collectors.networks.weight_space import Array
 
-from .batches import Batch
-from .errors import CallbackFunctionError
-from .metric_errors import metric_error
-from .totals import Total, check_metric_name
+from ..errors import CallbackFunctionError
+from ..measuring.totals import Total, check_metric_name, metric_error
+from ..samples.batches import Batch
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
+
 
 Function: TypeAlias = Callable[[Any, Any], Any]
 Part: TypeAlias = dict[str, Array]

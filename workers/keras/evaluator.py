@@ -7,16 +7,18 @@ from typing import Any
 
 import keras
 
-from .array_evaluator import ArrayEvaluator, Measured
-from .batches import call_network, cut
-from .evaluator import MeasurementOptions
-from .evaluator_checks import callback_errors
-from .keras_loss import SampleLoss, find_loss
-from .keras_metrics import make_metrics
-from .keras_network import KerasNetwork
-from .keras_samples import read_keras_samples
-from .measurement_plan import MeasurementPlan
-from .totals import Total, batch_loss
+from collectors.networks.batches import call_network
+
+from ..evaluator import MeasurementOptions
+from ..measurement_plan import MeasurementPlan
+from ..measuring.array_evaluator import ArrayEvaluator, Measured
+from ..measuring.checks import callback_errors
+from ..measuring.totals import Total, batch_loss
+from ..samples.batches import cut
+from .loss import SampleLoss, find_loss
+from .metrics import make_metrics
+from .network import KerasNetwork
+from .samples import read_keras_samples
 
 _PROBE = 4
 

@@ -12,13 +12,14 @@ from keras.src.backend import get_keras_mask
 from keras.src.losses.loss import apply_mask, reduce_weighted_values
 from keras.src.trainers.compile_utils import CompileLoss
 
-from collectors.keras_state import to_array
-from collectors.network_state import Array
+from collectors.networks.batches import map_leaves
+from collectors.networks.keras_network import to_array
+from collectors.networks.weight_space import Array
 
-from .batches import Batch, map_leaves
-from .errors import CallbackFunctionError
-from .keras_network import Prediction, attach_masks, compiled, masks_of
-from .totals import Total, mean_over_samples
+from ..errors import CallbackFunctionError
+from ..measuring.totals import Total, mean_over_samples
+from ..samples.batches import Batch
+from .network import Prediction, attach_masks, compiled, masks_of
 
 Loss = Callable[[Prediction, Any], Any]
 

@@ -8,14 +8,13 @@ from typing import Any
 import keras
 import numpy as np
 
-from collectors.keras_state import to_array
+from collectors.networks.keras_network import to_array
 
-from .batches import Batch
-from .errors import CallbackFunctionError
-from .keras_loss import unpack
-from .keras_network import Prediction, attach_masks, compiled, masks_of
-from .metric_errors import NamedMetric, named_call
-from .totals import BatchMean, Total, check_metric_name, scalar
+from ..errors import CallbackFunctionError
+from ..measuring.totals import BatchMean, NamedMetric, Total, check_metric_name, named_call, scalar
+from ..samples.batches import Batch
+from .loss import unpack
+from .network import Prediction, attach_masks, compiled, masks_of
 
 
 class MetricState:

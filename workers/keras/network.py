@@ -10,10 +10,10 @@ from typing import Any
 import keras
 from keras.src.backend import get_keras_mask, set_keras_mask
 
-from collectors.keras_state import named_variables, to_array, torch_modules
-from collectors.network_state import Array, State, WeightSpace
+from collectors.networks.keras_network import named_variables, to_array, torch_modules
+from collectors.networks.weight_space import Array, State, WeightSpace
 
-from .batches import Batch
+from ..samples.batches import Batch
 
 _BACK_ENDS = ("torch", "jax")
 
@@ -79,7 +79,7 @@ class KerasNetwork:
         for name, array in state.items():
             value: Any = array
             if self.back_end == "torch":
-                from collectors.torch_state import to_tensor
+                from collectors.networks.torch_network import to_tensor
 
                 value = to_tensor(array)
             self._variables[name].assign(value)
@@ -102,7 +102,7 @@ class KerasNetwork:
         if self.back_end == "torch":
             import torch
 
-            from .torch_settings import measurement_settings
+            from ..torch.settings import measurement_settings
 
             with measurement_settings(torch.device(self.device), threads):
                 yield

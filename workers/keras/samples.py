@@ -10,11 +10,11 @@ from typing import Any
 
 import keras
 
-from .array_samples import read_array_samples
-from .batches import is_array
-from .errors import SamplesError
-from .evaluator import MeasurementOptions
-from .samples import Samples
+from ..errors import SamplesError
+from ..evaluator import MeasurementOptions
+from ..samples.array_samples import read_array_samples
+from ..samples.batches import is_array
+from ..samples.samples import Samples
 
 
 def read_keras_samples(dataset: Any, options: MeasurementOptions) -> tuple[Samples, list[str]]:

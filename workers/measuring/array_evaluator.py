@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from collectors.network_state import Array, State, WeightSpace, direction_dtype, numpy_dtype
+from collectors.networks.weight_space import Array, State, WeightSpace, direction_dtype, numpy_dtype
 
-from .batch_size import choose_batch_size
-from .batches import Batch
-from .errors import SamplesError
-from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
-from .evaluator_checks import callback_errors, check_loaded, check_movable, check_points, partition_tolerance
-from .measurement_plan import MeasurementPlan
+from ..errors import SamplesError
+from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from ..measurement_plan import MeasurementPlan
+from ..samples.batches import Batch
+from ..samples.samples import Samples
+from .checks import callback_errors, check_loaded, check_movable, check_points, partition_tolerance
 from .partition import ChosenLoss, choose_loss, run_batches
-from .samples import Samples
 from .totals import Total
+from .tuning import choose_batch_size
 
 if TYPE_CHECKING:
     from jaxtyping import Float64

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collectors.errors import LandscapeError
-from collectors.network_state import WeightSpace
+from collectors.networks.weight_space import WeightSpace
 
-from .errors import CallbackFunctionError, FrozenNetworkError
+from ..errors import CallbackFunctionError, FrozenNetworkError, NondeterministicLossError
+from ..pool import OriginValues
 from .memory_shortage import is_memory_shortage
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
     from numpy.typing import ArrayLike
+
 
 _CLOSE = 1e-5
 _CLOSE_LOW_PRECISION = 2e-2
@@ -95,3 +97,39 @@ def callback_errors(what: str = "evaluated") -> Iterator[None]:
             f"the network, loss and metrics that callback_fn returned cannot be {what} on its data set: "
             f"{type(error).__name__}: {error}{remedy}"
         ) from error
+
+
+def check_determinism(origins: Sequence[OriginValues]) -> dict[str, float]:
+    """Compares the origin's measurements within and between workers; NaN equals NaN.
+
+    Returns:
+        The first worker's first measurement.
+
+    Raises:
+        NondeterministicLossError: two of them differ by more than rtol=1e-5, atol=1e-7 (1e-4 between device types).
+    """
+    first = origins[0]
+    for origin in origins:
+        tolerance = 1e-5 if origin.device == first.device else 1e-4
+        for values in origin.values:
+            check_same_values("the origin", first.values[0], values, f"on {origin.worker}", tolerance)
+    return first.values[0]
+
+
+def check_same_values(
+    what: str, expected: dict[str, float], found: dict[str, float], where: str, tolerance: float = 1e-5
+) -> None:
+    """Raises NondeterministicLossError when two measurements of the same weights differ."""
+    for name, value in expected.items():
+        other = found[name]
+        # A standard error is a difference of nearly equal sums, so it is looser than the values it comes from.
+        allowed = tolerance if name != "loss_stderr" else 100 * tolerance
+        if not np.isclose(value, other, rtol=allowed, atol=1e-7, equal_nan=True):
+            raise NondeterministicLossError(
+                f"{what} was measured twice with the same weights and samples, but {name} is {value!r} and then "
+                f"{other!r} "
+                f"{where}. Likely causes: a forward pass that draws random numbers in eval mode, a callback_fn that "
+                "builds another data set or loss each time (set its seeds), a network that changes its own state while "
+                "it is evaluated, or other hardware with other kernels. Make the evaluation deterministic and run "
+                "again."
+            )

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from .errors import MemoryShortageError
+from ..errors import MemoryShortageError
 
 if TYPE_CHECKING:
-    from .evaluator import Evaluator
+    from ..evaluator import Evaluator
+
 
 _Measured = TypeVar("_Measured")
 # What PyTorch, C++, XLA and the operating system say; there is no common class.

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from .batches import Batch, call_network
-from .errors import SamplesError
-from .pool import check_same_values
-from .samples import Samples
+from collectors.networks.batches import call_network
+
+from ..errors import SamplesError
+from ..samples.batches import Batch
+from ..samples.samples import Samples
+from .checks import check_same_values
 from .totals import Total
 
 _CLEARLY_CLOSER = 0.1

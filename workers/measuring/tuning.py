@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from .batches import Batch
-from .measurement_plan import MeasurementPlan
-from .samples import Samples
+from ..measurement_plan import MeasurementPlan
+from ..samples.batches import Batch
+from ..samples.samples import Samples
 
 _BATCH_SIZES = (64, 128, 256, 512, 1024, 4096)
 _BUDGET_SECONDS = 1.0
@@ -97,3 +97,39 @@ def samples_per_second(
         if sum(seconds) > _BUDGET_SECONDS / 8:
             break
     return count / min(seconds)
+
+
+_SIZES_OF_CALLS = (1024, 256, 4096)
+_SECONDS_OF_CALLS = 2.0
+
+
+def choose_batch_size(run: Callable[[int], int], available: int, ran_out_of_memory: Callable[[Exception], bool]) -> int:
+    """Returns the batch size that was fastest of a few; compilation takes time, and does not count.
+
+    A later candidate must be clearly faster than the best so far, so that noise rarely changes the choice.
+
+    Args:
+        run: measures a few batches of that size, and returns of how many samples.
+        available: how many samples there are.
+        ran_out_of_memory: says whether an exception means that a batch was too large.
+    """
+    deadline = time.perf_counter() + _SECONDS_OF_CALLS
+    best, best_rate = min(available, *_SIZES_OF_CALLS), 0.0
+    for size in dict.fromkeys(min(size, available) for size in _SIZES_OF_CALLS):
+        if best_rate and time.perf_counter() > deadline:
+            break
+        try:
+            run(size)
+            rate = max(_samples_per_second(run, size) for _ in range(3))
+        except Exception as error:
+            if not ran_out_of_memory(error):
+                raise
+            continue
+        if rate > best_rate * _CLEARLY_FASTER:
+            best, best_rate = size, rate
+    return best
+
+
+def _samples_per_second(run: Callable[[int], int], size: int) -> float:
+    start = time.perf_counter()
+    return run(size) / (time.perf_counter() - start)

@@ -9,18 +9,18 @@ from typing import Any
 import mindspore
 import numpy as np
 
-from collectors.mindspore_state import describe, named_tensors, read, to_array
-from collectors.network_state import Array, State, WeightSpace, numpy_dtype
+from collectors.networks.batches import map_leaves
+from collectors.networks.mindspore_network import describe, named_tensors, read, to_array
+from collectors.networks.weight_space import Array, State, WeightSpace, numpy_dtype
 
-from .array_evaluator import ArrayEvaluator, Measured
-from .batches import Batch, map_leaves
-from .errors import CallbackFunctionError
-from .evaluator import MeasurementOptions
-from .measurement_plan import MeasurementPlan
-from .mindspore_loss import as_tensor, call_loss, find_loss, float32_outputs, split_into_samples
-from .mindspore_metrics import make_metrics
-from .mindspore_samples import read_mindspore_samples
-from .totals import batch_loss
+from ..errors import CallbackFunctionError
+from ..evaluator import MeasurementOptions
+from ..measurement_plan import MeasurementPlan
+from ..measuring.array_evaluator import ArrayEvaluator, Measured
+from ..measuring.totals import batch_loss
+from ..samples.batches import Batch
+from .losses import as_tensor, call_loss, find_loss, float32_outputs, make_metrics, split_into_samples
+from .samples import read_mindspore_samples
 
 
 class MindSporeNetwork:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 
 import mindspore
 import numpy as np
 from mindspore import nn
+from mindspore.train import Loss, Metric
+from mindspore.train.metrics import get_metrics
 
-from collectors.mindspore_state import to_array
-from collectors.network_state import Array
+from collectors.networks.batches import map_leaves
+from collectors.networks.mindspore_network import to_array
+from collectors.networks.weight_space import Array
 
-from .batches import Batch, map_leaves
-from .errors import CallbackFunctionError
-from .totals import Total, mean_over_samples
+from ..errors import CallbackFunctionError
+from ..measuring.totals import BatchMean, NamedMetric, Total, check_metric_name, mean_over_samples, scalar
+from ..samples.batches import Batch
 
 _Loss: TypeAlias = Callable[[Any, Any], Any]
 _LEVELS_WITH_FLOAT32_LOSS = ("O2", "O3", "auto")
@@ -143,3 +146,71 @@ def split_into_samples(loss: object) -> SampleLossTotal | None:
     weights = loss.weight if by_class else None
     ignored = int(loss.ignore_index) if by_class else None
     return SampleLossTotal(elementwise, reduction, None if weights is None else to_array(weights), ignored)
+
+
+class MetricTotal(Total):
+    """A MindSpore metric: cleared, updated with every batch, evaluated at the end."""
+
+    adds_up = True
+
+    def __init__(self, name: str, metric: Metric) -> None:
+        self._name = name
+        self._metric = copy.deepcopy(metric)
+
+    def reset(self) -> None:
+        """Starts a new sum."""
+        self._metric.clear()
+
+    def add(self, outputs: Any, batch: Batch) -> None:
+        """Adds one batch."""
+        self._metric.update(outputs, map_leaves(as_tensor, batch.targets))
+
+    def result(self) -> dict[str, float]:
+        """Returns the result over all batches."""
+        return {self._name: float(scalar(f"metric {self._name!r}", self._metric.eval()))}
+
+
+def make_metrics(metrics: Any) -> dict[str, Total]:
+    """Returns an accumulator for each metric; the loss, which is measured anyway, is left out.
+
+    Args:
+        metrics: as ``mindspore.train.Model`` takes them (name to ``Metric``, or a set of names), where a function of
+            (outputs, targets) may stand for a metric; None means none.
+
+    Raises:
+        CallbackFunctionError: it is no such collection, or a name is unknown or cannot be stored.
+    """
+    if metrics is None:
+        return {}
+    functions = {}
+    if isinstance(metrics, Mapping):
+        functions = {name: item for name, item in metrics.items() if _is_function(item)}
+        metrics = {name: item for name, item in metrics.items() if name not in functions}
+    try:
+        found = get_metrics(metrics) or {}
+    except (TypeError, ValueError, KeyError) as error:
+        raise CallbackFunctionError(
+            "callback_fn must return, in fourth place, metrics as mindspore.train.Model takes them (a dict of name to "
+            f"Metric, or a set of names such as {{'accuracy'}}), but MindSpore says: {error}"
+        ) from error
+    totals: dict[str, Total] = {}
+    for name, metric in found.items():
+        if not isinstance(metric, Metric):
+            raise CallbackFunctionError(
+                f"metric {name!r} must be a mindspore.train.Metric or a function of (outputs, targets), but is "
+                f"{metric!r}."
+            )
+        if not isinstance(metric, Loss):
+            totals[check_metric_name(name)] = NamedMetric(f"metric {name!r}", MetricTotal(name, metric))
+    for name, function in functions.items():
+        label = f"metric {name!r}"
+        totals[check_metric_name(name)] = NamedMetric(label, BatchMean(name, label, _on_tensors(function)))
+    return totals
+
+
+def _is_function(item: object) -> bool:
+    return callable(item) and not isinstance(item, Metric | type)
+
+
+def _on_tensors(function: Any) -> Any:
+    return lambda outputs, targets: call_loss(function, outputs, targets)

@@ -11,11 +11,10 @@ from typing import Any
 import mindspore.dataset as pipelines
 import numpy as np
 
-from .array_samples import read_array_samples
-from .errors import SamplesError
-from .evaluator import MeasurementOptions
-from .sample_streams import collect_samples, read_stream
-from .samples import Samples
+from ..errors import SamplesError
+from ..evaluator import MeasurementOptions
+from ..samples.array_samples import read_array_samples
+from ..samples.samples import Samples, collect_samples, read_stream
 
 
 def read_mindspore_samples(dataset: object, options: MeasurementOptions) -> tuple[Samples, list[str]]:

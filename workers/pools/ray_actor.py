@@ -12,13 +12,14 @@ import traceback
 from collections.abc import Sequence
 
 from collectors.errors import LandscapeError
-from collectors.network_state import State
+from collectors.networks.weight_space import State
 
+from ..callback_fn import call_callback, make_evaluator
+from ..errors import CallbackFunctionError
+from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from ..measurement_plan import MeasurementPlan, Workload
 from .devices import pin_process
-from .errors import CallbackFunctionError
-from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, call_callback, make_evaluator
-from .measurement_plan import MeasurementPlan, Workload
-from .pool import Outcome, measure_origin_twice, measure_points, measure_task_state
+from .in_process import Outcome, measure_origin_twice, measure_points, measure_task_state
 
 
 class MeasurementActor:

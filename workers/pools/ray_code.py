@@ -19,7 +19,7 @@ def code_of(callback_fn: Callable[[], Any]) -> dict[str, Any]:
     in, every ``.py`` file and every package; data files that lie elsewhere stay where they are. What is installed in
     the environment of Python is not sent: every node needs its own.
     """
-    modules = [str(Path(__file__).parents[1] / name) for name in _OURS]
+    modules = [str(Path(__file__).parents[2] / name) for name in _OURS]
     for folder in _folders(callback_fn):
         modules += [str(path) for path in _importable(folder) if path.stem not in _OURS]
     return {"py_modules": list(dict.fromkeys(modules)), "excludes": ["**/__pycache__"]}

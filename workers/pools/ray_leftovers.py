@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from collectors.atomic_files import folders_of_dead_processes
+from collectors.files.local_files import folders_of_dead_processes
 
 FOLDER_PREFIX = "landscape-ray-"
 SESSION_VARIABLE = "LANDSCAPE_RAY_SESSION"

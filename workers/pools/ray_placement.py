@@ -6,12 +6,11 @@ import warnings
 from dataclasses import replace
 from typing import Any
 
+from ..errors import PoolError
 from .devices import CORES_PER_SLOT, available_cores, choose_devices, gpu_ids
-from .errors import PoolError
 from .ray_session import ray_address, ray_is_running
 from .ray_waiting import get_while_alive, wait_while_alive
-from .ray_worker import ActorRecipe, RayWorker
-from .shared_device import SharedDevice
+from .ray_worker import ActorRecipe, RayWorker, SharedDevice
 
 PLACEMENT_SECONDS = 30.0
 

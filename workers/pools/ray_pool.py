@@ -7,20 +7,19 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from collectors.network_state import State
+from collectors.networks.weight_space import State
 
-from .errors import CallbackFunctionError
-from .evaluator import EvaluatorDescription, MeasurementOptions
-from .late_nodes import LateNodes
-from .measurement_plan import MeasurementPlan, Workload
-from .pool import OriginValues, Pool, Result, Task
+from ..errors import CallbackFunctionError
+from ..evaluator import EvaluatorDescription, MeasurementOptions
+from ..measurement_plan import MeasurementPlan, Workload
+from ..pool import OriginValues, Pool, Result, Task
+from .devices import WorkerLayout
 from .ray_code import code_of
-from .ray_crew import RayCrew
+from .ray_crew import LateNodes, RayCrew
 from .ray_placement import cluster_workers, local_workers, place_workers, private_devices
 from .ray_run import RayRun
 from .ray_session import RaySession
 from .ray_worker import ActorRecipe, mentioned_frameworks
-from .worker_layout import WorkerLayout
 
 
 class RayPool(Pool):

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .errors import PoolError
-from .session_leftovers import FOLDER_PREFIX, SESSION_VARIABLE, end_session, owned, remove_dead_sessions
+from ..errors import PoolError
+from .ray_leftovers import FOLDER_PREFIX, SESSION_VARIABLE, end_session, owned, remove_dead_sessions
 
 _REACH_SECONDS = 5.0
 _CLIENT_TRIES, _CLIENT_PAUSE_SECONDS = 3, 2.0
@@ -203,7 +203,7 @@ def _visible_gpus(gpus: tuple[int, ...]) -> dict[str, str | None]:
 
 def _python_path() -> dict[str, str | None]:
     # Workers import this package before they know the driver's search path.
-    ours = str(Path(__file__).parents[1])
+    ours = str(Path(__file__).parents[2])
     before = os.environ.get("PYTHONPATH")
     return {"PYTHONPATH": os.pathsep.join([before, ours] if before else [ours])}
 

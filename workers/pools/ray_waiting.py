@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from .errors import PoolError
+from ..errors import PoolError
 
 _LOOK_SECONDS = 1.0
 

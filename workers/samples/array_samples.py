@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from .batches import is_array, is_tensor, leaves, map_leaves
-from .errors import SamplesError
-from .evaluator import MeasurementOptions
-from .sample_streams import collect_samples, count_samples, no_samples, read_stream
-from .samples import Samples
+from collectors.networks.batches import leaves, map_leaves
+
+from ..errors import SamplesError
+from ..evaluator import MeasurementOptions
+from .batches import is_array, is_tensor
+from .samples import Samples, collect_samples, count_samples, no_samples, read_stream
 
 _BATCH_SIZE = 128
 
@@ -51,7 +52,7 @@ def read_array_samples(dataset: object, options: MeasurementOptions) -> tuple[Sa
 def as_numpy(leaf: Any) -> Any:
     """Returns an array of any framework as a NumPy array; what is no array stays what it is."""
     if is_tensor(leaf):
-        from collectors.torch_state import to_array
+        from collectors.networks.torch_network import to_array
 
         return to_array(leaf)
     if isinstance(leaf, np.ndarray) or not hasattr(leaf, "shape"):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 import sys
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .errors import SamplesError
+from collectors.networks.batches import leaves, map_leaves, mapping_like, tuple_like
+
+from ..errors import SamplesError
 
 
 @dataclass(frozen=True)
@@ -70,15 +71,6 @@ def as_whole_batch(item: object) -> Batch:
     return Batch((item,), None, len(first))
 
 
-def call_network(network: Callable[..., Any], inputs: Any) -> Any:
-    """Calls a network on a batch's inputs: a dict as keywords, a tuple or list as positions."""
-    if isinstance(inputs, Mapping):
-        return network(**inputs)
-    if isinstance(inputs, tuple | list):
-        return network(*inputs)
-    return network(inputs)
-
-
 def cut(batch: Batch, start: int, stop: int) -> Batch:
     """Returns some samples of a batch, as views."""
 
@@ -100,27 +92,6 @@ def join(batches: list[Batch]) -> Batch | None:
     except _RaggedError:
         return None
     return Batch(inputs, targets, sum(sizes))
-
-
-def leaves(value: Any) -> Iterator[Any]:
-    """Yields what nested tuples, lists and dictionaries hold."""
-    if isinstance(value, Mapping):
-        for key in value:
-            yield from leaves(value[key])
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from leaves(item)
-    else:
-        yield value
-
-
-def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
-    """Returns the nested tuples and dictionaries with every leaf replaced."""
-    if isinstance(value, Mapping):
-        return _mapping_like(value, {key: map_leaves(function, item) for key, item in value.items()})
-    if isinstance(value, tuple | list):
-        return _tuple_like(value, [map_leaves(function, item) for item in value])
-    return function(value)
 
 
 def map_batch(function: Callable[[Any], Any], batch: Batch) -> Batch:
@@ -169,28 +140,14 @@ def _concatenate(parts: list[Any], sizes: list[int]) -> Any:
     if isinstance(first, Mapping):
         if any(part.keys() != first.keys() for part in parts):
             raise _RaggedError
-        return _mapping_like(first, {key: _concatenate([part[key] for part in parts], sizes) for key in first})
+        return mapping_like(first, {key: _concatenate([part[key] for part in parts], sizes) for key in first})
     if isinstance(first, tuple | list):
         if any(len(part) != len(first) for part in parts):
             raise _RaggedError
-        return _tuple_like(first, [_concatenate(list(items), sizes) for items in zip(*parts, strict=True)])
+        return tuple_like(first, [_concatenate(list(items), sizes) for items in zip(*parts, strict=True)])
     if all(_same_leaf(part, first) for part in parts):
         return first
     raise _RaggedError
-
-
-def _mapping_like(model: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
-    # A batch may be a dictionary with attributes (BatchEncoding of Transformers), which networks use.
-    if type(model) is dict or not isinstance(model, MutableMapping):
-        return items
-    result = copy.copy(model)
-    for key, item in items.items():
-        result[key] = item
-    return result
-
-
-def _tuple_like(model: Sequence[Any], items: list[Any]) -> Any:
-    return type(model)(*items) if hasattr(model, "_fields") else tuple(items)
 
 
 def _check_lengths(size: int, targets: Any) -> None:

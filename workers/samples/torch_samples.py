@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
+from ..errors import SamplesError
+from ..evaluator import MeasurementOptions
 from .batches import Batch, as_batch, same_leaves
-from .errors import SamplesError
-from .evaluator import MeasurementOptions
-from .sample_streams import collect_samples, count_samples, no_samples, read_stream
-from .samples import Samples
+from .samples import Samples, collect_samples, count_samples, no_samples, read_stream
 
 _CHECKED_TWICE = 16
 _BATCH_SIZE = 128

@@ -17,9 +17,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from .batches import Batch, leaves
-from .measurement_plan import MeasurementPlan, Workload
-from .samples import Samples
+from collectors.networks.batches import leaves
+
+from ..measurement_plan import MeasurementPlan, Workload
+from ..samples.batches import Batch
+from ..samples.samples import Samples
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 _COLD_SECONDS = (30.0, 0.25)

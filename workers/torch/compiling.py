@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 
-from .batches import Batch
-from .measurement_plan import MeasurementPlan, Workload
-from .samples import Samples
-from .torch_compile import compile_network, speed_up
-from .torch_compile_record import CLEARLY_FASTER, CompileCache, count_shapes, forecast_compile
-from .torch_samples import place_samples
+from ..errors import NondeterministicLossError
+from ..measurement_plan import MeasurementPlan, Workload
+from ..measuring.checks import check_same_values
+from ..samples.batches import Batch
+from ..samples.samples import Samples
+from ..samples.torch_samples import place_samples
+from .compile_record import CLEARLY_FASTER, CompileCache, compile_options, count_shapes, forecast_compile
 
 
 @dataclass(frozen=True)
@@ -132,3 +136,67 @@ def has_images(samples: Samples, network: nn.Module) -> bool:
 def _even_batches(batch_size: int | None, count: int) -> int | None:
     """Returns a batch size that leaves no remainder, or a small one: each shape is compiled for itself."""
     return batch_size if batch_size is None else -(-count // -(-count // batch_size))
+
+
+_REPEATS = 3
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What came of compiling.
+
+    Attributes:
+        network: the compiled network, or None where it cannot be used.
+        seconds: what it cost, the first pass included.
+        problem: why it cannot be used.
+    """
+
+    network: Callable[..., object] | None
+    seconds: float = 0.0
+    problem: str = ""
+
+
+def compile_network(
+    network: nn.Module,
+    device: torch.device,
+    cache: CompileCache,
+    measure: Callable[[Callable[..., object]], dict[str, float]],
+) -> Compiled:
+    """Compiles a network for its own weights as inputs, so that it may be moved afterwards.
+
+    Args:
+        network: in eval mode, on its device.
+        device: where it is.
+        cache: keeps the compiled code.
+        measure: returns the loss and all metrics that a network gives.
+    """
+    if device.type == "cpu" and not _has_compiler():
+        return Compiled(None, problem="there is no C++ compiler")
+    expected = measure(network)
+    try:
+        start = time.perf_counter()
+        compiled = torch.compile(network, dynamic=False, options=compile_options(device))
+        with cache.in_use():
+            found = measure(compiled)
+        check_same_values("the network", expected, found, "compiled")
+    except NondeterministicLossError:
+        changed = {name: (value, found[name]) for name, value in expected.items() if found[name] != value}
+        return Compiled(None, problem=f"compiled it gives other values, eager against compiled: {changed}")
+    except Exception as error:
+        return Compiled(None, problem=(str(error).strip() or type(error).__name__).splitlines()[0])
+    return Compiled(compiled, time.perf_counter() - start)
+
+
+def speed_up(eager: Callable[[], object], compiled: Callable[[], object]) -> float:
+    """Returns how many times as fast the compiled network is: the best of a few passes of each, in turns."""
+    best = [float("inf"), float("inf")]
+    for _ in range(_REPEATS):
+        for index, run in enumerate((eager, compiled)):
+            start = time.perf_counter()
+            run()
+            best[index] = min(best[index], time.perf_counter() - start)
+    return best[0] / best[1]
+
+
+def _has_compiler() -> bool:
+    return any(map(shutil.which, (os.environ.get("CXX") or "g++", "c++", "clang++")))

@@ -12,31 +12,26 @@ import numpy as np
 import torch
 from torch import nn
 
-from collectors.network_state import State
-from collectors.torch_state import unwrap
+from collectors.networks.torch_network import unwrap
+from collectors.networks.weight_space import State
 
-from .batches import Batch, as_batch, as_whole_batch
-from .errors import SamplesError
-from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
-from .evaluator_checks import callback_errors, check_loaded, check_movable, check_points, partition_tolerance
-from .measurement_plan import MeasurementPlan, Workload
-from .memory_shortage import halved, is_memory_shortage, shortage_text
-from .partition import ChosenLoss, choose_loss, choose_weighting, run_batches
-from .samples import Samples
-from .torch_cuda_graph import capture_of
-from .torch_loss import find_loss, place_loss, split_into_samples
-from .torch_metrics import make_metrics
-from .torch_moves import NetworkInPlace
-from .torch_own_loss import OwnMetricTotal, own_loss_of, weightings
-from .torch_plan import PlanSettler, has_images
-from .torch_points import PointRunner
-from .torch_recalibration import normalization_layers, recalibrate
-from .torch_restore import FoundModule
-from .torch_results import PendingPoint, read_points, run_pending
-from .torch_samples import place_samples, read_samples
-from .torch_settings import measurement_settings
-from .totals import batch_loss
-from .tuning import Tuned, tune
+from ..errors import SamplesError
+from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from ..measurement_plan import MeasurementPlan, Workload
+from ..measuring.checks import callback_errors, check_loaded, check_movable, check_points, partition_tolerance
+from ..measuring.memory_shortage import halved, is_memory_shortage, shortage_text
+from ..measuring.partition import ChosenLoss, choose_loss, choose_weighting, run_batches
+from ..measuring.totals import batch_loss
+from ..measuring.tuning import Tuned, tune
+from ..samples.batches import Batch, as_batch, as_whole_batch
+from ..samples.samples import Samples
+from ..samples.torch_samples import place_samples, read_samples
+from .compiling import PlanSettler, has_images
+from .losses import find_loss, make_metrics, place_loss, split_into_samples
+from .moves import FoundModule, NetworkInPlace
+from .own_loss import OwnMetricTotal, own_loss_of, weightings
+from .points import PendingPoint, PointRunner, capture_of, read_points, run_pending
+from .settings import measurement_settings, normalization_layers, recalibrate
 
 if TYPE_CHECKING:
     from jaxtyping import Float64

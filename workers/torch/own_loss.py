@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from .batches import Batch, call_network, is_tensor
-from .errors import CallbackFunctionError
-from .totals import Pending, Total, mean_over_samples, scalar
+from collectors.networks.batches import call_network
+
+from ..errors import CallbackFunctionError
+from ..measuring.totals import Pending, Total, mean_over_samples, scalar
+from ..samples.batches import Batch, is_tensor
 
 _IGNORED = -100
 
@@ -133,8 +136,6 @@ def own_loss_of(model: object, network: object) -> OwnLoss | None:
     """Returns the own loss that callback_fn's first place stands for, or None where it is a loss of outputs."""
     composer_model = getattr(sys.modules.get("composer"), "ComposerModel", ())
     if isinstance(network, composer_model) and (model is None or isinstance(model, composer_model)):
-        from .composer_loss import composer_step
-
         return OwnLoss(composer_step)
     if model is None:
         return OwnLoss()
@@ -200,3 +201,19 @@ def _no_own_loss(found: str) -> CallbackFunctionError:
         f"batches with labels in them, as those of Transformers do, but {found}. Give dictionaries with 'labels', or "
         "return a loss function, a Model or an OwnLoss in first place."
     )
+
+
+def composer_step(model: Any, batch: Any) -> tuple[Any, Any]:
+    """Returns the loss and the outputs that a ComposerModel gives for a batch."""
+    # A copy, because models may take things out of a batch, and the next point needs them again.
+    batch = copy.copy(batch)
+    outputs = model(batch)
+    loss = model.loss(outputs, batch)
+    return _added_up(loss), outputs
+
+
+def _added_up(loss: Any) -> Any:
+    """Returns one loss, as Composer's trainer makes it: the named total, else the sum of the means."""
+    if isinstance(loss, Mapping):
+        loss = loss["total"] if "total" in loss else list(loss.values())
+    return sum(part.mean() for part in loss) if isinstance(loss, tuple | list) else loss.mean()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import torch
 
-from .torch_cuda_graph import Capture, PointGraph
-from .torch_moves import NetworkInPlace
-from .torch_results import PendingPoint, all_on_device
-from .totals import Pending
+from ..measuring.partition import add_batches
+from ..measuring.totals import Pending, Total
+from ..samples.batches import Batch
+from .moves import NetworkInPlace
 
 
 class PointRunner:
@@ -85,3 +87,127 @@ class PointRunner:
             raise RuntimeError("the loss or a metric is computed on the host")
         self._parts = point.parts
         return point.numbers
+
+
+Capture: TypeAlias = Callable[[Callable[[], torch.Tensor]], Callable[[], torch.Tensor]]
+
+_WARM_UP = 3
+_CLOSE = 1e-5
+
+
+def capture_of(device: torch.device) -> Capture | None:
+    """Returns how work is recorded on a device, or None where it cannot be."""
+    return capture_cuda_graph if device.type == "cuda" else None
+
+
+def capture_cuda_graph(work: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
+    """Records work that always uses the same memory; returns the function that does it again.
+
+    Raises:
+        RuntimeError: it waits for the device, or does something else that cannot be recorded.
+    """
+    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(_WARM_UP):  # libraries choose their kernels and get their memory before the recording
+            work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = work()
+
+    def replay() -> torch.Tensor:
+        graph.replay()
+        return result
+
+    return replay
+
+
+class PointGraph:
+    """Measures points by one launch each.
+
+    Args:
+        run: from coordinates on the device, shape (axes,), to the numbers of a point, shape (numbers,).
+        axes: of the plane.
+        device: where.
+        capture: records work.
+
+    Raises:
+        RuntimeError: the work cannot be recorded, or gives other values when it is done again.
+    """
+
+    def __init__(
+        self, run: Callable[[torch.Tensor], torch.Tensor], axes: int, device: torch.device, capture: Capture
+    ) -> None:
+        self._coordinates = torch.zeros(axes, dtype=torch.float64, device=device)
+        self._replay = capture(lambda: run(self._coordinates))
+        for value in (0.0, 0.01, 0.0):
+            point = [value] * axes
+            found = self.numbers(point)
+            expected = run(self._coordinates)
+            if not torch.allclose(found, expected, rtol=_CLOSE, atol=1e-7, equal_nan=True):
+                raise RuntimeError(f"at {point} it gives {found.tolist()} instead of {expected.tolist()}")
+
+    def numbers(self, coordinates: Sequence[float]) -> torch.Tensor:
+        """Returns the numbers of a point, still on the device, shape (numbers,)."""
+        if len(coordinates):
+            self._coordinates.copy_(torch.tensor(coordinates, dtype=torch.float64), non_blocking=True)
+        return self._replay().clone()
+
+
+@dataclass(frozen=True)
+class PendingPoint:
+    """One point's results, not yet read.
+
+    Attributes:
+        numbers: on the device, float64, shape (numbers,).
+        parts: how the results are made of them.
+    """
+
+    numbers: torch.Tensor
+    parts: Sequence[Pending]
+
+
+def run_pending(
+    forward: Callable[..., Any],
+    batches: Sequence[Batch],
+    loss: Total,
+    metrics: Mapping[str, Total],
+    device: torch.device,
+) -> PendingPoint:
+    """Does what ``run_batches`` does without waiting for the device."""
+    totals = (loss, *metrics.values())
+    add_batches(forward, batches, totals)
+    parts = [total.pending() for total in totals]
+    numbers = [number for part in parts for number in part.numbers]
+    if any(isinstance(number, torch.Tensor) for number in numbers):
+        as_tensors = [torch.as_tensor(number, dtype=torch.float64, device=device) for number in numbers]
+        return PendingPoint(torch.stack(as_tensors), parts)
+    return PendingPoint(torch.tensor([float(number) for number in numbers], dtype=torch.float64), parts)
+
+
+def all_on_device(point: PendingPoint) -> bool:
+    """Returns whether every number was computed by the device, so that doing the work again renews it."""
+    return all(isinstance(number, torch.Tensor) for part in point.parts for number in part.numbers)
+
+
+def read_points(points: Sequence[PendingPoint]) -> list[dict[str, float]]:
+    """Returns the results of all points after one transfer.
+
+    Raises:
+        SamplesError: no target counts.
+    """
+    if not points:
+        return []
+    rows = torch.stack([point.numbers for point in points]).tolist()
+    return [_read(point, row) for point, row in zip(points, rows, strict=True)]
+
+
+def _read(point: PendingPoint, row: list[float]) -> dict[str, float]:
+    results: dict[str, float] = {}
+    start = 0
+    for part in point.parts:
+        stop = start + len(part.numbers)
+        results |= part.finish(row[start:stop])
+        start = stop
+    return results

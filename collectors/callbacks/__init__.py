@@ -1,0 +1,1 @@
+"""Callbacks: what users hang into a training loop, and what calls them."""

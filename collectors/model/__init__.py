@@ -1,0 +1,1 @@
+"""The smallest PyTorch training loop that callbacks can hang into."""

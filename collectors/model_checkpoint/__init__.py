@@ -1,0 +1,1 @@
+"""The whole state of a training: saved at intervals, encrypted on demand, resumed."""

@@ -1,0 +1,1 @@
+"""A network as named tensors: what it consists of, and copies of its values."""

@@ -1,0 +1,1 @@
+"""SummaryCollector: what is recorded while a network trains, and when."""

@@ -1,0 +1,1 @@
+"""TensorBoard records: what a run logs, encoded and written."""

@@ -1,0 +1,1 @@
+"""The landscape file: what it holds, and how it is read and written whole."""

@@ -1,0 +1,1 @@
+"""Which points of a grid are measured, in which order, and what lies between them."""

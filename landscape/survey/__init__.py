@@ -1,0 +1,1 @@
+"""A survey: points of a plane, measured by a pool, kept in a file."""

@@ -1,0 +1,1 @@
+"""Where evaluators run: in this process, or in Ray workers on one machine or many."""

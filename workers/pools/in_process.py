@@ -1,0 +1,136 @@
+"""The contract between a survey and the places where points are measured (contract 3)."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from collectors.networks.weight_space import State
+
+from ..callback_fn import build_evaluator
+from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from ..measurement_plan import MeasurementPlan, Workload
+from ..measuring.memory_shortage import within_memory
+from ..pool import OriginValues, PointTask, Pool, Result, StateTask, Task
+from .devices import available_cores, gpu_ids
+
+# What an interruption may cost in this process, and how many points an evaluator may need at once to be fast.
+_CHUNK_SECONDS = 0.1
+_LONGEST_CHUNK = 64
+
+
+class InProcessPool(Pool):
+    """Measures in this process: nothing to start, nothing open.
+
+    Args:
+        callback_fn: see ``build_evaluator``.
+        options: what is measured.
+        device_id: which GPU, where there are GPUs.
+        plan: how to compute; None tunes one.
+        workload: for how much work it is tuned.
+    """
+
+    def __init__(
+        self,
+        callback_fn: Callable[[], Any],
+        options: MeasurementOptions,
+        *,
+        device_id: int = 0,
+        plan: MeasurementPlan | None = None,
+        workload: Workload | None = None,
+    ) -> None:
+        device = f"cuda:{device_id}" if gpu_ids() else "cpu"
+        self._evaluator = build_evaluator(
+            callback_fn, options, threads=len(available_cores()), device=device, plan=plan, workload=workload
+        )
+        self._chunk_length = 1
+
+    @property
+    def description(self) -> EvaluatorDescription:
+        """What is measured."""
+        return self._evaluator.description
+
+    @property
+    def workers(self) -> int:
+        """One: this process."""
+        return 1
+
+    def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
+        """Puts a plane on the device."""
+        self._evaluator.load(origin, directions, buffers)
+        self._axes = len(directions)
+
+    def measure_origin(self) -> list[OriginValues]:
+        """Measures the loaded plane's origin twice."""
+        return [
+            OriginValues("this process", self.description.device, measure_origin_twice(self._evaluator, self._axes))
+        ]
+
+    def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
+        """Measures tasks in order, points a few at a time where they are fast."""
+        chunk: list[PointTask] = []
+        for task in tasks:
+            if isinstance(task, PointTask):
+                chunk.append(task)
+                if len(chunk) < self._chunk_length:
+                    continue
+            yield from self._measure_chunk(chunk)
+            chunk = []
+            if not isinstance(task, PointTask):
+                yield Result(task.key, *self._measure_state(task))
+        yield from self._measure_chunk(chunk)
+
+    def close(self) -> None:
+        """Leaves the user's network as it was found."""
+        self._evaluator.close()
+
+    def _measure_chunk(self, chunk: Sequence[PointTask]) -> list[Result]:
+        if not chunk:
+            return []
+        start = time.perf_counter()
+        outcomes = measure_points(self._evaluator, [task.coordinates for task in chunk])
+        seconds = (time.perf_counter() - start) / len(chunk)
+        self._chunk_length = max(1, min(int(_CHUNK_SECONDS / max(seconds, 1e-9)), _LONGEST_CHUNK))
+        return [Result(task.key, *outcome) for task, outcome in zip(chunk, outcomes, strict=True)]
+
+    def _measure_state(self, task: StateTask) -> Outcome:
+        try:
+            parameters, buffers = task.read()
+        except Exception:
+            return None, traceback.format_exc()
+        return measure_task_state(self._evaluator, parameters, buffers)
+
+
+Outcome: TypeAlias = tuple[dict[str, float] | None, str | None]
+
+
+def measure_points(evaluator: Evaluator, points: Sequence[tuple[float, ...]]) -> list[Outcome]:
+    """Measures points; one that raises costs nothing but itself."""
+    try:
+        values = within_memory(evaluator, lambda: evaluator.measure(np.array(points, np.float64)))
+        return [({name: float(column[row]) for name, column in values.items()}, None) for row in range(len(points))]
+    except Exception:
+        if len(points) == 1:
+            return [(None, traceback.format_exc())]
+    return [measure_points(evaluator, [point])[0] for point in points]
+
+
+def measure_task_state(evaluator: Evaluator, parameters: State, buffers: State | None) -> Outcome:
+    """Measures one set of weights; an exception becomes its traceback."""
+    try:
+        return within_memory(evaluator, lambda: evaluator.measure_state(parameters, buffers)), None
+    except Exception:
+        return None, traceback.format_exc()
+
+
+def measure_origin_twice(evaluator: Evaluator, axes: int) -> tuple[dict[str, float], dict[str, float]]:
+    """Measures the loaded plane's origin twice, with a move away in between."""
+    origin, elsewhere = np.zeros((1, axes)), np.full((1, axes), 1e-3)
+    first = within_memory(evaluator, lambda: evaluator.measure(origin))
+    within_memory(evaluator, lambda: evaluator.measure(elsewhere))
+    second = within_memory(evaluator, lambda: evaluator.measure(origin))
+    return tuple({name: float(value[0]) for name, value in item.items()} for item in (first, second))  # type: ignore[return-value]
