@@ -16,7 +16,7 @@ test: .venv/.installed
 	$(BIN)/python -m pytest --cov --cov-append --cov-report=term --numprocesses 3 $(FAULTS)
 
 test-peers: .venv/.installed .venv-peers/.installed
-	$(BIN)/python $(PYTEST) tests/exports
+	$(BIN)/python $(PYTEST) tests/landscape/exchange
 
 stress: .venv/.installed
 	FUZZ_CASES=10000 $(BIN)/python $(PYTEST) tests/stress/test_fuzz.py

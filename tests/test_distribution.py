@@ -3,9 +3,8 @@
 import subprocess
 import sys
 import zipfile
-from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+from places import ROOT
 
 
 def test_the_wheel_holds_three_packages_and_one_command(tmp_path):

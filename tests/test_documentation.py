@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
-DOCS = Path(__file__).parent.parent / "docs"
+DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```(python|console)(?: title=\"(.+)\")?\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 # Run with the real frameworks by tests/frameworks, and with a real Ray head by tests/cluster.

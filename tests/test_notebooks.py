@@ -1,14 +1,14 @@
 """The notebooks run from top to bottom, as a reader would run them, and compute what their texts say."""
 
 import json
-from pathlib import Path
 
 import nbformat
 import numpy as np
 import pytest
 from nbclient import NotebookClient
+from places import ROOT
 
-FOLDER = Path(__file__).parent.parent / "notebooks"
+FOLDER = ROOT / "notebooks"
 CHECKED = (
     "01_collect_and_analyse",
     "02_reading_a_landscape",

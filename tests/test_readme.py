@@ -3,9 +3,10 @@
 import re
 import subprocess
 import sys
-from pathlib import Path
 
-README = Path(__file__).parent.parent / "README.md"
+from places import ROOT
+
+README = ROOT / "README.md"
 
 
 def test_the_code_of_the_readme(tmp_path):

@@ -12,10 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 from own_processes import processes_of
+from places import SUPPORT
 from ray_environment import FOLDER, without_ray
 from runs import collected
-
-SUPPORT = Path(__file__).parent.parent / "support"
 
 NETWORK_PARTS = """
 import torch

@@ -1,11 +1,9 @@
 """Clusters of two nodes: their free devices, what the nodes need to see, and how code gets there."""
 
 import shutil
-from pathlib import Path
 
 import pytest
-
-SUPPORT = Path(__file__).parent.parent / "support"
+from places import SUPPORT
 
 pytestmark = pytest.mark.slow
 

@@ -2,12 +2,12 @@
 
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
 import yaml
+from places import ROOT
 
-DEPLOY = Path(__file__).parents[2] / "deploy"
+DEPLOY = ROOT / "deploy"
 
 
 @pytest.mark.parametrize(("name", "line"), [("kuberay.yaml", 0), ("slurm.sh", 1)])

@@ -2,15 +2,15 @@
 
 import re
 import subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
 from own_processes import free_ports, processes_of
+from places import ROOT
 
 from landscape import Landscape, SummaryLandscape
 
-PAGE = Path(__file__).parents[2] / "docs" / "cluster.md"
+PAGE = ROOT / "docs" / "cluster.md"
 
 
 def commands(marker):

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from examples import batch_norm, dropout
+from places import SUPPORT
 
 from collectors import CheckpointError, RunDirectory, RunDirectoryError
 from collectors.networks.readers import describe_network
@@ -23,7 +24,6 @@ from landscape.errors import DegenerateTrajectoryError, LandscapeIdentityError, 
 from landscape.file.checks import PointStatus
 
 PLAN = MeasurementPlan(batch_size=32)
-SUPPORT = Path(__file__).parent.parent / "support"
 
 
 @pytest.fixture

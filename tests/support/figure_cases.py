@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from matplotlib.contour import QuadContourSet
+from places import DATA
 
 from landscape.figures import save_figure
 from landscape.file.checks import PointStatus
 from landscape.file.data import DirectionsData, LandscapeData, TrajectoryData
-
-DATA = Path(__file__).parents[1] / "data"
 
 
 def loss_at(x: Any, y: Any) -> Any:

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
 import runpy
-from pathlib import Path
 
 import pytest
 import torch
 from monitored_runs import batches, model
+from places import ROOT
 
 from collectors.callbacks.callback import Callback
 from collectors.networks.readers import read_network
 from collectors.weights.torch_file import read_state_dict
 
-EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
+EXAMPLES = ROOT / "docs" / "examples"
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,11 @@
 import random
 import re
 import subprocess
-from pathlib import Path
 
 import pytest
+from places import SUPPORT
 from remote_stores import python, run_script, s3_server, temporary
 
-SUPPORT = Path(__file__).parent.parent / "support"
 pytestmark = pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning:moto")
 
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from pathlib import Path
 
 import pytest
 import torch
+from places import ROOT, SUPPORT
 from runs import SmallNetwork, assert_holds, names
 
 from collectors.networks.readers import describe_network
@@ -48,7 +48,7 @@ def trained(tmp_path_factory):
     import subprocess
 
     folder = tmp_path_factory.mktemp("distributed")
-    places = [str(Path(__file__).parents[1] / "support"), str(Path(__file__).parents[2])]
+    places = [str(SUPPORT), str(ROOT)]
     with contextlib.ExitStack() as stack:
         processes = [
             stack.enter_context(

@@ -14,6 +14,7 @@ import pytest
 import torch
 from event_reading import accumulated, event_files, scalars, tensors
 from PIL import Image
+from places import ROOT
 from runs import SmallNetwork, assert_holds, batches, names, one_thread, seeded
 from torch import nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset, TensorDataset
@@ -24,7 +25,6 @@ from collectors.model_checkpoint.model_checkpoint import ModelCheckpoint
 from collectors.recording.plan import CollectionSteps, tensor_steps
 from collectors.summary.record import SummaryRecord
 
-ROOT = Path(__file__).parents[2]
 LANDSCAPE = {"intervals": [range(3)]}
 ITEMS = {
     "collect_metric": {"loss/auto", "learning_rate/auto"},

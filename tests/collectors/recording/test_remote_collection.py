@@ -39,7 +39,6 @@ from collectors.summary import record as summary_record
 
 URL = "memory://bucket/run"
 LANDSCAPE = {"intervals": [range(9)]}
-SUPPORT = Path(__file__).parent.parent / "support"
 MemoryFileSystem = fsspec.implementations.memory.MemoryFileSystem
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from places import ROOT, SUPPORT
 from runs import SmallNetwork, assert_holds, collected, names, seeded
 from torch import nn
 
@@ -453,7 +454,7 @@ with collector.watch(network) as run:
 
 def test_a_killed_training_leaves_whole_files(tmp_path):
     directory = tmp_path / "run"
-    places = [str(Path(__file__).parents[1] / "support"), str(Path(__file__).parents[2])]
+    places = [str(SUPPORT), str(ROOT)]
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(directory), *places])
     reads = 0
     try:

@@ -18,12 +18,11 @@ import pytest
 import torch
 from event_reading import accumulated, event_files, events, scalars, tensors
 from PIL import Image
+from places import ROOT
 from torch import nn
 
 from collectors.summary.record import SummaryRecord
 from collectors.summary.values import check_value
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 from event_reading import event_files, events, scalars
+from places import ROOT
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from collectors.errors import LandscapeError
@@ -23,7 +23,6 @@ from collectors.summary.record import SummaryRecord
 from collectors.summary.values import SummaryStep, check_value
 from collectors.summary.writer import LARGEST_QUEUE_BYTES, LONGEST_QUEUE, SummaryWriteError, SummaryWriter
 
-ROOT = Path(__file__).parents[2]
 PATIENCE = 60.0
 
 

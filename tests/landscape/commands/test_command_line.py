@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from examples import BatchNormNetwork, train_run
+from places import SUPPORT
 
 from landscape import Landscape
 from landscape.file.checks import PointStatus
@@ -19,7 +20,7 @@ COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main;
 
 CALLBACKS = f"""
 import sys, time
-sys.path.insert(0, {str(Path(__file__).parent.parent / "support")!r})
+sys.path.insert(0, {str(SUPPORT)!r})
 from examples import batch_norm
 
 def callback_fn():

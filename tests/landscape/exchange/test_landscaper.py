@@ -10,13 +10,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from places import ROOT
 from surfaces import landscape, loss, surface
 
 from landscape import Landscape
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError
 from landscape.file.checks import PointStatus
 
-PEERS = Path(__file__).parents[2] / ".venv-peers/bin/python"
+PEERS = ROOT / ".venv-peers/bin/python"
 needs_landscaper = pytest.mark.skipif(
     not PEERS.exists(), reason="Landscaper 1.3.1 is not installed in .venv-peers (it needs numpy below 2)"
 )

@@ -1,8 +1,8 @@
 """Every kind of picture against a stored one, light and dark, on screen and on paper.
 
 Look at the pictures after a wanted change, and store them anew with ``REGENERATE_BASELINES=1 pytest
-tests/figures/test_baselines.py``. What each picture must show is asserted on its artists in the other files here, so
-that no wrong picture is stored by mistake.
+tests/landscape/figures/test_baselines.py``. What each picture must show is asserted on its artists in the other files
+here, so that no wrong picture is stored by mistake.
 """
 
 from __future__ import annotations

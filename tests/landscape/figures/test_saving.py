@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from figure_cases import build
 from matplotlib.figure import Figure
+from places import ROOT
 
 from landscape.errors import LandscapeWriteError
 from landscape.figures import plot_contour, plot_surface, save_figure
 from landscape.landscape import Landscape
-
-ROOT = Path(__file__).parents[2]
 
 DRAWINGS = [plot_contour, plot_surface]
 

@@ -18,6 +18,7 @@ import xarray
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from landscape_examples import build
+from places import ROOT
 
 from collectors.errors import LandscapeError
 from collectors.files.local_files import temporary_sibling
@@ -36,8 +37,6 @@ from landscape.file.encoding import landscape_bytes
 from landscape.file.landscape_file import read_landscape, write_landscape
 from landscape.file.lock import clean_temporaries, lock_landscape
 from landscape.survey.experiment import check_identity
-
-ROOT = Path(__file__).parents[2]
 
 
 def leaves(value: Any, name: str = "") -> dict[str, Any]:

@@ -2,19 +2,17 @@ from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import DATA
 from scipy.interpolate import RectBivariateSpline
 
 from landscape.file.checks import PointStatus
 from landscape.sampling.adaptive_sampling import AdaptiveSampling, Interpolated
 from landscape.sampling.grid_levels import GridLevels
-
-DATA = Path(__file__).parent.parent / "data"
 
 
 def surface(name: str) -> np.ndarray:
