@@ -8,8 +8,7 @@ from itertools import dropwhile, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from collectors.networks.weight_space import Array
+from numpy.typing import NDArray
 
 from .figures.texts import network_name
 from .file.data import TrajectoryData
@@ -208,11 +207,11 @@ def summary_json(landscape: Landscape) -> dict[str, Any]:
     return plain
 
 
-def _axis(axis: Array) -> dict[str, Any]:
+def _axis(axis: NDArray[Any]) -> dict[str, Any]:
     return {"size": len(axis), "minimum": axis[0], "maximum": axis[-1]}
 
 
-def _metric(values: Array, landscape: Landscape) -> dict[str, Any]:
+def _metric(values: NDArray[Any], landscape: Landscape) -> dict[str, Any]:
     finite = np.isfinite(values)
     found: dict[str, Any] = dict.fromkeys(("minimum", "maximum", "minimum_at", "maximum_at"))
     if finite.any():

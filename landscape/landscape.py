@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collectors.files.remote_path import RemotePath
-from collectors.networks.weight_space import Array
 
 from .file.checks import PointStatus
 from .file.data import ConvergenceData, LandscapeData, TrajectoryData
@@ -260,7 +260,7 @@ class Landscape(Drawing):
 
         return export_landscape(self, path, format, metric=metric, overwrite=overwrite)
 
-    def summary_values(self) -> dict[str, Array]:
+    def summary_values(self) -> dict[str, NDArray[Any]]:
         """Returns what a SummaryRecord shows of a landscape.
 
         Returns:

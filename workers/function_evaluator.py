@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from collectors.networks.weight_space import Array, State, WeightSpace, describe_arrays, direction_dtype
+from collectors.networks.weight_space import State, WeightSpace, describe_arrays, direction_dtype
 from collectors.validation import check_int, wrong_type
 
 from .errors import CallbackFunctionError
@@ -51,11 +52,11 @@ class FunctionEvaluator(Evaluator):
 
     def __init__(
         self,
-        function: Callable[[dict[str, Array]], float | Mapping[str, float]],
+        function: Callable[[dict[str, NDArray[Any]]], float | Mapping[str, float]],
         arrays: State | WeightSpace,
         *,
         num_samples: int = 1,
-        samples: Sequence[Array] = (),
+        samples: Sequence[NDArray[Any]] = (),
     ) -> None:
         if not callable(function):
             raise wrong_type("function", "a function of a dictionary of arrays", function)
@@ -113,7 +114,7 @@ class FunctionEvaluator(Evaluator):
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
         return self._call(self._copy({**parameters, **(self._buffers if buffers is None else buffers)}))
 
-    def _point(self, coordinates: Array) -> dict[str, Array]:
+    def _point(self, coordinates: NDArray[Any]) -> dict[str, NDArray[Any]]:
         point = self._copy(self._origin)
         for info in self._space.trainable:
             value = point[info.name].astype(direction_dtype(info.dtype))
@@ -122,11 +123,11 @@ class FunctionEvaluator(Evaluator):
             point[info.name] = value.astype(point[info.name].dtype)
         return point
 
-    def _copy(self, state: State) -> dict[str, Array]:
+    def _copy(self, state: State) -> dict[str, NDArray[Any]]:
         # The function may keep or change what it is given.
         return {name: np.array(array) for name, array in state.items()}
 
-    def _call(self, state: dict[str, Array]) -> dict[str, float]:
+    def _call(self, state: dict[str, NDArray[Any]]) -> dict[str, float]:
         result: Any = self._function(state)
         values = dict(result) if isinstance(result, Mapping) else {"loss": result}
         if "loss" not in values:

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import CheckpointError
-from ..networks.weight_space import Array, State, canonical_name, numpy_dtype, state_sha256
+from ..networks.weight_space import State, canonical_name, numpy_dtype, state_sha256
 from ..weights.safetensors_file import RESERVED_PREFIX, STORABLE_DTYPES, CheckpointFile, write_checkpoint
 from .encryption import decrypt, encrypt
 from .training_state import TrainingState
@@ -38,7 +39,7 @@ class Archive:
         contents: the rest, as JSON.
     """
 
-    arrays: dict[str, Array]
+    arrays: dict[str, NDArray[Any]]
     contents: str
 
     @classmethod
@@ -59,7 +60,7 @@ class Archive:
         }
         return cls(arrays, json.dumps(contents))
 
-    def unpack(self, where: str) -> tuple[dict[str, Array], dict[str, Any], TrainingState | None]:
+    def unpack(self, where: str) -> tuple[dict[str, NDArray[Any]], dict[str, Any], TrainingState | None]:
         """Returns weights, the user's values and the training state.
 
         Args:
@@ -171,7 +172,7 @@ def _from_bytes(data: bytes) -> Archive:
 _PLAIN = (bool, int, float, str)
 
 
-def encode(tree: Any, name: str, arrays: dict[str, Array]) -> Any:
+def encode(tree: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
     """Returns a tree as what JSON can hold; its tensors and arrays are copied into ``arrays``.
 
     Args:
@@ -212,7 +213,7 @@ def encode(tree: Any, name: str, arrays: dict[str, Array]) -> Any:
     )
 
 
-def decode(encoded: Any, arrays: Mapping[str, Array]) -> Any:
+def decode(encoded: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     """Returns the tree that ``encode`` was given.
 
     Raises:
@@ -240,7 +241,7 @@ def decode(encoded: Any, arrays: Mapping[str, Array]) -> Any:
     raise ValueError(f"it has an item of the unknown kind {kind!r}")
 
 
-def _add(array: Array, name: str, arrays: dict[str, Array]) -> str:
+def _add(array: NDArray[Any], name: str, arrays: dict[str, NDArray[Any]]) -> str:
     if array.dtype.name not in STORABLE_DTYPES:
         raise TypeError(f"{name} has elements of type {array.dtype.name}, which a safetensors file cannot hold.")
     # The keys 1 and "1" of a dict would share a name.

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..networks.weight_space import Array, State
+from numpy.typing import NDArray
+
+from ..networks.weight_space import State
 from ..validation import check_choice, check_instance, check_path
 from .archive import read_archive
 from .encryption import ENCRYPTION_MODES, check_key
@@ -32,7 +34,7 @@ class Checkpoint:
     """
 
     path: Path
-    weights: dict[str, Array] = field(repr=False)
+    weights: dict[str, NDArray[Any]] = field(repr=False)
     info: dict[str, Any]
     training_state: TrainingState | None = field(repr=False)
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from .jax_network import JaxNetwork, ParametersFunction, function_name, holds_collections
-from .weight_space import Array, TensorInfo, WeightSpace, numpy_dtype
+from .weight_space import TensorInfo, WeightSpace, numpy_dtype
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,7 @@ def describe(network: Any) -> WeightSpace:
     return take_apart(network).space
 
 
-def read(network: Any) -> dict[str, Array]:
+def read(network: Any) -> dict[str, NDArray[Any]]:
     """Returns copies of all parameters and buffers in host memory.
 
     Raises:
@@ -236,7 +237,7 @@ def read(network: Any) -> dict[str, Array]:
     return {info.name: _to_array(info.name, parts.arrays[info.name], info.dtype) for info in parts.space.tensors}
 
 
-def _to_array(name: str, array: Any, dtype: str) -> Array:
+def _to_array(name: str, array: Any, dtype: str) -> NDArray[Any]:
     if isinstance(array, jax.Array):
         if array.is_deleted():
             raise ValueError(

@@ -11,8 +11,9 @@ from typing import Any
 import keras
 import numpy as np
 from keras import layers
+from numpy.typing import NDArray
 
-from .weight_space import Array, TensorInfo, WeightSpace
+from .weight_space import TensorInfo, WeightSpace
 
 _TRANSPOSED = (layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose)
 _DEPTHWISE = (layers.DepthwiseConv1D, layers.DepthwiseConv2D, layers.SeparableConv1D, layers.SeparableConv2D)
@@ -64,7 +65,7 @@ def describe(network: Any) -> WeightSpace:
     return WeightSpace("keras", type(network).__name__, tensors)
 
 
-def read(network: Any) -> dict[str, Array]:
+def read(network: Any) -> dict[str, NDArray[Any]]:
     """Returns copies of all parameters and buffers in host memory."""
     synchronize(network)
     return {info.name: to_array(variable) for info, variable in named_variables(network)}
@@ -80,7 +81,7 @@ def synchronize(network: Any) -> None:
         ask()
 
 
-def to_array(tensor: Any) -> Array:
+def to_array(tensor: Any) -> NDArray[Any]:
     """Returns a copy of a variable, a tensor or a number in host memory; bfloat16 stays what it is."""
     value = getattr(tensor, "value", tensor)
     torch = sys.modules.get("torch")

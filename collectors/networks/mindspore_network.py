@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from mindspore import nn
+from numpy.typing import NDArray
 
-from .weight_space import Array, TensorInfo, WeightSpace
+from .weight_space import TensorInfo, WeightSpace
 
 _TRANSPOSED = (nn.Conv1dTranspose, nn.Conv2dTranspose, nn.Conv3dTranspose)
 # Parameters to MindSpore, although no optimizer ever moves them.
@@ -105,16 +106,16 @@ def describe(network: Any) -> WeightSpace:
     )
 
 
-def read(network: Any) -> dict[str, Array]:
+def read(network: Any) -> dict[str, NDArray[Any]]:
     """Returns copies of all parameters and buffers in host memory."""
     return {entry.name: to_array(entry.tensor) for entry in named_tensors(network)}
 
 
-def to_array(tensor: Any) -> Array:
+def to_array(tensor: Any) -> NDArray[Any]:
     """Returns a copy of a tensor in host memory; bfloat16 stays what it is."""
     if getattr(tensor, "has_init", False):
         tensor.init_data()
-    return cast(Array, np.array(tensor.asnumpy(), order="C", copy=True))
+    return np.array(tensor.asnumpy(), order="C", copy=True)
 
 
 def _walk(cell: Any, prefix: str, above: tuple[Any, ...]) -> Iterator[NamedTensor]:

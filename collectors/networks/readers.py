@@ -11,7 +11,9 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from .weight_space import Array, WeightSpace
+from numpy.typing import NDArray
+
+from .weight_space import WeightSpace
 
 
 class NetworkReader(Protocol):
@@ -23,7 +25,7 @@ class NetworkReader(Protocol):
     def describe(self, network: object) -> WeightSpace:
         """Returns the description of a network's parameters and buffers."""
 
-    def read(self, network: object) -> dict[str, Array]:
+    def read(self, network: object) -> dict[str, NDArray[Any]]:
         """Returns copies of all parameters and buffers in host memory."""
 
 
@@ -86,7 +88,7 @@ def describe_network(network: object) -> WeightSpace:
     return reader_of(network).describe(network)
 
 
-def read_network(network: object) -> dict[str, Array]:
+def read_network(network: object) -> dict[str, NDArray[Any]]:
     """Returns copies of all parameters and buffers of a network, in host memory, each storage once.
 
     Raises:
@@ -95,7 +97,7 @@ def read_network(network: object) -> dict[str, Array]:
     return reader_of(network).read(network)
 
 
-def repeated_reader(network: object) -> Callable[[], dict[str, Array]]:
+def repeated_reader(network: object) -> Callable[[], dict[str, NDArray[Any]]]:
     """Returns a function that does what ``read_network`` does; where it can, it is faster from its second call on.
 
     The arrays hold their values for as long as the mapping that it returned is kept.
@@ -106,7 +108,9 @@ def repeated_reader(network: object) -> Callable[[], dict[str, Array]]:
     reader = reader_of(network)
     make = getattr(reader, "repeated_reader", None)
     return (
-        functools.partial(reader.read, network) if make is None else cast(Callable[[], dict[str, Array]], make(network))
+        functools.partial(reader.read, network)
+        if make is None
+        else cast(Callable[[], dict[str, NDArray[Any]]], make(network))
     )
 
 

@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
-from .weight_space import Array, TensorInfo, WeightSpace, canonical_name, numpy_dtype
+from .weight_space import TensorInfo, WeightSpace, canonical_name, numpy_dtype
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 
@@ -90,32 +91,32 @@ def describe(network: nn.Module) -> WeightSpace:
     return WeightSpace("torch", type(unwrap(network)).__name__, tensors)
 
 
-def read(network: nn.Module) -> dict[str, Array]:
+def read(network: nn.Module) -> dict[str, NDArray[Any]]:
     """Returns copies of all parameters and buffers in host memory."""
     return {info.name: to_array(tensor) for info, tensor in named_tensors(network)}
 
 
-def repeated_reader(network: nn.Module) -> Callable[[], dict[str, Array]]:
+def repeated_reader(network: nn.Module) -> Callable[[], dict[str, NDArray[Any]]]:
     """Returns a function that does what ``read`` does, faster from its second call on."""
     return RepeatedReader(network)
 
 
-def to_array(tensor: torch.Tensor) -> Array:
+def to_array(tensor: torch.Tensor) -> NDArray[Any]:
     """Returns a copy of a tensor in host memory; bfloat16 and the float8 types stay what they are."""
     copy = tensor.detach().to(device="cpu", copy=True, memory_format=torch.contiguous_format)
     return as_array(copy.resolve_conj().resolve_neg())
 
 
-def as_array(tensor: torch.Tensor) -> Array:
+def as_array(tensor: torch.Tensor) -> NDArray[Any]:
     """Returns a contiguous tensor in host memory as an array that shares its values."""
     dtype = tensor.dtype
     if dtype == torch.bfloat16 or (dtype.is_floating_point and tensor.element_size() == 1):
         integers = tensor.view(torch.int16 if dtype == torch.bfloat16 else torch.uint8)
-        return cast(Array, integers.numpy().view(numpy_dtype(str(dtype).removeprefix("torch."))))
-    return cast(Array, tensor.numpy())
+        return cast(NDArray[Any], integers.numpy().view(numpy_dtype(str(dtype).removeprefix("torch."))))
+    return tensor.numpy()
 
 
-def to_tensor(array: Array) -> torch.Tensor:
+def to_tensor(array: NDArray[Any]) -> torch.Tensor:
     """Returns a tensor with the array's values and element type (host memory, a copy)."""
     array = np.array(array, order="C", copy=True)
     name = array.dtype.name
@@ -177,7 +178,7 @@ class RepeatedReader:
         self._entries: list[tuple[str, torch.Tensor]] = []
         self._free: list[_Memory] = []
 
-    def __call__(self) -> dict[str, Array]:
+    def __call__(self) -> dict[str, NDArray[Any]]:
         """Returns copies of all parameters and buffers in host memory, each storage once."""
         if self._seen is None or not self._seen.are_unchanged():
             self._entries = [(info.name, tensor) for info, tensor in named_tensors(self._network)]
@@ -188,7 +189,7 @@ class RepeatedReader:
         return _Borrowed(memory, self._free)
 
 
-class _Borrowed(dict[str, Array]):
+class _Borrowed(dict[str, NDArray[Any]]):
     """Arrays whose memory is free for other values when this mapping is gone."""
 
     def __init__(self, memory: _Memory, free: list[_Memory]) -> None:

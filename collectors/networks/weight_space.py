@@ -14,11 +14,11 @@ from typing import Any, Literal, TypeAlias
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import CheckpointError
 
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-State: TypeAlias = Mapping[str, Array]
+State: TypeAlias = Mapping[str, NDArray[Any]]
 
 _WRAPPERS = re.compile(r"(?:^|(?<=\.))_orig_mod\.")
 

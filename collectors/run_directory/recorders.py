@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..files.places import AnyPath
 from ..networks.readers import describe_network, repeated_reader
-from ..networks.weight_space import Array, WeightSpace, describe_arrays
+from ..networks.weight_space import WeightSpace, describe_arrays
 from ..process_rank import is_first_rank
 from ..validation import check_int, wrong_type
 from .settings import LandscapeSettings
@@ -128,7 +130,7 @@ class Snapshots:
         self._writer: RunWriter | None = None
         self._last: int | None = None
 
-    def add(self, number: int, arrays: Mapping[str, Array]) -> None:
+    def add(self, number: int, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Saves a copy of the arrays where the number is asked for.
 
         Raises:

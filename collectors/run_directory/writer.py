@@ -8,10 +8,13 @@ import re
 import threading
 import time
 import warnings
+from typing import Any
+
+from numpy.typing import NDArray
 
 from ..errors import CheckpointError, CheckpointWriteError, RunDirectoryError
 from ..files.places import AnyPath
-from ..networks.weight_space import Array, WeightSpace
+from ..networks.weight_space import WeightSpace
 from ..weights.frozen_parameters import FrozenParameters, frozen_state
 from ..weights.safetensors_file import STORABLE_DTYPES, CheckpointFile, MemoryState
 from .directory import METADATA_NAME, RunDirectory
@@ -23,7 +26,7 @@ EXISTING = ("error", "resume", "overwrite")
 METADATA_INTERVAL_SECONDS = 1.0
 _QUEUE_LENGTH = 2
 _LONGEST_NETWORK_NAME = 40
-_METADATA_CHANGED: tuple[int, dict[str, Array]] = (-1, {})
+_METADATA_CHANGED: tuple[int, dict[str, NDArray[Any]]] = (-1, {})
 
 
 class RunWriter:
@@ -78,7 +81,7 @@ class RunWriter:
             self._take_over(existing, start)
         self._write_metadata()
         # Waking the writing thread through two simple queues costs the training thread half of what a bounded one does.
-        self._queue: queue.SimpleQueue[tuple[int, dict[str, Array]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[int, dict[str, NDArray[Any]]] | None] = queue.SimpleQueue()
         self._places: queue.SimpleQueue[None] = queue.SimpleQueue()
         for _ in range(_QUEUE_LENGTH):
             self._places.put(None)
@@ -91,7 +94,7 @@ class RunWriter:
         """The numbers whose checkpoints are on disk."""
         return set(self._metadata.files)
 
-    def save(self, number: int, state: dict[str, Array]) -> None:
+    def save(self, number: int, state: dict[str, NDArray[Any]]) -> None:
         """Hands a state over; it is on disk a little later, at the latest when ``close`` returns.
 
         Raises:
@@ -248,7 +251,7 @@ class RunWriter:
                 self._write_metadata()
                 written_at, behind = time.monotonic(), False
 
-    def _write_checkpoint(self, number: int, state: dict[str, Array]) -> None:
+    def _write_checkpoint(self, number: int, state: dict[str, NDArray[Any]]) -> None:
         if self._frozen is None:
             self._frozen = self._write_frozen_parameters(frozen_state(self._space, state))
         name = self._file_name(f"{number}_{self._metadata.settings.unit}")
@@ -257,7 +260,7 @@ class RunWriter:
         self._metadata.files[number] = name
         self._metadata.sha256[number] = digest
 
-    def _write_frozen_parameters(self, state: dict[str, Array]) -> FrozenParameters:
+    def _write_frozen_parameters(self, state: dict[str, NDArray[Any]]) -> FrozenParameters:
         if state:
             name = self._file_name("frozen")
             digest = self._folder.write_checkpoint(name, state, {"network": self._space.network})

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..networks.weight_space import Array
 from .lineage import hyperparameters
 from .values import SummaryStep, SummaryValue
 
@@ -68,7 +68,7 @@ class SummaryEncoder:
             text_value(self._tag(f"{name}/text", "text"), describe(content)),
         ]
 
-    def _histogram_values(self, name: str, content: Array) -> list[Summary.Value]:
+    def _histogram_values(self, name: str, content: NDArray[Any]) -> list[Summary.Value]:
         from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
 
         result = histogram(content)
@@ -136,7 +136,7 @@ def lineage_summary(lineage: Mapping[str, Mapping[str, Any]], start_time: float)
     return summary
 
 
-def image_grid(images: Array) -> UInt8[np.ndarray, "height width channels"]:
+def image_grid(images: NDArray[Any]) -> UInt8[np.ndarray, "height width channels"]:
     """Returns a batch of images (N, H, W, C) as one picture, eight a row, with 3 or 4 channels.
 
     uint8 stays as it is, and so do other integers from 0 to 255. Booleans and floats from 0 to 1 are scaled by 255.
@@ -153,7 +153,7 @@ def image_grid(images: Array) -> UInt8[np.ndarray, "height width channels"]:
     return np.repeat(grid, 3, axis=2) if channels == 1 else np.ascontiguousarray(grid)
 
 
-def describe(array: Array) -> str:
+def describe(array: NDArray[Any]) -> str:
     """Returns an array's shape, element type and range in words, and its first elements as a table, in Markdown."""
     numbers = array.real if array.dtype.kind == "c" else array
     finite = numbers[np.isfinite(numbers)].astype(np.float64)
@@ -173,7 +173,7 @@ def describe(array: Array) -> str:
     return head + "\n\n" + "\n".join(lines)
 
 
-def _tensor_value(tag: str, array: Array) -> Summary.Value:
+def _tensor_value(tag: str, array: NDArray[Any]) -> Summary.Value:
     from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_TENSOR, Summary, SummaryMetadata
     from tensorboard.util.tensor_util import make_tensor_proto
 
@@ -201,7 +201,7 @@ def _image_value(tag: str, pixels: UInt8[np.ndarray, "height width channels"]) -
     return Summary.Value(tag=tag, image=image)
 
 
-def _to_uint8(images: Array) -> Array:
+def _to_uint8(images: NDArray[Any]) -> NDArray[Any]:
     if images.dtype == np.uint8:
         return images
     if images.dtype.kind == "b":
@@ -246,7 +246,7 @@ class Histogram:
     negative_infinity: int
 
 
-def histogram(values: Array) -> Histogram:
+def histogram(values: NDArray[Any]) -> Histogram:
     """Returns the histogram of real values of any shape.
 
     Bins grow in number with the values, up to 90. Those of integers are a whole number wide and centred on whole
@@ -287,7 +287,7 @@ def bin_count(size: int) -> int:
     return min(max(3, size // 10 + 1), MOST_BINS)
 
 
-def _integer_edges(values: Array) -> Float64[np.ndarray, " edges"]:
+def _integer_edges(values: NDArray[Any]) -> Float64[np.ndarray, " edges"]:
     smallest, largest = int(values.min()), int(values.max())
     distinct = largest - smallest + 1
     # A small range shows every whole number, however few the values are.
@@ -301,7 +301,7 @@ def _integer_edges(values: Array) -> Float64[np.ndarray, " edges"]:
     return np.array([edges[0] - np.spacing(edges[0]), edges[0] + np.spacing(edges[0])])
 
 
-def _float_edges(values: Array) -> Float64[np.ndarray, " edges"]:
+def _float_edges(values: NDArray[Any]) -> Float64[np.ndarray, " edges"]:
     smallest, largest = float(values.min()), float(values.max())
     bins = bin_count(values.size)
     # Halves, because the difference of the largest numbers overflows.

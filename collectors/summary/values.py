@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..networks.weight_space import Array
 from ..validation import wrong_type, wrong_value
 from .graph import network_graph, parse_graph
 from .lineage import check_custom_lineage, check_dataset_graph, check_eval_lineage, check_train_lineage
@@ -42,7 +42,7 @@ class SummaryValue:
     plugin: str
     kind: str
     name: str
-    content: Array | bytes | dict[str, Any]
+    content: NDArray[Any] | bytes | dict[str, Any]
 
     @property
     def size(self) -> int:
@@ -95,7 +95,7 @@ def check_plugin(plugin: Any) -> str:
     return known
 
 
-def to_summary_array(name: str, value: Any) -> Array:
+def to_summary_array(name: str, value: Any) -> NDArray[Any]:
     """Returns a copy as a native NumPy array of booleans, integers, floats or complex numbers.
 
     bfloat16 and the narrower types become float32, which holds all their values; longer floats become float64.
@@ -117,7 +117,7 @@ def to_summary_array(name: str, value: Any) -> Array:
     return _recordable(name, array)
 
 
-def _recordable(name: str, array: Array) -> Array:
+def _recordable(name: str, array: NDArray[Any]) -> NDArray[Any]:
     dtype = array.dtype
     # Names are slow to make, so they are asked for only where NumPy does not know the type itself.
     if dtype.isbuiltin == 2 and _NARROW.fullmatch(dtype.name):
@@ -135,7 +135,7 @@ def _recordable(name: str, array: Array) -> Array:
     return array
 
 
-def _tensor_to_array(name: str, tensor: Any) -> Array:
+def _tensor_to_array(name: str, tensor: Any) -> NDArray[Any]:
     from ..networks.torch_network import to_array
 
     if str(tensor.layout) != "torch.strided" or tensor.is_meta or hasattr(tensor, "full_tensor"):
@@ -149,7 +149,7 @@ def _tensor_to_array(name: str, tensor: Any) -> Array:
         ) from error
 
 
-def _scalar(name: str, value: Any) -> Array:
+def _scalar(name: str, value: Any) -> NDArray[Any]:
     array = to_summary_array(name, value)
     if array.size != 1:
         raise wrong_value(name, "exactly one number", f"an array of shape {array.shape}")
@@ -158,21 +158,21 @@ def _scalar(name: str, value: Any) -> Array:
     return array.reshape(())
 
 
-def _tensor(name: str, value: Any) -> Array:
+def _tensor(name: str, value: Any) -> NDArray[Any]:
     array = to_summary_array(name, value)
     if array.ndim == 0:
         raise wrong_value(name, "an array with at least one axis (a single number is a scalar)", "an array without any")
     return array
 
 
-def _histogram(name: str, value: Any) -> Array:
+def _histogram(name: str, value: Any) -> NDArray[Any]:
     array = _tensor(name, value)
     if array.dtype.kind == "c":
         raise TypeError(f"{name} must hold real numbers, but got {array.dtype}; record its real and imaginary parts.")
     return array
 
 
-def _image(name: str, value: Any) -> Array:
+def _image(name: str, value: Any) -> NDArray[Any]:
     expected = "an image batch of shape (N, C, H, W) or (N, H, W, C) with 1, 3 or 4 channels and no empty axis"
     array = to_summary_array(name, value)
     if array.dtype.kind == "c":

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import LandscapeError
 from ..files.local_files import replacing
-from ..networks.weight_space import Array
 from .encoding import LINEAGE_KINDS, SummaryEncoder, lineage_summary
 from .event_files import EventFiles, write_event_file
 from .values import SummaryStep
@@ -258,7 +258,7 @@ class SummaryFiles:
         event = Event(step=step.step, wall_time=step.wall_time, summary=summary)
         write_event_file(self._events.lineage_path, [event.SerializeToString()], self._events.token)
 
-    def _export(self, name: str, step: int, content: Array) -> None:
+    def _export(self, name: str, step: int, content: NDArray[Any]) -> None:
         tag = urllib.parse.quote(name, safe="")
         if len(tag) > _LONGEST_TAG:
             tag = f"{tag[:_LONGEST_TAG]}.{hashlib.sha256(name.encode()).hexdigest()[:16]}"

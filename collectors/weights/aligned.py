@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import CheckpointError
 from ..networks.readers import is_network, read_network
-from ..networks.weight_space import Array, WeightSpace, canonical_name, numpy_dtype
+from ..networks.weight_space import WeightSpace, canonical_name, numpy_dtype
 from ..validation import check_path, wrong_type
 from .safetensors_file import CheckpointFile, MemoryState, StateReader
 
@@ -47,11 +48,11 @@ class AlignedState:
         self.shapes = {tensor.name: tensor.shape for tensor in space.tensors}
         self.dtypes = {tensor.name: tensor.dtype for tensor in space.tensors}
 
-    def read(self, name: str) -> Array:
+    def read(self, name: str) -> NDArray[Any]:
         """Returns one tensor, as a copy."""
         return self._cast(name, self._reader.read(self._names[name]))
 
-    def read_block(self, name: str, start: int, stop: int) -> Array:
+    def read_block(self, name: str, start: int, stop: int) -> NDArray[Any]:
         """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
         return self._cast(name, self._reader.read_block(self._names[name], start, stop))
 
@@ -59,7 +60,7 @@ class AlignedState:
         """Returns the SHA-256 of what was read from."""
         return self._reader.sha256()
 
-    def _cast(self, name: str, array: Array) -> Array:
+    def _cast(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
         return array.astype(numpy_dtype(self.dtypes[name]), copy=False)
 
 
@@ -93,7 +94,7 @@ def as_reader(label: str, weights: Weights) -> StateReader:
     raise wrong_type(label, _EXPECTED, weights)
 
 
-def as_array(label: str, value: object) -> Array:
+def as_array(label: str, value: object) -> NDArray[Any]:
     """Returns a copy of a tensor or an array in host memory.
 
     Raises:

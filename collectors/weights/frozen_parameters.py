@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any
 
-from ..networks.weight_space import Array, State, WeightSpace, state_sha256
+from numpy.typing import NDArray
+
+from ..networks.weight_space import State, WeightSpace, state_sha256
 from .safetensors_file import StateReader
 
 
@@ -19,7 +22,7 @@ class FrozenParameters:
     def __init__(self, reader: StateReader) -> None:
         self._digests = {name: state_sha256({name: reader.read(name)}) for name in reader.shapes}
 
-    def moved_or_trained(self, state: State) -> dict[str, Array]:
+    def moved_or_trained(self, state: State) -> dict[str, NDArray[Any]]:
         """Returns what a checkpoint must hold of a state: all but the frozen parameters that are what they were.
 
         Whether they are is told by their bytes: a layer may be thawed in the middle of a training, and a program may
@@ -32,7 +35,7 @@ class FrozenParameters:
         }
 
 
-def frozen_state(space: WeightSpace, state: State) -> dict[str, Array]:
+def frozen_state(space: WeightSpace, state: State) -> dict[str, NDArray[Any]]:
     """Returns the parameters of a state that no optimizer may move; none where it is not known which may."""
     if not space.trainable:
         return {}
@@ -53,11 +56,11 @@ class CompletedState:
         self.shapes: Mapping[str, tuple[int, ...]] = {**frozen.shapes, **checkpoint.shapes}
         self.dtypes: Mapping[str, str] = {**frozen.dtypes, **checkpoint.dtypes}
 
-    def read(self, name: str) -> Array:
+    def read(self, name: str) -> NDArray[Any]:
         """Returns one tensor, as a copy."""
         return self._holder(name).read(name)
 
-    def read_block(self, name: str, start: int, stop: int) -> Array:
+    def read_block(self, name: str, start: int, stop: int) -> NDArray[Any]:
         """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
         return self._holder(name).read_block(name, start, stop)
 

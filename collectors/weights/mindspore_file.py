@@ -8,9 +8,12 @@ import tempfile
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from ..errors import CheckpointError
-from ..networks.weight_space import Array, WeightSpace
+from ..networks.weight_space import WeightSpace
 from .safetensors_file import CheckpointFile, file_sha256, write_checkpoint
 
 # What MindSpore's optimizers, loss scaling and training loops keep beside the weights.
@@ -55,11 +58,11 @@ class MindSporeCheckpoint:
         self.dtypes = self._file.dtypes
         self._digest: str | None = None
 
-    def read(self, name: str) -> Array:
+    def read(self, name: str) -> NDArray[Any]:
         """Returns one tensor."""
         return self._file.read(name)
 
-    def read_block(self, name: str, start: int, stop: int) -> Array:
+    def read_block(self, name: str, start: int, stop: int) -> NDArray[Any]:
         """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
         return self._file.read_block(name, start, stop)
 
@@ -70,7 +73,7 @@ class MindSporeCheckpoint:
         return self._digest
 
 
-def load_ckpt(path: Path) -> dict[str, Array]:
+def load_ckpt(path: Path) -> dict[str, NDArray[Any]]:
     """Returns everything that a ``.ckpt`` file holds, by name.
 
     Raises:
@@ -98,7 +101,7 @@ def load_ckpt(path: Path) -> dict[str, Array]:
         ) from error
 
 
-def without_optimizer(state: Mapping[str, Array]) -> dict[str, Array]:
+def without_optimizer(state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Returns what belongs to the network, as far as names tell: optimizers prefix the names of what they move."""
 
     def is_slot(name: str) -> bool:
@@ -122,13 +125,13 @@ def is_mindspore_file(path: Path) -> bool:
     return start != b"PK" and not start.startswith(b"\x80")
 
 
-def _of_network(state: Mapping[str, Array], space: WeightSpace) -> dict[str, Array]:
+def _of_network(state: Mapping[str, NDArray[Any]], space: WeightSpace) -> dict[str, NDArray[Any]]:
     """Returns what the network knows; names may carry the prefix of a cell that was wrapped around it."""
     known = {name for tensor in space.tensors for name in (tensor.name, *tensor.aliases)}
     first = space.tensors[0].name if space.tensors else ""
     prefixes = ["", *sorted({name.removesuffix(first) for name in state if name.endswith(f".{first}")})]
 
-    def found(prefix: str) -> dict[str, Array]:
+    def found(prefix: str) -> dict[str, NDArray[Any]]:
         return {
             name.removeprefix(prefix): array
             for name, array in state.items()

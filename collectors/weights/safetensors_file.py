@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import CheckpointError
 from ..files.local_files import replacing
 from ..files.remote_path import RemotePath
-from ..networks.weight_space import Array, State, numpy_dtype
+from ..networks.weight_space import State, numpy_dtype
 
 RESERVED_PREFIX = "checkpoint/"
 """How names begin that a checkpoint of a whole training uses for itself."""
@@ -57,10 +58,10 @@ class StateReader(Protocol):
     def dtypes(self) -> Mapping[str, str]:
         """Name to NumPy's name of the element type."""
 
-    def read(self, name: str) -> Array:
+    def read(self, name: str) -> NDArray[Any]:
         """Returns one tensor, as a copy."""
 
-    def read_block(self, name: str, start: int, stop: int) -> Array:
+    def read_block(self, name: str, start: int, stop: int) -> NDArray[Any]:
         """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
 
     def sha256(self) -> str:
@@ -76,11 +77,11 @@ class MemoryState:
         self.shapes = {name: array.shape for name, array in self._state.items()}
         self.dtypes = {name: array.dtype.name for name, array in self._state.items()}
 
-    def read(self, name: str) -> Array:
+    def read(self, name: str) -> NDArray[Any]:
         """Returns one tensor, as a copy."""
         return self._state[name].copy()
 
-    def read_block(self, name: str, start: int, stop: int) -> Array:
+    def read_block(self, name: str, start: int, stop: int) -> NDArray[Any]:
         """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
         return self._state[name].reshape(-1)[start:stop]
 
@@ -111,12 +112,12 @@ class CheckpointFile:
         self.shapes = {name: shape for name, (_, shape, _, _) in self._entries.items()}
         self.dtypes = {name: dtype for name, (dtype, _, _, _) in self._entries.items()}
 
-    def read(self, name: str) -> Array:
+    def read(self, name: str) -> NDArray[Any]:
         """Returns one tensor."""
         shape = self.shapes[name]
         return self.read_block(name, 0, int(np.prod(shape, dtype=np.int64))).reshape(shape)
 
-    def read_block(self, name: str, start: int, stop: int) -> Array:
+    def read_block(self, name: str, start: int, stop: int) -> NDArray[Any]:
         """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
         dtype_name, _, first, _ = self._entries[name]
         dtype = numpy_dtype(dtype_name)
@@ -221,7 +222,7 @@ _ALIGNMENT = 8
 
 
 def write_safetensors(
-    path: Path, tensors: Mapping[str, Array], type_names: Mapping[str, str], metadata: Mapping[str, str]
+    path: Path, tensors: Mapping[str, NDArray[Any]], type_names: Mapping[str, str], metadata: Mapping[str, str]
 ) -> str:
     """Writes tensors in the library's order, the widest element types first and then by name.
 
@@ -269,6 +270,6 @@ def write_safetensors(
     return digest.hexdigest()
 
 
-def _bytes(array: Array) -> memoryview:
+def _bytes(array: NDArray[Any]) -> memoryview:
     """Returns the values in C order, little-endian."""
     return np.ascontiguousarray(array, array.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data

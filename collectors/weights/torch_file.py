@@ -9,15 +9,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from ..errors import CheckpointError
-from ..networks.weight_space import Array, canonical_name
+from ..networks.weight_space import canonical_name
 from .safetensors_file import RESERVED_PREFIX, CheckpointFile
 
 _NESTED_KEYS = ("state_dict", "model_state_dict", "model", "module", "network", "net", "params", "weights")
 _DEEPEST = 4
 
 
-def read_state_dict(path: str | os.PathLike[str]) -> dict[str, Array]:
+def read_state_dict(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     """Returns the named tensors of a checkpoint file, each storage once, under canonical names.
 
     Raises:
@@ -38,7 +40,7 @@ def read_state_dict(path: str | os.PathLike[str]) -> dict[str, Array]:
     return _read_torch_file(path)
 
 
-def _read_torch_file(path: Path) -> dict[str, Array]:
+def _read_torch_file(path: Path) -> dict[str, NDArray[Any]]:
     import pickle
 
     import torch
@@ -119,8 +121,8 @@ def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
-def _canonical(path: Path, state: Mapping[str, Array]) -> dict[str, Array]:
-    result: dict[str, Array] = {}
+def _canonical(path: Path, state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    result: dict[str, NDArray[Any]] = {}
     for name, array in state.items():
         short = canonical_name(name)
         if short in result:

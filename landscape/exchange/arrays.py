@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from collectors.networks.weight_space import Array
+from numpy.typing import NDArray
 
 from ..file.checks import PointStatus
 from ..file.encoding import trajectory_columns
@@ -84,7 +83,7 @@ def npz_writers(landscape: Landscape, path: Path, _metric: str) -> Writers:
     Its names: x, y (not for a line), each metric, status; trajectory/number, trajectory/x, ...; convergence/x, ...;
     and attributes/json, a text.
     """
-    arrays: dict[str, Array] = {"x": landscape.x, **landscape.metrics, "status": landscape.status}
+    arrays: dict[str, NDArray[Any]] = {"x": landscape.x, **landscape.metrics, "status": landscape.status}
     if landscape.y is not None:
         arrays["y"] = landscape.y
     if landscape.trajectory is not None:

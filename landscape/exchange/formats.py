@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from collectors.networks.weight_space import Array
+from numpy.typing import NDArray
 
 from ..errors import LandscapeDamagedError, LandscapeExportError
 from ..file.checks import PointStatus
@@ -42,7 +41,7 @@ class ExportFormat:
     writers: Callable[[Landscape, Path, str], Writers]
 
 
-def plane_axes(landscape: Landscape, program: str) -> tuple[Array, Array]:
+def plane_axes(landscape: Landscape, program: str) -> tuple[NDArray[Any], NDArray[Any]]:
     """Returns x and y.
 
     Raises:
@@ -80,7 +79,7 @@ def warn_of_interpolated(landscape: Landscape, program: str) -> None:
         )
 
 
-def warn_of_gaps(values: Array, metric: str, program: str, consequence: str) -> None:
+def warn_of_gaps(values: NDArray[Any], metric: str, program: str, consequence: str) -> None:
     """Warns of cells without a finite value, which are written as they are."""
     count = int((~np.isfinite(values)).sum())
     if count:
@@ -97,10 +96,10 @@ def plain_text(value: object) -> str:
 
 
 def foreign_landscape(
-    x: Array,
-    y: Array | None,
-    metrics: Mapping[str, Array],
-    status: Array,
+    x: NDArray[Any],
+    y: NDArray[Any] | None,
+    metrics: Mapping[str, NDArray[Any]],
+    status: NDArray[Any],
     imported: Mapping[str, Any],
     notes: list[str],
 ) -> LandscapeData:

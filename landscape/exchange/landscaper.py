@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import zipfile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collectors.errors import LandscapeError
-from collectors.networks.weight_space import Array
 from collectors.validation import check_choice
 
 from ..errors import LandscapeFormatError
@@ -83,7 +83,7 @@ _NOTE = (
 )
 
 
-def _member(archive: zipfile.ZipFile, name: str, kinds: str = "fiu") -> Array:
+def _member(archive: zipfile.ZipFile, name: str, kinds: str = "fiu") -> NDArray[Any]:
     """Reads one array; its header is believed only where the member has as many bytes."""
     info = archive.getinfo(f"{name}.npy")
     if info.file_size > _LARGEST:

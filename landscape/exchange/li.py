@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collectors.errors import LandscapeError
-from collectors.networks.weight_space import Array
 from collectors.weights.safetensors_file import CheckpointFile
 
 from ..errors import LandscapeFormatError
@@ -60,7 +60,7 @@ def li_writers(landscape: Landscape, path: Path, _metric: str) -> Writers:
     return writers
 
 
-def _surface(landscape: Landscape) -> dict[str, Array]:
+def _surface(landscape: Landscape) -> dict[str, NDArray[Any]]:
     values = {"xcoordinates": landscape.x}
     if landscape.y is not None:
         values["ycoordinates"] = landscape.y
@@ -79,7 +79,7 @@ def _surface(landscape: Landscape) -> dict[str, Array]:
     return values
 
 
-def _warn_of_missing_marks(loss: Array) -> None:
+def _warn_of_missing_marks(loss: NDArray[Any]) -> None:
     count = int((loss <= 0).sum())
     if count:
         warnings.warn(
@@ -90,14 +90,14 @@ def _warn_of_missing_marks(loss: Array) -> None:
         )
 
 
-def _directions(landscape: Landscape) -> dict[str, Array]:
+def _directions(landscape: Landscape) -> dict[str, NDArray[Any]]:
     ratio = landscape.explained_variance_ratio
     members = {} if ratio is None or len(ratio) != 2 else {"explained_variance_ratio_": ratio}
     path = None if landscape.path is None else directions_path(landscape.path)
     return members if path is None or not path.exists() else members | _vectors(CheckpointFile(path))
 
 
-def _vectors(file: CheckpointFile) -> dict[str, Array]:
+def _vectors(file: CheckpointFile) -> dict[str, NDArray[Any]]:
     """Returns both directions as lists of all parameters in the network's order; frozen ones do not move."""
     if "parameters" not in file.metadata:
         warnings.warn(
@@ -106,7 +106,7 @@ def _vectors(file: CheckpointFile) -> dict[str, Array]:
         )
         return {}
     parameters = json.loads(file.metadata["parameters"])
-    vectors: dict[str, Array] = {}
+    vectors: dict[str, NDArray[Any]] = {}
     for axis, group in enumerate(("xdirection", "ydirection")):
         if not any(name.startswith(f"direction_{axis}/") for name in file.shapes):
             continue
@@ -117,7 +117,7 @@ def _vectors(file: CheckpointFile) -> dict[str, Array]:
     return vectors
 
 
-def _projection(landscape: Landscape) -> dict[str, Array]:
+def _projection(landscape: Landscape) -> dict[str, NDArray[Any]]:
     path = landscape.trajectory
     return {} if path is None or path.y is None else {"proj_xcoord": path.x, "proj_ycoord": path.y}
 
@@ -177,7 +177,7 @@ def _landscape(file: object, path: Path, loss: str | None) -> LandscapeData:
             "wrote, not the directions."
         )
     reader = BoundedReader(path.stat().st_size)
-    arrays: dict[str, Array] = {}
+    arrays: dict[str, NDArray[Any]] = {}
     for name in names:
         # The path of the direction file is text of variable length; nothing in it is used.
         if isinstance(file[name], h5py.Dataset) and file[name].dtype.kind in "fiu":

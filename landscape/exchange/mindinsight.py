@@ -12,8 +12,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from collectors.networks.weight_space import Array
 from collectors.summary.event_files import record
 
 from ..errors import LandscapeExportError
@@ -83,7 +83,7 @@ def _file(path: Path, moment: float, landscape: Landscape) -> Path:
     return path
 
 
-def _check_values(z: Array, metric: str) -> None:
+def _check_values(z: NDArray[Any], metric: str) -> None:
     if z.size > _LARGEST:
         raise LandscapeExportError(
             f"{PROGRAM} holds at most {_LARGEST} points (MindInsight drops larger ones), but the landscape has "
@@ -125,7 +125,7 @@ def _fill_path(loss_path: Any, landscape: Landscape, metric: str) -> list[int]:
     return [numbers[0], numbers[-1]] if numbers else []
 
 
-def _fill(point: Any, x: Array, y: Array, z: Array) -> None:
+def _fill(point: Any, x: NDArray[Any], y: NDArray[Any], z: NDArray[Any]) -> None:
     for tensor, values in ((point.x, x), (point.y, y), (point.z, z)):
         tensor.dims.extend(values.shape)
         tensor.data_type = FLOAT32

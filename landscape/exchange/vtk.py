@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from collectors.networks.weight_space import Array
+from numpy.typing import NDArray
 
 from ..file.encoding import trajectory_columns
 from .formats import ExportFormat, Writers, plane_axes
@@ -60,7 +59,7 @@ def vtk_writers(landscape: Landscape, path: Path, _metric: str) -> Writers:
     return writers
 
 
-def _put(point_data: Any, name: str, values: Array) -> None:
+def _put(point_data: Any, name: str, values: NDArray[Any]) -> None:
     # VTK writes names into its XML as they are.
     name = re.sub("[&<>\"']", "_", name)
     while name in point_data:
@@ -68,7 +67,7 @@ def _put(point_data: Any, name: str, values: Array) -> None:
     point_data[name] = values
 
 
-def _flat(x: Array, y: Array) -> Array:
+def _flat(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
     return np.column_stack((x, y, np.zeros(len(x))))
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collectors.errors import LandscapeError
 from collectors.files.local_files import replacing
-from collectors.networks.weight_space import Array
 from collectors.validation import check_choice, check_float, check_int, check_path, wrong_value
 
 from ..file.saving import check_folder_of
@@ -111,7 +111,7 @@ class _Stage:
         self.curves = self._draw_curves()
         self.walked, self.walker, self.cursor, self.dots, self.text = self._make_moving()
 
-    def frames(self, moments: Array, dpi: int) -> Iterator[Array]:
+    def frames(self, moments: NDArray[Any], dpi: int) -> Iterator[NDArray[Any]]:
         """Yields a frame for each moment, in checkpoints since the first one."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -128,7 +128,7 @@ class _Stage:
                 artist.axes.draw_artist(artist)
             yield np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
 
-    def _places(self) -> Array:
+    def _places(self) -> NDArray[Any]:
         """Returns where each checkpoint is drawn, shape (n, 2) or (n, 3), NaN where its height is not known."""
         assert self.path.y is not None
         places = [self.path.x, self.path.y]
@@ -149,7 +149,7 @@ class _Stage:
     def _line_color(self) -> str:
         return PATH if self.sheet.ax.name == "3d" else "white"
 
-    def _draw_curves(self) -> list[tuple[Array, str]]:
+    def _draw_curves(self) -> list[tuple[NDArray[Any], str]]:
         metric, look, ax = self.sheet.metric, self.sheet.appearance, self.curve
         number, curves = self.path.number, []
         for values, stroke, color, name in (
@@ -284,7 +284,7 @@ def find_ffmpeg() -> str:
         ) from error
 
 
-def _write_gif(path: Path, frames: list[Array], rate: int) -> None:
+def _write_gif(path: Path, frames: list[NDArray[Any]], rate: int) -> None:
     from PIL import Image
 
     # One palette for all, of the frame that shows everything: others of their own would flicker.
@@ -306,7 +306,7 @@ def _write_gif(path: Path, frames: list[Array], rate: int) -> None:
         )  # fmt: skip
 
 
-def _write_mp4(program: str, path: Path, frames: Iterator[Array], rate: int) -> None:
+def _write_mp4(program: str, path: Path, frames: Iterator[NDArray[Any]], rate: int) -> None:
     first = next(frames)
     height, width = first.shape[:2]
     command = [

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from collectors.networks.weight_space import Array
+from numpy.typing import NDArray
 
 from .appearance import readable
 from .missing import draw_interpolated, draw_missing, edges
@@ -89,7 +88,7 @@ def draw_lines(sheet: Sheet) -> None:
     draw_above(sheet, lines, on_page=True)
 
 
-def _draw_lines(sheet: Sheet, finite: Array, **style: Any) -> Any:
+def _draw_lines(sheet: Sheet, finite: NDArray[Any], **style: Any) -> Any:
     return sheet.ax.contour(sheet.landscape.x, sheet.landscape.y, finite, sheet.scale.levels, zorder=2, **style)
 
 
@@ -137,13 +136,13 @@ def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
     sheet.late.append(write_numbers)
 
 
-def frame_points(ax: Axes, x: Array, y: Array) -> None:
+def frame_points(ax: Axes, x: NDArray[Any], y: NDArray[Any]) -> None:
     """Ends the axes at the outermost points; a single row or column gets the width of its cell."""
     ax.set_xlim(*(x[[0, -1]] if len(x) > 1 else edges(x)))
     ax.set_ylim(*(y[[0, -1]] if len(y) > 1 else edges(y)))
 
 
-def draw_cells(sheet: Sheet, shown: Array) -> Any:
+def draw_cells(sheet: Sheet, shown: NDArray[Any]) -> Any:
     """Draws each value as the cell around its point; returns the mesh."""
     landscape = sheet.landscape
     assert landscape.y is not None
@@ -153,7 +152,7 @@ def draw_cells(sheet: Sheet, shown: Array) -> Any:
     )  # fmt: skip
 
 
-def _label_lines(sheet: Sheet, lines: Any, taken: Array, ink: Ink, rim: float) -> Array:
+def _label_lines(sheet: Sheet, lines: Any, taken: NDArray[Any], ink: Ink, rim: float) -> NDArray[Any]:
     """Writes their values on the lines where there is room; returns the labels' boxes in pixels."""
     ax, size = sheet.ax, 0.94 * sheet.appearance.number_size
     names = dict(zip(lines.levels.tolist(), sheet.scale.texts(), strict=True))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from collectors.networks.weight_space import Array
 from collectors.validation import wrong_type
 
 from ..file.checks import PointStatus
@@ -80,7 +80,7 @@ def check_same_grid(first: Landscape, second: Landscape) -> None:
             )
 
 
-def difference(first: Array, second: Array) -> Array:
+def difference(first: NDArray[Any], second: NDArray[Any]) -> NDArray[Any]:
     """Returns first minus second; infinities of the same sign have no difference and give NaN."""
     with np.errstate(invalid="ignore"):
         return np.asarray(first - second)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from collectors.networks.weight_space import Array
 from collectors.validation import check_float, check_int, wrong_type, wrong_value
 
 if TYPE_CHECKING:
@@ -59,14 +59,14 @@ def check_levels(levels: Levels, count: int) -> tuple[int, str, Float64[np.ndarr
     return len(values), "given", values
 
 
-def linear_levels(low: float, high: float, count: int) -> Array:
+def linear_levels(low: float, high: float, count: int) -> NDArray[Any]:
     """Returns about ``count`` round numbers from low to high, equally far apart."""
     from matplotlib.ticker import MaxNLocator
 
     return np.asarray(MaxNLocator(count, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high))
 
 
-def decade_levels(low: float, high: float, count: int) -> Array:
+def decade_levels(low: float, high: float, count: int) -> NDArray[Any]:
     """Returns round numbers from low to high, at most ``count`` where a set of round numbers allows it."""
     decades = range(math.floor(math.log10(low)), math.floor(math.log10(high)) + 1)
     levels = np.empty(0)
@@ -82,7 +82,7 @@ def decade_levels(low: float, high: float, count: int) -> Array:
     return levels
 
 
-def symmetric_decades(low: float, high: float, threshold: float, count: int) -> Array:
+def symmetric_decades(low: float, high: float, threshold: float, count: int) -> NDArray[Any]:
     """Returns zero and round numbers on both sides of it, none smaller than the threshold."""
     half = max(count // 2, 1)
     above = decade_levels(threshold, high, half) if high > threshold else np.empty(0)
@@ -90,7 +90,7 @@ def symmetric_decades(low: float, high: float, threshold: float, count: int) -> 
     return np.unique(np.concatenate([below, [0.0], above]))
 
 
-def quantile_levels(values: Array, count: int) -> Array:
+def quantile_levels(values: NDArray[Any], count: int) -> NDArray[Any]:
     """Returns values between which lie equal shares of all, with no more digits than tell them apart.
 
     Args:
@@ -121,7 +121,7 @@ def crowded(values: Float64[np.ndarray, "*grid"], levels: Float64[np.ndarray, " 
     return bool(shares.max() > _CROWDED and len(steps) and np.median(steps) < _SMOOTH * width)
 
 
-def number_text(value: float, beside: Array | None = None) -> str:
+def number_text(value: float, beside: NDArray[Any] | None = None) -> str:
     """Returns a number as short text; among ``beside``, with as many digits as keep the neighbours apart."""
     step = 0.0 if beside is None or len(beside) < 2 else float(np.min(np.diff(beside)))
     digits = 3

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from collectors.networks.weight_space import Array
+from numpy.typing import NDArray
 
 from ..file.checks import PointStatus
 
@@ -16,20 +15,20 @@ if TYPE_CHECKING:
     from matplotlib.patches import Patch
 
 
-def missing_kinds(values: Array, status: Array) -> dict[str, Array]:
+def missing_kinds(values: NDArray[Any], status: NDArray[Any]) -> dict[str, NDArray[Any]]:
     """Returns, for each kind of missing value that occurs, where it does; shapes as the grid's."""
     pending, failed = status == PointStatus.PENDING, status == PointStatus.FAILED
     kinds = {"pending": pending, "failed": failed, "not finite": ~np.isfinite(values) & ~pending & ~failed}
     return {kind: where for kind, where in kinds.items() if where.any()}
 
 
-def known(values: Array, status: Array) -> Array:
+def known(values: NDArray[Any], status: NDArray[Any]) -> NDArray[Any]:
     """Returns the values, NaN where none is known or it is not finite."""
     there = np.isfinite(values) & (status != PointStatus.PENDING) & (status != PointStatus.FAILED)
     return np.where(there, values, np.nan)
 
 
-def edges(axis: Array) -> Array:
+def edges(axis: NDArray[Any]) -> NDArray[Any]:
     """Returns the n + 1 bounds of the cells around n coordinates."""
     if len(axis) == 1:
         half = 0.5 * max(abs(float(axis[0])), 1.0)
@@ -39,7 +38,12 @@ def edges(axis: Array) -> Array:
 
 
 def draw_missing(
-    ax: Axes, x: Array, y: Array, values: Array, status: Array, styles: Mapping[str, dict[str, Any]]
+    ax: Axes,
+    x: NDArray[Any],
+    y: NDArray[Any],
+    values: NDArray[Any],
+    status: NDArray[Any],
+    styles: Mapping[str, dict[str, Any]],
 ) -> list[Patch]:
     """Hatches the cells without a value, each kind in its style; returns one legend entry for each kind."""
     from matplotlib.patches import Patch, PathPatch
@@ -71,7 +75,9 @@ def draw_missing(
     return entries
 
 
-def draw_interpolated(ax: Axes, x: Array, y: Array, values: Array, status: Array, size: float) -> list[Any]:
+def draw_interpolated(
+    ax: Axes, x: NDArray[Any], y: NDArray[Any], values: NDArray[Any], status: NDArray[Any], size: float
+) -> list[Any]:
     """Marks interpolated points, or the measured ones where these are fewer; returns the legend's entry, if any."""
     interpolated = (status == PointStatus.INTERPOLATED) & np.isfinite(values)
     if not interpolated.any():
@@ -90,7 +96,7 @@ def draw_interpolated(ax: Axes, x: Array, y: Array, values: Array, status: Array
     )  # fmt: skip
 
 
-def _runs(where: Array) -> list[tuple[int, int]]:
+def _runs(where: NDArray[Any]) -> list[tuple[int, int]]:
     """Returns first and last + 1 of every unbroken run of True."""
     steps = np.diff(np.concatenate([[0], where.astype(np.int8), [0]]))
     return list(zip(np.flatnonzero(steps == 1).tolist(), np.flatnonzero(steps == -1).tolist(), strict=True))

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from collectors.networks.weight_space import Array
+from numpy.typing import NDArray
 
 from .texts import plain
 
@@ -104,7 +103,7 @@ def draw_path(ax: Axes, landscape: Landscape, ink: Ink, factor: float = 1.0) -> 
 def annotate(
     ax: Axes,
     trajectory: TrajectoryData,
-    taken: Array,
+    taken: NDArray[Any],
     ink: Ink,
     size: float = 8.0,
     factor: float = 1.0,
@@ -144,7 +143,7 @@ def annotate(
         )  # fmt: skip
 
 
-def with_path(landscape: Landscape, metric: str, measured: Array) -> Array:
+def with_path(landscape: Landscape, metric: str, measured: NDArray[Any]) -> NDArray[Any]:
     """Returns all values that a height shows: the grid's, the projected path's and the origin's, shape (k,).
 
     The origin often lies lower than every grid point.
@@ -154,7 +153,7 @@ def with_path(landscape: Landscape, metric: str, measured: Array) -> Array:
     return np.concatenate([measured.ravel(), projected, [origin]])
 
 
-def path_pixels(ax: Axes, landscape: Landscape) -> Array:
+def path_pixels(ax: Axes, landscape: Landscape) -> NDArray[Any]:
     """Returns boxes in pixels around the line of the path, its checkpoints and the convergence point."""
     pieces = [np.array([[landscape.convergence.x, landscape.convergence.y or 0.0]])]
     trajectory = landscape.trajectory
@@ -172,7 +171,7 @@ def path_pixels(ax: Axes, landscape: Landscape) -> Array:
     return np.vstack(boxes)
 
 
-def free(boxes: Array, taken: Array) -> list[int]:
+def free(boxes: NDArray[Any], taken: NDArray[Any]) -> list[int]:
     """Returns which boxes to keep so that none covers another kept one or a taken one, earlier ones first."""
     kept: list[int] = []
     for index, box in enumerate(boxes):
@@ -181,7 +180,7 @@ def free(boxes: Array, taken: Array) -> list[int]:
     return kept
 
 
-def _inside(ax: Axes, x: Array, y: Array) -> Array:
+def _inside(ax: Axes, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
     (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     return np.asarray((x >= left) & (x <= right) & (y >= bottom) & (y <= top))
 
@@ -248,7 +247,7 @@ def most_telling(count: int) -> list[int]:
     return list(dict.fromkeys(index for index in order if 0 <= index < count))
 
 
-def _along(points: Array, step: float) -> Array:
+def _along(points: NDArray[Any], step: float) -> NDArray[Any]:
     if len(points) < 2:
         return points
     pieces = []

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from collectors.networks.weight_space import Array
 from collectors.validation import check_choice, wrong_type, wrong_value
 
 from .levels import (
@@ -75,7 +75,7 @@ class Scale:
             self.clipped_below, self.clipped_above
         ]
 
-    def drawn(self, values: Array) -> Array:
+    def drawn(self, values: NDArray[Any]) -> NDArray[Any]:
         """Returns the values for contours: as they are, but for what a logarithm cannot take, just below low.
 
         A contour is interpolated between neighbours, so values beyond the ends must stay where they are.
@@ -83,11 +83,11 @@ class Scale:
         finite = np.where(np.isfinite(values), np.clip(values, -_EXTREME, _EXTREME), np.nan)
         return np.asarray(np.where(finite <= 0, 0.99 * self.low, finite) if self.kind == "log" else finite)
 
-    def shown(self, values: Array) -> Array:
+    def shown(self, values: NDArray[Any]) -> NDArray[Any]:
         """Returns the values as they are drawn: a copy in which values beyond the ends lie at the ends."""
         return np.asarray(np.clip(np.where(np.isfinite(values), values, np.nan), self.low, self.high))
 
-    def forward(self, values: Any) -> Array:
+    def forward(self, values: Any) -> NDArray[Any]:
         """Returns heights: equal distances are equal ratios on a logarithmic scale."""
         values = np.asarray(values, np.float64)
         if self.kind == "log":
@@ -109,7 +109,7 @@ class Scale:
             return FuncNorm((self.forward, self.height_values), self.low, self.high)
         return Normalize(self.low, self.high)
 
-    def bands(self, count: int = 64) -> Array:
+    def bands(self, count: int = 64) -> NDArray[Any]:
         """Returns the bounds of ``count`` colour bands from low to high, evenly spaced on the scale."""
         heights = np.linspace(self.forward(self.low), self.forward(self.high), count + 1)
         bounds = self.height_values(heights)
@@ -136,7 +136,7 @@ class Scale:
     def _end(self, value: float) -> str:
         return number_text(value, np.unique([*self.levels, value]))
 
-    def height_values(self, heights: Any) -> Array:
+    def height_values(self, heights: Any) -> NDArray[Any]:
         """Returns the values that have these heights."""
         heights = np.asarray(heights, np.float64)
         if self.kind == "log":
@@ -217,7 +217,7 @@ def choose_scale(
     return _place_levels(bare, values, count, given)
 
 
-def _kind(finite: Array) -> str:
+def _kind(finite: NDArray[Any]) -> str:
     low, high = finite[0], finite[-1]
     positive = finite[finite > 0]
     if low >= 0 and len(positive) and high > 10 * max(positive[0], 1 / _EXTREME):
@@ -227,7 +227,7 @@ def _kind(finite: Array) -> str:
     return "symlog" if low < 0 < high and sizes.max() > 100 * typical else "linear"
 
 
-def _range(finite: Array, scale: Scale) -> tuple[float, float]:
+def _range(finite: NDArray[Any], scale: Scale) -> tuple[float, float]:
     """Returns the smallest and largest value, or less where outliers lie far beyond the bulk."""
     bounded = np.maximum(finite, 1 / _EXTREME) if scale.kind == "log" else finite
     heights = scale.forward(bounded)
@@ -239,10 +239,10 @@ def _range(finite: Array, scale: Scale) -> tuple[float, float]:
     return (float(inside[0]), float(inside[-1])) if width else (float(bounded[0]), float(bounded[-1]))
 
 
-def _place_levels(scale: Scale, values: Array, count: int, given: Array | None) -> Scale:
+def _place_levels(scale: Scale, values: NDArray[Any], count: int, given: NDArray[Any] | None) -> Scale:
     """Returns the scale with its lines, which lie inside it."""
 
-    def inside(chosen: Array) -> Array:
+    def inside(chosen: NDArray[Any]) -> NDArray[Any]:
         return chosen[(chosen >= scale.low) & (chosen <= scale.high)]
 
     if given is not None:
@@ -262,7 +262,7 @@ def _place_levels(scale: Scale, values: Array, count: int, given: Array | None) 
     return replace(scale, levels=found if len(found) else np.array([scale.low]), spacing=spacing)
 
 
-def _round_levels(scale: Scale, spacing: str, count: int) -> Array:
+def _round_levels(scale: Scale, spacing: str, count: int) -> NDArray[Any]:
     chosen = np.empty(0)
     if spacing == "symlog" or (spacing == "log" and scale.low < 0 < scale.high):
         smallest = scale.threshold if spacing == "symlog" else max(-scale.low, scale.high) * 1e-3

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
+from numpy.typing import NDArray
 
-from collectors.networks.weight_space import Array
 from collectors.validation import check_bool, wrong_type
 
 from .appearance import DIVERGING, Appearance, choose_appearance, draw_legend, find_colormap
@@ -110,9 +110,9 @@ class Sheet:
     own: bool
     metric: str
     label: str
-    values: Array
-    status: Array
-    measured: Array
+    values: NDArray[Any]
+    status: NDArray[Any]
+    measured: NDArray[Any]
     scale: Scale
     appearance: Appearance
     colors: Colormap
@@ -268,7 +268,7 @@ def check_look(function: str, look: Look) -> Look:
     return look
 
 
-def read_scale(look: Look, values: Array, count: int, *, symmetric: bool = False) -> Scale:
+def read_scale(look: Look, values: NDArray[Any], count: int, *, symmetric: bool = False) -> Scale:
     """Returns the scale that was given, or the one that the data want."""
     scale, levels, clip = look.get("scale", "auto"), look.get("levels"), look.get("clip")
     if not isinstance(scale, Scale):

@@ -6,8 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-
-from collectors.networks.weight_space import Array
+from numpy.typing import NDArray
 
 from .appearance import readable
 from .levels import number_text
@@ -119,13 +118,13 @@ def _height_range(scale: Scale) -> tuple[float, float]:
     return (low - 0.5, low + 0.5) if scale.flat else (low, high)
 
 
-def _set_limits(space: Any, x: Array, y: Array) -> None:
+def _set_limits(space: Any, x: NDArray[Any], y: NDArray[Any]) -> None:
     for axis, set_limits in ((x, space.set_xlim), (y, space.set_ylim)):
         half = 0.0 if len(axis) > 1 else 0.5
         set_limits(axis[0] - half, axis[-1] + half)
 
 
-def _draw_cells(sheet: Sheet, heights: Array, limits: tuple[float, float]) -> None:
+def _draw_cells(sheet: Sheet, heights: NDArray[Any], limits: tuple[float, float]) -> None:
     """Draws every cell whose four corners have values, and a dot for a value that belongs to no such cell."""
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
@@ -153,7 +152,7 @@ def _draw_cells(sheet: Sheet, heights: Array, limits: tuple[float, float]) -> No
         space.scatter(*alone.T, c=sheet.colors((alone[:, 2] - low) / (high - low)), s=12, depthshade=False, zorder=3)
 
 
-def _shade(cells: Array, size: Array) -> Array:
+def _shade(cells: NDArray[Any], size: NDArray[Any]) -> NDArray[Any]:
     """Returns how bright each cell is, 0 to 1, under a light from above; judged in the box, not in the data."""
     across = (cells[:, 2] - cells[:, 0]) / size
     other = (cells[:, 3] - cells[:, 1]) / size
@@ -163,7 +162,7 @@ def _shade(cells: Array, size: Array) -> Array:
     return np.asarray(np.clip(0.72 + 0.28 * (normals @ light), 0, 1))
 
 
-def _draw_floor(sheet: Sheet, heights: Array, floor: float) -> None:
+def _draw_floor(sheet: Sheet, heights: NDArray[Any], floor: float) -> None:
     finite = np.isfinite(heights)
     if min(heights.shape) < 2 or not (finite[:-1, :-1] & finite[1:, 1:] & finite[:-1, 1:] & finite[1:, :-1]).any():
         return
@@ -181,7 +180,7 @@ def _draw_path(sheet: Sheet, floor: float) -> None:
     landscape, scale, metric = sheet.landscape, sheet.scale, sheet.metric
     space, factor = cast(Any, sheet.ax), sheet.appearance.factor
 
-    def height(values: Any) -> Array:
+    def height(values: Any) -> NDArray[Any]:
         values = np.asarray(values, np.float64)
         return np.full(values.shape, np.nan) if scale.empty else scale.forward(scale.shown(values))
 
@@ -210,7 +209,7 @@ def _draw_path(sheet: Sheet, floor: float) -> None:
         )
 
 
-def _azimuth(heights: Array) -> float:
+def _azimuth(heights: NDArray[Any]) -> float:
     """Returns from where the surface hides least of itself: over the side where it is lowest."""
     finite = np.isfinite(heights)
     if not finite.any():

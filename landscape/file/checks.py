@@ -7,8 +7,8 @@ from enum import IntEnum
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from collectors.networks.weight_space import Array
 from collectors.validation import check_bool, check_float, check_instance, check_int, wrong_type, wrong_value
 
 # A plan says how many threads start; a file must not say that a machine shall drown in them.
@@ -160,7 +160,7 @@ def check_metric_name(name: str) -> str:
     return name
 
 
-def check_axis(name: str, axis: Array) -> None:
+def check_axis(name: str, axis: NDArray[Any]) -> None:
     """Checks the coordinates of one axis, float64[n]; a ``ValueError`` says what is wrong."""
     length = len(axis) if axis.ndim == 1 else -1
     if not 1 <= length <= MAXIMUM_AXIS_LENGTH:
@@ -172,7 +172,7 @@ def check_axis(name: str, axis: Array) -> None:
         raise ValueError(f"{name} must be finite and increasing, but got {_short(axis)}.")
 
 
-def check_metrics(label: str, metrics: Mapping[str, Array], shape: tuple[int, ...]) -> None:
+def check_metrics(label: str, metrics: Mapping[str, NDArray[Any]], shape: tuple[int, ...]) -> None:
     """Checks that there are metrics, "loss" among them, all float64 of the shape."""
     check_metric_names(label, metrics)
     for name, values in metrics.items():
@@ -187,14 +187,14 @@ def check_metric_names(label: str, metrics: Mapping[str, Any]) -> None:
         raise ValueError(f"{label} must have 'loss', but got {sorted(metrics)}.")
 
 
-def check_status(label: str, status: Array, shape: tuple[int, ...]) -> None:
+def check_status(label: str, status: NDArray[Any], shape: tuple[int, ...]) -> None:
     """Checks that an array holds the numbers of ``PointStatus``, uint8 of the shape."""
     check_array(label, status, shape, np.uint8)
     if status.size and status.max() > max(PointStatus):
         raise ValueError(f"{label} must hold the numbers 0 to {int(max(PointStatus))}, but got {status.max()}.")
 
 
-def check_array(label: str, array: Array, shape: tuple[int, ...], dtype: type) -> None:
+def check_array(label: str, array: NDArray[Any], shape: tuple[int, ...], dtype: type) -> None:
     """Checks an array's type and shape."""
     if array.shape != shape or array.dtype != np.dtype(dtype):
         raise ValueError(
@@ -203,5 +203,5 @@ def check_array(label: str, array: Array, shape: tuple[int, ...], dtype: type) -
         )
 
 
-def _short(axis: Array) -> str:
+def _short(axis: NDArray[Any]) -> str:
     return np.array2string(axis, threshold=8, edgeitems=3)

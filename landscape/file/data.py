@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from collectors.networks.weight_space import Array
+from numpy.typing import NDArray
 
 from .checks import PointStatus, check_array, check_axis, check_metric_names, check_metrics, check_status
 
@@ -74,7 +73,7 @@ class TrajectoryData:
         numbers = np.array(list(number), np.int64)
         count = len(numbers)
 
-        def pending() -> dict[str, Array]:
+        def pending() -> dict[str, NDArray[Any]]:
             return {name: np.full(count, np.nan) for name in names}
 
         return cls(

@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
-from collectors.networks.weight_space import Array
+from numpy.typing import NDArray
 
 from .checks import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX, check_attributes, ordered
 from .data import LandscapeData, TrajectoryData
@@ -99,9 +98,9 @@ def _write_errors(file: Any, errors: Mapping[str, str]) -> None:
     _put(group, "traceback", _texts(list(unique)))
 
 
-def trajectory_columns(trajectory: TrajectoryData) -> dict[str, Array]:
+def trajectory_columns(trajectory: TrajectoryData) -> dict[str, NDArray[Any]]:
     """Returns a trajectory as columns of n values by the names that they have in the file, ``number`` first."""
-    columns: dict[str, Array] = {"number": trajectory.number, "x": trajectory.x}
+    columns: dict[str, NDArray[Any]] = {"number": trajectory.number, "x": trajectory.x}
     if trajectory.y is not None:
         columns["y"] = trajectory.y
     columns |= {"residual": trajectory.residual, "norm": trajectory.norm, "status": trajectory.status}
@@ -158,7 +157,7 @@ def _put_text(file: Any, name: str, text: str) -> None:
     file.attrs.create(name, encoded, dtype=h5py.string_dtype("utf-8", max(len(encoded), 1)))
 
 
-def _texts(texts: Sequence[bytes]) -> Array:
+def _texts(texts: Sequence[bytes]) -> NDArray[Any]:
     import h5py
 
     length = max((len(text) for text in texts), default=0)

@@ -8,8 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 import numpy as np
-
-from collectors.networks.weight_space import Array
+from numpy.typing import NDArray
 
 from .checks import MAXIMUM_AXIS_LENGTH, PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX, PointStatus, check_attributes, ordered
 from .data import ConvergenceData, DirectionsData, LandscapeData, TrajectoryData
@@ -78,7 +77,7 @@ def read_attribute(file: Any, name: str) -> Any:
     return value.decode("utf-8") if isinstance(value, bytes) else value.item()
 
 
-def _trajectory(columns: dict[str, Array]) -> TrajectoryData:
+def _trajectory(columns: dict[str, NDArray[Any]]) -> TrajectoryData:
     metrics, projected, with_plane_buffers = {}, {}, {}
     for name, values in columns.items():
         if name in _FIXED_TRAJECTORY or name == "with_plane_buffers_status":
@@ -139,7 +138,7 @@ class BoundedReader:
     def __init__(self, size: int) -> None:
         self._remaining = size
 
-    def members(self, group: Any) -> tuple[dict[str, Array], dict[str, Any]]:
+    def members(self, group: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Returns a group's arrays, read, and its groups, unread."""
         import h5py
 
@@ -152,7 +151,7 @@ class BoundedReader:
                 arrays[name] = self.array(member, name)
         return arrays, groups
 
-    def array(self, dataset: Any, name: str, kinds: str = "fiu") -> Array:
+    def array(self, dataset: Any, name: str, kinds: str = "fiu") -> NDArray[Any]:
         """Returns a data set's values, when its type is of one of the kinds (NumPy's letters)."""
         self._check_storage(dataset, name)
         if dataset.dtype.kind not in kinds:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from collectors.networks.weight_space import Array
+from numpy.typing import NDArray
 
 from ..facts import facts
 from ..figures.scales import choose_scale
@@ -113,9 +112,9 @@ def _trajectory(path: TrajectoryData) -> dict[str, Any]:
     }
 
 
-def _all_encoded(arrays: Mapping[str, Array]) -> dict[str, str]:
+def _all_encoded(arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:
     return {name: _encoded(values) for name, values in arrays.items()}
 
 
-def _encoded(values: Array | Sequence[float], dtype: str = "<f8") -> str:
+def _encoded(values: NDArray[Any] | Sequence[float], dtype: str = "<f8") -> str:
     return base64.b64encode(np.ascontiguousarray(values, dtype).tobytes()).decode("ascii")

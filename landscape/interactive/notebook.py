@@ -7,8 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from collectors.networks.weight_space import Array
+from numpy.typing import NDArray
 
 from ..figures.appearance import Appearance, choose_appearance
 from ..figures.missing import edges, known
@@ -41,7 +40,7 @@ def literal(text: object, limit: int = 72) -> str:
     return html.escape(shown, quote=False).replace("$", "&#36;").replace("%{", "%&#123;")
 
 
-def compact(values: Array) -> Array:
+def compact(values: NDArray[Any]) -> NDArray[Any]:
     """Returns the values with seven digits, more than are shown, unless one of them would overflow or vanish."""
     with np.errstate(over="ignore", under="ignore"):
         small = values.astype(np.float32)
@@ -68,7 +67,7 @@ def line_marks(landscape: Landscape, scale: Scale) -> list[dict[str, Any]]:
     return [*traces, _mark("convergence point", [point.x], height, _STAR)]
 
 
-def path_marks(landscape: Landscape, scale: Scale, heights: Array) -> list[dict[str, Any]]:
+def path_marks(landscape: Landscape, scale: Scale, heights: NDArray[Any]) -> list[dict[str, Any]]:
     """Returns the path and the convergence point, on the map and on the surface.
 
     Args:
@@ -151,7 +150,9 @@ def _path_hover(landscape: Landscape) -> dict[str, Any]:
     return {"customdata": data, "hovertemplate": _PATH_TEMPLATE, "hoverinfo": None}
 
 
-def _draped(landscape: Landscape, x: Array, y: Array, feet: Array, heights: Array) -> tuple[Array, Array, Array]:
+def _draped(
+    landscape: Landscape, x: NDArray[Any], y: NDArray[Any], feet: NDArray[Any], heights: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Returns the path with pieces that follow the surface, where a straight line would run through hills."""
     from scipy.interpolate import RegularGridInterpolator
 
@@ -194,7 +195,7 @@ def notebook_figure(landscape: Landscape) -> dict[str, Any] | None:
     return shown
 
 
-def _plane(landscape: Landscape, values: Array, scale: Scale, look: Appearance) -> Parts:
+def _plane(landscape: Landscape, values: NDArray[Any], scale: Scale, look: Appearance) -> Parts:
     x, y = landscape.x, landscape.y
     assert y is not None
     low, high = (float(scale.forward(end)) for end in (scale.low, scale.high))
@@ -244,7 +245,7 @@ def _plane(landscape: Landscape, values: Array, scale: Scale, look: Appearance) 
     return traces, layout
 
 
-def _line(landscape: Landscape, values: Array, scale: Scale, look: Appearance) -> Parts:
+def _line(landscape: Landscape, values: NDArray[Any], scale: Scale, look: Appearance) -> Parts:
     curve = {
         "type": "scatter", "mode": "lines+markers", "name": "loss", "x": landscape.x, "connectgaps": False,
         "y": compact(scale.forward(scale.shown(values))), "line": {"color": look.series[0], "width": 2},
@@ -278,7 +279,7 @@ def _page(landscape: Landscape, look: Appearance) -> dict[str, Any]:
     }
 
 
-def _eye(values: Array) -> dict[str, float]:
+def _eye(values: NDArray[Any]) -> dict[str, float]:
     """Returns a viewpoint over the corner with the lowest quarter, so that no slope hides the valley."""
     rows, columns = (length // 2 for length in values.shape)
     corners = {

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import zlib
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from collectors.networks.weight_space import Array, TensorInfo, WeightSpace, direction_dtype
+from collectors.networks.weight_space import TensorInfo, WeightSpace, direction_dtype
 from collectors.validation import check_bool, check_choice, check_int
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collectors.weights.safetensors_file import StateReader
 
 
-Direction: TypeAlias = dict[str, Array]
+Direction: TypeAlias = dict[str, NDArray[Any]]
 
 NORMALIZATIONS = ("filter", "layer", "weight", "none")
 _BLOCK = 2**20
@@ -129,7 +130,9 @@ def cosine(first: Direction, second: Direction, space: WeightSpace) -> float:
     return inner_product(first, second, space) / length if length else math.nan
 
 
-def _normalize_tensor(values: Array, tensor: TensorInfo, origin: StateReader, normalization: str) -> Array:
+def _normalize_tensor(
+    values: NDArray[Any], tensor: TensorInfo, origin: StateReader, normalization: str
+) -> NDArray[Any]:
     if normalization == "none" or not values.size:
         return values
     weights = origin.read(tensor.name).astype(values.dtype, copy=False).reshape(tensor.shape)
@@ -137,8 +140,8 @@ def _normalize_tensor(values: Array, tensor: TensorInfo, origin: StateReader, no
         values *= np.abs(weights)
         return values
     if normalization == "layer" or tensor.filter_axis is None:
-        filters: Array = values.reshape(1, -1)
-        weight_filters: Array = weights.reshape(1, -1)
+        filters: NDArray[Any] = values.reshape(1, -1)
+        weight_filters: NDArray[Any] = weights.reshape(1, -1)
     else:
         filters = np.moveaxis(values, tensor.filter_axis, 0)
         weight_filters = np.moveaxis(weights, tensor.filter_axis, 0)
@@ -149,7 +152,7 @@ def _normalize_tensor(values: Array, tensor: TensorInfo, origin: StateReader, no
     return values
 
 
-def _filter_norms(filters: Array) -> Float64[np.ndarray, " filters"]:
+def _filter_norms(filters: NDArray[Any]) -> Float64[np.ndarray, " filters"]:
     """Returns the norm of each entry along the first axis."""
     size = filters[0].size
     if size > _BLOCK:
@@ -162,7 +165,7 @@ def _filter_norms(filters: Array) -> Float64[np.ndarray, " filters"]:
     return norms
 
 
-def _dot(first: Array, second: Array) -> float:
+def _dot(first: NDArray[Any], second: NDArray[Any]) -> float:
     # In blocks: a float64 copy of a large layer would be twice the layer.
     first, second = first.reshape(-1), second.reshape(-1)
     return math.fsum(

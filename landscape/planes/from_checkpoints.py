@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from collectors.networks.weight_space import Array, WeightSpace, direction_dtype
+from collectors.networks.weight_space import WeightSpace, direction_dtype
 from collectors.validation import check_int
 from collectors.weights.aligned import AlignedState, align
 from collectors.weights.safetensors_file import StateReader
@@ -173,7 +174,7 @@ def plane_of_points(readers: Sequence[StateReader], space: WeightSpace) -> Plane
     )
 
 
-def origin_state(state: AlignedState, space: WeightSpace) -> tuple[dict[str, Array], dict[str, Array]]:
+def origin_state(state: AlignedState, space: WeightSpace) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:
     """Returns copies of all parameters and of all buffers; the trainable ones are checked to be finite."""
     parameters = {tensor.name: state.read(tensor.name) for tensor in space.parameters}
     for tensor in space.trainable:

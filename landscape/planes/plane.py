@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collectors.files.places import AnyPath
 from collectors.files.remote_path import RemotePath
-from collectors.networks.weight_space import Array, WeightSpace, direction_dtype
+from collectors.networks.weight_space import WeightSpace, direction_dtype
 from collectors.validation import check_choice, check_float, check_int, wrong_value
 from collectors.weights.safetensors_file import StateReader, write_checkpoint
 
@@ -56,8 +57,8 @@ class Plane:
     """
 
     space: WeightSpace
-    origin: Mapping[str, Array]
-    buffers: Mapping[str, Array]
+    origin: Mapping[str, NDArray[Any]]
+    buffers: Mapping[str, NDArray[Any]]
     directions: tuple[Direction, ...]
     decomposition: str
     normalization: str
@@ -124,7 +125,7 @@ class Plane:
             axes = self._trajectory_axes(coordinates, sizes, margin)
         return axes[0], axes[1] if self.dimension == 2 else None
 
-    def point(self, coordinates: Sequence[float]) -> dict[str, Array]:
+    def point(self, coordinates: Sequence[float]) -> dict[str, NDArray[Any]]:
         """Returns the network's state at a point of the plane: all parameters, and the origin's buffers.
 
         Args:
@@ -191,7 +192,9 @@ def _symmetric_axis(count: int) -> Float64[np.ndarray, " size"]:
     return (axis - axis[::-1]) / 2
 
 
-def _check_arrays(name: str, arrays: Mapping[str, Array], expected: Mapping[str, tuple[tuple[int, ...], str]]) -> None:
+def _check_arrays(
+    name: str, arrays: Mapping[str, NDArray[Any]], expected: Mapping[str, tuple[tuple[int, ...], str]]
+) -> None:
     found = {key: (tuple(array.shape), array.dtype.name) for key, array in arrays.items()}
     wrong = [
         f"{key} (expected {expected.get(key, 'nothing')}, got {found.get(key, 'nothing')})"

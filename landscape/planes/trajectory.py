@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collectors.errors import CheckpointError
 from collectors.validation import check_int, wrong_value
@@ -17,7 +18,7 @@ from .directions import Direction
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int64
 
-    from collectors.networks.weight_space import Array, WeightSpace
+    from collectors.networks.weight_space import WeightSpace
     from collectors.weights.safetensors_file import StateReader
 
 
@@ -77,7 +78,7 @@ def not_finite(label: str, name: str) -> CheckpointError:
     )
 
 
-def _finite_block(reader: StateReader, name: str, start: int, stop: int) -> Array:
+def _finite_block(reader: StateReader, name: str, start: int, stop: int) -> NDArray[Any]:
     block = reader.read_block(name, start, stop)
     if not np.isfinite(block).all():
         raise not_finite(reader.label, name)

@@ -14,9 +14,10 @@ import h5py
 import numpy as np
 from hypothesis import strategies as st
 from landscape_examples import build
+from numpy.typing import NDArray
 
 from collectors.errors import CheckpointError, LandscapeError, RunDirectoryError
-from collectors.networks.weight_space import Array, describe_arrays
+from collectors.networks.weight_space import describe_arrays
 from collectors.run_directory import RunDirectory
 from collectors.run_directory.metadata import FrozenFile, RunMetadata
 from collectors.run_directory.settings import LandscapeSettings
@@ -86,7 +87,7 @@ class Metadata(Play):
     """``train_metadata.json`` of a run whose checkpoints are whole."""
 
     expected = (RunDirectoryError,)
-    arrays: dict[str, Array]
+    arrays: dict[str, NDArray[Any]]
 
     def make(self) -> Path:
         folder = self.inside / "ckpt_dir"

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import numpy as np
+from numpy.typing import NDArray
 
 from collectors.networks.batches import call_network
 from collectors.networks.jax_arrays import take_apart
-from collectors.networks.weight_space import Array, State, direction_dtype
+from collectors.networks.weight_space import State, direction_dtype
 
 from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
 from ..measurement_plan import MeasurementPlan
@@ -140,7 +141,7 @@ class JaxEvaluator(Evaluator):
     def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
         points = check_points(points, None if self._plane is None else len(self._plane[1]))
-        columns: list[dict[str, Array]] = []
+        columns: list[dict[str, NDArray[Any]]] = []
         under_way: list[tuple[list[Any], bool]] = []
         with self._settings():
             for group in _groups(points, self._group_size(len(points))):
@@ -201,19 +202,19 @@ class JaxEvaluator(Evaluator):
     def _at_own_weights(self, inputs: Any, targets: Any) -> Any:
         return jax.device_get(self._functions.at_state(self._own, Batch(inputs, targets, 0)))
 
-    def _start(self, coordinates: Array) -> list[Any]:
+    def _start(self, coordinates: NDArray[Any]) -> list[Any]:
         """Begins to measure a few points; returns what comes of each batch."""
         plane = self._loaded_plane()
         if len(coordinates) == 1:
             return [self._functions.at_point(coordinates[0], plane, batch) for batch in self._batches()]
         return [self._functions.at_points(coordinates, plane, batch) for batch in self._batches()]
 
-    def _add_up(self, values: Sequence[Any], *, one_point: bool) -> dict[str, Array]:
+    def _add_up(self, values: Sequence[Any], *, one_point: bool) -> dict[str, NDArray[Any]]:
         sizes = [batch.size for batch in self._batches()]
         on_host = jax.device_get(list(values))
         if one_point:
             on_host = jax.tree.map(lambda leaf: leaf[None], on_host)
-        columns: dict[str, Array] = {}
+        columns: dict[str, NDArray[Any]] = {}
         for total in self._totals:
             columns |= total.columns([parts[total.key] for parts in on_host], sizes)
         return columns
@@ -285,7 +286,7 @@ def _with_targets(samples: Samples) -> Samples:
     return Samples([joined(batch) for batch in samples.own_batches], whole)
 
 
-def _groups(points: Array, size: int) -> Iterator[Array]:
+def _groups(points: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:
     """Yields the points in groups of that size, and what is left over one by one: each size is compiled anew."""
     whole = len(points) - len(points) % size
     for start in range(0, whole, size):

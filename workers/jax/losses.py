@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-from collectors.networks.weight_space import Array
+from numpy.typing import NDArray
 
 from ..errors import CallbackFunctionError
 from ..measuring.totals import Total, check_metric_name, metric_error
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 Function: TypeAlias = Callable[[Any, Any], Any]
-Part: TypeAlias = dict[str, Array]
+Part: TypeAlias = dict[str, NDArray[Any]]
 """What ``inside`` returned for one batch, every array with one axis more, of the points, in front."""
 
 

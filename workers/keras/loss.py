@@ -11,10 +11,10 @@ import numpy as np
 from keras.src.backend import get_keras_mask
 from keras.src.losses.loss import apply_mask, reduce_weighted_values
 from keras.src.trainers.compile_utils import CompileLoss
+from numpy.typing import NDArray
 
 from collectors.networks.batches import map_leaves
 from collectors.networks.keras_network import to_array
-from collectors.networks.weight_space import Array
 
 from ..errors import CallbackFunctionError
 from ..measuring.totals import Total, mean_over_samples
@@ -83,7 +83,7 @@ class SampleLoss(Total):
 
     def reset(self) -> None:
         """Starts a new sum."""
-        self._sums: list[tuple[Array, Array]] = []
+        self._sums: list[tuple[NDArray[Any], NDArray[Any]]] = []
         self._penalties: list[float] = []
         self._sizes: list[int] = []
         self._has_stderr = True
@@ -115,7 +115,7 @@ class SampleLoss(Total):
             for term in self._terms
         ]
 
-    def _combine(self, terms: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    def _combine(self, terms: Sequence[tuple[NDArray[Any], NDArray[Any]]]) -> tuple[NDArray[Any], NDArray[Any]]:
         factors = [1.0 if term.loss_weights is None else float(term.loss_weights) for term in self._terms]
         if len(terms) == 1:
             return factors[0] * terms[0][0], terms[0][1]
@@ -198,5 +198,5 @@ def _at(path: Sequence[Any], value: Any, *, if_nested: bool = False) -> Any:
     return value
 
 
-def _float64(tensor: Any) -> Array:
+def _float64(tensor: Any) -> NDArray[Any]:
     return to_array(tensor).astype(np.float64)

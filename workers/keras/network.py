@@ -9,9 +9,10 @@ from typing import Any
 
 import keras
 from keras.src.backend import get_keras_mask, set_keras_mask
+from numpy.typing import NDArray
 
 from collectors.networks.keras_network import named_variables, to_array, torch_modules
-from collectors.networks.weight_space import Array, State, WeightSpace
+from collectors.networks.weight_space import State, WeightSpace
 
 from ..samples.batches import Batch
 
@@ -70,7 +71,7 @@ class KerasNetwork:
 
         return str(jax.default_backend())
 
-    def read(self) -> dict[str, Array]:
+    def read(self) -> dict[str, NDArray[Any]]:
         """Returns copies of all parameters and buffers, by name."""
         return {name: to_array(variable) for name, variable in self._variables.items()}
 

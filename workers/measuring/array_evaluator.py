@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from collectors.networks.weight_space import Array, State, WeightSpace, direction_dtype, numpy_dtype
+from collectors.networks.weight_space import State, WeightSpace, direction_dtype, numpy_dtype
 
 from ..errors import SamplesError
 from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
@@ -33,7 +34,7 @@ class ArrayNetwork(Protocol):
     def space(self) -> WeightSpace:
         """The network's description."""
 
-    def read(self) -> dict[str, Array]:
+    def read(self) -> dict[str, NDArray[Any]]:
         """Returns copies of all parameters and buffers, by name."""
 
     def write(self, state: State) -> None:
@@ -251,7 +252,7 @@ class ArrayEvaluator(Evaluator):
     def _return_to_origin(self) -> None:
         self._network.write({**self._origin, **self._buffers})
 
-    def _point(self, coordinates: Sequence[float]) -> dict[str, Array]:
+    def _point(self, coordinates: Sequence[float]) -> dict[str, NDArray[Any]]:
         point = {}
         for info in self._space.trainable:
             value = self._wide_origin[info.name].copy()

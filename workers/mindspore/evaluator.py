@@ -8,10 +8,11 @@ from typing import Any
 
 import mindspore
 import numpy as np
+from numpy.typing import NDArray
 
 from collectors.networks.batches import map_leaves
 from collectors.networks.mindspore_network import describe, named_tensors, read, to_array
-from collectors.networks.weight_space import Array, State, WeightSpace, numpy_dtype
+from collectors.networks.weight_space import State, WeightSpace, numpy_dtype
 
 from ..errors import CallbackFunctionError
 from ..evaluator import MeasurementOptions
@@ -51,7 +52,7 @@ class MindSporeNetwork:
         """The network's description."""
         return self._space
 
-    def read(self) -> dict[str, Array]:
+    def read(self) -> dict[str, NDArray[Any]]:
         """Returns copies of all parameters and buffers, by name."""
         return read(self._network)
 

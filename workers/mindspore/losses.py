@@ -12,10 +12,10 @@ import numpy as np
 from mindspore import nn
 from mindspore.train import Loss, Metric
 from mindspore.train.metrics import get_metrics
+from numpy.typing import NDArray
 
 from collectors.networks.batches import map_leaves
 from collectors.networks.mindspore_network import to_array
-from collectors.networks.weight_space import Array
 
 from ..errors import CallbackFunctionError
 from ..measuring.totals import BatchMean, NamedMetric, Total, check_metric_name, mean_over_samples, scalar
@@ -80,7 +80,7 @@ class SampleLossTotal(Total):
         self,
         elementwise: _Loss,
         reduction: str,
-        class_weights: Array | None,
+        class_weights: NDArray[Any] | None,
         ignore_index: int | None,
     ) -> None:
         self._elementwise = elementwise
@@ -91,8 +91,8 @@ class SampleLossTotal(Total):
 
     def reset(self) -> None:
         """Starts a new sum."""
-        self._numerators: list[Array] = []
-        self._denominators: list[Array] = []
+        self._numerators: list[NDArray[Any]] = []
+        self._denominators: list[NDArray[Any]] = []
         self._has_stderr = True
 
     def add(self, outputs: Any, batch: Batch) -> None:
@@ -117,15 +117,15 @@ class SampleLossTotal(Total):
             with_stderr=self._has_stderr,
         )
 
-    def _counts(self, elements: Array, targets: Any) -> Array:
+    def _counts(self, elements: NDArray[Any], targets: Any) -> NDArray[Any]:
         classes = isinstance(targets, np.ndarray) and targets.dtype.kind in "iu" and targets.shape == elements.shape
         if not classes or self._ignore_index is None:
             return np.ones(elements.shape)
-        counted: Array = targets != self._ignore_index
+        counted: NDArray[Any] = targets != self._ignore_index
         if self._class_weights is None:
             return counted.astype(np.float64)
-        used: Array = self._class_weights.astype(np.float64)[np.where(counted, targets, 0)]
-        return cast(Array, used * counted)
+        used: NDArray[Any] = self._class_weights.astype(np.float64)[np.where(counted, targets, 0)]
+        return cast(NDArray[Any], used * counted)
 
 
 def split_into_samples(loss: object) -> SampleLossTotal | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from collectors.networks.torch_network import named_tensors, to_tensor, unwrap
-from collectors.networks.weight_space import Array, State, TensorInfo, WeightSpace
+from collectors.networks.weight_space import State, TensorInfo, WeightSpace
 
 _SMALL = 1 << 16  # elements; below that a tensor costs more for being one than for its values
 
@@ -48,7 +50,7 @@ class NetworkInPlace:
             [collapsed(origin_buffers[name], target) for name, target in self._buffers.items()],
         )
 
-        def arrays(infos: Sequence[TensorInfo]) -> list[list[Array]]:
+        def arrays(infos: Sequence[TensorInfo]) -> list[list[NDArray[Any]]]:
             return [[state[info.name] for info in infos] for state in (origin, *directions)]
 
         self._parts += [_Direct(self._targets(self._large), arrays(self._large))]
@@ -102,7 +104,7 @@ class _Direct:
         states: origin and directions, each an array per target.
     """
 
-    def __init__(self, targets: list[torch.Tensor], states: Sequence[Sequence[Array]]) -> None:
+    def __init__(self, targets: list[torch.Tensor], states: Sequence[Sequence[NDArray[Any]]]) -> None:
         self._targets = targets
         # The same strides as the targets let PyTorch fuse all tensors into one kernel.
         arrays = [[_like(target, array) for target, array in zip(targets, state, strict=True)] for state in states]
@@ -135,7 +137,9 @@ class _Stage:
         states: origin and directions, each an array per target.
     """
 
-    def __init__(self, targets: list[torch.Tensor], dtype: torch.dtype, states: Sequence[Sequence[Array]]) -> None:
+    def __init__(
+        self, targets: list[torch.Tensor], dtype: torch.dtype, states: Sequence[Sequence[NDArray[Any]]]
+    ) -> None:
         self._targets = targets
         size = sum(target.numel() for target in targets)
         self._vector, self._origin, *self._directions = (
@@ -178,7 +182,7 @@ def _wide_dtype(info: TensorInfo) -> torch.dtype:
     return torch.float64 if info.dtype == "float64" else torch.float32
 
 
-def _like(target: torch.Tensor, array: Array) -> torch.Tensor:
+def _like(target: torch.Tensor, array: NDArray[Any]) -> torch.Tensor:
     return torch.empty_like(target).copy_(to_tensor(array))
 
 
