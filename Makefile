@@ -46,6 +46,7 @@ docs: .venv/.installed
 lint: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
 
 types: .venv/.installed
 	$(BIN)/mypy
