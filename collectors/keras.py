@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from .networks.keras_network import synchronize, to_array
-from .recording.trainer_collector import TrainerCollector, TrainingFailedError
+from .recording.trainer_collector import TrainerCollector, TrainingFailedError, takes_arguments_of
 
 try:
     import keras
@@ -17,24 +17,12 @@ except ImportError as error:
 class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ignore[misc]
     """Collects, while a Keras model trains, its summary and what its loss landscape is drawn from.
 
-    Give it to ``fit`` among the callbacks. Epochs count from 1 and go on behind ``initial_epoch`` (``BackupAndRestore``
+    Give it to ``fit`` among the callbacks. It takes the arguments of ``collectors.SummaryCollector``. Epochs count from 1 and go on behind ``initial_epoch`` (``BackupAndRestore``
     included); steps are the optimizer's ``iterations`` and go on behind those of a loaded model. The recorded loss is
     Keras' own number for a batch: the mean over the epoch so far.
 
-    Keras tells its callbacks nothing when ``fit`` fails. What was collected by then is on disk about a second later, or
+    Keras tells its callbacks nothing when ``fit`` fails. What was collected until then is on disk about a second later, or
     when the process ends. To have it there at once, and the writing thread gone, train inside ``with collector:``.
-
-    Args:
-        summary_dir: the run directory; it is created when training begins.
-        collect_freq: every how many steps is recorded.
-        collect_specified_data: what to collect, as for ``collectors.SummaryCollector``.
-        keep_default_action: whether items that ``collect_specified_data`` leaves out keep their defaults.
-        custom_lineage_data: your own facts about the run.
-        collect_tensor_freq: every how many steps tensors are recorded.
-        max_file_size: bytes after which the next event file is begun.
-        export_options: {"tensor_format": "npy"} writes tensors as files as well.
-        collect_landscape: shorthand for the entry in ``collect_specified_data``.
-        existing: "error", "resume" or "overwrite" what is in the directory.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -44,6 +32,7 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
         CheckpointWriteError: in training, a checkpoint could not be written.
     """
 
+    @takes_arguments_of(TrainerCollector.__init__)
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._updates_every = 1

@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Self, cast
 
-from .recording.trainer_collector import TrainerCollector
+from .recording.trainer_collector import TrainerCollector, takes_arguments_of
 
 _PACKAGES = {"lightning": "lightning.pytorch", "pytorch_lightning": "pytorch_lightning"}
 _SHARDED = ("FSDP", "DeepSpeed", "ModelParallel")
@@ -43,10 +43,12 @@ class SummaryCollector(TrainerCollector):
         ImportError: no Lightning is installed.
     """
 
+    @takes_arguments_of(TrainerCollector.__init__)
     def __new__(cls, *arguments: Any, **options: Any) -> Self:  # noqa: ARG004
         """Returns an object of this class that is a callback of Lightning's packages as well."""
         return cast(Self, object.__new__(_callback_class(cast(Any, cls), _callback_bases())))
 
+    @takes_arguments_of(TrainerCollector.__init__)
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._steps_done: int | None = None
@@ -144,7 +146,7 @@ def _callback_class(cls: type[Any], bases: tuple[type, ...]) -> type[Any]:
     return type(cls.__name__, (cls, *missing), names)
 
 
-def _make_anew(cls: type[SummaryCollector]) -> SummaryCollector:
+def _make_anew(cls: Any) -> Any:
     return cls.__new__(cls)
 
 

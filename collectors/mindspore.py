@@ -22,21 +22,9 @@ class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ign
         collector = SummaryCollector("run", collect_landscape={"intervals": [range(1, 6)], "unit": "epoch"})
         model.train(5, dataset, callbacks=[collector], dataset_sink_mode=False)
 
-    Steps and epochs are counted from the beginning of the training, also where it starts at an ``initial_epoch``.
+    It takes the arguments of ``collectors.SummaryCollector``. Steps and epochs are counted from the beginning of the
+    training, also where it starts at an ``initial_epoch``.
     In sink mode under graph mode MindSpore shows callbacks no single steps: one step of the summaries is one sink.
-
-    Args:
-        summary_dir: the run directory; it is created when training begins.
-        collect_freq: every how many steps is recorded.
-        collect_specified_data: what to collect; see ``collectors.SummaryCollector``.
-        keep_default_action: whether items that ``collect_specified_data`` leaves out keep their defaults; with False
-            they are off.
-        custom_lineage_data: your own facts about the run, str to int, float or str.
-        collect_tensor_freq: every how many steps tensors are recorded; None chooses.
-        max_file_size: bytes after which the next event file is begun; None sets no limit.
-        export_options: {"tensor_format": "npy"} writes tensors as files as well; None does not.
-        collect_landscape: shorthand for the entry in ``collect_specified_data``.
-        existing: what to do when the directory already holds checkpoints of a run: "error", "resume" or "overwrite".
 
     Raises:
         TypeError: an argument has the wrong type.

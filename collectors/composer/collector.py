@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..recording.summary_collector import SummaryCollector as _SummaryCollector
+from ..recording.trainer_collector import takes_arguments_of
 from .in_composer import InComposer
 
 if TYPE_CHECKING:
@@ -25,18 +26,6 @@ class SummaryCollector(InComposer):
     ``Trainer.fit``. Close the trainer when training fails: Composer does not tell its callbacks of errors. Until then
     the directory lacks at most the checkpoints that are being written.
 
-    Args:
-        summary_dir: the run directory; it is created when training begins.
-        collect_freq: every how many steps is recorded.
-        collect_specified_data: what to collect.
-        keep_default_action: whether items that ``collect_specified_data`` leaves out keep their defaults.
-        custom_lineage_data: your own facts about the run.
-        collect_tensor_freq: every how many steps tensors are recorded; None chooses.
-        max_file_size: bytes after which the next event file is begun; None sets no limit.
-        export_options: {"tensor_format": "npy"} writes tensors as files as well.
-        collect_landscape: which checkpoints to save: "intervals", "unit" ("step" or "epoch"), ...
-        existing: what to do when the directory already holds checkpoints: "error", "resume" or "overwrite".
-
     Raises:
         TypeError: an argument has the wrong type.
         ValueError: an argument has a wrong value; when training begins, the weights are sharded (FSDP).
@@ -45,6 +34,7 @@ class SummaryCollector(InComposer):
 
     ends_partial_epochs = False
 
+    @takes_arguments_of(_SummaryCollector.__init__)
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._collector = _SummaryCollector(*arguments, **options)
         super().__init__(self._collector)

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import inspect
 import weakref
-from collections.abc import Mapping
-from os import PathLike
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from .summary_collector import SummaryCollector
 from .watched_training import WatchedTraining
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def takes_arguments_of(
+    source: Callable[Concatenate[Any, P], None],
+) -> Callable[[Callable[..., T]], Callable[Concatenate[Any, P], T]]:
+    """Gives a constructor that passes its arguments on the signature of the constructor that takes them.
+
+    Type checkers, editors and ``help`` then know each argument and its default, which stand in one place only.
+    """
+
+    def with_signature(constructor: Callable[..., T]) -> Callable[Concatenate[Any, P], T]:
+        constructor.__signature__ = inspect.signature(source)  # type: ignore[attr-defined]
+        return constructor
+
+    return with_signature
 
 
 class TrainerCollector:
@@ -18,33 +36,10 @@ class TrainerCollector:
     Takes the arguments of ``collectors.SummaryCollector``.
     """
 
-    def __init__(
-        self,
-        summary_dir: str | PathLike[str],
-        collect_freq: int = 10,
-        collect_specified_data: Mapping[str, Any] | None = None,
-        keep_default_action: bool = True,
-        custom_lineage_data: Mapping[str, int | float | str] | None = None,
-        collect_tensor_freq: int | None = None,
-        max_file_size: int | None = None,
-        export_options: Mapping[str, str | None] | None = None,
-        *,
-        collect_landscape: Mapping[str, Any] | None = None,
-        existing: str = "error",
-    ) -> None:
+    @takes_arguments_of(SummaryCollector.__init__)
+    def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__()
-        self._collector = SummaryCollector(
-            summary_dir,
-            collect_freq,
-            collect_specified_data,
-            keep_default_action,
-            custom_lineage_data,
-            collect_tensor_freq,
-            max_file_size,
-            export_options,
-            collect_landscape=collect_landscape,
-            existing=existing,
-        )
+        self._collector = SummaryCollector(*arguments, **options)
         self._run: WatchedTraining | None = None
         self._finalizer: Any = None
 

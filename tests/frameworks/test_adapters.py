@@ -50,3 +50,20 @@ def test_a_missing_framework_is_named_with_its_extra(name):
     last = result.stderr.strip().splitlines()[-1]
     assert last.startswith("ImportError: ")
     assert f"pip install 'summary-landscape[{name}]'" in last
+
+
+SIGNATURES = """
+import inspect
+if {name!r} == "composer":
+    import composer_import
+import collectors
+from collectors.{name} import SummaryCollector
+assert inspect.signature(SummaryCollector) == inspect.signature(collectors.SummaryCollector)
+"""
+
+
+@pytest.mark.parametrize("name", [name for name in ADAPTERS if installed(name) and runs_here(name)])
+def test_an_adapter_shows_each_option_and_its_default(name, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    monkeypatch.setenv("PYTHONPATH", str(__file__).rpartition("/")[0])
+    subprocess.run([sys.executable, "-c", SIGNATURES.format(name=name)], check=True)

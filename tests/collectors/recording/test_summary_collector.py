@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import json
 import warnings
 
@@ -24,6 +25,7 @@ from torch.nn import functional
 from collectors import Callback, Model, RunDirectory, SummaryCollector
 from collectors.errors import LandscapeError, RunDirectoryError
 from collectors.networks.readers import describe_network
+from collectors.recording.trainer_collector import TrainerCollector
 
 
 def same(one, other):
@@ -447,6 +449,11 @@ def test_the_documents_order_and_defaults(tmp_path):
     SummaryCollector(tmp_path, export_options={"tensor_format": None}, collect_tensor_freq=1, max_file_size=10**9)
     assert SummaryCollector(tmp_path / "a").summary_dir == str(tmp_path / "a")
     assert names(tmp_path) == []
+
+
+def test_collectors_of_trainers_have_the_same_signature():
+    assert inspect.signature(TrainerCollector) == inspect.signature(SummaryCollector)
+    assert inspect.signature(SummaryCollector).parameters["collect_freq"].default == 10
 
 
 def test_landscapes_are_asked_for_in_either_place(tmp_path):
