@@ -18,9 +18,9 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
     """Collects, while a Keras model trains, its summary and what its loss landscape is drawn from.
 
     Give it to ``fit`` among the callbacks. It takes the arguments of ``collectors.SummaryCollector``. Epochs count from
-    1 and go on behind ``initial_epoch`` (``BackupAndRestore`` included); steps are the optimizer's ``iterations`` and go
-    on behind those of a loaded model. The recorded loss is Keras' own number for a batch: the mean over the epoch so
-    far.
+    1 and go on behind ``initial_epoch`` (``BackupAndRestore`` included); steps are the optimizer's ``iterations`` and
+    go on behind those of a loaded model. The recorded loss is Keras' own number for a batch: the mean over the epoch
+    so far.
 
     Keras tells its callbacks nothing when ``fit`` fails. What was collected until then is on disk about a second later,
     or when the process ends. To have it there at once, and the writing thread gone, train inside ``with collector:``.
