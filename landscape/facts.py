@@ -5,23 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import dropwhile, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .figures.texts import network_name
-from .file.data import TrajectoryData
-
-if TYPE_CHECKING:
-    from .landscape import Landscape
-
+from .file.data import LandscapeData, TrajectoryData
 
 _FAILURES = 10
 _MESSAGE_CHARACTERS = 300
 
 
-def summary_text(landscape: Landscape) -> str:
+def summary_text(landscape: LandscapeData) -> str:
     """Returns what a landscape file holds, one fact to a line."""
     attributes = landscape.attributes
     shape = f"{len(landscape.x)}" + ("" if landscape.y is None else f" x {len(landscape.y)}")
@@ -57,12 +53,12 @@ def _imported(facts: Mapping[str, Any]) -> str:
     return f"{facts.get('file')} ({facts.get('format')}{f', {others}' if others else ''})"
 
 
-def points_text(landscape: Landscape) -> str:
+def points_text(landscape: LandscapeData) -> str:
     """Returns how many points have each status that occurs."""
     return ", ".join(f"{count} {status.name.lower()}" for status, count in landscape.status_counts.items() if count)
 
 
-def failures(landscape: Landscape, at_most: int) -> list[str]:
+def failures(landscape: LandscapeData, at_most: int) -> list[str]:
     """Returns where points failed and what was raised there, without the traceback; then how many more there are."""
     texts = [f"{place}: {_message(text)}" for place, text in islice(landscape.errors.items(), at_most)]
     left = len(landscape.errors) - at_most
@@ -91,7 +87,7 @@ def versions_text(versions: object) -> str | None:
     return ", ".join(f"{name} {version}" for name, version in versions.items())
 
 
-def _complete(landscape: Landscape) -> str:
+def _complete(landscape: LandscapeData) -> str:
     if landscape.complete:
         return "yes"
     return "no" if "imported" in landscape.attributes else "no; the call that made it goes on from here"
@@ -109,7 +105,7 @@ def plan_text(plan: Mapping[str, Any]) -> str:
     return ", ".join(parts) + (f" ({plan['reason']})" if plan.get("reason") else "")
 
 
-def sampling_text(landscape: Landscape) -> str | None:
+def sampling_text(landscape: LandscapeData) -> str | None:
     """Returns how well the interpolated points are known; None where there are none."""
     report = landscape.attributes.get("sampling") or {}
     if not report.get("interpolated"):
@@ -129,7 +125,7 @@ def sampling_text(landscape: Landscape) -> str | None:
     return "; ".join(parts)
 
 
-def explained_variance_text(landscape: Landscape) -> str:
+def explained_variance_text(landscape: LandscapeData) -> str:
     """Returns the share of the path's variance along each direction."""
     ratio = landscape.explained_variance_ratio
     if ratio is None:
@@ -137,7 +133,7 @@ def explained_variance_text(landscape: Landscape) -> str:
     return " + ".join(f"{100 * value:.1f} %" for value in ratio) + f" = {100 * float(np.sum(ratio)):.1f} %"
 
 
-def distance_text(landscape: Landscape) -> str:
+def distance_text(landscape: LandscapeData) -> str:
     """Returns how far the path leaves the plane, absolutely and against its own length."""
     path = landscape.trajectory
     if path is None:
@@ -171,7 +167,7 @@ SUMMARY_VERSION = 1
 """Grows when a name goes or changes its meaning; a new name alone leaves it."""
 
 
-def summary_json(landscape: Landscape) -> dict[str, Any]:
+def summary_json(landscape: LandscapeData) -> dict[str, Any]:
     """Returns the facts as JSON values; null stands for NaN, for infinities, and for what is absent.
 
     Its names: ``summary_version``, ``file``, ``complete``, ``grid`` (``shape`` as rows and columns; ``x`` and ``y``
@@ -211,7 +207,7 @@ def _axis(axis: NDArray[Any]) -> dict[str, Any]:
     return {"size": len(axis), "minimum": axis[0], "maximum": axis[-1]}
 
 
-def _metric(values: NDArray[Any], landscape: Landscape) -> dict[str, Any]:
+def _metric(values: NDArray[Any], landscape: LandscapeData) -> dict[str, Any]:
     finite = np.isfinite(values)
     found: dict[str, Any] = dict.fromkeys(("minimum", "maximum", "minimum_at", "maximum_at"))
     if finite.any():
@@ -252,7 +248,7 @@ _FAILURES_OF_PAGE = 5
 _TEXTS = ("decomposition", "normalization", "centering", "seed", "buffers", "step_per_epoch")
 
 
-def facts(landscape: Landscape) -> list[list[str]]:
+def facts(landscape: LandscapeData) -> list[list[str]]:
     """Returns rows of name and text; what the file does not say is left out."""
     attributes = landscape.attributes
     low, high = landscape.loss_range
@@ -277,7 +273,7 @@ def facts(landscape: Landscape) -> list[list[str]]:
     return [[name, str(text)] for name, text in rows if text is not None and str(text)]
 
 
-def _distance(landscape: Landscape) -> str | None:
+def _distance(landscape: LandscapeData) -> str | None:
     path = landscape.trajectory
     return None if path is None or not len(path.number) else distance_text(landscape)
 

@@ -9,7 +9,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,86 +17,50 @@ from numpy.typing import NDArray
 from collectors.files.remote_path import RemotePath
 
 from .file.checks import PointStatus
-from .file.data import ConvergenceData, LandscapeData, TrajectoryData
+from .file.data import LandscapeData
 from .file.landscape_file import path_of, read_landscape
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     import xarray
-    from jaxtyping import Float64, UInt8
+    from jaxtyping import Float64
     from matplotlib.axes import Axes
 
     from .figures import Look
     from .survey.survey import SurveyReport
 
 
-class Drawing:
-    """What ``Landscape`` has of ``figures``, which only a picture loads.
-
-    All take the options of ``figures.Look``: metric, levels, scale, colormap, trajectory, clip, theme, style.
-    """
-
-    def plot_contour(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
-        """Draws filled contours with the trajectory and the convergence point; see ``figures.plot_contour``."""
-        from .figures import plot_contour
-
-        return plot_contour(self._self, ax, **look)
-
-    def plot_contour_lines(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
-        """Draws contour lines alone; see ``figures.plot_contour_lines``."""
-        from .figures import plot_contour_lines
-
-        return plot_contour_lines(self._self, ax, **look)
-
-    def plot_heatmap(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
-        """Draws every point as its cell; see ``figures.plot_heatmap``."""
-        from .figures import plot_heatmap
-
-        return plot_heatmap(self._self, ax, **look)
-
-    def plot_surface(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
-        """Draws the surface in three dimensions; see ``figures.plot_surface``."""
-        from .figures import plot_surface
-
-        return plot_surface(self._self, ax, **look)
-
-    def plot_profile(self, ax: Axes | None = None, *, others: str | Sequence[str] = (), **look: Unpack[Look]) -> Axes:
-        """Draws a line's loss, and other metrics on a second axis; see ``figures.plot_profile``."""
-        from .figures import plot_profile
-
-        return plot_profile(self._self, ax, others=others, **look)
-
-    def plot_difference(self, other: Landscape, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
-        """Draws this landscape minus another one on the same grid; see ``figures.plot_difference``."""
-        from .figures import plot_difference
-
-        return plot_difference(self._self, other, ax, **look)
-
-    def save_animation(
-        self, path: str | os.PathLike[str], kind: str = "contour", *, seconds: float = 6.0, **look: Unpack[Look]
-    ) -> Path:
-        """Writes the optimizer's walk over the plane as GIF or MP4; see ``figures.save_animation``."""
-        from .figures import save_animation
-
-        return save_animation(self._self, path, kind, seconds=seconds, **look)
-
-    @property
-    def _self(self) -> Landscape:
-        return cast("Landscape", cast(Any, self))
-
-
-class Landscape(Drawing):
+class Landscape(LandscapeData):
     """A measured loss landscape; everything it hands out is read-only.
 
     Rows are y and columns are x: ``loss[j, i]`` was measured at ``(x[i], y[j])``. A line has no y, and its arrays
-    have the shape (nx,).
+    have the shape (nx,). The methods ``plot_...`` take the options of ``figures.Look``: metric, levels, scale,
+    colormap, trajectory, clip, theme, style.
 
     Args:
         data: what was measured.
-        path: the file it lies in, if any.
+        path: the file it lies in; None for the one that ``data`` was read from, if any.
         report: what measuring it cost, if it was measured just now.
+
+    Attributes:
+        x: coordinates along the first direction, shape (nx,), in units of the direction.
+        y: coordinates along the second direction, shape (ny,); None for a line.
+        metrics: everything that was measured, by name, each of shape (ny, nx); "loss" is among them.
+        status: ``PointStatus`` of every point, shape (ny, nx): 0 pending, 1 measured, 2 interpolated, 3 failed.
+        directions: lengths and explained variance of the directions.
+        convergence: the origin, measured by itself because no grid point need lie there.
+        trajectory: the checkpoints' path: coordinates, own and projected losses, distance from the plane; or None.
+        errors: tracebacks of what failed, by place.
+        attributes: where the landscape comes from: decomposition, intervals, samples, seed, plan, versions, ...
+        path: the file it lies in, or None.
+        report: what measuring it cost, or None.
     """
+
+    metrics: Mapping[str, Float64[np.ndarray, "*grid"]]  # type: ignore[assignment]
+    errors: Mapping[str, str]  # type: ignore[assignment]
+    attributes: Mapping[str, Any]  # type: ignore[assignment]
+    report: SurveyReport | None
 
     def __init__(
         self,
@@ -105,10 +69,22 @@ class Landscape(Drawing):
         report: SurveyReport | None = None,
     ) -> None:
         data.validate()
-        self._data = copy.deepcopy(data)
-        _freeze(self._data)
-        self.path = None if path is None else path_of(path)
-        self.report = report
+        contents = {name: value for name, value in _contents(data).items() if name not in ("path", "report")}
+        place = data.path if path is None else path_of(path)
+        self.__setstate__({**copy.deepcopy(contents), "path": place, "report": report})
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a Landscape is read-only, so its {name!r} cannot be set.")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return _contents(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        for name in _MAPPINGS:
+            vars(self)[name] = MappingProxyType(state[name])
+        for array in _arrays(self):
+            array.flags.writeable = False
 
     @classmethod
     def load(cls, path: str | os.PathLike[str] | RemotePath) -> Landscape:
@@ -123,8 +99,7 @@ class Landscape(Drawing):
             LandscapeDamagedError: it is truncated or no HDF5 file.
             LandscapeFormatError: it is another program's, or of a newer version.
         """
-        place = path_of(path)
-        return cls(read_landscape(place), place)
+        return cls(read_landscape(path))
 
     @classmethod
     def import_file(
@@ -135,87 +110,54 @@ class Landscape(Drawing):
         loss: str | None = None,
         axis_order: str | None = None,
     ) -> Landscape:
-        """Reads the landscape file of another program; see ``foreign_files.import_landscape``."""
+        """Reads the landscape file of another program; see ``exchange.import_landscape``."""
         from .exchange import import_landscape
 
         return cls(import_landscape(path, format, loss=loss, axis_order=axis_order))
 
-    @property
-    def x(self) -> Float64[np.ndarray, " nx"]:
-        """Coordinates along the first direction, shape (nx,), in units of the direction."""
-        return self._data.x
+    def plot_contour(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
+        """Draws filled contours with the trajectory and the convergence point; see ``figures.plot_contour``."""
+        from .figures import plot_contour
 
-    @property
-    def y(self) -> Float64[np.ndarray, " ny"] | None:
-        """Coordinates along the second direction, shape (ny,); None for a line."""
-        return self._data.y
+        return plot_contour(self, ax, **look)
 
-    @property
-    def loss(self) -> Float64[np.ndarray, "*grid"]:
-        """The loss, shape (ny, nx); NaN while pending or failed, predicted where ``status`` says interpolated."""
-        return self._data.metrics["loss"]
+    def plot_contour_lines(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
+        """Draws contour lines alone; see ``figures.plot_contour_lines``."""
+        from .figures import plot_contour_lines
 
-    @property
-    def metrics(self) -> Mapping[str, Float64[np.ndarray, "*grid"]]:
-        """Everything that was measured, by name, each of shape (ny, nx); "loss" is among them."""
-        return MappingProxyType(self._data.metrics)
+        return plot_contour_lines(self, ax, **look)
 
-    @property
-    def status(self) -> UInt8[np.ndarray, "*grid"]:
-        """``PointStatus`` of every point, shape (ny, nx): 0 pending, 1 measured, 2 interpolated, 3 failed."""
-        return self._data.status
+    def plot_heatmap(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
+        """Draws every point as its cell; see ``figures.plot_heatmap``."""
+        from .figures import plot_heatmap
 
-    @property
-    def status_counts(self) -> dict[PointStatus, int]:
-        """How many points have each status."""
-        return self._data.counts()
+        return plot_heatmap(self, ax, **look)
 
-    @property
-    def trajectory(self) -> TrajectoryData | None:
-        """The checkpoints' path: coordinates, own and projected losses, distance from the plane."""
-        return self._data.trajectory
+    def plot_surface(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
+        """Draws the surface in three dimensions; see ``figures.plot_surface``."""
+        from .figures import plot_surface
 
-    @property
-    def convergence(self) -> ConvergenceData:
-        """The origin, measured by itself because no grid point need lie there."""
-        return self._data.convergence
+        return plot_surface(self, ax, **look)
 
-    @property
-    def attributes(self) -> Mapping[str, Any]:
-        """Where the landscape comes from: decomposition, intervals, samples, seed, plan, versions, ..."""
-        return MappingProxyType(self._data.attributes)
+    def plot_profile(self, ax: Axes | None = None, *, others: str | Sequence[str] = (), **look: Unpack[Look]) -> Axes:
+        """Draws a line's loss, and other metrics on a second axis; see ``figures.plot_profile``."""
+        from .figures import plot_profile
 
-    @property
-    def errors(self) -> Mapping[str, str]:
-        """Tracebacks of what failed, by place."""
-        return MappingProxyType(self._data.errors)
+        return plot_profile(self, ax, others=others, **look)
 
-    @property
-    def explained_variance_ratio(self) -> Float64[np.ndarray, " d"] | None:
-        """The share of the path's variance along each direction; None where there is no decomposition."""
-        return self._data.directions.explained_variance_ratio
+    def plot_difference(self, other: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
+        """Draws this landscape minus another one on the same grid; see ``figures.plot_difference``."""
+        from .figures import plot_difference
 
-    @property
-    def cosine(self) -> float | None:
-        """The cosine between the two directions; None for a line."""
-        return self._data.directions.cosine
+        return plot_difference(self, other, ax, **look)
 
-    @property
-    def complete(self) -> bool:
-        """Whether nothing is pending."""
-        return self._data.complete
+    def save_animation(
+        self, path: str | os.PathLike[str], kind: str = "contour", *, seconds: float = 6.0, **look: Unpack[Look]
+    ) -> Path:
+        """Writes the optimizer's walk over the plane as GIF or MP4; see ``figures.save_animation``."""
+        from .figures import save_animation
 
-    @property
-    def loss_range(self) -> tuple[float, float]:
-        """The smallest and the largest finite loss of the grid; NaN where there is none."""
-        finite = self.loss[np.isfinite(self.loss)]
-        return (float(finite.min()), float(finite.max())) if len(finite) else (float("nan"), float("nan"))
-
-    def __getitem__(self, name: str) -> Float64[np.ndarray, "*grid"]:
-        """Returns a metric by name, shape (ny, nx)."""
-        if name not in self._data.metrics:
-            raise KeyError(f"the landscape has no metric {name!r}; it has {sorted(self._data.metrics)}")
-        return self._data.metrics[name]
+        return save_animation(self, path, kind, seconds=seconds, **look)
 
     def to_xarray(self) -> xarray.Dataset:
         """Returns the grid as an xarray Dataset with the coordinates x and y.
@@ -223,18 +165,12 @@ class Landscape(Drawing):
         Raises:
             ImportError: xarray is not installed.
         """
+        from .exchange.arrays import grid_dataset
+
         try:
-            import xarray
+            return grid_dataset(self)
         except ImportError as error:
             raise ImportError("to_xarray needs xarray: pip install 'summary-landscape[xarray]'") from error
-        dimensions = ("x",) if self.y is None else ("y", "x")
-        coordinates = {"x": self.x} if self.y is None else {"x": self.x, "y": self.y}
-        values = {**self._data.metrics, "status": self.status}
-        return xarray.Dataset(
-            {name: (dimensions, np.array(array)) for name, array in values.items()},
-            coords=coordinates,
-            attrs=dict(self.attributes),
-        )
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Writes the landscape as a landscape file, which ``load`` reads, and returns its path.
@@ -245,7 +181,7 @@ class Landscape(Drawing):
         """
         from .file.saving import save_landscape
 
-        return save_landscape(path, self._data, overwrite=overwrite)
+        return save_landscape(path, self, overwrite=overwrite)
 
     def export(
         self,
@@ -255,7 +191,7 @@ class Landscape(Drawing):
         metric: str | None = None,
         overwrite: bool = False,
     ) -> list[Path]:
-        """Writes the landscape as another program's file and returns the paths; see ``exports.export_landscape``."""
+        """Writes the landscape as another program's file and returns the paths; see ``exchange.export_landscape``."""
         from .exchange import export_landscape
 
         return export_landscape(self, path, format, metric=metric, overwrite=overwrite)
@@ -316,12 +252,18 @@ class Landscape(Drawing):
         return image.getvalue()
 
 
-def _freeze(data: LandscapeData) -> None:
+_MAPPINGS = ("metrics", "errors", "attributes")
+
+
+def _contents(data: LandscapeData) -> dict[str, Any]:
+    """Returns a landscape's attributes as they can be copied and pickled, which a ``MappingProxyType`` cannot be."""
+    return {name: dict(value) if name in _MAPPINGS else value for name, value in vars(data).items()}
+
+
+def _arrays(data: LandscapeData) -> list[NDArray[Any]]:
     arrays = [data.x, data.y, data.status, data.directions.norms, data.directions.explained_variance_ratio]
     arrays += data.metrics.values()
     if data.trajectory is not None:
         for value in vars(data.trajectory).values():
             arrays += value.values() if isinstance(value, dict) else [value]
-    for array in arrays:
-        if array is not None:
-            array.flags.writeable = False
+    return [array for array in arrays if array is not None]

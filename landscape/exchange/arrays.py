@@ -17,10 +17,12 @@ from ..file.encoding import trajectory_columns
 from .formats import ExportFormat, Writers
 
 if TYPE_CHECKING:
-    from ..landscape import Landscape
+    import xarray
+
+    from ..file.data import LandscapeData
 
 
-def netcdf_writers(landscape: Landscape, path: Path, _metric: str) -> Writers:
+def netcdf_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
     """Returns what writes one file: the grid, and the groups ``trajectory`` and ``convergence``.
 
     Dimensions are (y, x), or (x,) for a line; the trajectory's is ``number``. ``status`` says in the words of the CF
@@ -37,7 +39,7 @@ def netcdf_writers(landscape: Landscape, path: Path, _metric: str) -> Writers:
         raise ImportError(
             "the format netcdf needs xarray and h5netcdf: pip install 'summary-landscape[xarray]'"
         ) from error
-    grid = landscape.to_xarray().assign_attrs({name: _plain(value) for name, value in landscape.attributes.items()})
+    grid = grid_dataset(landscape).assign_attrs({name: _plain(value) for name, value in landscape.attributes.items()})
     groups: dict[str | None, xarray.Dataset] = {None: grid}
     if landscape.trajectory is not None:
         columns = trajectory_columns(landscape.trajectory)
@@ -67,6 +69,19 @@ def netcdf_writers(landscape: Landscape, path: Path, _metric: str) -> Writers:
     return {path: write}
 
 
+def grid_dataset(landscape: LandscapeData) -> xarray.Dataset:
+    """Returns copies of the metrics and the status as an xarray Dataset with the coordinates x and y."""
+    import xarray
+
+    axes = {"x": landscape.x} if landscape.y is None else {"y": landscape.y, "x": landscape.x}
+    values = {**landscape.metrics, "status": landscape.status}
+    return xarray.Dataset(
+        {name: (tuple(axes), np.array(array)) for name, array in values.items()},
+        coords=axes,
+        attrs=dict(landscape.attributes),
+    )
+
+
 def _plain(value: Any) -> Any:
     # NetCDF attributes have 64 bits, and their texts no NUL.
     fits = -(2**63) <= value < 2**63 if isinstance(value, int) else isinstance(value, float)
@@ -77,7 +92,7 @@ def _plain(value: Any) -> Any:
 NETCDF = ExportFormat("NetCDF", ".nc", False, netcdf_writers)
 
 
-def npz_writers(landscape: Landscape, path: Path, _metric: str) -> Writers:
+def npz_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
     """Returns what writes the archive, which ``numpy.load`` opens with ``allow_pickle=False``.
 
     Its names: x, y (not for a line), each metric, status; trajectory/number, trajectory/x, ...; convergence/x, ...;
@@ -103,7 +118,7 @@ def npz_writers(landscape: Landscape, path: Path, _metric: str) -> Writers:
     return {path: write}
 
 
-def convergence_values(landscape: Landscape) -> dict[str, float]:
+def convergence_values(landscape: LandscapeData) -> dict[str, float]:
     """Returns the origin's coordinates, metrics and status."""
     point = landscape.convergence
     place = {"x": point.x} if point.y is None else {"x": point.x, "y": point.y}
@@ -113,7 +128,7 @@ def convergence_values(landscape: Landscape) -> dict[str, float]:
 NPZ = ExportFormat("NumPy", ".npz", False, npz_writers)
 
 
-def csv_writers(landscape: Landscape, path: Path, _metric: str) -> Writers:
+def csv_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
     """Returns what writes the table: x, y (not for a line), each metric, and the status in words.
 
     Rows come as the grid has them, x fastest. A number is the shortest text that reads back as the same float64;

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from collectors.files.local_files import replacing
 from collectors.validation import check_bool, check_choice, check_path, wrong_value
@@ -19,10 +18,6 @@ from .landscaper import LANDSCAPER, read_landscaper_archive
 from .li import LI, read_li_surface
 from .mindinsight import MINDINSIGHT
 from .vtk import VTK
-
-if TYPE_CHECKING:
-    from ..landscape import Landscape
-
 
 FORMATS = {
     "csv": CSV,
@@ -40,7 +35,7 @@ _BY_SUFFIX = {".csv": "csv", ".nc": "netcdf", ".npz": "npz", ".vts": "vtk"}
 
 
 def export_landscape(
-    landscape: Landscape,
+    landscape: LandscapeData,
     path: str | os.PathLike[str],
     format: str | None = None,
     *,
@@ -98,7 +93,7 @@ def _format_name(path: Path, name: str | None) -> str:
     return found
 
 
-def _check_targets(writers: Writers, landscape: Landscape, overwrite: bool) -> None:
+def _check_targets(writers: Writers, landscape: LandscapeData, overwrite: bool) -> None:
     for file in writers:
         check_folder_of(file)
         if not file.exists():

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,6 @@ from numpy.typing import NDArray
 from ..errors import LandscapeDamagedError, LandscapeExportError
 from ..file.checks import PointStatus
 from ..file.data import ConvergenceData, DirectionsData, LandscapeData
-
-if TYPE_CHECKING:
-    from ..landscape import Landscape
-
 
 Writers = dict[Path, Callable[[Path], None]]
 """What writes each file of an export, given the path to write to."""
@@ -38,10 +34,10 @@ class ExportFormat:
     program: str
     suffix: str
     one_metric: bool
-    writers: Callable[[Landscape, Path, str], Writers]
+    writers: Callable[[LandscapeData, Path, str], Writers]
 
 
-def plane_axes(landscape: Landscape, program: str) -> tuple[NDArray[Any], NDArray[Any]]:
+def plane_axes(landscape: LandscapeData, program: str) -> tuple[NDArray[Any], NDArray[Any]]:
     """Returns x and y.
 
     Raises:
@@ -55,7 +51,7 @@ def plane_axes(landscape: Landscape, program: str) -> tuple[NDArray[Any], NDArra
     return landscape.x, landscape.y
 
 
-def check_square(landscape: Landscape, program: str) -> None:
+def check_square(landscape: LandscapeData, program: str) -> None:
     """Checks that a plane has as many rows as columns.
 
     Raises:
@@ -68,7 +64,7 @@ def check_square(landscape: Landscape, program: str) -> None:
         )
 
 
-def warn_of_interpolated(landscape: Landscape, program: str) -> None:
+def warn_of_interpolated(landscape: LandscapeData, program: str) -> None:
     """Warns where a format that knows no status gets values that were predicted rather than measured."""
     count = landscape.status_counts[PointStatus.INTERPOLATED]
     if count:

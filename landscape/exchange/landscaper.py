@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import zipfile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,10 +26,6 @@ from .formats import (
     warn_of_gaps,
     warn_of_interpolated,
 )
-
-if TYPE_CHECKING:
-    from ..landscape import Landscape
-
 
 _ARCHIVE = "Landscaper's archive"
 _LARGEST = 256 * 1024**2
@@ -109,7 +105,7 @@ AXIS_ORDER = "axis_order"
 """A member that Landscaper does not read: which way round ``loss`` is, "yx" or "xy"."""
 
 
-def landscaper_writers(landscape: Landscape, path: Path, metric: str) -> Writers:
+def landscaper_writers(landscape: LandscapeData, path: Path, metric: str) -> Writers:
     """Returns what writes the archive that ``LossLandscape.load_from_npz`` reads.
 
     ``loss`` has rows y and columns x, as Landscaper's figures and topology take it (its own ``compute`` stores the

@@ -10,7 +10,7 @@ import json
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +26,11 @@ from ..file.reading import BoundedReader, member_names, read_attribute
 from ..planes.plane import directions_path
 from .formats import ExportFormat, Writers, check_square, damaged, foreign_landscape, warn_of_gaps, warn_of_interpolated
 
-if TYPE_CHECKING:
-    from ..landscape import Landscape
-
-
 _PROGRAM = "Li et al.'s surface file"
 _THEIR_NAMES = ("xcoordinates", "ycoordinates", "dir_file", "train_loss")
 
 
-def li_writers(landscape: Landscape, path: Path, _metric: str) -> Writers:
+def li_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
     """Returns what writes ``<stem>.h5`` and, where there are such data, the two files beside it.
 
     The loss is ``train_loss``. ``train_acc`` is in percent: the metric of that name, or 100 x "accuracy". All other
@@ -60,7 +56,7 @@ def li_writers(landscape: Landscape, path: Path, _metric: str) -> Writers:
     return writers
 
 
-def _surface(landscape: Landscape) -> dict[str, NDArray[Any]]:
+def _surface(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
     values = {"xcoordinates": landscape.x}
     if landscape.y is not None:
         values["ycoordinates"] = landscape.y
@@ -90,7 +86,7 @@ def _warn_of_missing_marks(loss: NDArray[Any]) -> None:
         )
 
 
-def _directions(landscape: Landscape) -> dict[str, NDArray[Any]]:
+def _directions(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
     ratio = landscape.explained_variance_ratio
     members = {} if ratio is None or len(ratio) != 2 else {"explained_variance_ratio_": ratio}
     path = None if landscape.path is None else directions_path(landscape.path)
@@ -117,7 +113,7 @@ def _vectors(file: CheckpointFile) -> dict[str, NDArray[Any]]:
     return vectors
 
 
-def _projection(landscape: Landscape) -> dict[str, NDArray[Any]]:
+def _projection(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
     path = landscape.trajectory
     return {} if path is None or path.y is None else {"proj_xcoord": path.x, "proj_ycoord": path.y}
 

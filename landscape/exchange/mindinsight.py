@@ -20,7 +20,7 @@ from ..errors import LandscapeExportError
 from .formats import ExportFormat, Writers, plain_text, plane_axes, warn_of_interpolated
 
 if TYPE_CHECKING:
-    from ..landscape import Landscape
+    from ..file.data import LandscapeData
 
 
 PROGRAM = "MindInsight's summary file"
@@ -29,7 +29,7 @@ _LARGEST = 10_000_000
 _DECOMPOSITIONS = {"pca": "PCA", "random": "Random"}
 
 
-def mindinsight_writers(landscape: Landscape, path: Path, metric: str) -> Writers:
+def mindinsight_writers(landscape: LandscapeData, path: Path, metric: str) -> Writers:
     """Returns what writes the event file.
 
     A directory as ``path`` gets a file whose name MindInsight recognizes. With a trajectory the landscape is on the
@@ -70,7 +70,7 @@ def _write(file: Path, content: bytes) -> None:
     file.write_bytes(content)
 
 
-def _file(path: Path, moment: float, landscape: Landscape) -> Path:
+def _file(path: Path, moment: float, landscape: LandscapeData) -> Path:
     if path.is_dir():
         stem = landscape.path.stem if landscape.path is not None else "landscape"
         return path / f"events.out.events.summary.{int(moment)}.0.{stem}_MS"
@@ -105,7 +105,7 @@ def _check_values(z: NDArray[Any], metric: str) -> None:
         )
 
 
-def _fill_path(loss_path: Any, landscape: Landscape, metric: str) -> list[int]:
+def _fill_path(loss_path: Any, landscape: LandscapeData, metric: str) -> list[int]:
     """Fills in the trajectory and returns the numbers by which the landscape is known."""
     trajectory = landscape.trajectory
     if trajectory is None or trajectory.y is None or metric not in trajectory.projected:

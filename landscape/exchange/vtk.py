@@ -15,13 +15,13 @@ from ..file.encoding import trajectory_columns
 from .formats import ExportFormat, Writers, plane_axes
 
 if TYPE_CHECKING:
-    from ..landscape import Landscape
+    from ..file.data import LandscapeData
 
 
 PROGRAM = "a VTK surface"
 
 
-def vtk_writers(landscape: Landscape, path: Path, _metric: str) -> Writers:
+def vtk_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
     """Returns what writes ``<stem>.vts`` and ``<stem>_trajectory.vtp``.
 
     Both lie flat at z = 0, with every metric and the status as point data: heights are a matter of scale, which

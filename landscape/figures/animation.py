@@ -33,12 +33,11 @@ if TYPE_CHECKING:
 
     from jaxtyping import UInt8
 
-    from ..file.data import TrajectoryData
-    from ..landscape import Landscape
+    from ..file.data import LandscapeData, TrajectoryData
 
 
 def walk_frames(
-    landscape: Landscape,
+    landscape: LandscapeData,
     kind: str = "contour",
     *,
     seconds: float = 6.0,
@@ -220,7 +219,7 @@ _MP4_DPI = 120
 
 
 def save_animation(
-    landscape: Landscape,
+    landscape: LandscapeData,
     path: str | os.PathLike[str],
     kind: str = "contour",
     *,

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from ..landscape import Landscape
+    from ..file.data import LandscapeData
     from .sheet import Sheet
 
 
-def plot_contour(landscape: Landscape, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
+def plot_contour(landscape: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
     """Draws a plane's metric as filled contours, with the trajectory and the convergence point.
 
     Args:
@@ -40,7 +40,7 @@ def plot_contour(landscape: Landscape, ax: Axes | None = None, **look: Unpack[Lo
     return draw_picture(CONTOUR, landscape, ax, look)
 
 
-def plot_contour_lines(landscape: Landscape, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
+def plot_contour_lines(landscape: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
     """Draws a plane's metric as contour lines on the bare page; arguments and errors are ``plot_contour``'s."""
     return draw_picture(CONTOUR_LINES, landscape, ax, look)
 
@@ -173,7 +173,7 @@ def _label_lines(sheet: Sheet, lines: Any, taken: NDArray[Any], ink: Ink, rim: f
     return boxes[sorted(kept)]
 
 
-def plot_heatmap(landscape: Landscape, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
+def plot_heatmap(landscape: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
     """Draws a plane's metric as a heat map: one cell for each point, nothing smoothed or interpolated between them.
 
     Arguments and errors are ``plot_contour``'s.

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from collectors.validation import wrong_type
 
 from ..file.checks import PointStatus
+from ..file.data import LandscapeData
 from .contour import draw_filled
 from .sheet import Kind, Look, begin
 from .texts import plain, title
@@ -20,10 +21,8 @@ if TYPE_CHECKING:
     from jaxtyping import UInt8
     from matplotlib.axes import Axes
 
-    from ..landscape import Landscape
 
-
-def plot_difference(first: Landscape, second: Landscape, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
+def plot_difference(first: LandscapeData, second: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
     """Draws the first plane's metric minus the second's, in colours that part at zero, with the first one's path.
 
     Args:
@@ -42,7 +41,7 @@ def plot_difference(first: Landscape, second: Landscape, ax: Axes | None = None,
         TypeError: an argument is unknown or has the wrong type.
     """
     for name, landscape in (("first", first), ("second", second)):
-        if not hasattr(landscape, "loss_range"):
+        if not isinstance(landscape, LandscapeData):
             raise wrong_type(name, "a Landscape", landscape)
     if first.y is None or second.y is None:
         raise ValueError("plot_difference needs two planes, but got a line; plot_multiples draws lines side by side.")
@@ -59,7 +58,7 @@ def plot_difference(first: Landscape, second: Landscape, ax: Axes | None = None,
     return sheet.ax
 
 
-def check_same_grid(first: Landscape, second: Landscape) -> None:
+def check_same_grid(first: LandscapeData, second: LandscapeData) -> None:
     """Checks that two landscapes were measured at the same coordinates.
 
     Raises:
@@ -94,7 +93,7 @@ def joint_status(first: UInt8[np.ndarray, "*grid"], second: UInt8[np.ndarray, "*
     return joint
 
 
-def _heading(first: Landscape, second: Landscape) -> str:
+def _heading(first: LandscapeData, second: LandscapeData) -> str:
     names = [title(first), title(second)]
     if names[0] == names[1]:
         names = ["first", "second"]

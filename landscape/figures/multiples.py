@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from collectors.validation import check_choice, check_int, wrong_type, wrong_value
 
+from ..file.data import LandscapeData
 from .appearance import choose_appearance, draw_legend_below
 from .canvas import settle
 from .contour import CONTOUR, CONTOUR_LINES, HEATMAP
@@ -21,11 +22,9 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from ..landscape import Landscape
-
 
 def plot_multiples(
-    landscapes: Sequence[Landscape],
+    landscapes: Sequence[LandscapeData],
     titles: Sequence[str] | None = None,
     kind: str | None = None,
     columns: int | None = None,
@@ -74,11 +73,11 @@ def plot_multiples(
     return grid
 
 
-def _check(landscapes: Any, titles: Any) -> tuple[list[Landscape], list[str]]:
+def _check(landscapes: Any, titles: Any) -> tuple[list[LandscapeData], list[str]]:
     if isinstance(landscapes, str) or not isinstance(landscapes, Sequence):
         raise wrong_type("landscapes", "a list of landscapes", landscapes)
     for index, landscape in enumerate(landscapes):
-        if not hasattr(landscape, "loss_range"):
+        if not isinstance(landscape, LandscapeData):
             raise wrong_type(f"landscapes[{index}]", "a Landscape", landscape)
     if not landscapes:
         raise wrong_value("landscapes", "at least one landscape", [])
@@ -93,7 +92,7 @@ def _check(landscapes: Any, titles: Any) -> tuple[list[Landscape], list[str]]:
     return list(landscapes), [plain(name) for name in titles]
 
 
-def _names(landscapes: Sequence[Landscape]) -> list[str]:
+def _names(landscapes: Sequence[LandscapeData]) -> list[str]:
     """Returns the landscapes' titles, with their files' names or a number where titles do not tell them apart."""
     titles = [title(landscape) for landscape in landscapes]
     names = [

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float64
     from matplotlib.axes import Axes
 
-    from ..file.data import TrajectoryData
-    from ..landscape import Landscape
+    from ..file.data import LandscapeData, TrajectoryData
 
 
 PATH = "#e5383b"
@@ -65,7 +64,7 @@ class Ink:
     edge: str = EDGE
 
 
-def draw_path(ax: Axes, landscape: Landscape, ink: Ink, factor: float = 1.0) -> list[Any]:
+def draw_path(ax: Axes, landscape: LandscapeData, ink: Ink, factor: float = 1.0) -> list[Any]:
     """Draws the checkpoints' path with start and end, and the convergence point as a star.
 
     Args:
@@ -143,7 +142,7 @@ def annotate(
         )  # fmt: skip
 
 
-def with_path(landscape: Landscape, metric: str, measured: NDArray[Any]) -> NDArray[Any]:
+def with_path(landscape: LandscapeData, metric: str, measured: NDArray[Any]) -> NDArray[Any]:
     """Returns all values that a height shows: the grid's, the projected path's and the origin's, shape (k,).
 
     The origin often lies lower than every grid point.
@@ -153,7 +152,7 @@ def with_path(landscape: Landscape, metric: str, measured: NDArray[Any]) -> NDAr
     return np.concatenate([measured.ravel(), projected, [origin]])
 
 
-def path_pixels(ax: Axes, landscape: Landscape) -> NDArray[Any]:
+def path_pixels(ax: Axes, landscape: LandscapeData) -> NDArray[Any]:
     """Returns boxes in pixels around the line of the path, its checkpoints and the convergence point."""
     pieces = [np.array([[landscape.convergence.x, landscape.convergence.y or 0.0]])]
     trajectory = landscape.trajectory

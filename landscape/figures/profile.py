@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from ..landscape import Landscape
+    from ..file.data import LandscapeData
 
 
 _MANY_POINTS = 41
@@ -29,7 +29,7 @@ _MISSING = {"pending": ".", "failed": "x", "not finite": "^"}
 
 
 def plot_profile(
-    landscape: Landscape, ax: Axes | None = None, *, others: str | Sequence[str] = (), **look: Unpack[Look]
+    landscape: LandscapeData, ax: Axes | None = None, *, others: str | Sequence[str] = (), **look: Unpack[Look]
 ) -> Axes:
     """Draws a line's metric with its points, its standard error where there is one, and the checkpoints on it.
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
-    from ..landscape import Landscape
+    from ..file.data import LandscapeData
 
 
 class Look(TypedDict, total=False):
@@ -105,7 +105,7 @@ class Sheet:
         late: what has to wait until the axes are where they stay, because it is placed in pixels.
     """
 
-    landscape: Landscape
+    landscape: LandscapeData
     ax: Axes
     own: bool
     metric: str
@@ -203,7 +203,7 @@ class Sheet:
         return texts
 
 
-def draw_picture(kind: Kind, landscape: Landscape, ax: Axes | None, look: Look) -> Axes:
+def draw_picture(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look) -> Axes:
     """Draws a landscape as a finished picture; returns its axes."""
     with begin(kind, landscape, ax, look) as sheet:
         kind.draw(sheet)
@@ -212,7 +212,7 @@ def draw_picture(kind: Kind, landscape: Landscape, ax: Axes | None, look: Look) 
 
 
 @contextlib.contextmanager
-def begin(kind: Kind, landscape: Landscape, ax: Axes | None, look: Look, **more: Any) -> Iterator[Sheet]:
+def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **more: Any) -> Iterator[Sheet]:
     """Checks what every picture is told, chooses its scale, and gives a sheet to draw on.
 
     Args:
@@ -279,7 +279,7 @@ def read_scale(look: Look, values: NDArray[Any], count: int, *, symmetric: bool 
     return scale
 
 
-def shared_scale(kind: Kind, landscapes: Sequence[Landscape], look: Look) -> Scale:
+def shared_scale(kind: Kind, landscapes: Sequence[LandscapeData], look: Look) -> Scale:
     """Returns the scale that holds what several pictures of one kind show."""
     metric = look.get("metric", "loss")
     pieces = []

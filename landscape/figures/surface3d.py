@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from ..landscape import Landscape
+    from ..file.data import LandscapeData
 
 
 _FLOOR = 0.35
 _ELEVATION = 30.0
 
 
-def plot_surface(landscape: Landscape, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
+def plot_surface(landscape: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
     """Draws a plane's metric as a surface, seen over its lowest corner.
 
     The path runs at the heights of its projection on the plane, which the legend says: a checkpoint's own loss

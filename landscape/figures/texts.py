@@ -12,7 +12,7 @@ from ..file.checks import PointStatus
 if TYPE_CHECKING:
     from jaxtyping import UInt8
 
-    from ..landscape import Landscape
+    from ..file.data import LandscapeData
 
 
 _NORMALIZED = {"filter": "filter-normalized", "layer": "layer-normalized", "weight": "weight-normalized"}
@@ -26,7 +26,7 @@ def plain(text: object, limit: int = 48) -> str:
     return shown.replace("$", r"\$")
 
 
-def axis_label(landscape: Landscape, axis: int) -> str:
+def axis_label(landscape: LandscapeData, axis: int) -> str:
     """Returns what one axis of the plane is: 0 for x, 1 for y."""
     kind = str(landscape.attributes.get("decomposition", "")).lower()
     if kind == "pca":
@@ -41,7 +41,7 @@ def axis_label(landscape: Landscape, axis: int) -> str:
     return f"direction{_number(landscape, axis)}"
 
 
-def short_axis_label(landscape: Landscape, axis: int) -> str:
+def short_axis_label(landscape: LandscapeData, axis: int) -> str:
     """Returns what one axis is in a few words."""
     if str(landscape.attributes.get("decomposition", "")).lower() != "pca":
         return axis_label(landscape, axis).split(" (")[0]
@@ -49,16 +49,16 @@ def short_axis_label(landscape: Landscape, axis: int) -> str:
     return f"PC {axis + 1}" + ("" if ratio is None else f" ({100 * float(ratio[axis]):.1f} % of variance)")
 
 
-def _number(landscape: Landscape, axis: int) -> str:
+def _number(landscape: LandscapeData, axis: int) -> str:
     return "" if landscape.y is None else f" {axis + 1}"
 
 
-def title(landscape: Landscape) -> str:
+def title(landscape: LandscapeData) -> str:
     """Returns the network's name and the checkpoints that the landscape belongs to."""
     return full_title(landscape, plain) or "loss landscape"
 
 
-def full_title(landscape: Landscape, write: Callable[[object, int], str]) -> str:
+def full_title(landscape: LandscapeData, write: Callable[[object, int], str]) -> str:
     """Returns the title that the file gives, or else the network's name and the checkpoints; empty where it has none.
 
     Args:
@@ -78,20 +78,20 @@ def full_title(landscape: Landscape, write: Callable[[object, int], str]) -> str
     return ", ".join(parts)
 
 
-def network_name(landscape: Landscape) -> object:
+def network_name(landscape: LandscapeData) -> object:
     """Returns what the network is called, as the file has it; None where it has no name."""
     network = landscape.attributes.get("network")
     return network.get("name") if isinstance(network, Mapping) else network
 
 
-def checkpoint_numbers(landscape: Landscape) -> list[int]:
+def checkpoint_numbers(landscape: LandscapeData) -> list[int]:
     """Returns the checkpoints' numbers, of the trajectory or else of the attributes."""
     if landscape.trajectory is not None:
         return [int(number) for number in landscape.trajectory.number]
     return _integers(landscape.attributes.get("intervals"))
 
 
-def status_note(landscape: Landscape, status: UInt8[np.ndarray, "*grid"]) -> str | None:
+def status_note(landscape: LandscapeData, status: UInt8[np.ndarray, "*grid"]) -> str | None:
     """Returns how much of the grid is measured, or None where all of it is."""
     size = status.size
     pending = int((status == PointStatus.PENDING).sum())

@@ -18,6 +18,8 @@ from .checks import PointStatus, check_array, check_axis, check_metric_names, ch
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int64, UInt8
 
+    from collectors.files.places import AnyPath
+
 
 LOSS_ERROR = "loss_error"
 """The estimated error of the loss, among the metrics of a landscape with interpolated points; 0 where measured."""
@@ -127,7 +129,7 @@ class DirectionsData:
     cosine: float | None = None
 
 
-@dataclass
+@dataclass(eq=False)
 class LandscapeData:
     """A loss landscape: a grid of measured points, the path that crosses it, and where all of it comes from.
 
@@ -141,6 +143,7 @@ class LandscapeData:
         trajectory: the checkpoints' path, or None.
         errors: traceback by place ("grid/3,5" is row 3, column 5; "trajectory/4/loss"; "convergence").
         attributes: everything else worth keeping, as JSON values; tuples come back from a file as lists.
+        path: the file that it was read from, or None.
     """
 
     x: Float64[np.ndarray, " nx"]
@@ -152,6 +155,7 @@ class LandscapeData:
     trajectory: TrajectoryData | None = None
     errors: dict[str, str] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
+    path: AnyPath | None = None
 
     @classmethod
     def empty(
@@ -200,9 +204,37 @@ class LandscapeData:
             and (self.trajectory is None or self.trajectory.complete)
         )
 
-    def counts(self) -> dict[PointStatus, int]:
-        """Returns how many grid points have each status."""
+    @property
+    def status_counts(self) -> dict[PointStatus, int]:
+        """How many grid points have each status."""
         return {status: int((self.status == status).sum()) for status in PointStatus}
+
+    @property
+    def loss(self) -> Float64[np.ndarray, "*grid"]:
+        """The loss, shape (ny, nx); NaN while pending or failed, predicted where ``status`` says interpolated."""
+        return self.metrics["loss"]
+
+    @property
+    def loss_range(self) -> tuple[float, float]:
+        """The smallest and the largest finite loss of the grid; NaN where there is none."""
+        finite = self.loss[np.isfinite(self.loss)]
+        return (float(finite.min()), float(finite.max())) if len(finite) else (float("nan"), float("nan"))
+
+    @property
+    def explained_variance_ratio(self) -> Float64[np.ndarray, " d"] | None:
+        """The share of the path's variance along each direction; None where there is no decomposition."""
+        return self.directions.explained_variance_ratio
+
+    @property
+    def cosine(self) -> float | None:
+        """The cosine between the two directions; None for a line."""
+        return self.directions.cosine
+
+    def __getitem__(self, name: str) -> Float64[np.ndarray, "*grid"]:
+        """Returns a metric by name, shape (ny, nx)."""
+        if name not in self.metrics:
+            raise KeyError(f"the landscape has no metric {name!r}; it has {sorted(self.metrics)}")
+        return self.metrics[name]
 
     def validate(self) -> None:
         """Checks that names, shapes, types and status values fit together.

@@ -103,13 +103,15 @@ def _read(path: AnyPath, source: Path | bytes, size: int) -> LandscapeData:
     try:
         with h5py.File(io.BytesIO(source) if isinstance(source, bytes) else source, "r", **options) as file:
             _check_format(file, path)
-            return read_root(file, size, own_attributes=OWN_ATTRIBUTES)
+            data = read_root(file, size, own_attributes=OWN_ATTRIBUTES)
     except LandscapeError:
         raise
     except BlockingIOError as error:
         raise _locked(path) from error
     except Exception as error:  # the library reports damage by nearly every kind of exception
         raise _damaged(path, f"{type(error).__name__}: {error}".splitlines()[0]) from error
+    data.path = path
+    return data
 
 
 def _download(path: RemotePath) -> bytes:

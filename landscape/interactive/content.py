@@ -15,11 +15,10 @@ from ..figures.texts import axis_label, full_title
 from ..file.checks import PointStatus
 
 if TYPE_CHECKING:
-    from ..file.data import TrajectoryData
-    from ..landscape import Landscape
+    from ..file.data import LandscapeData, TrajectoryData
 
 
-def landscape_content(landscape: Landscape, name: str) -> dict[str, Any]:
+def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
     """Returns JSON values from which the page draws a landscape.
 
     Arrays are base64 of little-endian float64 in C order, so that NaN, infinities and the last bit arrive as they are.
@@ -53,12 +52,12 @@ def landscape_content(landscape: Landscape, name: str) -> dict[str, Any]:
     return data
 
 
-def title(landscape: Landscape) -> str:
+def title(landscape: LandscapeData) -> str:
     """Returns the network's name and the checkpoints that the landscape belongs to."""
     return full_title(landscape, lambda text, _: str(text)) or "Loss landscape"
 
 
-def note(landscape: Landscape) -> str:
+def note(landscape: LandscapeData) -> str:
     """Returns what kind of plane or line it is, its size, and what is not measured."""
     kind = {"pca": "principal directions of the trajectory", "random": "random directions"}
     decomposition = str(landscape.attributes.get("decomposition", ""))
@@ -69,7 +68,7 @@ def note(landscape: Landscape) -> str:
     return "; ".join(part for part in parts if part)
 
 
-def _unfinished(landscape: Landscape) -> str | None:
+def _unfinished(landscape: LandscapeData) -> str | None:
     counts = landscape.status_counts
     parts = [
         f"{counts[status]} {status.name.lower()}"
@@ -79,7 +78,7 @@ def _unfinished(landscape: Landscape) -> str | None:
     return ", ".join(parts) or None
 
 
-def _scales(landscape: Landscape, metric: str) -> dict[str, Any]:
+def _scales(landscape: LandscapeData, metric: str) -> dict[str, Any]:
     """Returns the scales that the figures would choose, by what is asked for; None where there is none."""
     path, point = landscape.trajectory, landscape.convergence
     values = [landscape[metric].ravel(), [point.metrics.get(metric, np.nan)]]

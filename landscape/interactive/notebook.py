@@ -19,7 +19,7 @@ from .content import note, title
 
 if TYPE_CHECKING:
     from ..figures.appearance import Appearance
-    from ..landscape import Landscape
+    from ..file.data import LandscapeData
 
 
 _EDGE = {"color": "#1a1a1a", "width": 1}
@@ -48,7 +48,7 @@ def compact(values: NDArray[Any]) -> NDArray[Any]:
     return small if same.all() else values
 
 
-def hover(landscape: Landscape) -> dict[str, Any]:
+def hover(landscape: LandscapeData) -> dict[str, Any]:
     """Returns what a trace over the grid says beside the mouse: the coordinates and every metric, as stored."""
     lines = ["x %{x:.4g}"] if landscape.y is None else ["x %{x:.4g}", "y %{y:.4g}"]
     lines += [f"{literal(name, 32)} %{{customdata[{index}]:.6g}}" for index, name in enumerate(landscape.metrics)]
@@ -56,7 +56,7 @@ def hover(landscape: Landscape) -> dict[str, Any]:
     return {"customdata": values, "hovertemplate": "<br>".join(lines) + "<extra></extra>"}
 
 
-def line_marks(landscape: Landscape, scale: Scale) -> list[dict[str, Any]]:
+def line_marks(landscape: LandscapeData, scale: Scale) -> list[dict[str, Any]]:
     """Returns the checkpoints and the convergence point on a line's profile."""
     path, point, traces = landscape.trajectory, landscape.convergence, []
     if path is not None and "loss" in path.projected:
@@ -67,7 +67,7 @@ def line_marks(landscape: Landscape, scale: Scale) -> list[dict[str, Any]]:
     return [*traces, _mark("convergence point", [point.x], height, _STAR)]
 
 
-def path_marks(landscape: Landscape, scale: Scale, heights: NDArray[Any]) -> list[dict[str, Any]]:
+def path_marks(landscape: LandscapeData, scale: Scale, heights: NDArray[Any]) -> list[dict[str, Any]]:
     """Returns the path and the convergence point, on the map and on the surface.
 
     Args:
@@ -116,7 +116,7 @@ def path_marks(landscape: Landscape, scale: Scale, heights: NDArray[Any]) -> lis
     ]  # fmt: skip
 
 
-def status_marks(landscape: Landscape, look: Appearance) -> list[dict[str, Any]]:
+def status_marks(landscape: LandscapeData, look: Appearance) -> list[dict[str, Any]]:
     """Returns marks where points failed, and where they are interpolated or, if that is less, measured."""
     failed, interpolated, measured = (
         landscape.status == status for status in (PointStatus.FAILED, PointStatus.INTERPOLATED, PointStatus.MEASURED)
@@ -140,7 +140,7 @@ def _mark(name: str, x: Any, y: Any, marker: dict[str, Any]) -> dict[str, Any]:
     return {"type": "scatter", "mode": "markers", "name": name, "x": x, "y": y, "marker": marker, "hoverinfo": "skip"}
 
 
-def _path_hover(landscape: Landscape) -> dict[str, Any]:
+def _path_hover(landscape: LandscapeData) -> dict[str, Any]:
     path, unit = landscape.trajectory, literal(landscape.attributes.get("unit") or "checkpoint", 16)
     assert path is not None
     unknown = np.full(len(path.number), np.nan)
@@ -151,7 +151,7 @@ def _path_hover(landscape: Landscape) -> dict[str, Any]:
 
 
 def _draped(
-    landscape: Landscape, x: NDArray[Any], y: NDArray[Any], feet: NDArray[Any], heights: NDArray[Any]
+    landscape: LandscapeData, x: NDArray[Any], y: NDArray[Any], feet: NDArray[Any], heights: NDArray[Any]
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Returns the path with pieces that follow the surface, where a straight line would run through hills."""
     from scipy.interpolate import RegularGridInterpolator
@@ -172,7 +172,7 @@ _LINES = 14
 Parts = tuple[list[dict[str, Any]], dict[str, Any]]
 
 
-def notebook_figure(landscape: Landscape) -> dict[str, Any] | None:
+def notebook_figure(landscape: LandscapeData) -> dict[str, Any] | None:
     """Returns the figure as JSON values: a map and a surface side by side, or a line's profile.
 
     Returns:
@@ -195,7 +195,7 @@ def notebook_figure(landscape: Landscape) -> dict[str, Any] | None:
     return shown
 
 
-def _plane(landscape: Landscape, values: NDArray[Any], scale: Scale, look: Appearance) -> Parts:
+def _plane(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: Appearance) -> Parts:
     x, y = landscape.x, landscape.y
     assert y is not None
     low, high = (float(scale.forward(end)) for end in (scale.low, scale.high))
@@ -245,7 +245,7 @@ def _plane(landscape: Landscape, values: NDArray[Any], scale: Scale, look: Appea
     return traces, layout
 
 
-def _line(landscape: Landscape, values: NDArray[Any], scale: Scale, look: Appearance) -> Parts:
+def _line(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: Appearance) -> Parts:
     curve = {
         "type": "scatter", "mode": "lines+markers", "name": "loss", "x": landscape.x, "connectgaps": False,
         "y": compact(scale.forward(scale.shown(values))), "line": {"color": look.series[0], "width": 2},
@@ -265,7 +265,7 @@ def _frame(look: Appearance) -> dict[str, Any]:
     return {"zeroline": False, "ticks": "outside", "tickcolor": look.soft, "linecolor": look.ink, "mirror": True}
 
 
-def _page(landscape: Landscape, look: Appearance) -> dict[str, Any]:
+def _page(landscape: LandscapeData, look: Appearance) -> dict[str, Any]:
     text = f"{literal(title(landscape))}<br><sub>{literal(note(landscape), 120)}</sub>"
     return {
         "title": {"text": text, "font": {"size": 15}},

@@ -15,16 +15,13 @@ import webbrowser
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from collectors.files.local_files import write_text
 from collectors.validation import check_choice, check_path, wrong_type, wrong_value
 
+from ..file.data import LandscapeData
 from .content import landscape_content, title
-
-if TYPE_CHECKING:
-    from ..landscape import Landscape
-
 
 SIZES = ("full", "small")
 SCRIPT_NAME = "plotly.min.js"
@@ -32,7 +29,9 @@ SCRIPT_NAME = "plotly.min.js"
 _LINE_ENDS = str.maketrans({"<": r"\u003c", ">": r"\u003e", "&": r"\u0026", "\u2028": r"\u2028", "\u2029": r"\u2029"})
 
 
-def save_page(landscapes: Landscape | Sequence[Landscape], path: str | os.PathLike[str], *, size: str = "full") -> Path:
+def save_page(
+    landscapes: LandscapeData | Sequence[LandscapeData], path: str | os.PathLike[str], *, size: str = "full"
+) -> Path:
     """Writes landscapes as one page that needs no network; a page of that name is replaced once it is whole.
 
     Args:
@@ -65,7 +64,7 @@ def save_page(landscapes: Landscape | Sequence[Landscape], path: str | os.PathLi
 
 
 def page_html(
-    landscapes: Landscape | Sequence[Landscape],
+    landscapes: LandscapeData | Sequence[LandscapeData],
     *,
     script: str | None = None,
     live: dict[str, Any] | None = None,
@@ -133,7 +132,7 @@ def plotly_script() -> str:
     return script
 
 
-def landscape_names(landscapes: Sequence[Landscape]) -> list[str]:
+def landscape_names(landscapes: Sequence[LandscapeData]) -> list[str]:
     """Returns a name for each landscape, by which it is told from the others."""
     paths = [landscape.path for landscape in landscapes]
     names = [f"landscape {number}" if path is None else path.name for number, path in enumerate(paths, 1)]
@@ -153,15 +152,13 @@ def _packed_script() -> tuple[str, str]:
     return base64.b64encode(gzip.compress(script.encode("utf-8"), mtime=0)).decode("ascii"), _hash(script)
 
 
-def _checked(landscapes: Landscape | Sequence[Landscape], *, may_be_empty: bool) -> list[Landscape]:
-    from ..landscape import Landscape
-
-    if isinstance(landscapes, Landscape):
+def _checked(landscapes: LandscapeData | Sequence[LandscapeData], *, may_be_empty: bool) -> list[LandscapeData]:
+    if isinstance(landscapes, LandscapeData):
         return [landscapes]
     if isinstance(landscapes, str | bytes) or not isinstance(landscapes, Sequence):
         raise wrong_type("landscapes", "a Landscape or a list of them", landscapes)
     for landscape in landscapes:
-        if not isinstance(landscape, Landscape):
+        if not isinstance(landscape, LandscapeData):
             raise wrong_type("landscapes", "a Landscape or a list of them", landscape)
     if not landscapes and not may_be_empty:
         raise wrong_value("landscapes", "at least one landscape", landscapes)
@@ -182,7 +179,7 @@ def _hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode('utf-8')).digest()).decode('ascii')}'"
 
 
-def view(landscape: Landscape, path: str | os.PathLike[str] | None, *, size: str, show: bool) -> Path:
+def view(landscape: LandscapeData, path: str | os.PathLike[str] | None, *, size: str, show: bool) -> Path:
     """Writes a page and opens it; see ``Landscape.view``."""
     if path is None:
         # The browser reads it after this process may have ended, so nobody can remove it here.

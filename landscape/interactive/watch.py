@@ -18,8 +18,9 @@ from collectors.validation import check_int
 
 from ..errors import LandscapeLockedError, LandscapeNotFoundError
 from ..file.checks import PointStatus
+from ..file.data import LandscapeData
+from ..file.landscape_file import read_landscape
 from ..file.lock import is_being_written
-from ..landscape import Landscape
 from ..survey.settings import duration_text
 from .content import landscape_content
 from .page import SCRIPT_NAME, page_html, plotly_script
@@ -66,7 +67,7 @@ class FileWatch:
         self._path = path
         self._lock = threading.Lock()
         self._stamp: tuple[int, ...] | None = None
-        self._landscape: Landscape | None = None
+        self._landscape: LandscapeData | None = None
         self._content: dict[str, Any] | None = None
         self._problem: LandscapeError | None = None
         self._progress: deque[tuple[float, int]] = deque()
@@ -75,7 +76,7 @@ class FileWatch:
             raise self._problem
 
     @property
-    def landscape(self) -> Landscape | None:
+    def landscape(self) -> LandscapeData | None:
         """What was read last; None before there was a file."""
         return self._landscape
 
@@ -100,7 +101,7 @@ class FileWatch:
 
     def _read(self, written: float) -> None:
         try:
-            self._landscape = Landscape.load(self._path)
+            self._landscape = read_landscape(self._path)
         except (LandscapeNotFoundError, LandscapeLockedError):
             # It went away or is being copied over; the next look will see.
             return
@@ -146,7 +147,7 @@ class FileWatch:
         return f", {'at most ' if adaptive else ''}about {duration_text(seconds)} left"
 
 
-def _counts(landscape: Landscape) -> tuple[int, int]:
+def _counts(landscape: LandscapeData) -> tuple[int, int]:
     """Returns how many measurements are over, and how many there are; failed ones are over as well."""
     statuses = [landscape.status, *(landscape.trajectory.statuses if landscape.trajectory is not None else [])]
     over = (PointStatus.MEASURED, PointStatus.FAILED)

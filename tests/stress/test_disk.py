@@ -226,7 +226,7 @@ def test_room_that_comes_back_before_the_end_saves_all_that_was_measured(small_d
 def test_a_failure_of_the_last_regular_write_is_not_kept_quiet(small_disk: Path) -> None:
     path, trouble = small_disk / "landscape.h5", FullDisk(small_disk)
     shown, _ = measure(None)
-    writer = LandscapeWriter(path, shown._data, flush_seconds=0.005)
+    writer = LandscapeWriter(path, shown, flush_seconds=0.005)
     writer.__enter__()
     trouble.fill()
     writer.update(lambda: None)
@@ -252,7 +252,7 @@ class ClosesInBetween(threading.Event):
 def test_a_survey_that_ends_while_a_write_is_due_ends(tmp_path: Path) -> None:
     """The writer's thread once missed that it was to end, and the survey waited for it for ever."""
     shown, _ = measure(None)
-    writer = LandscapeWriter(tmp_path / "landscape.h5", shown._data, flush_seconds=0.0)
+    writer = LandscapeWriter(tmp_path / "landscape.h5", shown, flush_seconds=0.0)
     writer._closing = ClosesInBetween(writer._changed)
     writer.__enter__()
     writer.update(lambda: None)
