@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collectors.errors import LandscapeError
-from collectors.files.places import AnyPath, check_directory
+from collectors.files.places import AnyPath, check_can_be_file, check_directory
 from collectors.files.remote_path import RemotePath
 from collectors.validation import check_bool, check_instance, check_int, wrong_type
 from workers.evaluator import MeasurementOptions
@@ -166,21 +166,20 @@ def check_axis(name: str, values: object) -> Float64[np.ndarray, " n"]:
 
 
 def check_output(output: object) -> AnyPath:
-    """Returns where a landscape file shall lie, on this machine or behind a URL.
+    """Returns where a landscape file goes, on this machine or behind a URL.
 
     Raises:
         TypeError: it is no path.
-        ValueError: it does not lie in a directory that exists, or is a directory itself.
+        ValueError: it is no usable path.
+        NotADirectoryError: it does not lie in a directory that exists.
+        IsADirectoryError: it is a directory itself.
         RunDirectoryError: it lies behind a URL and cannot be written.
     """
     path = check_directory("output", output)
     if isinstance(path, RemotePath):
         path.parent.check_writable("output")
         return path
-    if not path.parent.is_dir():
-        raise ValueError(f"output must lie in a directory that exists, but {path.parent} does not; create it first.")
-    if path.is_dir():
-        raise ValueError(f"output must be the path of a file, but {path} is a directory; add a file name.")
+    check_can_be_file("output", path)
     return path
 
 

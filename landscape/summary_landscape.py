@@ -298,8 +298,6 @@ def _output_folder(run: AnyPath, output: str | os.PathLike[str] | None) -> AnyPa
         except RunDirectoryError as error:
             raise LandscapeWriteError(f'{error} Or keep the files on this machine: output="landscapes".') from error
         return folder
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"output must be a directory, but {folder} is a file.")
     return make_output_folder("output", folder)
 
 

@@ -6,6 +6,7 @@ folder where there is room, because a plane reads each of its checkpoints severa
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 from pathlib import Path
@@ -62,6 +63,46 @@ def has_lost_slashes(path: object) -> bool:
 def is_url(path: object) -> bool:
     """Returns whether a path is an fsspec URL rather than a path of this machine."""
     return isinstance(path, str) and _URL.match(path) is not None
+
+
+def check_can_be_directory(name: str, path: Path, *, writable: bool = False) -> None:
+    """Checks that a path of this machine is a directory or can become one; nothing is created.
+
+    Args:
+        name: of the argument, for an error's text.
+        path: the path.
+        writable: whether it must be possible to write there, too.
+
+    Raises:
+        NotADirectoryError: it, or a part of it, is a file.
+        PermissionError: it cannot be written, or cannot be created.
+    """
+    existing = next(part for part in (path, *path.parents) if os.path.lexists(part))
+    if not existing.is_dir():
+        raise NotADirectoryError(f"{name} must be a directory, but {existing} is a file; choose another path.")
+    effective = os.access in os.supports_effective_ids
+    if writable and not os.access(existing, os.W_OK | os.X_OK, effective_ids=effective):
+        raise PermissionError(
+            f"{name} must be writable, but {existing} is not; choose another path or change its permissions."
+        )
+
+
+def check_can_be_file(name: str, path: Path) -> None:
+    """Checks that a file can be written at a path of this machine, as far as directories matter.
+
+    Args:
+        name: of the argument, for an error's text.
+        path: the path.
+
+    Raises:
+        NotADirectoryError: it does not lie in a directory that exists.
+        IsADirectoryError: it is a directory itself.
+    """
+    if not path.parent.is_dir():
+        came = "is a file; choose another path" if path.parent.exists() else "does not exist; create it first"
+        raise NotADirectoryError(f"{name} must lie in a directory that exists, but {path.parent} {came}.")
+    if path.is_dir():
+        raise IsADirectoryError(f"{name} must be the path of a file, but {path} is a directory; add a file name.")
 
 
 def check_directory(name: str, path: object) -> AnyPath:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..callbacks.callback import RunContext
 from ..files.local_files import remove_stale_temporaries
+from ..files.places import check_can_be_directory
 from ..networks.readers import read_network
 from ..validation import check_path, wrong_type, wrong_value
 from .archive import Archive
@@ -202,11 +203,7 @@ def check_directory(value: Any) -> Path:
         PermissionError: it cannot be written, or cannot be created.
     """
     folder = Path(os.path.realpath(check_path("directory", value)))
-    existing = next(path for path in (folder, *folder.parents) if os.path.lexists(path))
-    if not existing.is_dir():
-        raise NotADirectoryError(f"directory must be a directory, but {existing} is a file. Choose another one.")
-    if not os.access(existing, os.W_OK | os.X_OK, effective_ids=os.access in os.supports_effective_ids):
-        raise PermissionError(f"directory must be writable, but {existing} is not. Choose another one.")
+    check_can_be_directory("directory", folder, writable=True)
     return folder
 
 

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..callbacks.callback import BuiltInCallback, RunContext
-from ..files.places import check_directory, has_lost_slashes
+from ..files.places import check_can_be_directory, check_directory, has_lost_slashes
 from ..files.remote_path import RemotePath
 from ..networks.readers import as_watched
 from ..process_rank import is_first_rank
@@ -335,7 +335,7 @@ class SummaryCollector(BuiltInCallback):
 
 
 def _check_folder(folder: Path, given: object) -> None:
-    """Refuses what cannot become a folder, and what was a URL once."""
+    """Raises if the path cannot become a folder, or is a URL whose ``//`` was lost."""
     first = str(given).split("/")[0]
     # A folder with a colon at its end is too strange to be made by mistake.
     if has_lost_slashes(given) and not Path(first).exists():
@@ -343,11 +343,7 @@ def _check_folder(folder: Path, given: object) -> None:
             f"summary_dir must be a folder or a URL, but got {given}, which lies in a folder called {first!r}. A URL "
             "must be a str; a Path loses its slashes."
         )
-    for path in (folder, *folder.parents):
-        if path.exists():
-            if not path.is_dir():
-                raise NotADirectoryError(f"summary_dir must be a directory, but {path} is a file; choose another path.")
-            break
+    check_can_be_directory("summary_dir", folder)
 
 
 def _is_whole(run_context: RunContext) -> bool:

@@ -14,6 +14,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from ..files.places import check_can_be_directory
 from ..validation import check_choice, check_int, check_keys, wrong_type, wrong_value
 
 # Around each record: its length, and a checksum of the length and of the content.
@@ -196,7 +197,6 @@ class _WholeWrites:
             self.descriptor = -1
 
 
-_REMEDY = "choose another or change its permissions."
 _NAME_PART = re.compile(r"[0-9a-zA-Z_][0-9a-zA-Z_.]*")
 
 
@@ -251,27 +251,12 @@ def prepare_directory(directory: Path) -> Path:
     """Creates a directory where it is missing; returns its real path.
 
     Raises:
-        NotADirectoryError: it is a file, or lies below one.
-        PermissionError: it may not be created or written.
+        NotADirectoryError: it, or a part of it, is a file.
+        PermissionError: it cannot be written, or cannot be created.
     """
-    if _is_file(directory):
-        raise NotADirectoryError(f"log_dir must be a directory, but {directory} is a file; choose another.")
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        raise NotADirectoryError(f"log_dir {directory} lies below something that is a file; choose another.") from error
-    except PermissionError as error:
-        raise PermissionError(f"log_dir {directory} may not be created; {_REMEDY}") from error
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise PermissionError(f"log_dir {directory} may not be written; {_REMEDY}")
+    check_can_be_directory("log_dir", directory, writable=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return directory.resolve()
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.exists() and not path.is_dir()
-    except PermissionError as error:
-        raise PermissionError(f"log_dir {path} may not be looked into; {_REMEDY}") from error
 
 
 def record(content: bytes) -> bytes:

@@ -16,7 +16,7 @@ import typer
 from collectors.errors import RunDirectoryError
 from workers.errors import PoolError
 
-from ..errors import LandscapeDamagedError, LandscapeFormatError, LandscapeIdentityError, LandscapeWriteError
+from ..errors import LandscapeDamagedError, LandscapeFormatError, LandscapeIdentityError
 from ..shadowing import check_folder
 
 
@@ -65,7 +65,7 @@ def options_named(options: Mapping[str, str]) -> Iterator[None]:
     except (LandscapeIdentityError, LandscapeDamagedError, LandscapeFormatError) as error:
         error.add_note("On the command line these are --overwrite and --name.")
         raise
-    except (TypeError, ValueError, NotADirectoryError, PoolError, RunDirectoryError, LandscapeWriteError) as error:
+    except (TypeError, ValueError, OSError, PoolError, RunDirectoryError) as error:
         if "collect_landscape={" in str(error):
             error.add_note("The command line has no option for that; collect_landscape is an argument in Python.")
         if len(error.args) == 1:

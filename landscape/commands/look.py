@@ -162,7 +162,8 @@ def view(
     target = Path(files[0]).with_suffix(".html") if output is None else output
     if output is None and is_url(files[0]):
         target = Path(target.name)
-    page = save_page([Landscape.load(file) for file in files], target, size=size)
+    with options_named({"path": "--output"}):
+        page = save_page([Landscape.load(file) for file in files], target, size=size)
     typer.echo(str(target))
     if (output is None if show is None else show) and not webbrowser.open(page.resolve().as_uri()):
         typer.echo("No browser could be opened here; open that file in one.", err=True)

@@ -7,11 +7,12 @@ import stat
 from pathlib import Path
 
 from collectors.files.local_files import replacing
+from collectors.files.places import check_can_be_file
 from collectors.validation import check_bool, check_choice, check_path, wrong_value
 
 from ..errors import LandscapeFormatError, LandscapeNotFoundError, LandscapeWriteError
 from ..file.data import LandscapeData
-from ..file.saving import already_there, check_folder_of
+from ..file.saving import already_there
 from .arrays import CSV, NETCDF, NPZ
 from .formats import Writers
 from .landscaper import LANDSCAPER, read_landscaper_archive
@@ -57,6 +58,8 @@ def export_landscape(
     Raises:
         LandscapeExportError: the landscape does not fit the format.
         LandscapeWriteError: a file is there already, or cannot be written.
+        NotADirectoryError: the file's directory does not exist.
+        IsADirectoryError: a directory of the file's name is there.
         ImportError: the format needs a package that is not installed.
     """
     target = check_path("path", path)
@@ -95,11 +98,9 @@ def _format_name(path: Path, name: str | None) -> str:
 
 def _check_targets(writers: Writers, landscape: LandscapeData, overwrite: bool) -> None:
     for file in writers:
-        check_folder_of(file)
+        check_can_be_file("path", file)
         if not file.exists():
             continue
-        if file.is_dir():
-            raise LandscapeWriteError(f"{file} cannot be written: it is a directory. Give the name of a file in it.")
         source = landscape.path
         if isinstance(source, Path) and source.exists() and file.samefile(source):
             raise LandscapeWriteError(f"{file} is the landscape itself and was left as it is. Give another name.")

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from collectors.errors import LandscapeError
 from collectors.files.local_files import replacing
+from collectors.files.places import check_can_be_file
 from collectors.validation import check_choice, check_float, check_int, check_path, wrong_value
 
-from ..file.saving import check_folder_of
 from .appearance import choose_appearance
 from .multiples import PLANE_KINDS
 from .path import PATH, STAR, halo, sized
@@ -255,7 +255,7 @@ def save_animation(
         raise wrong_value("path", "a name that ends in .gif or .mp4", str(path))
     program = find_ffmpeg() if suffix == ".mp4" else ""
     resolution = (_GIF_DPI if suffix == ".gif" else _MP4_DPI) if dpi is None else dpi
-    check_folder_of(target)
+    check_can_be_file("path", target)
     frames = walk_frames(landscape, kind, seconds=seconds, rate=rate, dpi=resolution, **look)
     with replacing(target) as temporary:
         if suffix == ".gif":

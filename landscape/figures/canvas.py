@@ -6,9 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from collectors.files.local_files import replacing
+from collectors.files.places import check_can_be_file
 from collectors.validation import check_path, wrong_type, wrong_value
-
-from ..file.saving import check_folder_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,7 +61,7 @@ def save_figure(figure: Axes | FigureBase, path: str | os.PathLike[str] | Binary
     kind = target.suffix.lower().removeprefix(".")
     if kind not in _METADATA:
         raise wrong_value("path", "a name that ends in .png, .pdf or .svg", str(path))
-    check_folder_of(target)
+    check_can_be_file("path", target)
     with replacing(target) as temporary, temporary.open("wb") as file:
         _save(whole, file, kind, dpi)
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from collectors.files.places import check_can_be_directory, check_can_be_file
 from collectors.validation import check_bool, check_path
 
 from ..errors import LandscapeWriteError
@@ -15,16 +16,6 @@ from .lock import lock_landscape
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def check_folder_of(target: Path) -> None:
-    """Checks that a file's folder is there.
-
-    Raises:
-        LandscapeWriteError: it is not; the text names it, and not the temporary file that would be written first.
-    """
-    if not target.parent.is_dir():
-        raise LandscapeWriteError(f"{target} cannot be written: {target.parent} is no directory. Make it first.")
 
 
 def make_output_folder(name: str, folder: Path) -> Path:
@@ -38,8 +29,10 @@ def make_output_folder(name: str, folder: Path) -> Path:
         The folder.
 
     Raises:
+        NotADirectoryError: it, or a part of it, is a file.
         LandscapeWriteError: it cannot be made.
     """
+    check_can_be_directory(name, folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -54,12 +47,13 @@ def save_landscape(path: str | os.PathLike[str], data: LandscapeData, *, overwri
     """Writes a landscape file and returns its path.
 
     Raises:
+        NotADirectoryError: the file's directory does not exist.
         LandscapeLockedError: a survey is writing that file.
         LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
     """
     target = check_path("path", path)
     check_bool("overwrite", overwrite)
-    check_folder_of(target)
+    check_can_be_file("path", target)
     with lock_landscape(target):
         if os.path.lexists(target) and not overwrite:
             raise already_there(target)

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from collectors.files.local_files import write_text
+from collectors.files.places import check_can_be_file
 from collectors.validation import check_choice, check_path, wrong_type, wrong_value
 
 from ..file.data import LandscapeData
@@ -47,14 +48,14 @@ def save_page(
         ImportError: plotly is not installed.
         TypeError: an argument has the wrong type.
         ValueError: there is no landscape, the name does not end in .html, or size is unknown.
+        NotADirectoryError: the page's directory does not exist.
         OSError: the page cannot be written; what was there is untouched.
     """
     check_choice("size", size, SIZES)
     target = check_path("path", path)
     if target.suffix.lower() not in (".html", ".htm"):
         raise wrong_value("path", "a name that ends in .html", str(path))
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"the folder {target.parent} does not exist; create it or write the page elsewhere.")
+    check_can_be_file("path", target)
     small = size == "small"
     text = page_html(landscapes, script=SCRIPT_NAME if small else None)
     if small:

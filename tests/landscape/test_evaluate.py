@@ -286,11 +286,11 @@ class TestOutput:
             Landscape.load(tmp_path / "nothing.h5")
 
     def test_a_missing_folder(self, tmp_path):
-        with pytest.raises(ValueError, match="output must lie in a directory that exists"):
+        with pytest.raises(NotADirectoryError, match="output must lie in a directory that exists"):
             self.run(tmp_path / "missing" / "landscape.h5")
 
     def test_a_folder_instead_of_a_file(self, tmp_path):
-        with pytest.raises(ValueError, match="output must be the path of a file"):
+        with pytest.raises(IsADirectoryError, match="output must be the path of a file"):
             self.run(tmp_path)
 
 

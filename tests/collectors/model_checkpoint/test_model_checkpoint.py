@@ -135,7 +135,7 @@ def test_the_directory_can_be_written(tmp_path):
         locked.chmod(0o500)
     try:
         for directory in (locked, locked / "below"):
-            with pytest.raises(PermissionError, match=r"directory must be writable, but .* is not. Choose another one"):
+            with pytest.raises(PermissionError, match=r"directory must be writable, but .* is not; choose another"):
                 ModelCheckpoint(directory=directory)
     finally:
         os.seteuid(os.getuid())

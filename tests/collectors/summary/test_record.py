@@ -124,7 +124,7 @@ def test_log_dir_that_is_a_file(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(NotADirectoryError, match=r"log_dir must be a directory, but .* is a file"):
         SummaryRecord(tmp_path / "file")
-    with pytest.raises(NotADirectoryError, match="lies below something that is a file"):
+    with pytest.raises(NotADirectoryError, match=r"log_dir must be a directory, but .*file is a file"):
         SummaryRecord(tmp_path / "file" / "below")
 
 
@@ -144,11 +144,8 @@ def test_creates_private_directories_and_files(tmp_path):
     assert [path.stat().st_mode & 0o777 for path in event_files(directory)] == [0o400, 0o400]
 
 
-@pytest.mark.parametrize(
-    ("mode", "below", "match"),
-    [(0o555, "", "may not be written"), (0o555, "new", "may not be created"), (0o000, "new", "may not be")],
-)
-def test_directory_without_permission(mode, below, match):
+@pytest.mark.parametrize(("mode", "below"), [(0o555, ""), (0o555, "new"), (0o000, "new")])
+def test_directory_without_permission(mode, below):
     # Not in tmp_path, whose parents another user may not enter.
     with tempfile.TemporaryDirectory() as outer:
         closed = Path(outer) / "closed"
@@ -165,7 +162,8 @@ if os.getuid() == 0:
 prepare_directory(Path({str(closed / below)!r}))
 """
         result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert re.search(f"PermissionError: log_dir .* {match}.*; choose another or change its permissions", result.stderr)
+    expected = "PermissionError: log_dir must be writable, but .*closed is not; choose another path or change its perm"
+    assert re.search(expected, result.stderr)
 
 
 def test_missing_tensorboard_names_the_extra(tmp_path):

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from pathlib import Path
 
 import pytest
 from examples import train_run
@@ -106,17 +107,16 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
     assert make_output_folder("output", tmp_path / "a" / "b").is_dir()
     assert make_output_folder("output", tmp_path / "a") == tmp_path / "a"
     (tmp_path / "file").write_text("")
-    for folder, reason in (
-        (tmp_path / "file" / "below", "Not a directory"),
-        (tmp_path / "file", "File exists"),
-    ):
-        with pytest.raises(LandscapeWriteError, match=rf"^output {folder} cannot be made: {reason}\. Give a directory"):
+    for folder in (tmp_path / "file" / "below", tmp_path / "file"):
+        with pytest.raises(NotADirectoryError, match=rf"^output must be a directory, but {tmp_path}/file is a file"):
             make_output_folder("output", folder)
+    with pytest.raises(LandscapeWriteError, match=r"^output /proc/run cannot be made: No such file or directory\."):
+        make_output_folder("output", Path("/proc/run"))
 
 
 def test_the_demo_says_at_once_that_its_folder_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     result = CliRunner().invoke(app, ["demo", "-o", str(tmp_path / "file" / "demo")])
-    with pytest.raises(LandscapeWriteError, match=r"^--output .*file/demo cannot be made: Not a directory"):
+    with pytest.raises(NotADirectoryError, match=r"^--output must be a directory, but .*file is a file"):
         raise result.exception
     assert result.output == ""

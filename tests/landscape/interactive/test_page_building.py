@@ -97,7 +97,9 @@ class TestRefused:
             save_page(Landscape(example()), tmp_path / "a.png")
 
     def test_a_missing_folder(self, example, tmp_path) -> None:
-        with pytest.raises(FileNotFoundError, match=r"the folder .*missing does not exist; create it"):
+        with pytest.raises(
+            NotADirectoryError, match=r"must lie in a directory that exists, but .*missing does not exist"
+        ):
             save_page(Landscape(example()), tmp_path / "missing" / "a.html")
 
     def test_an_unknown_size(self, example, tmp_path) -> None:
