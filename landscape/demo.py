@@ -152,8 +152,8 @@ def landscape_table(landscapes: Sequence[Landscape]) -> str:
             (
                 str(landscape.attributes.get("decomposition")),
                 value_range(landscape.loss),
-                explained_variance_text(landscape),
-                distance_text(landscape),
+                explained_variance_text(landscape) or "-",
+                distance_text(landscape) or "-",
                 f"{landscape.report.points_per_second:.0f}" if landscape.report else "-",
                 f"{landscape.report.seconds:.1f}" if landscape.report else "-",
             )

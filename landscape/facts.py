@@ -1,4 +1,4 @@
-"""A landscape in words, and several of them in a table."""
+"""What a landscape holds, in words: as text (``landscape info``), as JSON for programs, as rows for the page."""
 
 from __future__ import annotations
 
@@ -13,49 +13,101 @@ from numpy.typing import NDArray
 from .figures.texts import network_name
 from .file.data import LandscapeData, TrajectoryData
 
-_FAILURES = 10
+SUMMARY_VERSION = 1
+"""Grows when a name of ``summary_json`` goes or changes its meaning; a new name alone leaves it."""
+
+_FAILURES_IN_TEXT = 10
+_FAILURES_ON_PAGE = 5
 _MESSAGE_CHARACTERS = 300
+_PAGE_ATTRIBUTES = ("decomposition", "normalization", "centering", "seed", "buffers", "step_per_epoch")
 
 
 def summary_text(landscape: LandscapeData) -> str:
     """Returns what a landscape file holds, one fact to a line."""
-    attributes = landscape.attributes
     shape = f"{len(landscape.x)}" + ("" if landscape.y is None else f" x {len(landscape.y)}")
-    known = {name: value for name, value in attributes.items() if value is not None}
-    plan, intervals = known.get("measurement_plan"), known.get("intervals")
-    versions = versions_text(known.get("versions"))
-    facts: list[tuple[str, str | None]] = [
+    known = {name: value for name, value in landscape.attributes.items() if value is not None}
+    intervals, imported = known.get("intervals"), known.get("imported")
+    versions = _versions(known.get("versions"))
+    rows: list[tuple[str, object]] = [
         ("file", str(landscape.path)),
-        ("imported from", _imported(known["imported"]) if isinstance(known.get("imported"), Mapping) else None),
+        ("imported from", _imported(imported) if isinstance(imported, Mapping) else None),
         ("network", known.get("network")),
         ("landscape", f"{known.get('decomposition', 'unknown')}, {shape} points"),
-        ("points", points_text(landscape)),
+        ("points", _points(landscape)),
         ("sampling", sampling_text(landscape)),
         ("complete", _complete(landscape)),
         ("intervals", f"{known.get('unit', '-')}s {_intervals(intervals)}" if intervals else None),
-        ("samples", samples_text(known)),
+        ("samples", _samples(known)),
         ("buffers", known.get("buffers")),
-        ("measurement plan", plan_text(plan) if plan else None),
+        ("measurement plan", plan_text(known.get("measurement_plan"))),
         *((name, value_range(values)) for name, values in landscape.metrics.items()),
-        ("explained variance", explained_variance_text(landscape)),
-        ("largest distance of the path from the plane", distance_text(landscape)),
+        ("explained variance", explained_variance_text(landscape) or "-"),
+        ("largest distance of the path from the plane", distance_text(landscape) or "-"),
         ("made", f"{known['created']}{f' with {versions}' if versions else ''}" if "created" in known else None),
-        *(("note", str(note)) for note in known.get("notes", ())),
-        *(("failed", text) for text in failures(landscape, _FAILURES)),
+        *_notes_and_failures(landscape, _FAILURES_IN_TEXT),
     ]
-    lines = [(name, str(text)) for name, text in facts if text is not None]
+    lines = [(name, _printable(str(value))) for name, value in rows if value is not None]
     width = max(len(name) for name, _ in lines)
-    return "\n".join(f"{name:<{width}}  {_printable(text)}" for name, text in lines)
+    return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
 
 
-def _imported(facts: Mapping[str, Any]) -> str:
-    others = ", ".join(f"{name} {value}" for name, value in facts.items() if name not in ("format", "file"))
-    return f"{facts.get('file')} ({facts.get('format')}{f', {others}' if others else ''})"
+def summary_json(landscape: LandscapeData) -> dict[str, Any]:
+    """Returns the facts as JSON values; null stands for NaN, for infinities, and for what is absent.
+
+    Its names: ``summary_version``, ``file``, ``complete``, ``grid`` (``shape`` as rows and columns; ``x`` and ``y``
+    with ``size``, ``minimum``, ``maximum``), ``points`` (how many have each status), ``metrics`` (per name
+    ``minimum``, ``maximum`` and their places ``minimum_at``, ``maximum_at`` as coordinates, over finite values, and
+    ``not_finite``), ``convergence``, ``directions``, ``trajectory`` (columns of one value per checkpoint),
+    ``errors`` (places), and ``attributes`` as the file has them.
+    """
+    found: dict[str, Any] = {
+        "summary_version": SUMMARY_VERSION,
+        "file": None if landscape.path is None else str(landscape.path),
+        "complete": landscape.complete,
+        "grid": {
+            "shape": list(landscape.loss.shape),
+            "x": _axis(landscape.x),
+            "y": None if landscape.y is None else _axis(landscape.y),
+        },
+        "points": {status.name.lower(): count for status, count in landscape.status_counts.items()},
+        "metrics": {name: _metric(values, landscape) for name, values in landscape.metrics.items()},
+        "convergence": {
+            "x": landscape.convergence.x,
+            "y": landscape.convergence.y,
+            "status": landscape.convergence.status.name.lower(),
+            "metrics": landscape.convergence.metrics,
+        },
+        "directions": {"explained_variance_ratio": landscape.explained_variance_ratio, "cosine": landscape.cosine},
+        "trajectory": None if landscape.trajectory is None else _trajectory(landscape.trajectory),
+        "errors": sorted(landscape.errors),
+        "attributes": landscape.attributes,
+    }
+    plain: dict[str, Any] = _plain(found)
+    return plain
 
 
-def points_text(landscape: LandscapeData) -> str:
-    """Returns how many points have each status that occurs."""
-    return ", ".join(f"{count} {status.name.lower()}" for status, count in landscape.status_counts.items() if count)
+def page_facts(landscape: LandscapeData) -> list[list[str]]:
+    """Returns rows of name and text for the page; what the file does not say is left out."""
+    attributes = landscape.attributes
+    low, high = landscape.loss_range
+    rows: list[tuple[str, object]] = [
+        ("file", landscape.path),
+        ("network", network_name(landscape)),
+        *((name.replace("_", " "), attributes.get(name)) for name in _PAGE_ATTRIBUTES),
+        ("samples", _samples(attributes)),
+        ("points", _points(landscape)),
+        ("complete", "yes" if landscape.complete else "no"),
+        ("sampling", sampling_text(landscape)),
+        ("loss", f"{low:.6g} to {high:.6g}" if math.isfinite(low) else "no finite value"),
+        ("explained variance", explained_variance_text(landscape)),
+        ("cosine of the directions", None if landscape.cosine is None else f"{landscape.cosine:.3g}"),
+        ("largest distance of the path from the plane", distance_text(landscape)),
+        ("measurement plan", plan_text(attributes.get("measurement_plan"))),
+        ("made", attributes.get("created")),
+        ("versions", _versions(found) if isinstance(found := attributes.get("versions"), Mapping) else found),
+        *_notes_and_failures(landscape, _FAILURES_ON_PAGE),
+    ]
+    return [[name, str(value)] for name, value in rows if value is not None and str(value)]
 
 
 def failures(landscape: LandscapeData, at_most: int) -> list[str]:
@@ -65,36 +117,10 @@ def failures(landscape: LandscapeData, at_most: int) -> list[str]:
     return [*texts, f"... and {left} more"] if left > 0 else texts
 
 
-def _message(text: str) -> str:
-    innermost = text.rpartition("Traceback (most recent call last):\n")[-1]
-    lines = list(dropwhile(lambda line: line.startswith(" "), innermost.splitlines()))
-    message = " ".join(" ".join(lines).split())
-    if len(message) > _MESSAGE_CHARACTERS:
-        return f"{message[:_MESSAGE_CHARACTERS].rstrip()} ..."
-    return message or "no text"
-
-
-def samples_text(attributes: Mapping[str, Any]) -> str | None:
-    """Returns how many samples a value is averaged over, and which; None where the file does not say."""
-    count = attributes.get("num_samples")
-    return None if count is None else f"{count} ({attributes.get('samples', 'first')})"
-
-
-def versions_text(versions: object) -> str | None:
-    """Returns programs with their versions; None where there are none."""
-    if not isinstance(versions, Mapping) or not versions:
+def plan_text(plan: object) -> str | None:
+    """Returns how a landscape was computed, and why so; None where there is no plan."""
+    if not isinstance(plan, Mapping) or not plan:
         return None
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
-
-
-def _complete(landscape: LandscapeData) -> str:
-    if landscape.complete:
-        return "yes"
-    return "no" if "imported" in landscape.attributes else "no; the call that made it goes on from here"
-
-
-def plan_text(plan: Mapping[str, Any]) -> str:
-    """Returns how a landscape was computed, and why so."""
     size, threads = plan.get("batch_size"), plan.get("threads")
     parts = [
         "the data set's own batches" if size is None else f"batches of {size}",
@@ -125,30 +151,25 @@ def sampling_text(landscape: LandscapeData) -> str | None:
     return "; ".join(parts)
 
 
-def explained_variance_text(landscape: LandscapeData) -> str:
-    """Returns the share of the path's variance along each direction."""
+def explained_variance_text(landscape: LandscapeData) -> str | None:
+    """Returns the share of the path's variance along each direction; None where there is no decomposition."""
     ratio = landscape.explained_variance_ratio
     if ratio is None:
-        return "-"
+        return None
     return " + ".join(f"{100 * value:.1f} %" for value in ratio) + f" = {100 * float(np.sum(ratio)):.1f} %"
 
 
-def distance_text(landscape: LandscapeData) -> str:
-    """Returns how far the path leaves the plane, absolutely and against its own length."""
+def distance_text(landscape: LandscapeData) -> str | None:
+    """Returns how far the path leaves the plane, absolutely and against its own length; None without a path."""
     path = landscape.trajectory
-    if path is None:
-        return "-"
+    if path is None or not len(path.number):
+        return None
     largest = float(np.max(path.residual))
     length = float(np.max(path.norm))
     return f"{largest:.3g}" + (f" ({100 * largest / length:.0f} % of the path's extent)" if length else "")
 
 
-def _printable(text: str) -> str:
-    # A file from elsewhere may hold what a terminal takes for commands, or lines that look like ours.
-    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "?" for letter in text)
-
-
-def value_range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> str:
+def value_range(values: NDArray[Any]) -> str:
     """Returns the smallest and the largest finite value as text, and how many are not finite."""
     finite = values[np.isfinite(values)]
     if not len(finite):
@@ -157,50 +178,58 @@ def value_range(values: np.ndarray[tuple[int, ...], np.dtype[np.float64]]) -> st
     return f"{finite.min():.4g} to {finite.max():.4g}" + (f", {rest} not finite" if rest else "")
 
 
+def _notes_and_failures(landscape: LandscapeData, at_most: int) -> list[tuple[str, object]]:
+    notes = [("note", note) for note in landscape.attributes.get("notes") or ()]
+    return [*notes, *(("failed", text) for text in failures(landscape, at_most))]
+
+
+def _message(text: str) -> str:
+    innermost = text.rpartition("Traceback (most recent call last):\n")[-1]
+    lines = list(dropwhile(lambda line: line.startswith(" "), innermost.splitlines()))
+    message = " ".join(" ".join(lines).split())
+    if len(message) > _MESSAGE_CHARACTERS:
+        return f"{message[:_MESSAGE_CHARACTERS].rstrip()} ..."
+    return message or "no text"
+
+
+def _imported(source: Mapping[str, Any]) -> str:
+    others = ", ".join(f"{name} {value}" for name, value in source.items() if name not in ("format", "file"))
+    return f"{source.get('file')} ({source.get('format')}{f', {others}' if others else ''})"
+
+
+def _points(landscape: LandscapeData) -> str:
+    """Returns how many points have each status that occurs."""
+    return ", ".join(f"{count} {status.name.lower()}" for status, count in landscape.status_counts.items() if count)
+
+
+def _complete(landscape: LandscapeData) -> str:
+    if landscape.complete:
+        return "yes"
+    return "no" if "imported" in landscape.attributes else "no; the call that made it goes on from here"
+
+
 def _intervals(intervals: object) -> str:
     if not isinstance(intervals, list) or not intervals:
         return "-"
     return ", ".join(str(item[0]) if len(item) == 1 else f"{item[0]} to {item[-1]} ({len(item)})" for item in intervals)
 
 
-SUMMARY_VERSION = 1
-"""Grows when a name goes or changes its meaning; a new name alone leaves it."""
+def _samples(attributes: Mapping[str, Any]) -> str | None:
+    """Returns how many samples a value is averaged over, and which; None where the file does not say."""
+    count = attributes.get("num_samples")
+    return None if count is None else f"{count} ({attributes.get('samples', 'first')})"
 
 
-def summary_json(landscape: LandscapeData) -> dict[str, Any]:
-    """Returns the facts as JSON values; null stands for NaN, for infinities, and for what is absent.
+def _versions(versions: object) -> str | None:
+    """Returns programs with their versions; None where there are none."""
+    if not isinstance(versions, Mapping) or not versions:
+        return None
+    return ", ".join(f"{name} {version}" for name, version in versions.items())
 
-    Its names: ``summary_version``, ``file``, ``complete``, ``grid`` (``shape`` as rows and columns; ``x`` and ``y``
-    with ``size``, ``minimum``, ``maximum``), ``points`` (how many have each status), ``metrics`` (per name
-    ``minimum``, ``maximum`` and their places ``minimum_at``, ``maximum_at`` as coordinates, over finite values, and
-    ``not_finite``), ``convergence``, ``directions``, ``trajectory`` (columns of one value per checkpoint),
-    ``errors`` (places), and ``attributes`` as the file has them.
-    """
-    data = landscape
-    facts: dict[str, Any] = {
-        "summary_version": SUMMARY_VERSION,
-        "file": None if data.path is None else str(data.path),
-        "complete": data.complete,
-        "grid": {
-            "shape": list(data.loss.shape),
-            "x": _axis(data.x),
-            "y": None if data.y is None else _axis(data.y),
-        },
-        "points": {status.name.lower(): count for status, count in data.status_counts.items()},
-        "metrics": {name: _metric(values, data) for name, values in data.metrics.items()},
-        "convergence": {
-            "x": data.convergence.x,
-            "y": data.convergence.y,
-            "status": data.convergence.status.name.lower(),
-            "metrics": data.convergence.metrics,
-        },
-        "directions": {"explained_variance_ratio": data.explained_variance_ratio, "cosine": data.cosine},
-        "trajectory": None if data.trajectory is None else _trajectory(data.trajectory),
-        "errors": sorted(data.errors),
-        "attributes": data.attributes,
-    }
-    plain: dict[str, Any] = _plain(facts)
-    return plain
+
+def _printable(text: str) -> str:
+    # A file from elsewhere may hold what a terminal takes for commands, or lines that look like ours.
+    return "".join(letter if letter.isprintable() else " " if letter.isspace() else "?" for letter in text)
 
 
 def _axis(axis: NDArray[Any]) -> dict[str, Any]:
@@ -242,41 +271,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-_FAILURES_OF_PAGE = 5
-_TEXTS = ("decomposition", "normalization", "centering", "seed", "buffers", "step_per_epoch")
-
-
-def facts(landscape: LandscapeData) -> list[list[str]]:
-    """Returns rows of name and text; what the file does not say is left out."""
-    attributes = landscape.attributes
-    low, high = landscape.loss_range
-    rows: list[tuple[str, object]] = [
-        ("file", landscape.path),
-        ("network", network_name(landscape)),
-        *((name.replace("_", " "), attributes.get(name)) for name in _TEXTS),
-        ("samples", samples_text(attributes)),
-        ("points", points_text(landscape)),
-        ("complete", "yes" if landscape.complete else "no"),
-        ("sampling", sampling_text(landscape)),
-        ("loss", f"{low:.6g} to {high:.6g}" if math.isfinite(low) else "no finite value"),
-        ("explained variance", _unless_dash(explained_variance_text(landscape))),
-        ("cosine of the directions", None if landscape.cosine is None else f"{landscape.cosine:.3g}"),
-        ("largest distance of the path from the plane", _distance(landscape)),
-        ("measurement plan", plan_text(plan) if isinstance(plan := attributes.get("measurement_plan"), dict) else None),
-        ("made", attributes.get("created")),
-        ("versions", versions_text(found) if isinstance(found := attributes.get("versions"), Mapping) else found),
-        *(("note", note) for note in attributes.get("notes", ())),
-        *(("failed", text) for text in failures(landscape, _FAILURES_OF_PAGE)),
-    ]
-    return [[name, str(text)] for name, text in rows if text is not None and str(text)]
-
-
-def _distance(landscape: LandscapeData) -> str | None:
-    path = landscape.trajectory
-    return None if path is None or not len(path.number) else distance_text(landscape)
-
-
-def _unless_dash(text: str) -> str | None:
-    return None if text == "-" else text

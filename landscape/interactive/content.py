@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..facts import facts
+from ..facts import page_facts
 from ..figures.scales import choose_scale
 from ..figures.texts import axis_label, full_title
 from ..file.checks import PointStatus
@@ -40,7 +40,7 @@ def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
         "status": _encoded(landscape.status, "u1"),
         "scales": {metric: _scales(landscape, metric) for metric in landscape.metrics},
         "trajectory": None if landscape.trajectory is None else _trajectory(landscape.trajectory),
-        "facts": facts(landscape),
+        "facts": page_facts(landscape),
     }
     point = landscape.convergence
     data["convergence"] = {
