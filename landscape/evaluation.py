@@ -11,23 +11,26 @@ import numpy as np
 from collectors.errors import LandscapeError
 from collectors.files.places import AnyPath, check_can_be_file, check_directory
 from collectors.files.remote_path import RemotePath
-from collectors.validation import check_bool, check_instance, check_int, wrong_type
+from collectors.validation import check_bool, check_instance, wrong_type
 from workers.evaluator import MeasurementOptions
-from workers.measurement_plan import MeasurementPlan
 from workers.pools.open_pool import open_pool
 
 from .landscape import Landscape
 from .planes.plane import Plane, write_directions
 from .survey.experiment import stored_plan
 from .survey.forecast import fewest_points
+from .survey.options import SurveyOptions, documented, with_defaults
 from .survey.settings import SurveySettings
 from .survey.survey import survey
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from jaxtyping import Float64
     from numpy.typing import ArrayLike
 
 
+@documented(SurveyOptions)
 def evaluate(
     plane: Plane,
     callback_fn: Callable[[], Any],
@@ -36,24 +39,9 @@ def evaluate(
     y: ArrayLike | None = None,
     size: int | tuple[int, int] = 40,
     device_ids: list[int] | None = None,
-    devices_per_worker: int = 1,
-    workers_per_device: int = 1,
     output: str | os.PathLike[str] | None = None,
     num_samples: int | None = None,
-    samples: str = "first",
-    seed: int = 0,
-    buffers: str = "fixed",
-    recalibration_batch_size: int = 256,
-    sampling: str = "full",
-    tolerance: float = 0.01,
-    relative_tolerance: bool = False,
-    budget: float | str | None = None,
-    overwrite: bool = False,
-    save_directions: bool = False,
-    progress: bool = True,
-    address: str | None = None,
-    plan: MeasurementPlan | None = None,
-    compile: bool | str = "auto",
+    **options: Unpack[SurveyOptions],
 ) -> Landscape:
     """Measures a plane or a line.
 
@@ -64,31 +52,10 @@ def evaluate(
         y: coordinates along the second direction, shape (ny,), increasing; a line has none.
         size: points along each axis where the plane's own axes are taken.
         device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
-        devices_per_worker: how many GPUs each worker sees, the first of which is its ``cuda:0``; without GPUs, how
-            many slots' cores it joins.
-        workers_per_device: how many workers share each GPU and its memory; without GPUs, a slot's cores. One of the
-            two must be 1.
         output: the landscape file, or its fsspec URL such as ``s3://bucket/run/landscape.h5``; None keeps the landscape
             in memory only. A file of the same identity is continued.
         num_samples: samples that a value is averaged over; None means all of the data set.
-        samples: "first" (in data-set order) or "random" (a seeded subset).
-        seed: of that subset.
-        buffers: "fixed" (the origin's) or "recalibrate" (normalization statistics anew at each point).
-        recalibration_batch_size: samples per batch while statistics are computed anew.
-        sampling: "full" (every grid point is measured) or "adaptive" (some are measured, the others interpolated,
-            marked as such, until the estimated error of the loss is within the tolerance).
-        tolerance: of adaptive sampling, as a share of the range of all losses.
-        relative_tolerance: whether it is a share of the loss at each point instead, for logarithmic pictures.
-        budget: how long measuring may take: seconds, or text such as "30min". What is not measured by then is
-            interpolated, and the same call with the same ``output`` goes on from there.
-        overwrite: whether a file of another identity is replaced.
-        save_directions: whether the directions' vectors are kept beside the file, in
-            ``<stem>_directions.safetensors``.
-        progress: whether a progress bar and, before it, a forecast are shown.
-        address: of a Ray cluster to join.
-        plan: how to compute; None tunes one, or takes the file's when it is continued.
-        compile: whether a PyTorch network is compiled (``torch.compile``): "auto" (where the forecast says that it pays
-            back), True or False. Where compiled code gives other values, the network runs eagerly and that is said.
+        **options: see ``SurveyOptions``.
 
     Returns:
         The landscape; its ``path`` is ``output``.
@@ -98,6 +65,7 @@ def evaluate(
         ValueError: an argument has a wrong value.
         LandscapeError: something else went wrong; the subclass and the text say what and how to mend it.
     """
+    chosen: SurveyOptions = with_defaults("evaluate", SurveyOptions, options)
     check_instance("plane", plane, Plane, "a Plane (from random_plane, pca_plane, plane_through, line_between)")
     if plane.dimension == 1 and y is not None:
         raise ValueError("y must be None for a line, which has one direction; use a plane, or leave y out.")
@@ -105,30 +73,23 @@ def evaluate(
     x_axis = own_x if x is None else check_axis("x", x)
     y_axis = own_y if y is None else check_axis("y", y)
     assert x_axis is not None
-    options = MeasurementOptions(num_samples, samples, check_int("seed", seed, 0), buffers, recalibration_batch_size)
-    path = None if output is None else check_output(output)
-    settings = SurveySettings.checked(
-        sampling=sampling,
-        tolerance=tolerance,
-        relative_tolerance=relative_tolerance,
-        budget=budget,
-        seed=seed,
-        overwrite=overwrite,
-        progress=progress,
+    settings = SurveySettings.checked(chosen)
+    measured = MeasurementOptions(
+        num_samples, chosen["samples"], settings.seed, chosen["buffers"], chosen["recalibration_batch_size"]
     )
-    if check_bool("save_directions", save_directions) and path is None:
+    path = None if output is None else check_output(output)
+    if check_bool("save_directions", chosen["save_directions"]) and path is None:
         raise ValueError("save_directions needs output, beside which the directions are kept; give output a path.")
-    plan = plan or stored_plan([path] if path is not None and not overwrite else [])
     with open_pool(
         callback_fn,
-        options,
+        measured,
         device_ids=device_ids,
-        devices_per_worker=devices_per_worker,
-        workers_per_device=workers_per_device,
-        address=address,
-        plan=plan,
-        compile=compile,
-        points=fewest_points(len(x_axis) * (1 if y_axis is None else len(y_axis)), sampling),
+        devices_per_worker=chosen["devices_per_worker"],
+        workers_per_device=chosen["workers_per_device"],
+        address=chosen["address"],
+        plan=chosen["plan"] or stored_plan([path] if path is not None and not settings.overwrite else []),
+        compile=chosen["compile"],
+        points=fewest_points(len(x_axis) * (1 if y_axis is None else len(y_axis)), settings.sampling),
         seconds=settings.budget,
     ) as pool:
         check_same_network(pool.description.space.differences(plane.space), plane)
@@ -138,10 +99,10 @@ def evaluate(
             x_axis,
             y_axis,
             path=path,
-            attributes={"seed": seed, "samples": samples},
+            attributes={"seed": settings.seed, "samples": measured.samples},
             settings=settings,
         )
-        if save_directions and path is not None:
+        if chosen["save_directions"] and path is not None:
             write_directions(path, plane)
     return Landscape(data, path, report)
 

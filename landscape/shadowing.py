@@ -23,8 +23,7 @@ def check_neighbours() -> None:
         if Path(origin).resolve() != _HOME / name / "__init__.py" and not _was_sent(origin):
             raise ImportError(
                 f"{origin} hides the package {name!r} of summary-landscape, because its folder comes first on "
-                "Python's search "
-                "path. Rename that file, or run from another folder."
+                "Python's search path. Rename that file, or run from another folder."
             )
 
 

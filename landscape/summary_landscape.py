@@ -9,9 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from collectors.errors import RunDirectoryError
 from collectors.files.places import AnyPath, check_directory
@@ -19,10 +17,9 @@ from collectors.files.remote_path import RemotePath
 from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
 from collectors.run_directory.settings import LandscapeSettings
-from collectors.validation import check_bool, check_choice, check_device_ids, check_int, wrong_value
+from collectors.validation import check_bool, check_choice, check_device_ids, wrong_value
 from collectors.weights.safetensors_file import StateReader
 from workers.evaluator import MeasurementOptions
-from workers.measurement_plan import MeasurementPlan
 from workers.pools.open_pool import open_pool
 
 from .errors import LandscapeWriteError
@@ -33,8 +30,12 @@ from .planes.from_checkpoints import plane_of_trajectory, random_plane_of
 from .planes.plane import Plane, write_directions
 from .survey.experiment import stored_plan
 from .survey.forecast import fewest_points
+from .survey.options import RunOptions, documented, with_defaults
 from .survey.settings import SurveySettings
 from .survey.survey import forecast_survey, survey
+
+if TYPE_CHECKING:
+    from typing import Unpack
 
 _CENTERINGS = ("none", "mean")
 
@@ -66,33 +67,14 @@ class SummaryLandscape:
     def __init__(self, summary_dir: str | os.PathLike[str]) -> None:
         self._path = find_run(summary_dir)
 
+    @documented(RunOptions)
     def gen_landscapes_with_multi_process(
         self,
         callback_fn: Callable[[], Any],
         collect_landscape: Mapping[str, Any] | None = None,
         device_ids: list[int] | None = None,
         output: str | os.PathLike[str] | None = None,
-        *,
-        seed: int = 0,
-        devices_per_worker: int = 1,
-        workers_per_device: int = 1,
-        normalization: str = "filter",
-        buffers: str = "fixed",
-        recalibration_batch_size: int = 256,
-        centering: str = "none",
-        samples: str = "first",
-        sampling: str = "full",
-        tolerance: float = 0.01,
-        relative_tolerance: bool = False,
-        budget: float | str | None = None,
-        name: str | None = None,
-        overwrite: bool = False,
-        save_directions: bool = False,
-        progress: bool = True,
-        dry_run: bool = False,
-        address: str | None = None,
-        plan: MeasurementPlan | None = None,
-        compile: bool | str = "auto",
+        **options: Unpack[RunOptions],
     ) -> list[Landscape]:
         """Measures the landscapes of the run, one after another, each on all devices.
 
@@ -110,33 +92,7 @@ class SummaryLandscape:
             output: the directory for the landscape files, a folder or an fsspec URL; None means summary_dir. Behind a
                 URL a file is sent again every few seconds while it changes; what cannot be sent is kept on this
                 machine, and a warning says where.
-            seed: of the random directions and of ``samples="random"``.
-            devices_per_worker: how many GPUs each worker sees, the first of which is its ``cuda:0``; without GPUs, how
-                many slots' cores it joins.
-            workers_per_device: how many workers share each GPU and its memory; without GPUs, a slot's cores. One of
-                the two must be 1.
-            normalization: of the random directions: "filter", "layer", "weight" or "none".
-            buffers: "fixed" (the origin's) or "recalibrate" (normalization statistics anew at each point).
-            recalibration_batch_size: samples per batch while statistics are computed anew.
-            centering: of the principal directions: "none" (anchored at the last checkpoint) or "mean".
-            samples: "first" (in data-set order) or "random" (a seeded subset).
-            sampling: "full" (every grid point is measured) or "adaptive" (some are measured, the others interpolated,
-                marked as such, until the estimated error of the loss is within the tolerance).
-            tolerance: of adaptive sampling, as a share of the range of all losses.
-            relative_tolerance: whether it is a share of the loss at each point instead, for logarithmic pictures.
-            budget: how long the call may take: seconds, or text such as "30min". What is not measured by then is
-                interpolated, and the same call goes on from there.
-            name: with what file names begin, instead of "landscape".
-            overwrite: whether files of another identity are replaced.
-            save_directions: whether the directions' vectors are kept beside each file, in
-                ``<stem>_directions.safetensors``.
-            progress: whether a progress bar and, before it, a forecast are shown.
-            dry_run: whether only the forecast is printed: what would be measured, and how long that would take.
-            address: of a Ray cluster to join.
-            plan: how to compute; None tunes one, or takes the one of a file that is continued.
-            compile: whether a PyTorch network is compiled (``torch.compile``): "auto" (where the forecast says that it
-                pays back), True or False. Where compiled code gives other values, the network runs eagerly and that
-                is said.
+            **options: see ``RunOptions``.
 
         Returns:
             The landscapes, each with its ``path``; none after a dry run.
@@ -148,42 +104,34 @@ class SummaryLandscape:
             CheckpointError: a checkpoint is missing, damaged, or of another network.
             LandscapeError: something else went wrong; the subclass and the text say what and how to mend it.
         """
+        chosen: RunOptions = with_defaults("SummaryLandscape.gen_landscapes_with_multi_process", RunOptions, options)
         run = RunDirectory(self._path)
         settings = run.settings.override(collect_landscape)
         if settings.unit != run.settings.unit:
             raise wrong_value("collect_landscape['unit']", f"{run.settings.unit!r}, as collected", settings.unit)
-        options = MeasurementOptions(
-            settings.num_samples, samples, check_int("seed", seed, 0), buffers, recalibration_batch_size
+        how = SurveySettings.checked(chosen)
+        measured = MeasurementOptions(
+            settings.num_samples, chosen["samples"], how.seed, chosen["buffers"], chosen["recalibration_batch_size"]
         )
-        check_choice("normalization", normalization, NORMALIZATIONS)
-        check_choice("centering", centering, _CENTERINGS)
+        check_choice("normalization", chosen["normalization"], NORMALIZATIONS)
+        centering = check_choice("centering", chosen["centering"], _CENTERINGS)
         check_device_ids("device_ids", device_ids)
-        how = SurveySettings.checked(
-            sampling=sampling,
-            tolerance=tolerance,
-            relative_tolerance=relative_tolerance,
-            budget=budget,
-            seed=seed,
-            overwrite=overwrite,
-            progress=progress,
-        )
         deadline = None if how.budget is None else time.perf_counter() + how.budget
-        check_bool("save_directions", save_directions)
-        check_bool("dry_run", dry_run)
+        check_bool("save_directions", chosen["save_directions"])
+        check_bool("dry_run", chosen["dry_run"])
         folder = _output_folder(self._path, output)
-        jobs = _jobs(run, settings, folder, "landscape" if name is None else _check_stem(name))
-        plan = plan or stored_plan([] if overwrite else [job.path for job in jobs])
+        jobs = _jobs(run, settings, folder, _check_stem(chosen["name"]))
         landscapes = []
         with open_pool(
             callback_fn,
-            options,
+            measured,
             device_ids=device_ids,
-            devices_per_worker=devices_per_worker,
-            workers_per_device=workers_per_device,
-            address=address,
-            plan=plan,
-            compile=compile,
-            points=fewest_points(len(jobs) * settings.landscape_size**2, sampling),
+            devices_per_worker=chosen["devices_per_worker"],
+            workers_per_device=chosen["workers_per_device"],
+            address=chosen["address"],
+            plan=chosen["plan"] or stored_plan([] if how.overwrite else [job.path for job in jobs]),
+            compile=chosen["compile"],
+            points=fewest_points(len(jobs) * settings.landscape_size**2, how.sampling),
             seconds=how.budget,
         ) as pool:
             space = pool.description.space
@@ -191,15 +139,14 @@ class SummaryLandscape:
             # Each checkpoint is opened, and its SHA-256 checked, once for all the landscapes that it is part of.
             numbers = dict.fromkeys(number for job in jobs for number in job.numbers)
             readers = {number: run.checkpoint(number, space) for number in numbers}
-            planes = [_plane(job, readers, space, seed, normalization, centering) for job in jobs]
+            planes = [_plane(job, readers, space, chosen) for job in jobs]
             for index, (job, plane) in enumerate(zip(jobs, planes, strict=True)):
                 x, y = plane.axes(settings.landscape_size)
-                x = np.asarray(x)
                 if deadline is not None:
                     # What is left is shared by the landscapes that are left.
                     left = max(deadline - time.perf_counter(), 0.0) / (len(jobs) - index)
                     how = replace(how, budget=left)
-                if dry_run:
+                if chosen["dry_run"]:
                     forecast = forecast_survey(pool, plane, x, y, path=job.path, settings=how)
                     print(f"{job.path.name}: {forecast}")  # noqa: T201
                     continue
@@ -213,13 +160,13 @@ class SummaryLandscape:
                         "unit": settings.unit,
                         "intervals": [list(job.numbers)],
                         "step_per_epoch": run.metadata.step_per_epoch,
-                        "seed": seed,
-                        "samples": samples,
+                        "seed": how.seed,
+                        "samples": measured.samples,
                         "centering": centering if job.kind == "pca" else None,
                     },
                     settings=how,
                 )
-                if save_directions:
+                if chosen["save_directions"]:
                     write_directions(job.path, plane)
                 landscapes.append(Landscape(data, job.path, report))
         return landscapes
@@ -253,16 +200,14 @@ def _jobs(run: RunDirectory, settings: LandscapeSettings, folder: AnyPath, stem:
         else:
             warnings.warn(
                 f"{run.path} has only {len(present)} of the checkpoints of {unit}s {list(interval)} (missing: "
-                f"{missing}); "
-                "a plane needs three, so this interval is left out.",
+                f"{missing}); a plane needs three, so this interval is left out.",
                 stacklevel=3,
             )
     if not usable:
         raise RunDirectoryError(
             f"{run.path} has fewer than three checkpoints in every interval; it has those of {unit}s "
             f"{sorted(run.metadata.files)}. Train longer, or pass collect_landscape={{'intervals': [[...]]}} with "
-            "numbers "
-            "that exist."
+            "numbers that exist."
         )
     jobs = []
     if settings.create_landscape.train:
@@ -276,18 +221,11 @@ def _jobs(run: RunDirectory, settings: LandscapeSettings, folder: AnyPath, stem:
     return jobs
 
 
-def _plane(
-    job: _Job,
-    readers: Mapping[int, StateReader],
-    space: WeightSpace,
-    seed: int,
-    normalization: str,
-    centering: str,
-) -> Plane:
+def _plane(job: _Job, readers: Mapping[int, StateReader], space: WeightSpace, options: RunOptions) -> Plane:
     states = [readers[number] for number in job.numbers]
     if job.kind == "pca":
-        return plane_of_trajectory(states, job.numbers, space, centering=centering)
-    return random_plane_of(states[0], space, seed=seed, normalization=normalization)
+        return plane_of_trajectory(states, job.numbers, space, centering=options["centering"])
+    return random_plane_of(states[0], space, seed=options["seed"], normalization=options["normalization"])
 
 
 def _output_folder(run: AnyPath, output: str | os.PathLike[str] | None) -> AnyPath:
@@ -302,6 +240,8 @@ def _output_folder(run: AnyPath, output: str | os.PathLike[str] | None) -> AnyPa
 
 
 def _check_stem(name: object) -> str:
+    if name is None:
+        return "landscape"
     if not isinstance(name, str):
         raise TypeError(f"name must be a str, but got {type(name).__name__}.")
     if not name.strip() or "/" in name or "\0" in name or name.startswith("."):

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -18,6 +18,27 @@ from workers.errors import PoolError
 
 from ..errors import LandscapeDamagedError, LandscapeFormatError, LandscapeIdentityError
 from ..shadowing import check_folder
+from ..survey.options import EXPLANATIONS, RunOptions, parameters, set_options
+
+_Command = TypeVar("_Command", bound=Callable[..., None])
+
+
+def shown(name: str, *flags: str) -> Any:
+    """Returns typer's option of that name in ``RunOptions``."""
+    sentence = EXPLANATIONS[name].replace("``", "").split(". ")[0].rstrip(".")
+    return typer.Option(*flags, help=f"{sentence[0].upper()}{sentence[1:]}.")
+
+
+def with_options(*names: str) -> Callable[[_Command], _Command]:
+    """Gives a command, in place of its ``**options``, those of ``RunOptions``, which typer must be able to read."""
+
+    def complete(command: _Command) -> _Command:
+        chosen = [option for option in parameters(RunOptions) if option.name in names]
+        named = [option.replace(annotation=Annotated[option.annotation, shown(option.name)]) for option in chosen]
+        set_options(command, named, evaluated=True)
+        return command
+
+    return complete
 
 
 def load_function(text: str) -> Callable[[], Any]:

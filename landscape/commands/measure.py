@@ -8,7 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from .arguments import integers, interruptible, load_function, options_named
+from .arguments import integers, interruptible, load_function, options_named, shown, with_options
+
+_Devices = Annotated[str | None, typer.Option(help="Device ids such as 0,1; all when absent.")]
+_WORKER_OPTIONS = ("devices_per_worker", "workers_per_device", "address")
+_RUN_OPTIONS = (
+    *_WORKER_OPTIONS, "seed", "buffers", "sampling", "tolerance", "relative_tolerance", "overwrite", "progress",
+    "normalization", "centering", "name",
+)  # fmt: skip
 
 OPTIONS = {
     "summary_dir": "RUN_DIRECTORY",
@@ -16,20 +23,11 @@ OPTIONS = {
     "collect_landscape['num_samples']": "--samples",
     "samples": "--sample-choice",
     "device_ids": "--devices",
-    "output": "--output",
-    "devices_per_worker": "--devices-per-worker",
-    "workers_per_device": "--workers-per-device",
-    "relative_tolerance": "--relative-tolerance",
-    **{
-        name: f"--{name}"
-        for name in (
-            "address", "budget", "buffers", "centering", "compile", "name", "normalization", "sampling", "seed",
-            "tolerance",
-        )
-    },
-}  # fmt: skip
+    **{name: f"--{name.replace('_', '-')}" for name in ("output", "budget", "compile", *_RUN_OPTIONS)},
+}
 
 
+@with_options(*_RUN_OPTIONS)
 def run(
     run_directory: Annotated[
         str, typer.Argument(help="The directory that a SummaryCollector wrote, or its URL such as s3://bucket/run.")
@@ -37,31 +35,17 @@ def run(
     function: Annotated[
         str, typer.Option(help="module:function of the callback_fn; the working directory is searched first.")
     ],
-    devices: Annotated[str | None, typer.Option(help="Device ids such as 0,1; all when absent.")] = None,
-    devices_per_worker: Annotated[int, typer.Option(help="GPUs that each worker sees, or slots that it joins.")] = 1,
-    workers_per_device: Annotated[int, typer.Option(help="Workers on each GPU, or on each slot's cores.")] = 1,
+    devices: _Devices = None,
     size: Annotated[int | None, typer.Option(help="Grid points per axis (3 to 256).")] = None,
     samples: Annotated[int | None, typer.Option(help="How many samples the loss is averaged over.")] = None,
-    sample_choice: Annotated[str, typer.Option(help='Which samples: "first" or "random".')] = "first",
-    seed: Annotated[int, typer.Option(help="Of the random directions and samples.")] = 0,
-    normalization: Annotated[str, typer.Option(help="Of random directions: filter, layer, weight, none.")] = "filter",
-    buffers: Annotated[str, typer.Option(help="fixed or recalibrate.")] = "fixed",
-    centering: Annotated[str, typer.Option(help="Of the principal directions: none or mean.")] = "none",
-    sampling: Annotated[str, typer.Option(help="full, or adaptive: some points are interpolated.")] = "full",
-    tolerance: Annotated[float, typer.Option(help="Of adaptive sampling: largest error, a share of the range.")] = 0.01,
-    relative_tolerance: Annotated[
-        bool, typer.Option(help="The tolerance is a share of the loss at each point, for logarithmic pictures.")
-    ] = False,
-    budget: Annotated[str | None, typer.Option(help="How long it may take, such as 30min or 2h.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would cost, and stop.")] = False,
+    sample_choice: Annotated[str, shown("samples")] = "first",
+    budget: Annotated[str | None, shown("budget")] = None,
+    dry_run: Annotated[bool, shown("dry_run", "--dry-run")] = False,
     train: Annotated[bool | None, typer.Option(help="Measure the intervals' PCA landscapes.")] = None,
     result: Annotated[bool | None, typer.Option(help="Measure the random landscape of the result.")] = None,
     output: Annotated[str | None, typer.Option("-o", "--output", help="Directory of the landscape files.")] = None,
-    name: Annotated[str | None, typer.Option(help="With what file names begin.")] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace files of another experiment.")] = False,
-    address: Annotated[str | None, typer.Option(help="Address of a Ray cluster.")] = None,
     compile: Annotated[bool | None, typer.Option(help="torch.compile; when absent, where it pays back.")] = None,
-    progress: Annotated[bool, typer.Option(help="Show a progress bar.")] = True,
+    **options: Any,
 ) -> None:
     """Measures the landscapes of a collected run; after an interruption the same command goes on."""
     from ..summary_landscape import SummaryLandscape
@@ -82,23 +66,11 @@ def run(
             settings or None,
             _device_ids(devices),
             output,
-            devices_per_worker=devices_per_worker,
-            workers_per_device=workers_per_device,
-            seed=seed,
             samples=sample_choice,
-            normalization=normalization,
-            buffers=buffers,
-            centering=centering,
-            sampling=sampling,
-            tolerance=tolerance,
-            relative_tolerance=relative_tolerance,
             budget=_number_or_text(budget),
             dry_run=dry_run,
-            name=name,
-            overwrite=overwrite,
-            address=address,
-            progress=progress,
             compile="auto" if compile is None else compile,
+            **options,
         )
     for landscape in landscapes:
         typer.echo(f"{landscape.path}\n  {landscape!r}")
@@ -115,23 +87,17 @@ def _device_ids(text: str | None) -> list[int] | None:
     return None if text is None else integers("--devices", text)
 
 
+@with_options(*_WORKER_OPTIONS)
 def devices(
-    devices: Annotated[str | None, typer.Option(help="Device ids such as 0,1; all when absent.")] = None,
-    address: Annotated[str | None, typer.Option(help="Address of a Ray cluster.")] = None,
-    devices_per_worker: Annotated[int, typer.Option(help="GPUs that each worker sees, or slots that it joins.")] = 1,
-    workers_per_device: Annotated[int, typer.Option(help="Workers on each GPU, or on each slot's cores.")] = 1,
+    devices: _Devices = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+    **options: Any,
 ) -> None:
     """Says what a run with the same options would compute on; starts nothing."""
     from workers.pools.open_pool import report_devices
 
     with options_named(OPTIONS):
-        report = report_devices(
-            None if devices is None else integers("--devices", devices),
-            address=address,
-            devices_per_worker=devices_per_worker,
-            workers_per_device=workers_per_device,
-        )
+        report = report_devices(_device_ids(devices), **options)
     typer.echo(json.dumps(report.to_json(), indent=2) if as_json else str(report))
 
 

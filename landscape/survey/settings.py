@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from collectors.validation import check_bool, check_choice, check_int, wrong_type, wrong_value
 
+from .options import SurveyOptions
+
 SAMPLINGS = ("full", "adaptive")
 _UNITS = {"s": 1.0, "sec": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*")
@@ -16,18 +18,10 @@ _DURATION_EXPECTED = 'a number of seconds above 0, or text such as "90s", "30min
 
 @dataclass(frozen=True)
 class SurveySettings:
-    """How a plane is surveyed.
+    """The checked options that a survey itself follows; ``SurveyOptions`` explains them.
 
     Attributes:
-        sampling: "full" (every grid point is measured) or "adaptive" (some are measured, the others interpolated,
-            until the estimated error is within the tolerance).
-        tolerance: of adaptive sampling, the largest error of the loss at an interpolated point, as a share.
-        relative_tolerance: of what the tolerance is a share: of the loss at the point itself (for logarithmic
-            pictures), or of the range of all losses.
         budget: seconds after which no new point is begun, or None.
-        seed: of the points that adaptive sampling measures to check itself.
-        overwrite: whether a file of another identity is replaced.
-        progress: whether a progress bar and a forecast are shown.
     """
 
     sampling: str = "full"
@@ -39,31 +33,22 @@ class SurveySettings:
     progress: bool = True
 
     @classmethod
-    def checked(
-        cls,
-        *,
-        sampling: object = "full",
-        tolerance: object = 0.01,
-        relative_tolerance: object = False,
-        budget: object = None,
-        seed: object = 0,
-        overwrite: object = False,
-        progress: object = True,
-    ) -> SurveySettings:
-        """Returns the settings after checking what a user gave.
+    def checked(cls, options: SurveyOptions) -> SurveySettings:
+        """Returns the settings after checking what a user gave; ``options`` has a value for each of them.
 
         Raises:
-            TypeError: an argument has the wrong type.
-            ValueError: an argument has a wrong value.
+            TypeError: an option has the wrong type.
+            ValueError: an option has a wrong value.
         """
+        budget = options["budget"]
         return cls(
-            sampling=check_choice("sampling", sampling, SAMPLINGS),
-            tolerance=_check_tolerance(tolerance),
-            relative_tolerance=check_bool("relative_tolerance", relative_tolerance),
+            sampling=check_choice("sampling", options["sampling"], SAMPLINGS),
+            tolerance=_check_tolerance(options["tolerance"]),
+            relative_tolerance=check_bool("relative_tolerance", options["relative_tolerance"]),
             budget=None if budget is None else duration_seconds("budget", budget),
-            seed=check_int("seed", seed, minimum=0),
-            overwrite=check_bool("overwrite", overwrite),
-            progress=check_bool("progress", progress),
+            seed=check_int("seed", options["seed"], minimum=0),
+            overwrite=check_bool("overwrite", options["overwrite"]),
+            progress=check_bool("progress", options["progress"]),
         )
 
 

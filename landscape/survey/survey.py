@@ -277,8 +277,7 @@ def _warn_about(data: LandscapeData) -> None:
     if (data.status == PointStatus.MEASURED).any() and not np.isfinite(loss).any():
         warnings.warn(
             "the loss is NaN or infinite at every point; it is stored as it is. Check the data and the checkpoint "
-            "that the "
-            "plane is centred on, or measure a smaller region.",
+            "that the plane is centred on, or measure a smaller region.",
             stacklevel=4,
         )
 

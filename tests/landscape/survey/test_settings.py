@@ -1,5 +1,6 @@
 import pytest
 
+from landscape.survey.options import SurveyOptions, with_defaults
 from landscape.survey.settings import SurveySettings, duration_seconds, duration_text
 
 
@@ -34,11 +35,12 @@ def test_durations(given, seconds):
 )
 def test_wrong_settings(arguments, error, match):
     with pytest.raises(error, match=match):
-        SurveySettings.checked(**arguments)
+        SurveySettings.checked(with_defaults("evaluate", SurveyOptions, arguments))
 
 
 def test_checked_settings():
-    assert SurveySettings.checked(budget="1min", tolerance=1) == SurveySettings(budget=60.0, tolerance=1.0)
+    options = with_defaults("evaluate", SurveyOptions, {"budget": "1min", "tolerance": 1})
+    assert SurveySettings.checked(options) == SurveySettings(budget=60.0, tolerance=1.0)
 
 
 @pytest.mark.parametrize(
