@@ -34,7 +34,8 @@ class SharedOptions(griffe.Extension):
         if "options" not in func.parameters or not any("documented" in str(item.value) for item in func.decorators):
             return
         function = griffe.dynamic_import(func.path)
-        func.docstring = griffe.Docstring(inspect.getdoc(function) or "", parent=func)
+        if func.docstring is not None:
+            func.docstring.value = inspect.getdoc(function) or ""
         shared = [item for item in inspect.signature(function).parameters.values() if item.name not in func.parameters]
         del func.parameters["options"]
         for item in shared:

@@ -90,4 +90,6 @@ def test_the_site_builds_without_a_warning(tmp_path):
     page = (tmp_path / "site" / "command_line.html").read_text()
     for command in ("run", "info", "plot", "view", "watch", "export", "import-checkpoints", "devices", "demo"):
         assert f"landscape {command}" in page
-    assert "gen_landscapes_with_multi_process" in (tmp_path / "site" / "api.html").read_text()
+    python = (tmp_path / "site" / "api.html").read_text()
+    assert "gen_landscapes_with_multi_process" in python
+    assert python.count("<code>recalibration_batch_size</code>") == 2, "both front doors list their shared options"
