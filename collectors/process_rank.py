@@ -1,9 +1,10 @@
-"""Which process of a distributed training this one is."""
+"""Which process of a distributed training this one is, and how many there are."""
 
 from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 # torchrun and most launchers; MindSpore's.
 _VARIABLES = ("RANK", "RANK_ID")
@@ -11,9 +12,8 @@ _VARIABLES = ("RANK", "RANK_ID")
 
 def is_first_rank() -> bool:
     """Returns whether this process is rank 0 of a distributed training, or the only one."""
-    torch = sys.modules.get("torch")
-    distributed = getattr(torch, "distributed", None)
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+    distributed = _torch_distributed()
+    if distributed is not None:
         return bool(distributed.get_rank() == 0)
     jax = sys.modules.get("jax")
     # Asking JAX for its process would start its back end.
@@ -21,3 +21,18 @@ def is_first_rank() -> bool:
         return bool(jax.process_index() == 0)
     ranks = (os.environ.get(name, "") for name in _VARIABLES)
     return not any(rank.isdigit() and int(rank) > 0 for rank in ranks)
+
+
+def parallel_parameters() -> dict[str, Any]:
+    """Returns what ``cb_params`` says about the processes that train together: ``parallel_mode``, ``device_number``."""
+    distributed = _torch_distributed()
+    if distributed is None:
+        return {"parallel_mode": "stand_alone", "device_number": 1}
+    return {"parallel_mode": "data_parallel", "device_number": distributed.get_world_size()}
+
+
+def _torch_distributed() -> Any:
+    """Returns ``torch.distributed`` where PyTorch trains with a process group, else None."""
+    distributed = getattr(sys.modules.get("torch"), "distributed", None)
+    is_used = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    return distributed if is_used else None

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 LEGACY_HOOKS = ("begin", "epoch_begin", "step_begin", "step_end", "epoch_end", "end")
 TRAIN_HOOKS = tuple(f"on_train_{name}" for name in LEGACY_HOOKS)
 EVAL_HOOKS = tuple(f"on_eval_{name}" for name in LEGACY_HOOKS)
+HOOKS = (*LEGACY_HOOKS, *TRAIN_HOOKS, *EVAL_HOOKS)
 
 
 class CallbackParameters(dict[str, Any]):

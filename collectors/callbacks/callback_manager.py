@@ -1,15 +1,15 @@
-"""Who calls the callbacks: one object that enters them, passes every hook on, and leaves them for sure."""
+"""Several callbacks as one, which enters them, passes every hook on and always leaves them; their saved states."""
 
 from __future__ import annotations
 
 import traceback as traceback_module
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from ..validation import check_bool, check_instance, wrong_type
-from .callback import LEGACY_HOOKS, BuiltInCallback, Callback, RunContext
+from .callback import HOOKS, LEGACY_HOOKS, BuiltInCallback, Callback, RunContext
 
 
 class CallbackManager(Callback):
@@ -137,82 +137,6 @@ class CallbackManager(Callback):
         if error is not None and not run_failed:
             raise error
 
-    def _pass_on(self, hook: str, run_context: RunContext) -> None:
-        for callback in self._active:
-            getattr(callback, hook)(run_context)
-
-    def begin(self, run_context: RunContext) -> None:
-        """Passes ``begin`` on."""
-        self._pass_on("begin", run_context)
-
-    def epoch_begin(self, run_context: RunContext) -> None:
-        """Passes ``epoch_begin`` on."""
-        self._pass_on("epoch_begin", run_context)
-
-    def step_begin(self, run_context: RunContext) -> None:
-        """Passes ``step_begin`` on."""
-        self._pass_on("step_begin", run_context)
-
-    def step_end(self, run_context: RunContext) -> None:
-        """Passes ``step_end`` on."""
-        self._pass_on("step_end", run_context)
-
-    def epoch_end(self, run_context: RunContext) -> None:
-        """Passes ``epoch_end`` on."""
-        self._pass_on("epoch_end", run_context)
-
-    def end(self, run_context: RunContext) -> None:
-        """Passes ``end`` on."""
-        self._pass_on("end", run_context)
-
-    def on_train_begin(self, run_context: RunContext) -> None:
-        """Passes ``on_train_begin`` on."""
-        self._pass_on("on_train_begin", run_context)
-
-    def on_train_epoch_begin(self, run_context: RunContext) -> None:
-        """Passes ``on_train_epoch_begin`` on."""
-        self._pass_on("on_train_epoch_begin", run_context)
-
-    def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Passes ``on_train_step_begin`` on."""
-        self._pass_on("on_train_step_begin", run_context)
-
-    def on_train_step_end(self, run_context: RunContext) -> None:
-        """Passes ``on_train_step_end`` on."""
-        self._pass_on("on_train_step_end", run_context)
-
-    def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Passes ``on_train_epoch_end`` on."""
-        self._pass_on("on_train_epoch_end", run_context)
-
-    def on_train_end(self, run_context: RunContext) -> None:
-        """Passes ``on_train_end`` on."""
-        self._pass_on("on_train_end", run_context)
-
-    def on_eval_begin(self, run_context: RunContext) -> None:
-        """Passes ``on_eval_begin`` on."""
-        self._pass_on("on_eval_begin", run_context)
-
-    def on_eval_epoch_begin(self, run_context: RunContext) -> None:
-        """Passes ``on_eval_epoch_begin`` on."""
-        self._pass_on("on_eval_epoch_begin", run_context)
-
-    def on_eval_step_begin(self, run_context: RunContext) -> None:
-        """Passes ``on_eval_step_begin`` on."""
-        self._pass_on("on_eval_step_begin", run_context)
-
-    def on_eval_step_end(self, run_context: RunContext) -> None:
-        """Passes ``on_eval_step_end`` on."""
-        self._pass_on("on_eval_step_end", run_context)
-
-    def on_eval_epoch_end(self, run_context: RunContext) -> None:
-        """Passes ``on_eval_epoch_end`` on."""
-        self._pass_on("on_eval_epoch_end", run_context)
-
-    def on_eval_end(self, run_context: RunContext) -> None:
-        """Passes ``on_eval_end`` on."""
-        self._pass_on("on_eval_end", run_context)
-
     def on_exception(self, run_context: RunContext, error: BaseException) -> None:
         """Tells every callback of the error; what one of them raises becomes a note of that error."""
         for callback in self._active:
@@ -221,6 +145,20 @@ class CallbackManager(Callback):
             except Exception as raised:
                 if raised is not error:
                     _add_note(error, callback, "on_exception", raised)
+
+
+def _passing_on(hook: str) -> Callable[[CallbackManager, RunContext], None]:
+    def pass_on(self: CallbackManager, run_context: RunContext) -> None:
+        for callback in self._active:
+            getattr(callback, hook)(run_context)
+
+    pass_on.__name__, pass_on.__qualname__ = hook, f"CallbackManager.{hook}"
+    pass_on.__doc__ = f"Passes ``{hook}`` on."
+    return pass_on
+
+
+for _hook in HOOKS:
+    setattr(CallbackManager, _hook, _passing_on(_hook))
 
 
 def legacy_hooks_of(callback: Callback) -> tuple[str, ...]:
@@ -236,6 +174,34 @@ def legacy_hooks_of(callback: Callback) -> tuple[str, ...]:
         if hook in vars(callback)
         or next(owner for owner in type(callback).__mro__ if hook in vars(owner)) is not Callback
     )
+
+
+def callbacks_with_state(callbacks: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """Yields the callbacks that have a state, each with its class's name."""
+    for callback in callbacks:
+        if callable(getattr(callback, "state_dict", None)) and callable(getattr(callback, "load_state_dict", None)):
+            yield type(callback).__name__, callback
+
+
+def restore_callbacks(callbacks: Iterable[Any], saved: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
+    """Loads states of callbacks; the i-th callback of a class gets what the i-th of that class had.
+
+    Args:
+        callbacks: those that are there now.
+        saved: items that begin with a class's name and a state.
+
+    Returns:
+        The items that no callback took.
+    """
+    present = list(callbacks_with_state(callbacks))
+    unused = []
+    for item in saved:
+        index = next((index for index, (name, _) in enumerate(present) if name == item[0]), None)
+        if index is None:
+            unused.append(item)
+        else:
+            present.pop(index)[1].load_state_dict(item[1])
+    return unused
 
 
 def _add_note(error: BaseException, callback: Callback, where: str, raised: BaseException) -> None:

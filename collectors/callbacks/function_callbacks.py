@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..validation import check_bool, check_float, wrong_type
-from .callback import BuiltInCallback, RunContext
+from .callback import HOOKS, BuiltInCallback, RunContext
 
 Hook = Callable[[RunContext], Any]
 
@@ -65,27 +65,9 @@ class LambdaCallback(BuiltInCallback):
         begin: Hook | None = None,
         end: Hook | None = None,
     ) -> None:
-        hooks = {
-            "on_train_epoch_begin": on_train_epoch_begin,
-            "on_train_epoch_end": on_train_epoch_end,
-            "on_train_step_begin": on_train_step_begin,
-            "on_train_step_end": on_train_step_end,
-            "on_train_begin": on_train_begin,
-            "on_train_end": on_train_end,
-            "on_eval_epoch_begin": on_eval_epoch_begin,
-            "on_eval_epoch_end": on_eval_epoch_end,
-            "on_eval_step_begin": on_eval_step_begin,
-            "on_eval_step_end": on_eval_step_end,
-            "on_eval_begin": on_eval_begin,
-            "on_eval_end": on_eval_end,
-            "epoch_begin": epoch_begin,
-            "epoch_end": epoch_end,
-            "step_begin": step_begin,
-            "step_end": step_end,
-            "begin": begin,
-            "end": end,
-        }
-        for name, function in hooks.items():
+        given = locals()
+        for name in HOOKS:
+            function = given[name]
             if function is None:
                 continue
             if not callable(function):

@@ -8,8 +8,9 @@ from types import TracebackType
 from typing import Any
 
 from ..callbacks.callback import Callback, CallbackParameters, RunContext
+from ..callbacks.callback_manager import restore_callbacks
 from ..validation import check_instance
-from .parameters import composer_missing, restore_state, state_of
+from .parameters import composer_missing, states_of
 from .state import EVAL_LABEL, ModelState
 
 try:
@@ -151,13 +152,13 @@ class FromComposer(Callback):
     def state_dict(self) -> dict[str, Any]:
         """Returns the callback's and the loggers' states, and the training's time in Composer's units."""
         return {
-            "callbacks": [list(item) for item in state_of(self._everyone)],
+            "callbacks": [list(item) for item in states_of(self._everyone)],
             "timestamp": None if self._model_state is None else self._model_state.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Goes on with what ``state_dict`` returned."""
-        restore_state(self._everyone, state["callbacks"])
+        restore_callbacks(self._everyone, state["callbacks"])
         if self._model_state is not None and state["timestamp"] is not None:
             self._model_state.load_state_dict(state["timestamp"])
 

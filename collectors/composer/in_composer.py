@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ..callbacks.callback import Callback, CallbackParameters, RunContext
-from ..callbacks.callback_manager import CallbackManager
+from ..callbacks.callback_manager import CallbackManager, restore_callbacks
 from .parameters import (
     begin_evaluation,
     composer_missing,
     evaluation_parameters,
     evaluation_results,
-    restore_state,
-    state_of,
+    states_of,
     step_loss,
     training_parameters,
 )
@@ -213,7 +212,7 @@ class InComposer(composer.Callback):  # type: ignore[misc]
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the states of the callbacks, for Composer's checkpoints."""
-        return {"callbacks": state_of(self._manager.callbacks)}
+        return {"callbacks": states_of(self._manager.callbacks)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Keeps the states until the next run has begun."""
@@ -248,7 +247,7 @@ class InComposer(composer.Callback):  # type: ignore[misc]
     def _restore(self) -> None:
         saved, self._saved = self._saved, None
         if saved is not None:
-            restore_state(self._manager.callbacks, saved)
+            restore_callbacks(self._manager.callbacks, saved)
 
     def _call(self, event: str, state: State) -> None:
         for hook in EVENT_HOOKS[event]:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ..callbacks.callback import CallbackParameters
+from ..callbacks.callback_manager import callbacks_with_state
 from ..networks.torch_network import unwrap
+from ..process_rank import parallel_parameters
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from composer import State
 
 
@@ -28,7 +28,6 @@ def composer_missing(error: ImportError) -> ImportError:
 
 def training_parameters(state: State) -> CallbackParameters:
     """Returns the parameters at the beginning of a ``Trainer.fit``."""
-    distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     network = unwrap(state.model)
     batch_num = batches_of(state)
     step = int(state.timestamp.batch)
@@ -45,8 +44,7 @@ def training_parameters(state: State) -> CallbackParameters:
         batch_num=batch_num,
         cur_step_num=step,
         initial_step=step,
-        parallel_mode="data_parallel" if distributed else "stand_alone",
-        device_number=torch.distributed.get_world_size() if distributed else 1,
+        **parallel_parameters(),
         dataset_sink_mode=False,
         loss_scale_manager=state.scaler,
         # The reference's spelling, for callbacks that were written against it.
@@ -93,22 +91,9 @@ def batches_of(state: State) -> int | None:
     return None if state.dataloader_len is None else int(state.dataloader_len)
 
 
-def state_of(callbacks: list[Any]) -> list[tuple[str, dict[str, Any]]]:
+def states_of(callbacks: list[Any]) -> list[tuple[str, dict[str, Any]]]:
     """Returns the states of those callbacks that have one, each with its class's name."""
-    return [(type(callback).__name__, callback.state_dict()) for callback in callbacks if _has_state(callback)]
-
-
-def restore_state(callbacks: list[Any], saved: list[tuple[str, Mapping[str, Any]]]) -> None:
-    """Loads what ``state_of`` returned; the i-th of a class gets what the i-th of that class had."""
-    present = [(type(callback).__name__, callback) for callback in callbacks if _has_state(callback)]
-    for name, values in saved:
-        index = next((index for index, (other, _) in enumerate(present) if other == name), None)
-        if index is not None:
-            present.pop(index)[1].load_state_dict(values)
-
-
-def _has_state(callback: Any) -> bool:
-    return all(callable(getattr(callback, name, None)) for name in ("state_dict", "load_state_dict"))
+    return [(name, callback.state_dict()) for name, callback in callbacks_with_state(callbacks)]
 
 
 def _epochs(state: State, batch_num: int | None) -> int | None:

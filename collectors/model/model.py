@@ -16,6 +16,7 @@ from ..callbacks.callback_manager import CallbackManager
 from ..model_checkpoint.loading import Checkpoint
 from ..model_checkpoint.resuming import Resumption, TrainingContext
 from ..networks.torch_network import unwrap
+from ..process_rank import parallel_parameters
 from ..validation import check_bool, check_choice, check_instance, check_int, wrong_type, wrong_value
 from .forward import Forward, LossFunction, check_dataset, dataset_length, to_device
 from .loop import FitEvaluation, evaluate, run, train_epochs
@@ -242,7 +243,6 @@ class Model:
             initial_epoch, initial_step = resumption.state.epochs_done, resumption.state.step
             batch_num = resumption.state.batch_num if batch_num is None else batch_num
         scaler = self._scaler if forward.reduced_type is torch.float16 else None
-        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
         params = CallbackParameters(
             mode="train",
             network=unwrap(self.network),
@@ -256,8 +256,7 @@ class Model:
             batch_num=batch_num,
             cur_step_num=initial_step,
             initial_step=initial_step,
-            parallel_mode="data_parallel" if distributed else "stand_alone",
-            device_number=torch.distributed.get_world_size() if distributed else 1,
+            **parallel_parameters(),
             dataset_sink_mode=False,
             loss_scale_manager=scaler,
             # The reference's spelling, for callbacks that were written against it.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+from collections.abc import Iterator
 from typing import Any
 
 from ..errors import CheckpointError
@@ -146,21 +147,25 @@ def _open_gcm(body: bytes, key: bytes, head: bytes) -> bytes | None:
 
 
 def _seal_cbc(plain: bytes, key: bytes, mac_key: bytes, head: bytes) -> bytes:
+    from cryptography.hazmat.primitives.padding import PKCS7
+
     vector = os.urandom(_AES_BLOCK)
-    # PKCS #7: as many bytes as are missing, each saying how many.
-    padding = _AES_BLOCK - len(plain) % _AES_BLOCK
-    encrypted = _cbc(key, vector).encryptor()
-    body = b"".join((vector, _update(encrypted, plain), encrypted.update(bytes([padding]) * padding)))
+    padder, encryptor = PKCS7(_AES_BLOCK * 8).padder(), _cbc(key, vector).encryptor()
+    encrypted = [encryptor.update(padder.update(block)) for block in _blocks(plain)]
+    body = b"".join((vector, *encrypted, encryptor.update(padder.finalize())))
     return body + hmac.digest(mac_key, head + body, hashlib.sha256)
 
 
 def _open_cbc(body: bytes, key: bytes, mac_key: bytes, head: bytes) -> bytes | None:
+    from cryptography.hazmat.primitives.padding import PKCS7
+
     body, tag = body[:-_DIGEST], body[-_DIGEST:]
     # Checked before anything is decrypted: what the padding is must not be told to anyone without the key.
     if not hmac.compare_digest(tag, hmac.digest(mac_key, head + body, hashlib.sha256)):
         return None
-    plain = _update(_cbc(key, body[:_AES_BLOCK]).decryptor(), body[_AES_BLOCK:])
-    return plain[: -plain[-1]]
+    decryptor, unpadder = _cbc(key, body[:_AES_BLOCK]).decryptor(), PKCS7(_AES_BLOCK * 8).unpadder()
+    plain = [unpadder.update(decryptor.update(block)) for block in _blocks(body[_AES_BLOCK:])]
+    return b"".join((*plain, unpadder.finalize()))
 
 
 def _cbc(key: bytes, vector: bytes) -> Any:
@@ -171,6 +176,6 @@ def _cbc(key: bytes, vector: bytes) -> Any:
     return Cipher(AES(key), CBC(vector))
 
 
-def _update(cipher: Any, data: bytes) -> bytes:
+def _blocks(data: bytes) -> Iterator[memoryview]:
     view = memoryview(data)
-    return b"".join(bytes(cipher.update(view[start : start + _BLOCK])) for start in range(0, len(data), _BLOCK))
+    return (view[start : start + _BLOCK] for start in range(0, len(data), _BLOCK))

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..callbacks.callback import RunContext
+from ..callbacks.callback_manager import callbacks_with_state, restore_callbacks
 from ..errors import CheckpointError
 from ..networks.weight_space import State
 from ..process_rank import is_first_rank
 from ..validation import wrong_type
 from .loading import Checkpoint, load_checkpoint, load_weights
-from .training_state import TrainingState, loss_state, participants
+from .training_state import TrainingState, loss_state
 
 if TYPE_CHECKING:
     import torch
@@ -162,7 +163,7 @@ class TrainingContext(RunContext):
             loss_fn=loss_state(params["loss_fn"]),
             callbacks=[
                 [name, callback.state_dict(), bool(getattr(callback, "state_is_needed", True))]
-                for name, callback in participants(params)
+                for name, callback in callbacks_with_state(params.get("list_callback", ()))
             ],
             random=now,
             epoch_random=now if self._epoch_random is None else self._epoch_random,
@@ -271,14 +272,8 @@ class Resumption:
 
     def restore_callbacks(self, params: Any) -> None:
         """Loads the callbacks' states; the i-th of a class gets what the i-th of that class had."""
-        present = list(participants(params))
-        unused = []
-        for name, saved, needed in self.state.callbacks:
-            index = next((index for index, (other, _) in enumerate(present) if other == name), None)
-            if index is not None:
-                present.pop(index)[1].load_state_dict(saved)
-            elif needed:
-                unused.append(name)
+        left_over = restore_callbacks(params.get("list_callback", ()), self.state.callbacks)
+        unused = [name for name, _, needed in left_over if needed]
         if unused:
             warnings.warn(
                 f"resume_from holds states of the callbacks {unused}, but callbacks has none for them; those states "

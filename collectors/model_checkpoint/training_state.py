@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, get_type_hints
 
@@ -56,7 +55,7 @@ class TrainingState:
         return replace(self, network=dict(weights))
 
     def to_tree(self) -> dict[str, Any]:
-        """Returns the state as a dict, for ``checkpoint_tree.encode``."""
+        """Returns the state as a dict, for ``archive.encode``."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @classmethod
@@ -78,13 +77,6 @@ class TrainingState:
             wrong = wrong or sorted(set(tree) - set(expected))
             raise ValueError(f"of the training state, {wrong} are missing, wrong or unknown")
         return cls(**tree)
-
-
-def participants(params: Any) -> Iterator[tuple[str, Any]]:
-    """Yields the callbacks of a training that have a state, each with its class's name."""
-    for callback in params.get("list_callback", ()):
-        if callable(getattr(callback, "state_dict", None)) and callable(getattr(callback, "load_state_dict", None)):
-            yield type(callback).__name__, callback
 
 
 def loss_state(loss_fn: Any) -> dict[str, Any]:

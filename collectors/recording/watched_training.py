@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from ..files.places import AnyPath
 from ..files.remote_path import RemotePath
-from ..process_rank import is_first_rank
+from ..process_rank import is_first_rank, parallel_parameters
 from ..run_directory.recorders import TrajectoryRecorder
 from ..run_directory.settings import LandscapeSettings
 from .plan import SummaryPlan, remove_own_records
@@ -213,7 +212,7 @@ class WatchedTraining:
             self._run.end_epoch(self._parameters)
 
     def __enter__(self) -> WatchedTraining:
-        parameters = {**self._start, **_devices()}
+        parameters = {**self._start, **parallel_parameters()}
         self._run = self._begin(parameters)
         self._parameters = parameters
         self._entered = True
@@ -240,11 +239,3 @@ class WatchedTraining:
                 "a watched training must be inside its context, or nothing is saved; write "
                 "`with collector.watch(network) as run:` around the loop."
             )
-
-
-def _devices() -> dict[str, Any]:
-    torch = sys.modules.get("torch")
-    distributed = getattr(torch, "distributed", None)
-    if distributed is not None and distributed.is_available() and distributed.is_initialized():
-        return {"parallel_mode": "data_parallel", "device_number": distributed.get_world_size()}
-    return {"parallel_mode": "stand_alone", "device_number": 1}
