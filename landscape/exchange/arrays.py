@@ -1,4 +1,4 @@
-"""NetCDF-4, as xarray writes it with h5netcdf."""
+"""Files of plain arrays: NetCDF-4 as xarray writes it with h5netcdf, NumPy's archives, tables of text."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def netcdf_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writer
         groups["trajectory"] = xarray.Dataset(values, coords={"number": np.array(number)})
     # A single number of a dimension's name would be taken for that dimension.
     origin = {
-        f"{name}_coordinate" if name in "xy" else name: value for name, value in convergence_values(landscape).items()
+        f"{name}_coordinate" if name in "xy" else name: value for name, value in _convergence_values(landscape).items()
     }
     groups["convergence"] = xarray.Dataset(origin)
     for dataset in groups.values():
@@ -69,29 +69,6 @@ def netcdf_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writer
     return {path: write}
 
 
-def grid_dataset(landscape: LandscapeData) -> xarray.Dataset:
-    """Returns copies of the metrics and the status as an xarray Dataset with the coordinates x and y."""
-    import xarray
-
-    axes = {"x": landscape.x} if landscape.y is None else {"y": landscape.y, "x": landscape.x}
-    values = {**landscape.metrics, "status": landscape.status}
-    return xarray.Dataset(
-        {name: (tuple(axes), np.array(array)) for name, array in values.items()},
-        coords=axes,
-        attrs=dict(landscape.attributes),
-    )
-
-
-def _plain(value: Any) -> Any:
-    # NetCDF attributes have 64 bits, and their texts no NUL.
-    fits = -(2**63) <= value < 2**63 if isinstance(value, int) else isinstance(value, float)
-    text = isinstance(value, str) and "\0" not in value
-    return value if text or (fits and not isinstance(value, bool)) else json.dumps(value, sort_keys=True)
-
-
-NETCDF = ExportFormat("NetCDF", ".nc", False, netcdf_writers)
-
-
 def npz_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
     """Returns what writes the archive, which ``numpy.load`` opens with ``allow_pickle=False``.
 
@@ -104,7 +81,7 @@ def npz_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
     if landscape.trajectory is not None:
         columns = trajectory_columns(landscape.trajectory)
         arrays |= {f"trajectory/{name}": values for name, values in columns.items()}
-    arrays |= {f"convergence/{name}": np.array(value) for name, value in convergence_values(landscape).items()}
+    arrays |= {f"convergence/{name}": np.array(value) for name, value in _convergence_values(landscape).items()}
     # A metric's name has no slash.
     arrays["attributes/json"] = np.array(json.dumps(dict(landscape.attributes), sort_keys=True))
 
@@ -116,16 +93,6 @@ def npz_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
                     np.lib.format.write_array(member, values, allow_pickle=False)
 
     return {path: write}
-
-
-def convergence_values(landscape: LandscapeData) -> dict[str, float]:
-    """Returns the origin's coordinates, metrics and status."""
-    point = landscape.convergence
-    place = {"x": point.x} if point.y is None else {"x": point.x, "y": point.y}
-    return {**place, **point.metrics, "status": int(point.status)}
-
-
-NPZ = ExportFormat("NumPy", ".npz", False, npz_writers)
 
 
 def csv_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
@@ -148,4 +115,33 @@ def csv_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
     return {path: write}
 
 
+def grid_dataset(landscape: LandscapeData) -> xarray.Dataset:
+    """Returns copies of the metrics and the status as an xarray Dataset with the coordinates x and y."""
+    import xarray
+
+    axes = {"x": landscape.x} if landscape.y is None else {"y": landscape.y, "x": landscape.x}
+    values = {**landscape.metrics, "status": landscape.status}
+    return xarray.Dataset(
+        {name: (tuple(axes), np.array(array)) for name, array in values.items()},
+        coords=axes,
+        attrs=dict(landscape.attributes),
+    )
+
+
+def _convergence_values(landscape: LandscapeData) -> dict[str, float]:
+    """Returns the origin's coordinates, metrics and status."""
+    point = landscape.convergence
+    place = {"x": point.x} if point.y is None else {"x": point.x, "y": point.y}
+    return {**place, **point.metrics, "status": int(point.status)}
+
+
+def _plain(value: Any) -> Any:
+    # NetCDF attributes have 64 bits, and their texts no NUL.
+    fits = -(2**63) <= value < 2**63 if isinstance(value, int) else isinstance(value, float)
+    text = isinstance(value, str) and "\0" not in value
+    return value if text or (fits and not isinstance(value, bool)) else json.dumps(value, sort_keys=True)
+
+
+NETCDF = ExportFormat("NetCDF", ".nc", False, netcdf_writers)
+NPZ = ExportFormat("NumPy", ".npz", False, npz_writers)
 CSV = ExportFormat("comma-separated values", ".csv", False, csv_writers)

@@ -1,4 +1,4 @@
-"""Writes a landscape as another program's file."""
+"""Writes a landscape as another program's file, and reads landscapes from other programs' files."""
 
 from __future__ import annotations
 
@@ -31,8 +31,13 @@ FORMATS = {
 }
 """The formats by name."""
 
+FOREIGN_FORMATS = ("landscaper", "li")
+"""Those that can be read."""
+
 # .h5 is both ours and Li et al.'s, so it says nothing.
 _BY_SUFFIX = {".csv": "csv", ".nc": "netcdf", ".npz": "npz", ".vts": "vtk"}
+# How their files begin.
+_SIGNATURES = {b"\x89HDF\r\n\x1a\n": "li", b"PK\x03\x04": "landscaper"}
 
 
 def export_landscape(
@@ -84,34 +89,6 @@ def export_landscape(
     return list(writers)
 
 
-def _format_name(path: Path, name: str | None) -> str:
-    if name is not None:
-        return check_choice("format", name, tuple(FORMATS))
-    found = _BY_SUFFIX.get(path.suffix.lower())
-    if found is None:
-        raise ValueError(
-            f"format must be given, because the name {path.name!r} does not say it (only "
-            f"{', '.join(_BY_SUFFIX)} do). The formats are {', '.join(FORMATS)}."
-        )
-    return found
-
-
-def _check_targets(writers: Writers, landscape: LandscapeData, overwrite: bool) -> None:
-    for file in writers:
-        check_can_be_file("path", file)
-        if not file.exists():
-            continue
-        source = landscape.path
-        if isinstance(source, Path) and source.exists() and file.samefile(source):
-            raise LandscapeWriteError(f"{file} is the landscape itself and was left as it is. Give another name.")
-        if not overwrite:
-            raise already_there(file)
-
-
-FOREIGN_FORMATS = ("landscaper", "li")
-_SIGNATURES = {b"\x89HDF\r\n\x1a\n": "li", b"PK\x03\x04": "landscaper"}
-
-
 def import_landscape(
     path: str | os.PathLike[str],
     format: str | None = None,
@@ -149,6 +126,30 @@ def import_landscape(
     if loss is not None:
         raise ValueError(f"loss belongs to the format 'li', but {path} is 'landscaper'. Leave it out.")
     return read_landscaper_archive(file, axis_order)
+
+
+def _format_name(path: Path, name: str | None) -> str:
+    if name is not None:
+        return check_choice("format", name, tuple(FORMATS))
+    found = _BY_SUFFIX.get(path.suffix.lower())
+    if found is None:
+        raise ValueError(
+            f"format must be given, because the name {path.name!r} does not say it (only "
+            f"{', '.join(_BY_SUFFIX)} do). The formats are {', '.join(FORMATS)}."
+        )
+    return found
+
+
+def _check_targets(writers: Writers, landscape: LandscapeData, overwrite: bool) -> None:
+    for file in writers:
+        check_can_be_file("path", file)
+        if not file.exists():
+            continue
+        source = landscape.path
+        if isinstance(source, Path) and source.exists() and file.samefile(source):
+            raise LandscapeWriteError(f"{file} is the landscape itself and was left as it is. Give another name.")
+        if not overwrite:
+            raise already_there(file)
 
 
 def _first_bytes(path: Path) -> bytes:

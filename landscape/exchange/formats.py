@@ -1,4 +1,4 @@
-"""What a format of another program is: how a landscape becomes its files."""
+"""What all formats of other programs share: how a landscape becomes files, and how numbers become a landscape."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ExportFormat:
     """A format.
 
     Attributes:
-        program: whose it is, as a text says it.
+        program: the program that reads it, as texts name it.
         suffix: of its files' names; empty where names follow other rules.
         one_metric: whether a file holds the values of one metric only.
         writers: returns what writes the files, once the landscape is known to fit the format:
@@ -86,11 +86,6 @@ def warn_of_gaps(values: NDArray[Any], metric: str, program: str, consequence: s
         )
 
 
-def plain_text(value: object) -> str:
-    """Returns an attribute as text; empty where it is absent."""
-    return "" if value is None else str(value)
-
-
 def foreign_landscape(
     x: NDArray[Any],
     y: NDArray[Any] | None,
@@ -99,9 +94,9 @@ def foreign_landscape(
     imported: Mapping[str, Any],
     notes: list[str],
 ) -> LandscapeData:
-    """Returns the landscape.
+    """Returns a landscape of another program's numbers.
 
-    The directions' lengths and whatever is not in the file are NaN or absent. The origin counts as measured where a
+    The directions' lengths are NaN, and what the file does not have is absent. The origin counts as measured where a
     measured grid point lies exactly on it, else as pending.
 
     Args:
@@ -109,8 +104,8 @@ def foreign_landscape(
         y: coordinates, shape (ny,), or None for a line.
         metrics: by name, shape (ny, nx), "loss" among them.
         status: ``PointStatus``, shape (ny, nx).
-        imported: what the file is, for the attribute of that name.
-        notes: what a reader of the numbers must know.
+        imported: the attribute of that name, which describes the file.
+        notes: what whoever reads the numbers must know.
 
     Raises:
         ValueError: shapes or coordinates do not fit together.

@@ -1,4 +1,4 @@
-"""Reads Landscaper's archives (1.3), trusting nothing in them."""
+"""The archives of Landscaper 1.3, written for it and read from it; nothing in a file is trusted."""
 
 from __future__ import annotations
 
@@ -27,21 +27,56 @@ from .formats import (
     warn_of_interpolated,
 )
 
-_ARCHIVE = "Landscaper's archive"
+AXIS_ORDER = "axis_order"
+"""A member that Landscaper does not read: the order of the axes of ``loss``, "yx" or "xy"."""
+
+_PROGRAM = "Landscaper's archive"
 _LARGEST = 256 * 1024**2
+_NOTE = (
+    "Landscaper 1.3 puts the mean and the extremes in place of NaN and inf, adds noise to the largest values, and its "
+    "coordinates differ from the displacements that it measured."
+)
+
+
+def landscaper_writers(landscape: LandscapeData, path: Path, metric: str) -> Writers:
+    """Returns what writes the archive that ``LossLandscape.load_from_npz`` reads.
+
+    ``loss`` has rows y and columns x, as Landscaper's figures and topology take it (its own ``compute`` stores the
+    transpose, so that its pictures show x as y). ``axis_order`` tells readers so.
+
+    Raises:
+        LandscapeExportError: the landscape is a line, or not square.
+    """
+    x, y = plane_axes(landscape, _PROGRAM)
+    check_square(landscape, _PROGRAM)
+    values = landscape[metric]
+    warn_of_interpolated(landscape, _PROGRAM)
+    warn_of_gaps(values, metric, _PROGRAM, "Landscaper's figures and its topology take finite numbers only.")
+
+    def write(file: Path) -> None:
+        with file.open("wb") as stream:
+            np.savez(
+                stream,
+                allow_pickle=False,
+                loss=values,
+                coordinates=np.stack((x, y)),
+                **{AXIS_ORDER: np.array("yx")},
+            )
+
+    return {path: write}
 
 
 def read_landscaper_archive(path: Path, axis_order: str | None = None) -> LandscapeData:
-    """Reads a surface.
+    """Reads the surface in an archive.
 
     Args:
         path: the file.
-        axis_order: which way round the file has its losses: "xy" as Landscaper's ``compute`` makes them, "yx" as its
+        axis_order: the order of the file's loss axes: "xy" as Landscaper's ``compute`` makes them, "yx" as its
             figures take them. By default what our own export wrote into the file, else "xy".
 
     Raises:
         LandscapeDamagedError: it is truncated, or its sizes do not fit together.
-        LandscapeFormatError: it is another archive, or has other than two dimensions.
+        LandscapeFormatError: it is another kind of archive, or does not have two dimensions.
     """
     if axis_order is not None:
         check_choice("axis_order", axis_order, ("xy", "yx"))
@@ -50,7 +85,7 @@ def read_landscaper_archive(path: Path, axis_order: str | None = None) -> Landsc
             names = {name.removesuffix(".npy") for name in archive.namelist()}
             if not {"loss", "coordinates"} <= names:
                 raise LandscapeFormatError(
-                    f"{path} is no {_ARCHIVE}: it must hold 'loss' and 'coordinates', but has {sorted(names)[:8]}."
+                    f"{path} is no {_PROGRAM}: it must hold 'loss' and 'coordinates', but has {sorted(names)[:8]}."
                 )
             loss, coordinates = _member(archive, "loss"), _member(archive, "coordinates")
             ours = AXIS_ORDER in names
@@ -70,13 +105,7 @@ def read_landscaper_archive(path: Path, axis_order: str | None = None) -> Landsc
     except LandscapeError:
         raise
     except Exception as error:  # a damaged archive raises nearly every kind of exception
-        raise damaged(path, _ARCHIVE, error) from error
-
-
-_NOTE = (
-    "Landscaper 1.3 puts the mean and the extremes in place of NaN and inf, adds noise to the largest values, and its "
-    "coordinates differ from the displacements that it measured."
-)
+        raise damaged(path, _PROGRAM, error) from error
 
 
 def _member(archive: zipfile.ZipFile, name: str, kinds: str = "fiu") -> NDArray[Any]:
@@ -98,39 +127,6 @@ def _check_header(member: IO[bytes], name: str, size: int, kinds: str) -> None:
         raise ValueError(f"{name!r} has the type {dtype}")
     if len(shape) > 2 or math.prod(shape) * dtype.itemsize > size:
         raise ValueError(f"{name!r} claims the shape {shape}, more than its {size} bytes hold")
-
-
-_FILE = "Landscaper's file"
-AXIS_ORDER = "axis_order"
-"""A member that Landscaper does not read: which way round ``loss`` is, "yx" or "xy"."""
-
-
-def landscaper_writers(landscape: LandscapeData, path: Path, metric: str) -> Writers:
-    """Returns what writes the archive that ``LossLandscape.load_from_npz`` reads.
-
-    ``loss`` has rows y and columns x, as Landscaper's figures and topology take it (its own ``compute`` stores the
-    transpose, so that its pictures show x as y). ``axis_order`` says so to whoever reads the file back.
-
-    Raises:
-        LandscapeExportError: the landscape is a line, or not square.
-    """
-    x, y = plane_axes(landscape, _FILE)
-    check_square(landscape, _FILE)
-    values = landscape[metric]
-    warn_of_interpolated(landscape, _FILE)
-    warn_of_gaps(values, metric, _FILE, "Landscaper's figures and its topology take finite numbers only.")
-
-    def write(file: Path) -> None:
-        with file.open("wb") as stream:
-            np.savez(
-                stream,
-                allow_pickle=False,
-                loss=values,
-                coordinates=np.stack((x, y)),
-                **{AXIS_ORDER: np.array("yx")},
-            )
-
-    return {path: write}
 
 
 LANDSCAPER = ExportFormat("Landscaper", ".npz", True, landscaper_writers)

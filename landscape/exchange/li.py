@@ -27,7 +27,10 @@ from ..planes.plane import directions_path
 from .formats import ExportFormat, Writers, check_square, damaged, foreign_landscape, warn_of_gaps, warn_of_interpolated
 
 _PROGRAM = "Li et al.'s surface file"
-_THEIR_NAMES = ("xcoordinates", "ycoordinates", "dir_file", "train_loss")
+_AXES = ("xcoordinates", "ycoordinates")
+_THEIR_NAMES = (*_AXES, "dir_file", "train_loss")
+_ALWAYS_POSITIVE = ("train_loss", "train_acc", "test_loss", "test_acc")
+_NOT_MEASURED = -1
 
 
 def li_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
@@ -44,7 +47,7 @@ def li_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
     surface = _surface(landscape)
     warn_of_interpolated(landscape, _PROGRAM)
     warn_of_gaps(landscape.loss, "loss", _PROGRAM, "The scripts leave them blank.")
-    _warn_of_missing_marks(landscape.loss)
+    _warn_of_losses_taken_for_missing(landscape.loss)
     directions, projection = _directions(landscape), _projection(landscape)
     direction_path = path.with_name(f"{path.stem}_directions.h5")
     writers: Writers = {}
@@ -54,6 +57,31 @@ def li_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
     if projection:
         writers[path.with_name(f"{path.stem}_directions.h5_proj_cos.h5")] = _hdf5(projection)
     return writers
+
+
+def read_li_surface(path: Path, loss: str | None = None) -> LandscapeData:
+    """Reads the surface or the line in a file of ``plot_surface.py``.
+
+    The metric "loss" is the data set that ``loss`` names, by default ``train_loss``; all others of the grid's size
+    keep their names, accuracies their percent. A loss of -1 means not measured yet: such points are pending and have
+    NaN. Grids that are not square are stored as (nx, ny) but filled as (ny, nx); they are reshaped. The file has
+    neither directions nor path; the direction file that it names is not opened.
+
+    Raises:
+        LandscapeDamagedError: it is truncated, no HDF5 file, or its sizes do not fit together.
+        LandscapeFormatError: it is another kind of HDF5 file, or lacks the data set that ``loss`` names.
+    """
+    import h5py
+
+    try:
+        with h5py.File(path, "r", locking="best-effort") as file:
+            if read_attribute(file, "format") == FORMAT:
+                raise LandscapeFormatError(f"{path} is a landscape file of this program. Open it with Landscape.load.")
+            return _landscape(file, path, loss)
+    except LandscapeError:
+        raise
+    except Exception as error:  # the library reports damage by nearly every kind of exception
+        raise damaged(path, _PROGRAM, error) from error
 
 
 def _surface(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
@@ -75,7 +103,7 @@ def _surface(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
     return values
 
 
-def _warn_of_missing_marks(loss: NDArray[Any]) -> None:
+def _warn_of_losses_taken_for_missing(loss: NDArray[Any]) -> None:
     count = int((loss <= 0).sum())
     if count:
         warnings.warn(
@@ -129,39 +157,6 @@ def _hdf5(members: Mapping[str, Any]) -> Callable[[Path], None]:
     return write
 
 
-LI = ExportFormat("Li et al.'s scripts", ".h5", False, li_writers)
-
-
-_AXES = ("xcoordinates", "ycoordinates")
-_ALWAYS_POSITIVE = ("train_loss", "train_acc", "test_loss", "test_acc")
-_MISSING = -1
-
-
-def read_li_surface(path: Path, loss: str | None = None) -> LandscapeData:
-    """Reads a surface or a line.
-
-    The metric "loss" is the data set that ``loss`` names, by default ``train_loss``; all others of the grid's size
-    keep their names, accuracies their percent. A loss of -1 means not measured yet: such points are pending and have
-    NaN. Grids that are not square are stored as (nx, ny) but filled as (ny, nx); they are put right. Neither the
-    directions nor the path are in the file, and the direction file that it names is not opened.
-
-    Raises:
-        LandscapeDamagedError: it is truncated, no HDF5 file, or its sizes do not fit together.
-        LandscapeFormatError: it is another kind of HDF5 file, or has no data set of the name ``loss``.
-    """
-    import h5py
-
-    try:
-        with h5py.File(path, "r", locking="best-effort") as file:
-            if read_attribute(file, "format") == FORMAT:
-                raise LandscapeFormatError(f"{path} is a landscape file of this program. Open it with Landscape.load.")
-            return _landscape(file, path, loss)
-    except LandscapeError:
-        raise
-    except Exception as error:  # the library reports damage by nearly every kind of exception
-        raise damaged(path, _PROGRAM, error) from error
-
-
 def _landscape(file: object, path: Path, loss: str | None) -> LandscapeData:
     import h5py
 
@@ -194,10 +189,13 @@ def _landscape(file: object, path: Path, loss: str | None) -> LandscapeData:
             f"{path} has no values {loss!r} for its grid; it has {sorted(metrics)}. Say which of them is the loss "
             "(loss=, --loss)."
         )
-    pending = metrics[loss] == _MISSING
+    pending = metrics[loss] == _NOT_MEASURED
     for name in {loss, *_ALWAYS_POSITIVE} & metrics.keys():
-        metrics[name][metrics[name] == _MISSING] = np.nan
+        metrics[name][metrics[name] == _NOT_MEASURED] = np.nan
     metrics = {"loss": metrics.pop(loss), **metrics}
     status = np.where(pending, PointStatus.PENDING, PointStatus.MEASURED).astype(np.uint8)
     imported = {"format": "li", "file": path.name, "loss": loss}
     return foreign_landscape(x, y, metrics, status, imported, [])
+
+
+LI = ExportFormat("Li et al.'s scripts", ".h5", False, li_writers)

@@ -17,16 +17,34 @@ from numpy.typing import NDArray
 from collectors.summary.event_files import record
 
 from ..errors import LandscapeExportError
-from .formats import ExportFormat, Writers, plain_text, plane_axes, warn_of_interpolated
+from .formats import ExportFormat, Writers, plane_axes, warn_of_interpolated
 
 if TYPE_CHECKING:
     from ..file.data import LandscapeData
 
 
-PROGRAM = "MindInsight's summary file"
-_NAME = re.compile(r"summary\.\d+")
-_LARGEST = 10_000_000
+_PROGRAM = "MindInsight's summary file"
+_FILE_NAME = re.compile(r"summary\.\d+")
+_MOST_POINTS = 10_000_000
 _DECOMPOSITIONS = {"pca": "PCA", "random": "Random"}
+# ``DT_FLOAT32`` of MindSpore's data types; on the wire an enumeration is an integer.
+_FLOAT32 = 11
+# The fields that are filled in: by message and name, the number and the type in MindSpore's own definition.
+_MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
+    "Event": {"wall_time": (1, "double"), "step": (2, "int64"), "version": (3, "string"), "summary": (5, "Summary")},
+    "Summary": {"value": (1, "repeated Value")},
+    "Value": {"tag": (1, "string"), "loss_landscape": (10, "LossLandscape")},
+    "LossLandscape": {
+        "landscape": (1, "Point"),
+        "loss_path": (2, "LossPath"),
+        "metadata": (3, "Metadata"),
+        "convergence_point": (4, "Point"),
+    },
+    "Point": {"x": (1, "TensorProto"), "y": (2, "TensorProto"), "z": (3, "TensorProto")},
+    "LossPath": {"intervals": (1, "repeated int32"), "points": (2, "Point")},
+    "Metadata": {"decomposition": (1, "string"), "unit": (2, "string"), "step_per_epoch": (3, "int32")},
+    "TensorProto": {"dims": (1, "repeated int64"), "data_type": (2, "int32"), "float_data": (3, "repeated float")},
+}
 
 
 def mindinsight_writers(landscape: LandscapeData, path: Path, metric: str) -> Writers:
@@ -41,19 +59,19 @@ def mindinsight_writers(landscape: LandscapeData, path: Path, metric: str) -> Wr
             page cannot show those.
         ValueError: MindInsight would not take the file for a summary file.
     """
-    x, y = plane_axes(landscape, PROGRAM)
+    x, y = plane_axes(landscape, _PROGRAM)
     z = landscape[metric]
     _check_values(z, metric)
-    warn_of_interpolated(landscape, PROGRAM)
+    warn_of_interpolated(landscape, _PROGRAM)
     moment = _moment(landscape.attributes.get("created"))
     types = messages()
     message = types.LossLandscape()
     _fill(message.landscape, x, y, z)
     numbers = _fill_path(message.loss_path, landscape, metric)
     metadata = message.metadata
-    decomposition = plain_text(landscape.attributes.get("decomposition"))
+    decomposition = str(landscape.attributes.get("decomposition") or "")
     metadata.decomposition = _DECOMPOSITIONS.get(decomposition, decomposition)
-    metadata.unit = plain_text(landscape.attributes.get("unit"))
+    metadata.unit = str(landscape.attributes.get("unit") or "")
     if landscape.attributes.get("step_per_epoch") is not None:
         metadata.step_per_epoch = int(landscape.attributes["step_per_epoch"])
     origin = landscape.convergence
@@ -74,7 +92,7 @@ def _file(path: Path, moment: float, landscape: LandscapeData) -> Path:
     if path.is_dir():
         stem = landscape.path.stem if landscape.path is not None else "landscape"
         return path / f"events.out.events.summary.{int(moment)}.0.{stem}_MS"
-    if not _NAME.search(path.name) or path.name.endswith("_lineage"):
+    if not _FILE_NAME.search(path.name) or path.name.endswith("_lineage"):
         raise ValueError(
             "path must be a directory that exists, or a file whose name has 'summary.' and a number in it and does not "
             f"end with '_lineage' (MindInsight passes over others), but got {path.name!r}. "
@@ -84,9 +102,9 @@ def _file(path: Path, moment: float, landscape: LandscapeData) -> Path:
 
 
 def _check_values(z: NDArray[Any], metric: str) -> None:
-    if z.size > _LARGEST:
+    if z.size > _MOST_POINTS:
         raise LandscapeExportError(
-            f"{PROGRAM} holds at most {_LARGEST} points (MindInsight drops larger ones), but the landscape has "
+            f"{_PROGRAM} holds at most {_MOST_POINTS} points (MindInsight drops larger ones), but the landscape has "
             f"{z.size}. Measure a coarser grid."
         )
     with np.errstate(over="ignore"):
@@ -94,7 +112,7 @@ def _check_values(z: NDArray[Any], metric: str) -> None:
     gaps = int((~np.isfinite(seen)).sum())
     if gaps:
         raise LandscapeExportError(
-            f"{PROGRAM} holds finite float32 numbers only (its page stays empty otherwise), but {gaps} of {z.size} "
+            f"{_PROGRAM} holds finite float32 numbers only (its page stays empty otherwise), but {gaps} of {z.size} "
             f"points have none for {metric!r}. Finish the survey or measure a smaller range, or export as csv, npz, "
             "netcdf or vtk, which keep such points."
         )
@@ -115,7 +133,7 @@ def _fill_path(loss_path: Any, landscape: LandscapeData, metric: str) -> list[in
     known = np.isfinite(heights.astype(np.float32))
     if not known.all():
         warnings.warn(
-            f"the checkpoints {trajectory.number[~known].tolist()} are left out of {PROGRAM}'s path: their projected "
+            f"the checkpoints {trajectory.number[~known].tolist()} are left out of {_PROGRAM}'s path: their projected "
             f"{metric} is no finite number.",
             stacklevel=3,
         )
@@ -128,7 +146,7 @@ def _fill_path(loss_path: Any, landscape: LandscapeData, metric: str) -> list[in
 def _fill(point: Any, x: NDArray[Any], y: NDArray[Any], z: NDArray[Any]) -> None:
     for tensor, values in ((point.x, x), (point.y, y), (point.z, z)):
         tensor.dims.extend(values.shape)
-        tensor.data_type = FLOAT32
+        tensor.data_type = _FLOAT32
         tensor.float_data.extend(values.ravel().tolist())
 
 
@@ -139,28 +157,6 @@ def _moment(created: Any) -> float:
     except (TypeError, ValueError):
         return time.time()
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-MINDINSIGHT = ExportFormat("MindInsight", "", True, mindinsight_writers)
-
-
-_MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
-    "Event": {"wall_time": (1, "double"), "step": (2, "int64"), "version": (3, "string"), "summary": (5, "Summary")},
-    "Summary": {"value": (1, "repeated Value")},
-    "Value": {"tag": (1, "string"), "loss_landscape": (10, "LossLandscape")},
-    "LossLandscape": {
-        "landscape": (1, "Point"),
-        "loss_path": (2, "LossPath"),
-        "metadata": (3, "Metadata"),
-        "convergence_point": (4, "Point"),
-    },
-    "Point": {"x": (1, "TensorProto"), "y": (2, "TensorProto"), "z": (3, "TensorProto")},
-    "LossPath": {"intervals": (1, "repeated int32"), "points": (2, "Point")},
-    "Metadata": {"decomposition": (1, "string"), "unit": (2, "string"), "step_per_epoch": (3, "int32")},
-    "TensorProto": {"dims": (1, "repeated int64"), "data_type": (2, "int32"), "float_data": (3, "repeated float")},
-}
-FLOAT32 = 11
-"""``DT_FLOAT32`` of MindSpore's data types; on the wire an enumeration is an integer."""
 
 
 @functools.cache
@@ -194,3 +190,6 @@ def messages() -> SimpleNamespace:
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"landscape.{name}")) for name in _MESSAGES
     }
     return SimpleNamespace(**found)
+
+
+MINDINSIGHT = ExportFormat("MindInsight", "", True, mindinsight_writers)

@@ -18,21 +18,22 @@ if TYPE_CHECKING:
     from ..file.data import LandscapeData
 
 
-PROGRAM = "a VTK surface"
+_PROGRAM = "a VTK surface"
 
 
 def vtk_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
     """Returns what writes ``<stem>.vts`` and ``<stem>_trajectory.vtp``.
 
-    Both lie flat at z = 0, with every metric and the status as point data: heights are a matter of scale, which
-    ParaView's filter "Warp By Scalar" lets one choose, and a NaN is no place. On the surface, the path's height is
-    ``projected_loss``. In the names of metrics an underscore stands for &, <, > and quotes, which VTK cannot write.
+    Both lie flat at z = 0, with every metric and the status as point data: users choose the
+    scale of the heights with ParaView's filter "Warp By Scalar", and NaN is no height. On the surface, the path's
+    height is ``projected_loss``. In the names of metrics an underscore stands for &, <, > and quotes, which VTK cannot
+    write.
 
     Raises:
         LandscapeExportError: the landscape is a line.
         ImportError: pyvista is not installed.
     """
-    x, y = plane_axes(landscape, PROGRAM)
+    x, y = plane_axes(landscape, _PROGRAM)
     try:
         import pyvista
     except ImportError as error:
