@@ -1,56 +1,16 @@
-"""The contract between a network and everything that moves it through weight space (contract 2)."""
+"""Calls callback_fn, and makes the evaluator that what it returns asks for."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from collectors.networks.readers import NETWORK_KINDS, framework_of
 
 from .errors import CallbackFunctionError
 from .evaluator import Evaluator, MeasurementOptions
 from .measurement_plan import MeasurementPlan, Workload
-
-if TYPE_CHECKING:
-    pass
-
-
-def build_evaluator(
-    callback_fn: Callable[[], Any],
-    options: MeasurementOptions,
-    *,
-    threads: int = 1,
-    device: str | None = None,
-    plan: MeasurementPlan | None = None,
-    restore_network: bool = True,
-    workload: Workload | None = None,
-) -> Evaluator:
-    """Calls ``callback_fn`` once and returns an evaluator of what it returned.
-
-    Args:
-        callback_fn: takes no argument; returns (model, network, dataset, metrics), or an Evaluator.
-        options: what is measured.
-        threads: CPU threads that this worker may use.
-        device: the framework's name of the device; None means the CPU.
-        plan: how to compute; None tunes one on the real network and data.
-        restore_network: whether ``close`` puts the network back; a worker of its own saves that memory.
-        workload: for how much work a plan is tuned.
-
-    Raises:
-        CallbackFunctionError: callback_fn raised, or returned something else.
-        TypeError: a part of what it returned has the wrong type.
-        LandscapeError: the network or the data cannot be measured; the subclass says why.
-    """
-    return make_evaluator(
-        call_callback(callback_fn),
-        options,
-        threads=threads,
-        device=device,
-        plan=plan,
-        restore_network=restore_network,
-        workload=workload,
-    )
 
 
 def call_callback(callback_fn: Callable[[], Any]) -> Any:
@@ -75,22 +35,36 @@ def make_evaluator(
     restore_network: bool = True,
     workload: Workload | None = None,
 ) -> Evaluator:
-    """Returns an evaluator of what callback_fn returned; see ``build_evaluator``."""
+    """Returns an evaluator of what callback_fn returned.
+
+    Args:
+        result: (model, network, dataset, metrics), or an Evaluator.
+        options: what is measured.
+        threads: CPU threads that this worker may use.
+        device: the framework's name of the device; None means the CPU.
+        plan: how to compute; None tunes one on the real network and data.
+        restore_network: whether ``close`` puts the network back; a worker of its own saves that memory.
+        workload: for how much work a plan is tuned.
+
+    Raises:
+        CallbackFunctionError: the result is something else.
+        TypeError: a part of it has the wrong type.
+        LandscapeError: the network or the data cannot be measured; the subclass says why.
+    """
     if isinstance(result, Evaluator):
         return result
     if not isinstance(result, tuple | list) or len(result) != 4:
         shown = f"a {type(result).__name__}" + (f" of {len(result)}" if isinstance(result, tuple | list) else "")
         raise CallbackFunctionError(
             f"callback_fn must return (model, network, dataset, metrics) or an Evaluator, but returned {shown}. For "
-            "PyTorch: "
-            "a Model or a loss function, an nn.Module, a DataLoader, and a dict of metrics (may be empty)."
+            "PyTorch: a Model or a loss function, an nn.Module, a DataLoader, and a dict of metrics (may be empty)."
         )
     model, network, dataset, metrics = result
     framework = framework_of(network)
     if framework is None:
         raise CallbackFunctionError(
-            "callback_fn must return (model, network, dataset, metrics) with a network of a supported framework "
-            f"({NETWORK_KINDS}) in second place, but there is {type(network).__name__}."
+            "the second item that callback_fn returns must be a network of a supported framework "
+            f"({NETWORK_KINDS}), but is {type(network).__name__}."
         )
     # The other frameworks always compile, or never do.
     tuned = {"workload": workload} if framework == "torch" else {}

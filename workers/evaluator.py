@@ -12,7 +12,9 @@ import numpy as np
 from collectors.networks.weight_space import State, WeightSpace
 from collectors.validation import check_choice, check_int
 
+from .errors import CallbackFunctionError
 from .measurement_plan import MeasurementPlan
+from .metric_names import metric_name_problem
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -64,6 +66,9 @@ class EvaluatorDescription:
         plan: how it is computed.
         device: where, such as "cpu" or "cuda".
         notes: what the user should know, in sentences.
+
+    Raises:
+        CallbackFunctionError: a landscape file cannot store a metric under its name.
     """
 
     space: WeightSpace
@@ -75,6 +80,11 @@ class EvaluatorDescription:
     plan: MeasurementPlan
     device: str
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for problem in map(metric_name_problem, self.metrics):
+            if problem is not None:
+                raise CallbackFunctionError(problem)
 
 
 class Evaluator(ABC):

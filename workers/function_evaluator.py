@@ -16,7 +16,8 @@ from .errors import CallbackFunctionError
 from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
 from .measurement_plan import MeasurementPlan
 from .measuring.checks import check_points
-from .measuring.totals import check_metric_name, scalar
+from .measuring.totals import scalar
+from .metric_names import check_metric_name
 
 if TYPE_CHECKING:
     from jaxtyping import Float64

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.validation import check_bool, check_float, check_instance, check_int, wrong_type, wrong_value
+from workers.metric_names import metric_name_problem
 
 # A plan says how many threads start; a file must not say that a machine shall drown in them.
 _MOST_THREADS = 4096
@@ -120,12 +121,7 @@ _CHECKS: dict[str, _Check] = {
 
 T = TypeVar("T")
 
-PROJECTED_PREFIX = "projected_"
-PLANE_BUFFERS_SUFFIX = "_with_plane_buffers"
 MAXIMUM_AXIS_LENGTH = 16384
-_RESERVED_NAMES = frozenset(
-    ("x", "y", "status", "errors", "trajectory", "convergence", "directions", "number", "residual", "norm")
-)
 
 
 class PointStatus(IntEnum):
@@ -140,24 +136,6 @@ class PointStatus(IntEnum):
 def ordered(metrics: Mapping[str, T]) -> dict[str, T]:
     """Returns metrics with "loss" first and the others by name, the order in which files have them."""
     return {name: metrics[name] for name in sorted(metrics, key=lambda name: (name != "loss", name))}
-
-
-def check_metric_name(name: str) -> str:
-    """Returns the name of a metric when a landscape file can store it.
-
-    Raises:
-        ValueError: it is empty, contains a slash or a NUL, or is a name which the file uses itself.
-    """
-    if not name or "/" in name or "\0" in name or not name.isprintable() or name.strip(".") == "":
-        raise ValueError(
-            f"the name of a metric must be printable text without '/', but got {name!r}. Rename the metric."
-        )
-    if name in _RESERVED_NAMES or name.startswith(PROJECTED_PREFIX) or PLANE_BUFFERS_SUFFIX in f"_{name}":
-        raise ValueError(
-            f"the name of a metric must not be one the landscape file uses itself, but got {name!r} (used: "
-            f"{sorted(_RESERVED_NAMES)}, {PROJECTED_PREFIX}..., ...{PLANE_BUFFERS_SUFFIX}). Rename the metric."
-        )
-    return name
 
 
 def check_axis(name: str, axis: NDArray[Any]) -> None:
@@ -181,8 +159,9 @@ def check_metrics(label: str, metrics: Mapping[str, NDArray[Any]], shape: tuple[
 
 def check_metric_names(label: str, metrics: Mapping[str, Any]) -> None:
     """Checks that "loss" is there and that every name can be stored."""
-    for name in metrics:
-        check_metric_name(name)
+    for problem in map(metric_name_problem, metrics):
+        if problem is not None:
+            raise ValueError(problem)
     if "loss" not in metrics:
         raise ValueError(f"{label} must have 'loss', but got {sorted(metrics)}.")
 

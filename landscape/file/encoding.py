@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX, check_attributes, ordered
+from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX
+
+from .checks import check_attributes, ordered
 from .data import LandscapeData, TrajectoryData
 
 FORMAT = "summary-landscape"

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import MAXIMUM_AXIS_LENGTH, PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX, PointStatus, check_attributes, ordered
+from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX
+
+from .checks import MAXIMUM_AXIS_LENGTH, PointStatus, check_attributes, ordered
 from .data import ConvergenceData, DirectionsData, LandscapeData, TrajectoryData
 
 _FIXED = ("x", "y", "status")

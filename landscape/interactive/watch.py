@@ -30,7 +30,7 @@ _SECONDS_OF_SPEED = 120.0
 
 
 @dataclass(frozen=True)
-class News:
+class Progress:
     """The state of a landscape file.
 
     Attributes:
@@ -49,7 +49,7 @@ class News:
     text: str
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the news as JSON values."""
+        """Returns the progress as JSON values."""
         return dict(vars(self))
 
 
@@ -70,8 +70,8 @@ class FileWatch:
         self._landscape: LandscapeData | None = None
         self._content: dict[str, Any] | None = None
         self._problem: LandscapeError | None = None
-        self._progress: deque[tuple[float, int]] = deque()
-        self.news = self._look()
+        self._history: deque[tuple[float, int]] = deque()
+        self.progress = self._look()
         if self._problem is not None:
             raise self._problem
 
@@ -80,13 +80,13 @@ class FileWatch:
         """What was read last; None before there was a file."""
         return self._landscape
 
-    def look(self) -> tuple[News, dict[str, Any] | None]:
-        """Returns the news, and the landscape as the page reads it."""
+    def look(self) -> tuple[Progress, dict[str, Any] | None]:
+        """Returns the progress, and the landscape as the page reads it."""
         with self._lock:
-            self.news = self._look()
-            return self.news, self._content
+            self.progress = self._look()
+            return self.progress, self._content
 
-    def _look(self) -> News:
+    def _look(self) -> Progress:
         try:
             status = self._path.stat()
             stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
@@ -111,29 +111,29 @@ class FileWatch:
         self._problem = None
         self._content = landscape_content(self._landscape, self._path.name)
         done, _ = _counts(self._landscape)
-        if self._progress and done < self._progress[-1][1]:
-            self._progress.clear()  # another landscape took the file's place
-        self._progress.append((written, done))
-        while len(self._progress) > 2 and written - self._progress[1][0] > _SECONDS_OF_SPEED:
-            self._progress.popleft()
+        if self._history and done < self._history[-1][1]:
+            self._history.clear()  # another landscape took the file's place
+        self._history.append((written, done))
+        while len(self._history) > 2 and written - self._history[1][0] > _SECONDS_OF_SPEED:
+            self._history.popleft()
 
-    def _state(self) -> News:
+    def _state(self) -> Progress:
         version = "" if self._stamp is None else "-".join(f"{number:x}" for number in self._stamp)
         if self._problem is not None:
-            return News(version, "unreadable", 0, 0, str(self._problem))
+            return Progress(version, "unreadable", 0, 0, str(self._problem))
         if self._landscape is None:
-            return News(version, "waiting", 0, 0, f"Waiting for {self._path}: it does not exist yet.")
+            return Progress(version, "waiting", 0, 0, f"Waiting for {self._path}: it does not exist yet.")
         done, total = _counts(self._landscape)
         share = f"{done} of {total} measured ({100 * done / max(total, 1):.0f} %)"
         if self._landscape.complete:
-            return News(version, "complete", done, total, f"Complete: {share}.")
+            return Progress(version, "complete", done, total, f"Complete: {share}.")
         if not is_being_written(self._path):
             text = f"Stopped: {share}, and no process of this machine is writing. The same call goes on from there."
-            return News(version, "stopped", done, total, text)
-        return News(version, "measuring", done, total, f"Measuring: {share}{self._left(total)}.")
+            return Progress(version, "stopped", done, total, text)
+        return Progress(version, "measuring", done, total, f"Measuring: {share}{self._left(total)}.")
 
     def _left(self, total: int) -> str:
-        (first, before), (last, done) = self._progress[0], self._progress[-1]
+        (first, before), (last, done) = self._history[0], self._history[-1]
         if not (last > first and done > before):
             return ""
         seconds = (total - done) * (last - first) / (done - before)
@@ -193,16 +193,16 @@ class WatchServer(ThreadingHTTPServer):
 
     def page(self) -> bytes:
         """Returns the page with what is in the file now."""
-        news, _ = self.watch.look()
+        progress, _ = self.watch.look()
         landscape = self.watch.landscape
         shown = [] if landscape is None else [landscape]
         heading = self.file_name if landscape is None else None
-        return page_html(shown, script=SCRIPT_NAME, live=news.to_json(), heading=heading).encode()
+        return page_html(shown, script=SCRIPT_NAME, live=progress.to_json(), heading=heading).encode()
 
-    def news(self, known: str) -> bytes:
+    def progress(self, known: str) -> bytes:
         """Returns the file's state, and its contents where the caller knows another version."""
-        news, content = self.watch.look()
-        return json.dumps({**news.to_json(), "content": None if news.version == known else content}).encode()
+        progress, content = self.watch.look()
+        return json.dumps({**progress.to_json(), "content": None if progress.version == known else content}).encode()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -219,8 +219,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(HTTPStatus.NOT_FOUND, b"There is nothing here.\n", "text/plain")
         elif name == "":
             self._answer(HTTPStatus.OK, self.server.page(), "text/html; charset=utf-8")
-        elif name == "news":
-            self._answer(HTTPStatus.OK, self.server.news(query.removeprefix("after=")), "application/json")
+        elif name == "progress":
+            self._answer(HTTPStatus.OK, self.server.progress(query.removeprefix("after=")), "application/json")
         elif name == SCRIPT_NAME:
             self._answer(HTTPStatus.OK, self.server.script, "text/javascript; charset=utf-8")
         else:

@@ -155,7 +155,7 @@ def test_a_function_may_change_what_it_gets():
         (quadratic, [1], TypeError, "arrays must be a mapping from name to array"),
         (lambda weights: {"accuracy": 1.0}, arrays(), CallbackFunctionError, 'must return "loss"'),
         (lambda weights: np.zeros(3), arrays(), CallbackFunctionError, "loss must be a single number"),
-        (lambda weights: {"loss": 1.0, "a/b": 2.0}, arrays(), CallbackFunctionError, "metric's name"),
+        (lambda weights: {"loss": 1.0, "a/b": 2.0}, arrays(), CallbackFunctionError, "name of a metric"),
         (lambda weights: weights["bias"], arrays(), CallbackFunctionError, "KeyError: 'bias'"),
     ],
 )

@@ -10,8 +10,8 @@ from cases import EvaluatorCase, all_cases
 from collectors.networks.readers import read_network
 from collectors.networks.weight_space import direction_dtype
 from workers.callback_fn import make_evaluator
-from workers.errors import FrozenNetworkError
-from workers.evaluator import MeasurementOptions
+from workers.errors import CallbackFunctionError, FrozenNetworkError
+from workers.evaluator import Evaluator, MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.pool import OriginValues
@@ -45,6 +45,16 @@ def own_plane(built, evaluator, seed=0, scale=0.3):
         directions,
         {info.name: state[info.name] for info in space.buffers},
     )
+
+
+@pytest.mark.parametrize("name", ["status", "norm", "x", "a/b", "", ".", "a\n", "loss", "projected_loss"])
+def test_a_name_that_the_file_cannot_hold_is_refused_before_anything_is_read(case, name):
+    built = case.build()
+    if isinstance(built, Evaluator):
+        pytest.skip("it has no metrics apart")
+    model, network, _, _ = built
+    with pytest.raises(CallbackFunctionError, match=r"the name of a metric must .* Rename the metric"):
+        open_evaluator((model, network, object(), {name: lambda outputs, targets: 0.0}))
 
 
 def test_the_origin_is_the_frameworks_own_loss(case):

@@ -389,7 +389,7 @@ class TestEvaluator:
             (build(loss=lambda o, t: float(o.mean())), "the loss cannot be compiled by jax.jit"),
             (build(metrics={"best": lambda o, t: np.asarray(o).max()}), "metric 'best' cannot be compiled"),
             (build(metrics={"best": lambda o: o.max()}), "^metric 'best' raised TypeError: .* 1 positional argument"),
-            (build(metrics=[]), "in fourth place, a dict of metrics"),
+            (build(metrics=[]), "the fourth item .* must be a dict of metrics .* but is a list"),
             (build(metrics={"best": 3}), r"metric 'best' must be a function of \(outputs, targets\)"),
             (build(loss=lambda o, t: o @ t), "cannot be compiled and evaluated on its data set"),
         ):

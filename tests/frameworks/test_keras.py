@@ -554,7 +554,7 @@ def compiled_with_a_broken_metric(model):
          CallbackFunctionError, r"a compiled model, but Sequential is not compiled"),
         (lambda m, x, y: (CrossEntropy, m, (x, y), {}),
          CallbackFunctionError, r"the class SparseCategoricalCrossentropy \(make an object of it\)"),
-        (lambda m, x, y: (3, m, (x, y), {}), CallbackFunctionError, r"in first place, .* but there is 3"),
+        (lambda m, x, y: (3, m, (x, y), {}), CallbackFunctionError, r"the first item .* must be .* but is 3 \(int\)"),
         (lambda m, x, y: (m, m, (x, y), {"accuracy": keras.metrics.AUC()}),
          CallbackFunctionError, r"metric 'accuracy' is among the compiled metrics already"),
         (lambda m, x, y: (m, m, (x, y), {"top": "accuracy"}),

@@ -22,7 +22,7 @@ from worker_cases import classes, features, found, seeded
 
 from collectors import RunDirectory
 from collectors.lightning import SummaryCollector
-from workers.callback_fn import build_evaluator
+from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
 from workers.evaluator import MeasurementOptions
 from workers.lightning import evaluator_from
@@ -224,7 +224,7 @@ def test_two_processes(package, tmp_path):
 
 class TestEvaluatorFrom:
     def measured(self, callback_fn, **options):
-        evaluator = build_evaluator(callback_fn, MeasurementOptions(**options))
+        evaluator = make_evaluator(callback_fn(), MeasurementOptions(**options))
         state = evaluator.description
         evaluator.close()
         return state

@@ -246,7 +246,7 @@ class BrokenMetric(Accuracy):
     ("change", "error", "match"),
     [
         ({0: Model(nn.Dense(2, 2))}, CallbackFunctionError, "its loss_fn is None; pass loss_fn to Model"),
-        ({0: nn.MSELoss}, CallbackFunctionError, "there is the class MSELoss"),
+        ({0: nn.MSELoss}, CallbackFunctionError, "but is the class MSELoss"),
         ({0: 3}, CallbackFunctionError, "a mindspore.train.Model with a loss_fn or a loss function"),
         ({2: pipelines.NumpySlicesDataset(arrays(8))}, SamplesError, "gave single samples; end it with .batch"),
         (
@@ -258,7 +258,7 @@ class BrokenMetric(Accuracy):
         ({3: {"accuracy": Accuracy}}, CallbackFunctionError, "MindSpore says|must be a mindspore.train.Metric"),
         ({3: {"best": lambda outputs: 1.0}}, CallbackFunctionError, "^metric 'best' raised TypeError"),
         ({3: {"best": BrokenMetric()}}, CallbackFunctionError, "^metric 'best' raised ArithmeticError: broken"),
-        ({3: {"loss": Accuracy()}}, CallbackFunctionError, "a name that the landscape file needs itself"),
+        ({3: {"loss": Accuracy()}}, CallbackFunctionError, "the landscape file uses itself, but got 'loss'"),
     ],
 )
 def test_what_callback_fn_must_not_return(change, error, match, pynative):

@@ -19,7 +19,7 @@ from collectors.networks.weight_space import State, direction_dtype
 
 from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
 from ..measurement_plan import MeasurementPlan
-from ..measuring.checks import callback_errors, check_movable, check_points, partition_tolerance
+from ..measuring.checks import callback_errors, check_movable, check_points, find_loss, partition_tolerance
 from ..measuring.partition import ChosenLoss, choose_loss
 from ..measuring.tuning import choose_batch_size
 from ..samples.array_samples import read_array_samples
@@ -34,12 +34,16 @@ from .functions import (
     points_at_once,
     ran_out_of_memory,
 )
-from .losses import JaxTotal, check_metrics, find_loss, make_totals
+from .losses import JaxTotal, find_metrics, make_totals
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
 
+_LOSSES = (
+    "a loss function of (outputs, targets) written with jax.numpy, such as "
+    "optax.softmax_cross_entropy_with_integer_labels"
+)
 # Several of these may be computing while the first is waited for.
 _GROUPS_UNDER_WAY = 4
 
@@ -84,7 +88,7 @@ class JaxEvaluator(Evaluator):
         plan: MeasurementPlan | None = None,
         restore_network: bool = True,
     ) -> None:
-        loss, functions = find_loss(model), check_metrics(metrics)
+        loss, functions = find_loss(model, _LOSSES), find_metrics(metrics)
         self._network = take_apart(network)
         self._space = self._network.space
         self._check(options)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CallbackFunctionError
-from ..measuring.totals import Total, check_metric_name, metric_error
+from ..measuring.totals import Total, check_metrics, metric_error
 from ..samples.batches import Batch
 
 if TYPE_CHECKING:
@@ -124,37 +124,17 @@ class SingleSampleTotal(SampleTotal):
         return jax.vmap(of_one)(outputs, targets)
 
 
-def find_loss(model: object) -> Function:
-    """Returns the loss function of what callback_fn returned in first place.
-
-    Raises:
-        CallbackFunctionError: it has none.
-    """
-    loss = getattr(model, "loss_fn", model)
-    if not callable(loss) or isinstance(loss, type):
-        raise CallbackFunctionError(
-            "callback_fn must return, in first place, a loss function of (outputs, targets) written with jax.numpy, "
-            f"such as optax.softmax_cross_entropy_with_integer_labels, but there is {loss!r}."
-        )
-    return loss
-
-
-def check_metrics(metrics: object) -> dict[str, Function]:
+def find_metrics(metrics: object) -> dict[str, Function]:
     """Returns the metrics by name.
 
     Raises:
         CallbackFunctionError: they are no dict of functions, or a name cannot be stored.
     """
-    if metrics is not None and not isinstance(metrics, Mapping):
-        raise CallbackFunctionError(
-            "callback_fn must return, in fourth place, a dict of metrics (name to function of outputs and targets; may "
-            f"be empty), but there is {type(metrics).__name__}."
-        )
-    for name, metric in (metrics or {}).items():
-        check_metric_name(name)
+    found = check_metrics(metrics, "function of outputs and targets")
+    for name, metric in found.items():
         if not callable(metric) or isinstance(metric, type):
             raise CallbackFunctionError(f"metric {name!r} must be a function of (outputs, targets), but is {metric!r}.")
-    return dict(metrics or {})
+    return found
 
 
 def make_totals(

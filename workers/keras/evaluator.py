@@ -11,12 +11,12 @@ from collectors.networks.batches import call_network
 
 from ..evaluator import MeasurementOptions
 from ..measurement_plan import MeasurementPlan
-from ..measuring.array_evaluator import ArrayEvaluator, Measured
+from ..measuring.array_evaluator import ArrayEvaluator, Target
 from ..measuring.checks import callback_errors
 from ..measuring.totals import Total, batch_loss
 from ..samples.batches import cut
 from .loss import SampleLoss, find_loss
-from .metrics import make_metrics
+from .metrics import find_metrics, make_metrics
 from .network import KerasNetwork
 from .samples import read_keras_samples
 
@@ -58,6 +58,7 @@ class KerasEvaluator(ArrayEvaluator):
         plan: MeasurementPlan | None = None,
         restore_network: bool = True,
     ) -> None:
+        found = find_metrics(metrics)
         samples, notes = read_keras_samples(dataset, options)
         loss, judge = find_loss(model)
         arrays = KerasNetwork(network)
@@ -67,13 +68,13 @@ class KerasEvaluator(ArrayEvaluator):
             with arrays.settings(threads), callback_errors():
                 prediction = call_network(arrays.forward, probe.inputs)
                 loss(prediction, probe.targets)  # builds Keras' compiled loss, which JAX could not while it compiles
-                totals = make_metrics(model, metrics, network, prediction, probe.targets)
+                totals = make_metrics(model, found, network, prediction, probe.targets)
         except BaseException:
             arrays.close()
             raise
         super().__init__(
             arrays,
-            Measured(
+            Target(
                 samples=samples,
                 whole=batch_loss(loss),
                 split=_split(judge, network, with_penalties=isinstance(model, keras.Model)),

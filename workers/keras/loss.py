@@ -17,6 +17,7 @@ from collectors.networks.batches import map_leaves
 from collectors.networks.keras_network import to_array
 
 from ..errors import CallbackFunctionError
+from ..measuring.checks import wrong_loss
 from ..measuring.totals import Total, mean_over_samples
 from ..samples.batches import Batch
 from .network import Prediction, attach_masks, compiled, masks_of
@@ -28,7 +29,7 @@ def find_loss(model: Any) -> tuple[Loss, Any]:
     """Returns the loss of a batch, and what Keras compiled it to (None where a model adds its losses itself).
 
     Args:
-        model: what callback_fn returned in first place: a compiled model, whose loss includes what layers and
+        model: the first item that callback_fn returned: a compiled model, whose loss includes what layers and
             regularizers add; or a ``keras.losses.Loss``, a function of (y_true, y_pred) or Keras' name of a loss.
 
     Raises:
@@ -38,10 +39,9 @@ def find_loss(model: Any) -> tuple[Loss, Any]:
         _check_model(model)
         return _loss_of_model(model), getattr(model, "_compile_loss", None)
     if isinstance(model, type) or not (isinstance(model, str) or callable(model)):
-        shown = f"the class {model.__name__} (make an object of it)" if isinstance(model, type) else repr(model)
-        raise CallbackFunctionError(
-            "callback_fn must return, in first place, a compiled keras.Model, a keras.losses.Loss, a function of "
-            f"(y_true, y_pred) or the name of a Keras loss, but there is {shown}."
+        raise wrong_loss(
+            "a compiled keras.Model, a keras.losses.Loss, a function of (y_true, y_pred) or the name of a Keras loss",
+            model,
         )
     judge = CompileLoss(model)
 
@@ -132,13 +132,13 @@ def _check_model(model: Any) -> None:
     name = type(model).__name__
     if not model.compiled:
         raise CallbackFunctionError(
-            f"callback_fn must return, in first place, a compiled model, but {name} is not compiled; call "
+            f"the first item that callback_fn returns must be a compiled model, but {name} is not compiled; call "
             "model.compile(loss=...)."
         )
     if type(model).test_step is not keras.Model.test_step:
         raise CallbackFunctionError(
             f"callback_fn must return a model that Keras evaluates, but {name} has a test_step of its own; override "
-            "compute_loss instead, or return a loss function in first place."
+            "compute_loss instead, or return a loss function instead of the model."
         )
 
 

@@ -11,7 +11,8 @@ import numpy as np
 from collectors.networks.keras_network import to_array
 
 from ..errors import CallbackFunctionError
-from ..measuring.totals import BatchMean, NamedMetric, Total, check_metric_name, named_call, scalar
+from ..measuring.totals import BatchMean, NamedMetric, Total, check_metrics, named_call, scalar
+from ..metric_names import check_metric_name
 from ..samples.batches import Batch
 from .loss import unpack
 from .network import Prediction, attach_masks, compiled, masks_of
@@ -105,18 +106,29 @@ class MetricValue(Total):
         return {self._name: float(scalar(f"metric {self._name!r}", to_array(value)))}
 
 
-def make_metrics(model: Any, metrics: Any, network: Any, prediction: Prediction, targets: Any) -> dict[str, Total]:
+def find_metrics(metrics: object) -> dict[str, Any]:
+    """Returns the metrics beside the compiled ones, by name.
+
+    Raises:
+        CallbackFunctionError: they are no dict, or a name cannot be stored.
+    """
+    return check_metrics(metrics, "keras.metrics.Metric or function of y_true and y_pred")
+
+
+def make_metrics(
+    model: Any, metrics: Mapping[str, Any], network: Any, prediction: Prediction, targets: Any
+) -> dict[str, Total]:
     """Returns an accumulator for each metric of a compiled model, and for each of a dictionary.
 
     Args:
-        model: what callback_fn returned in first place.
-        metrics: name to ``keras.metrics.Metric`` or function of (y_true, y_pred); None means none.
+        model: the first item that callback_fn returned.
+        metrics: name to ``keras.metrics.Metric`` or function of (y_true, y_pred).
         network: the network.
         prediction: of one batch.
         targets: of that batch.
 
     Raises:
-        CallbackFunctionError: it is no such dictionary, or a name cannot be stored or is there twice.
+        CallbackFunctionError: one is of another kind, or its name cannot be stored or is there twice.
     """
     totals: dict[str, Total] = {}
     first = {"prediction": prediction, "targets": targets}
@@ -127,16 +139,9 @@ def make_metrics(model: Any, metrics: Any, network: Any, prediction: Prediction,
         for index, name in enumerate(state.result()):
             value = MetricValue(name, state, leads=index == 0, key=name)
             totals[check_metric_name(name)] = NamedMetric(label, value)
-    if metrics is None:
-        return totals
-    if not isinstance(metrics, Mapping):
-        raise CallbackFunctionError(
-            "callback_fn must return, in fourth place, a dict of metrics (name to keras.metrics.Metric or function of "
-            f"y_true and y_pred; may be empty), but there is {type(metrics).__name__}."
-        )
     for name, metric in metrics.items():
         label = f"metric {name!r}"
-        if check_metric_name(name) in totals:
+        if name in totals:
             raise CallbackFunctionError(f"{label} is among the compiled metrics already; rename one of them.")
         if isinstance(metric, keras.metrics.Metric):
             state = named_call(label, MetricState, metric, network, weighted=False, **first)

@@ -65,8 +65,8 @@ def split_batch(item: Any) -> tuple[Any, dict[str, Any]]:
     if not isinstance(item, tuple | list) or len(item) not in (2, 3):
         shown = f"a {type(item).__name__}" + (f" of {len(item)}" if isinstance(item, tuple | list) else "")
         raise SamplesError(
-            f"dataset must give batches of (x, y) or (x, y, sample_weight), but gave {shown}. Several inputs go into a "
-            "list or a dict in first place; without targets, give the inputs twice or return an Evaluator of your own."
+            f"dataset must give batches of (x, y) or (x, y, sample_weight), but gave {shown}. Several inputs go "
+            "together into a list or a dict; without targets, give the inputs twice or return an Evaluator of your own."
         )
     inputs, targets, *weights = item
     # Keras takes None for no weights.

@@ -66,7 +66,7 @@ class ArrayNetwork(Protocol):
 
 
 @dataclass(frozen=True)
-class Measured:
+class Target:
     """What is measured of a network.
 
     Attributes:
@@ -106,7 +106,7 @@ class ArrayEvaluator(Evaluator):
     def __init__(
         self,
         network: ArrayNetwork,
-        measured: Measured,
+        measured: Target,
         *,
         options: MeasurementOptions,
         threads: int = 1,
@@ -214,7 +214,7 @@ class ArrayEvaluator(Evaluator):
                 "origin's statistics everywhere)."
             )
 
-    def _choose_loss(self, measured: Measured) -> ChosenLoss:
+    def _choose_loss(self, measured: Target) -> ChosenLoss:
         with callback_errors(), self._settings():
             return choose_loss(
                 measured.whole,

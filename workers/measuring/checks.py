@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+import reprlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +23,31 @@ if TYPE_CHECKING:
 
 _CLOSE = 1e-5
 _CLOSE_LOW_PRECISION = 2e-2
+
+
+def find_loss(model: object, expected: str) -> Callable[..., Any]:
+    """Returns the loss function: ``model.loss_fn``, or the model itself.
+
+    Args:
+        model: the first item that callback_fn returned.
+        expected: what it must be, for an error's text.
+
+    Raises:
+        CallbackFunctionError: it has no loss function.
+    """
+    loss = getattr(model, "loss_fn", model)
+    if isinstance(loss, type) or not callable(loss):
+        raise wrong_loss(expected, loss)
+    return loss
+
+
+def wrong_loss(expected: str, found: object) -> CallbackFunctionError:
+    """Returns the error of a first item that is no loss."""
+    if isinstance(found, type):
+        shown = f"the class {found.__name__} (make an object of it)"
+    else:
+        shown = f"{reprlib.repr(found)} ({type(found).__name__})"
+    return CallbackFunctionError(f"the first item that callback_fn returns must be {expected}, but is {shown}.")
 
 
 def check_movable(space: WeightSpace, remedy: str) -> None:
@@ -127,9 +153,8 @@ def check_same_values(
         if not np.isclose(value, other, rtol=allowed, atol=1e-7, equal_nan=True):
             raise NondeterministicLossError(
                 f"{what} was measured twice with the same weights and samples, but {name} is {value!r} and then "
-                f"{other!r} "
-                f"{where}. Likely causes: a forward pass that draws random numbers in eval mode, a callback_fn that "
-                "builds another data set or loss each time (set its seeds), a network that changes its own state while "
-                "it is evaluated, or other hardware with other kernels. Make the evaluation deterministic and run "
-                "again."
+                f"{other!r} {where}. Likely causes: a forward pass that draws random numbers in eval mode, a "
+                "callback_fn that builds another data set or loss each time (set its seeds), a network that changes "
+                "its own state while it is evaluated, or other hardware with other kernels. Make the evaluation "
+                "deterministic and run again."
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,14 +12,12 @@ import numpy as np
 from collectors.errors import LandscapeError
 
 from ..errors import CallbackFunctionError, SamplesError
+from ..metric_names import check_metric_name
 from ..samples.batches import Batch, is_tensor
 from .memory_shortage import is_memory_shortage
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
-
-
-_RESERVED = ("loss", "loss_stderr", "loss_error")
 
 
 @dataclass(frozen=True)
@@ -171,19 +169,24 @@ def scalar(label: str, value: Any) -> Any:
     )
 
 
-def check_metric_name(name: object) -> str:
-    """Returns a metric's name.
+def check_metrics(metrics: object, kinds: str) -> dict[str, Any]:
+    """Returns the metrics by name; None means none.
+
+    Args:
+        metrics: the fourth item that callback_fn returned.
+        kinds: what a metric may be, for an error's text.
 
     Raises:
-        CallbackFunctionError: it cannot be stored.
+        CallbackFunctionError: they are no dict, or a name cannot be stored.
     """
-    if not isinstance(name, str) or not name or "/" in name or name.startswith(".") or "\0" in name:
+    if metrics is None:
+        return {}
+    if not isinstance(metrics, Mapping):
         raise CallbackFunctionError(
-            f"a metric's name must be a str without '/' that starts with no '.', but got {name!r}."
+            f"the fourth item that callback_fn returns must be a dict of metrics (name to {kinds}; may be empty), but "
+            f"is a {type(metrics).__name__}."
         )
-    if name in _RESERVED or name.startswith("projected_"):
-        raise CallbackFunctionError(f"metric {name!r} has a name that the landscape file needs itself; rename it.")
-    return name
+    return {check_metric_name(name): metric for name, metric in metrics.items()}
 
 
 _Result = TypeVar("_Result")

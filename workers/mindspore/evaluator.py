@@ -17,10 +17,10 @@ from collectors.networks.weight_space import State, WeightSpace, numpy_dtype
 from ..errors import CallbackFunctionError
 from ..evaluator import MeasurementOptions
 from ..measurement_plan import MeasurementPlan
-from ..measuring.array_evaluator import ArrayEvaluator, Measured
+from ..measuring.array_evaluator import ArrayEvaluator, Target
 from ..measuring.totals import batch_loss
 from ..samples.batches import Batch
-from .losses import as_tensor, call_loss, find_loss, float32_outputs, make_metrics, split_into_samples
+from .losses import as_tensor, call_loss, float32_outputs, loss_function, make_metrics, split_into_samples
 from .samples import read_mindspore_samples
 
 
@@ -134,7 +134,7 @@ def make_mindspore_evaluator(
         CallbackFunctionError: loss or metrics cannot be used.
         LandscapeError: the network or the data cannot be measured; the subclass says why.
     """
-    loss = find_loss(model)
+    loss = loss_function(model)
     totals = make_metrics(metrics)
     samples, notes = read_mindspore_samples(dataset, options)
     casts = float32_outputs(model)
@@ -142,7 +142,7 @@ def make_mindspore_evaluator(
     def whole(outputs: Any, targets: Any) -> Any:
         return call_loss(loss, outputs, targets)
 
-    measured = Measured(samples, batch_loss(whole), split_into_samples(loss), totals, notes)
+    measured = Target(samples, batch_loss(whole), split_into_samples(loss), totals, notes)
     return ArrayEvaluator(
         MindSporeNetwork(network, cast_outputs=casts),
         measured,

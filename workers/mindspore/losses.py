@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 
@@ -18,32 +17,27 @@ from collectors.networks.batches import map_leaves
 from collectors.networks.mindspore_network import to_array
 
 from ..errors import CallbackFunctionError
-from ..measuring.totals import BatchMean, NamedMetric, Total, check_metric_name, mean_over_samples, scalar
+from ..measuring.checks import find_loss
+from ..measuring.totals import BatchMean, NamedMetric, Total, mean_over_samples, scalar
+from ..metric_names import check_metric_name
 from ..samples.batches import Batch
 
 _Loss: TypeAlias = Callable[[Any, Any], Any]
 _LEVELS_WITH_FLOAT32_LOSS = ("O2", "O3", "auto")
 
 
-def find_loss(model: Any) -> _Loss:
-    """Returns the loss of what callback_fn returned in first place, for outputs as tensors and targets as arrays.
+def loss_function(model: Any) -> _Loss:
+    """Returns the loss function of the first item that callback_fn returned: of outputs as tensors, targets as arrays.
 
     Raises:
         CallbackFunctionError: it has none.
     """
     if not isinstance(model, mindspore.train.Model):
-        loss = getattr(model, "loss_fn", model)
-        if inspect.isclass(loss) or not callable(loss):
-            kind = f"the class {loss.__name__} (make an object of it)" if inspect.isclass(loss) else type(loss).__name__
-            raise CallbackFunctionError(
-                "callback_fn must return, in first place, a mindspore.train.Model with a loss_fn or a loss function of "
-                f"(outputs, targets), but there is {kind}."
-            )
-        return cast(_Loss, loss)
+        return find_loss(model, "a mindspore.train.Model with a loss_fn or a loss function of (outputs, targets)")
     if model._loss_fn is None:
         raise CallbackFunctionError(
-            "callback_fn must return, in first place, a mindspore.train.Model with a loss_fn, but its loss_fn is None; "
-            "pass loss_fn to Model, or return the loss function itself in first place."
+            "the first item that callback_fn returns must be a mindspore.train.Model with a loss_fn, but its loss_fn "
+            "is None; pass loss_fn to Model, or return the loss function itself instead of the Model."
         )
     return cast(_Loss, model._loss_fn)
 
@@ -190,8 +184,8 @@ def make_metrics(metrics: Any) -> dict[str, Total]:
         found = get_metrics(metrics) or {}
     except (TypeError, ValueError, KeyError) as error:
         raise CallbackFunctionError(
-            "callback_fn must return, in fourth place, metrics as mindspore.train.Model takes them (a dict of name to "
-            f"Metric, or a set of names such as {{'accuracy'}}), but MindSpore says: {error}"
+            "the fourth item that callback_fn returns must be metrics as mindspore.train.Model takes them (a dict of "
+            f"name to Metric, or a set of names such as {{'accuracy'}}), but MindSpore says: {error}"
         ) from error
     totals: dict[str, Total] = {}
     for name, metric in found.items():

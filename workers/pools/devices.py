@@ -62,8 +62,8 @@ class WorkerLayout:
         )
         if layout.devices_per_worker > 1 and layout.workers_per_device > 1:
             raise ValueError(
-                "only one of devices_per_worker and workers_per_device may exceed 1, but got "
-                f"{devices_per_worker} and {workers_per_device}; a worker has several devices, or shares one."
+                f"only one of devices_per_worker and workers_per_device may exceed 1, but got {devices_per_worker} and "
+                f"{workers_per_device}; a worker has several devices, or shares one."
             )
         return layout
 

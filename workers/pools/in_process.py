@@ -11,7 +11,7 @@ import numpy as np
 
 from collectors.networks.weight_space import State
 
-from ..callback_fn import build_evaluator
+from ..callback_fn import call_callback, make_evaluator
 from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
 from ..measuring.memory_shortage import within_memory
@@ -27,7 +27,7 @@ class InProcessPool(Pool):
     """Measures in this process: nothing to start, nothing open.
 
     Args:
-        callback_fn: see ``build_evaluator``.
+        callback_fn: takes no argument; returns (model, network, dataset, metrics), or an Evaluator.
         options: what is measured.
         device_id: which GPU, where there are GPUs.
         plan: how to compute; None tunes one.
@@ -44,8 +44,13 @@ class InProcessPool(Pool):
         workload: Workload | None = None,
     ) -> None:
         device = f"cuda:{device_id}" if gpu_ids() else "cpu"
-        self._evaluator = build_evaluator(
-            callback_fn, options, threads=len(available_cores()), device=device, plan=plan, workload=workload
+        self._evaluator = make_evaluator(
+            call_callback(callback_fn),
+            options,
+            threads=len(available_cores()),
+            device=device,
+            plan=plan,
+            workload=workload,
         )
         self._chunk_length = 1
 

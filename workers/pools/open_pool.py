@@ -194,7 +194,7 @@ def open_pool(
     Where one worker is enough and no Ray is running or named, everything happens in this process: nothing is started.
 
     Args:
-        callback_fn: see ``build_evaluator``.
+        callback_fn: takes no argument; returns (model, network, dataset, metrics), or an Evaluator.
         options: what is measured.
         device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
         address: of a Ray cluster.

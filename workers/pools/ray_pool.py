@@ -26,7 +26,8 @@ class RayPool(Pool):
     """Measures on several devices at once.
 
     Args:
-        callback_fn: see ``build_evaluator``; it may be a lambda, a closure or a notebook's function.
+        callback_fn: takes no argument; returns (model, network, dataset, metrics), or an Evaluator. It may be a lambda,
+            a closure or a notebook's function.
         options: what is measured.
         device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
         address: of a Ray cluster to join; None uses a Ray that runs already, or starts a private one.

@@ -43,8 +43,8 @@ def as_batch(item: object) -> Batch:
     if not isinstance(item, tuple | list) or len(item) != 2:
         shown = f"a {type(item).__name__}" + (f" of {len(item)}" if isinstance(item, tuple | list) else "")
         raise SamplesError(
-            f"dataset must give batches of (inputs, targets), but gave {shown}. Several inputs go into a tuple or a "
-            "dict in first place; without targets, give the inputs twice or return an Evaluator of your own."
+            f"dataset must give batches of (inputs, targets), but gave {shown}. Several inputs go together into a "
+            "tuple or a dict; without targets, give the inputs twice or return an Evaluator of your own."
         )
     inputs, targets = item
     first = next((leaf for leaf in leaves(inputs) if is_array(leaf) and leaf.ndim > 0), None)

@@ -37,7 +37,7 @@ class SettledPlan:
     note: str = ""
 
 
-class PlanSettler:
+class PlanChooser:
     """Compiles a network where that was asked for, or pays back.
 
     Args:
@@ -56,14 +56,14 @@ class PlanSettler:
     ) -> None:
         self._network, self._samples, self._device, self._run = network, samples, device, run
 
-    def given(self, plan: MeasurementPlan) -> SettledPlan:
+    def from_user(self, plan: MeasurementPlan) -> SettledPlan:
         """Returns a plan that somebody else chose, compiled where it says so and that can be done."""
         if not plan.compile:
             return SettledPlan(plan, self._samples, self._network)
         cache = CompileCache(self._network, plan, self._samples, self._device)
         return self._compiled(plan, self._samples, replace(plan, compile=False), cache, True)
 
-    def tuned(self, plan: MeasurementPlan, samples_per_second: float, workload: Workload) -> SettledPlan:
+    def from_tuning(self, plan: MeasurementPlan, samples_per_second: float, workload: Workload) -> SettledPlan:
         """Returns the tuned plan, compiled where that was asked for or pays back.
 
         Args:

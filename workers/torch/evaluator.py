@@ -18,7 +18,14 @@ from collectors.networks.weight_space import State
 from ..errors import SamplesError
 from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
-from ..measuring.checks import callback_errors, check_loaded, check_movable, check_points, partition_tolerance
+from ..measuring.checks import (
+    callback_errors,
+    check_loaded,
+    check_movable,
+    check_points,
+    find_loss,
+    partition_tolerance,
+)
 from ..measuring.memory_shortage import halved, is_memory_shortage, shortage_text
 from ..measuring.partition import ChosenLoss, choose_loss, choose_weighting, run_batches
 from ..measuring.totals import batch_loss
@@ -26,15 +33,18 @@ from ..measuring.tuning import Tuned, tune
 from ..samples.batches import Batch, as_batch, as_whole_batch
 from ..samples.samples import Samples
 from ..samples.torch_samples import place_samples, read_samples
-from .compiling import PlanSettler, has_images
-from .losses import find_loss, make_metrics, place_loss, split_into_samples
-from .moves import FoundModule, NetworkInPlace
+from .compiling import PlanChooser, has_images
+from .losses import make_metrics, place_loss, split_into_samples
+from .moves import NetworkInPlace, NetworkSnapshot
 from .own_loss import OwnMetricTotal, own_loss_of, weightings
 from .points import PendingPoint, PointRunner, capture_of, read_points, run_pending
 from .settings import measurement_settings, normalization_layers, recalibrate
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
+
+
+_LOSSES = "a Model with a loss_fn or a loss function of (outputs, targets)"
 
 
 class TorchEvaluator(Evaluator):
@@ -79,22 +89,22 @@ class TorchEvaluator(Evaluator):
         self._device = _full_device(device)
         self._options = options
         self._plan = MeasurementPlan(threads=threads)
-        self._found: list[FoundModule] = []
+        self._found: list[NetworkSnapshot] = []
         self._own_loss = own_loss_of(model, self._module)
-        loss = place_loss(find_loss(model), self._device) if self._own_loss is None else None
+        loss = place_loss(find_loss(model, _LOSSES), self._device) if self._own_loss is None else None
+        self._metrics = make_metrics(metrics, self._device)
+        if self._own_loss is not None:
+            self._metrics = {name: OwnMetricTotal(metric) for name, metric in self._metrics.items()}
         samples, notes = read_samples(dataset, options, as_batch if self._own_loss is None else as_whole_batch)
         try:
             for module in (self._module, loss):
                 if isinstance(module, nn.Module):
-                    self._found.append(FoundModule(module, self._device, restore=restore_network))
-                    self._found[-1].bring()
+                    self._found.append(NetworkSnapshot(module, self._device, restore=restore_network))
+                    self._found[-1].apply()
             self._moves = NetworkInPlace(self._module)
             check_movable(self._moves.space, "set requires_grad=True on the parameters that training moves")
             self._forward = self._forward_of(self._module)
             self._samples = place_samples(samples, self._device)
-            self._metrics = make_metrics(metrics, self._device)
-            if self._own_loss is not None:
-                self._metrics = {name: OwnMetricTotal(metric) for name, metric in self._metrics.items()}
             self._normalization = normalization_layers(self._module)
             self._check_buffers(notes)
             chosen = self._choose_loss(loss)
@@ -177,7 +187,7 @@ class TorchEvaluator(Evaluator):
     def close(self) -> None:
         """Leaves the user's network as it was found, bit for bit."""
         while self._found:
-            self._found.pop().put_back()  # the last first: a loss may hold the network
+            self._found.pop().restore()  # the last first: a loss may hold the network
 
     def _settings(self) -> contextlib.AbstractContextManager[None]:
         return measurement_settings(self._device, self._plan.threads)
@@ -228,11 +238,11 @@ class TorchEvaluator(Evaluator):
             run_batches(self._forward, batches, self._loss, {})
 
     def _settle(self, tuned: Tuned | None, workload: Workload, notes: list[str]) -> None:
-        settler = PlanSettler(self._module, self._samples, self._device, self._run)
+        chooser = PlanChooser(self._module, self._samples, self._device, self._run)
         if tuned is None:
-            settled = settler.given(self._plan)
+            settled = chooser.from_user(self._plan)
         else:
-            settled = settler.tuned(tuned.plan, tuned.samples_per_second, workload)
+            settled = chooser.from_tuning(tuned.plan, tuned.samples_per_second, workload)
         if settled.note:
             notes.append(settled.note)
             warnings.warn(settled.note, stacklevel=2)

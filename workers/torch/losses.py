@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional
 
 from ..errors import CallbackFunctionError
-from ..measuring.totals import BatchMean, NamedMetric, Pending, Total, check_metric_name, check_weight, scalar
+from ..measuring.totals import BatchMean, NamedMetric, Pending, Total, check_metrics, check_weight, scalar
 from ..samples.batches import Batch
 
 
@@ -93,23 +93,6 @@ class SampleLossTotal(Total):
         weights: torch.Tensor = self._class_weights.to(targets.device)
         used: torch.Tensor = weights[torch.where(counted, targets, 0)].double()
         return used * counted
-
-
-def find_loss(model: object) -> Callable[..., Any]:
-    """Returns the loss function of what callback_fn returned in first place.
-
-    Raises:
-        CallbackFunctionError: it has none.
-    """
-    loss = getattr(model, "loss_fn", model)
-    if loss is None or inspect.isclass(loss) or not callable(loss):
-        shown = f"the class {loss.__name__} (make an object of it)" if inspect.isclass(loss) else type(loss).__name__
-        raise CallbackFunctionError(
-            "callback_fn must return, in first place, a Model with a loss_fn or a loss function of (outputs, "
-            "targets), but "
-            f"there is {shown}."
-        )
-    return loss
 
 
 def split_into_samples(loss: Callable[..., Any]) -> SampleLossTotal | None:
@@ -204,17 +187,8 @@ def make_metrics(metrics: object, device: torch.device) -> dict[str, Total]:
     Raises:
         CallbackFunctionError: it is no such dictionary, or a name cannot be stored.
     """
-    if metrics is None:
-        return {}
-    if not isinstance(metrics, Mapping):
-        raise CallbackFunctionError(
-            "callback_fn must return, in fourth place, a dict of metrics (name to torchmetrics object or function "
-            "of outputs and "
-            f"targets; may be empty), but there is {type(metrics).__name__}."
-        )
     totals: dict[str, Total] = {}
-    for name, metric in metrics.items():
-        check_metric_name(name)
+    for name, metric in check_metrics(metrics, "torchmetrics object or function of outputs and targets").items():
         is_class = isinstance(metric, type)
         if not is_class and all(callable(getattr(metric, method, None)) for method in ("reset", "update", "compute")):
             total: Total = TorchmetricsTotal(name, metric, device)

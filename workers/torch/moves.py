@@ -186,13 +186,13 @@ def _like(target: torch.Tensor, array: NDArray[Any]) -> torch.Tensor:
     return torch.empty_like(target).copy_(to_tensor(array))
 
 
-class FoundModule:
+class NetworkSnapshot:
     """A user's module, brought to a device for a while.
 
     Args:
         module: the network, or a loss that is a module.
         device: where it is needed.
-        restore: whether ``put_back`` will be asked for; without it nothing is remembered.
+        restore: whether ``restore`` will be asked for; without it nothing is remembered.
     """
 
     def __init__(self, module: nn.Module, device: torch.device, *, restore: bool) -> None:
@@ -212,7 +212,7 @@ class FoundModule:
         ]
         self._buffers = [(layer, name, buffer) for layer in layers for name, buffer in layer._buffers.items()]
 
-    def bring(self) -> None:
+    def apply(self) -> None:
         """Brings the module to the device, in eval mode."""
         if any(tensor.device != self._device for tensor in (*self._module.parameters(), *self._module.buffers())):
             for _, _, parameter, _, _ in self._moved:
@@ -220,7 +220,7 @@ class FoundModule:
             self._module.to(self._device)
         self._module.eval()
 
-    def put_back(self) -> None:
+    def restore(self) -> None:
         """Makes the module what it was when it came."""
         with torch.no_grad():
             for target, value in self._values:

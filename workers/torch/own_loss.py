@@ -21,7 +21,7 @@ _IGNORED = -100
 
 
 class OwnLoss:
-    """Goes in first place of what callback_fn returns where the network's loss comes from a whole batch.
+    """The first item that callback_fn returns where the network's loss comes from a whole batch.
 
     A batch may then be any tensor, tuple, list or mapping, as the data set's ``collate_fn`` makes it, and metrics are
     functions of (outputs, batch). The loss of all samples is the mean over batches, weighted by samples or by the
@@ -133,7 +133,7 @@ class OwnMetricTotal(Total):
 
 
 def own_loss_of(model: object, network: object) -> OwnLoss | None:
-    """Returns the own loss that callback_fn's first place stands for, or None where it is a loss of outputs."""
+    """Returns the own loss that callback_fn's first item stands for, or None where it is a loss of outputs."""
     composer_model = getattr(sys.modules.get("composer"), "ComposerModel", ())
     if isinstance(network, composer_model) and (model is None or isinstance(model, composer_model)):
         return OwnLoss(composer_step)
@@ -166,7 +166,7 @@ def _weighted_mean(numbers: Sequence[float]) -> dict[str, float]:
 
 
 def _labels(batch: Batch) -> torch.Tensor | None:
-    """Returns the class labels of a batch where there are any: its ``labels``, or what a pair has in second place."""
+    """Returns the class labels of a batch where there are any: its ``labels``, or the second item of a pair."""
     item = whole(batch)
     if isinstance(item, Mapping):
         labels = item.get("labels")
@@ -197,9 +197,9 @@ def _loss_of_outputs(network: Callable[..., Any], batch: Any) -> tuple[Any, Any]
 
 def _no_own_loss(found: str) -> CallbackFunctionError:
     return CallbackFunctionError(
-        "callback_fn returned NoneType in first place, which stands for a network that computes its own loss from "
+        "the first item that callback_fn returned is None, which stands for a network that computes its own loss from "
         f"batches with labels in them, as those of Transformers do, but {found}. Give dictionaries with 'labels', or "
-        "return a loss function, a Model or an OwnLoss in first place."
+        "return a loss function, a Model or an OwnLoss instead of None."
     )
 
 

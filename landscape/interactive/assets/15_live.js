@@ -1,4 +1,4 @@
-// Follows a run that is still writing: asks for news, and fetches data only when there are any.
+// Follows a run that is still writing: asks how far it is, and fetches data only when there are new ones.
 
 const POLL_MILLISECONDS = 1000;
 
@@ -23,7 +23,7 @@ class Live {
 
   async poll() {
     try {
-      const answer = await fetch(`news?after=${encodeURIComponent(this.version)}`, { cache: "no-store" });
+      const answer = await fetch(`progress?after=${encodeURIComponent(this.version)}`, { cache: "no-store" });
       if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
       const state = await answer.json();
       this.show(state);

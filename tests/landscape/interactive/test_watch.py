@@ -69,26 +69,26 @@ class TestFile:
     def test_from_waiting_to_complete(self, example, tmp_path) -> None:
         path = tmp_path / "later" / "a.h5"
         watch = FileWatch(path)
-        assert (watch.news.phase, watch.news.version) == ("waiting", "")
-        assert f"Waiting for {path}" in watch.news.text
+        assert (watch.progress.phase, watch.progress.version) == ("waiting", "")
+        assert f"Waiting for {path}" in watch.progress.text
         path.parent.mkdir()
         now = time.time()
         with lock_landscape(path):
             write(path, unfinished(example, 2), now - 60)
-            news, content = watch.look()
-            assert (news.phase, news.done, news.total) == ("measuring", 26 + 12, 117 + 12)
-            assert news.text == "Measuring: 38 of 129 measured (29 %)."
+            progress, content = watch.look()
+            assert (progress.phase, progress.done, progress.total) == ("measuring", 26 + 12, 117 + 12)
+            assert progress.text == "Measuring: 38 of 129 measured (29 %)."
             assert watch.look()[1] is content
             write(path, unfinished(example, 5), now)
-            news, again = watch.look()
+            progress, again = watch.look()
             assert again is not content
-            assert re.fullmatch(r"Measuring: 77 of 129 measured \(60 %\), about (79|80) s left\.", news.text)
-        news, _ = watch.look()
-        assert news.phase == "stopped"
-        assert "no process of this machine is writing" in news.text
+            assert re.fullmatch(r"Measuring: 77 of 129 measured \(60 %\), about (79|80) s left\.", progress.text)
+        progress, _ = watch.look()
+        assert progress.phase == "stopped"
+        assert "no process of this machine is writing" in progress.text
         write_landscape(path, example())
-        news, _ = watch.look()
-        assert (news.phase, news.text) == ("complete", "Complete: 129 of 129 measured (100 %).")
+        progress, _ = watch.look()
+        assert (progress.phase, progress.text) == ("complete", "Complete: 129 of 129 measured (100 %).")
         path.unlink()
         assert watch.look()[0].phase == "complete"
 
@@ -97,9 +97,9 @@ class TestFile:
         gone = subprocess.Popen([sys.executable, "-c", ""])
         gone.wait()
         (tmp_path / ".a.h5.lock").write_text(str(gone.pid))
-        assert FileWatch(tmp_path / "a.h5").news.phase == "stopped"
+        assert FileWatch(tmp_path / "a.h5").progress.phase == "stopped"
         (tmp_path / ".a.h5.lock").write_text(str(os.getpid()))
-        assert FileWatch(tmp_path / "a.h5").news.phase == "measuring"
+        assert FileWatch(tmp_path / "a.h5").progress.phase == "measuring"
 
     def test_adaptive_sampling_may_end_sooner(self, example, tmp_path) -> None:
         now = time.time()
@@ -120,9 +120,9 @@ class TestFile:
         write_landscape(tmp_path / "b.h5", example())
         watch = FileWatch(tmp_path / "b.h5")
         (tmp_path / "b.h5").write_text("something else")
-        news, content = watch.look()
-        assert (news.phase, content["name"]) == ("unreadable", "b.h5")
-        assert "damaged" in news.text
+        progress, content = watch.look()
+        assert (progress.phase, content["name"]) == ("unreadable", "b.h5")
+        assert "damaged" in progress.text
 
 
 class TestServer:
@@ -138,7 +138,7 @@ class TestServer:
             assert ask(server, path, Host=f"localhost:{server.server_port}")[0].status == 200
             for host in ("evil.example", f"evil.example:{server.server_port}", "127.0.0.1", ""):
                 assert ask(server, path, Host=host)[0].status == 403
-            for wrong in ("/", "/news", "/wrong-token/", "/../etc/passwd", path + "other", "/%00/"):
+            for wrong in ("/", "/progress", "/wrong-token/", "/../etc/passwd", path + "other", "/%00/"):
                 assert ask(server, wrong)[0].status == 404
             assert ask(server, path, "POST")[0].status == 501
 
@@ -146,9 +146,9 @@ class TestServer:
         write_landscape(tmp_path / "a.h5", example())
         with serving(tmp_path / "a.h5") as server:
             path = urlsplit(server.address).path
-            first = json.loads(ask(server, path + "news?after=")[1])
+            first = json.loads(ask(server, path + "progress?after=")[1])
             assert first["content"]["name"] == "a.h5"
-            again = json.loads(ask(server, path + f"news?after={first['version']}")[1])
+            again = json.loads(ask(server, path + f"progress?after={first['version']}")[1])
             assert again == {**first, "content": None}
 
     def test_a_taken_port_and_a_wrong_one(self, tmp_path) -> None:
@@ -213,5 +213,5 @@ class TestCommand:
             evaluate(plane, evaluator, x=[0.0, 1.0], output=path, progress=progress, device_ids=[0], overwrite=True)
             command = f"watch it: landscape watch {shlex.quote(str(path))}\n"
             assert capsys.readouterr().err.count(command) == progress
-        news = FileWatch(path).news
-        assert (news.phase, news.done, news.total) == ("complete", 2, 2)
+        progress = FileWatch(path).progress
+        assert (progress.phase, progress.done, progress.total) == ("complete", 2, 2)

@@ -25,11 +25,11 @@ from worker_cases import (
     state_of,
 )
 
-from workers.callback_fn import build_evaluator
+from workers.callback_fn import call_callback, make_evaluator
 from workers.errors import CallbackFunctionError, FrozenNetworkError
 from workers.evaluator import Evaluator, MeasurementOptions
 from workers.torch import moves as torch_moves
-from workers.torch.moves import FoundModule
+from workers.torch.moves import NetworkSnapshot
 
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-1.0, 0.7], [0.05, 1.5]])
 LOW = ("bfloat16", "float16")
@@ -275,10 +275,10 @@ def test_a_network_comes_back_from_another_device(name):
     gradient = next(network.parameters())
     gradient.grad = torch.ones_like(gradient)
     before = found(network)
-    module = FoundModule(network, torch.device("meta"), restore=True)
-    module.bring()
+    module = NetworkSnapshot(network, torch.device("meta"), restore=True)
+    module.apply()
     assert {tensor.device.type for tensor in (*network.parameters(), *network.buffers())} == {"meta"}
-    module.put_back()
+    module.restore()
     assert found(network) == before
 
 
@@ -438,7 +438,7 @@ class TestCallback:
             raise KeyError("no such file")
 
         with pytest.raises(CallbackFunctionError, match="callback_fn raised KeyError: 'no such file'") as caught:
-            build_evaluator(callback, MeasurementOptions())
+            make_evaluator(call_callback(callback), MeasurementOptions())
         assert isinstance(caught.value.__cause__, KeyError)
 
     @pytest.mark.parametrize(
@@ -447,40 +447,38 @@ class TestCallback:
     )
     def test_returning_something_else(self, result, shown):
         with pytest.raises(CallbackFunctionError, match=f"must return .* but returned {shown}"):
-            build_evaluator(lambda: result, MeasurementOptions())
+            make_evaluator(result, MeasurementOptions())
 
     def test_no_network(self):
-        with pytest.raises(CallbackFunctionError, match=r"network of a supported framework .* there is str"):
-            build_evaluator(lambda: (nn.MSELoss(), "net", (features(), classes()), {}), MeasurementOptions())
+        with pytest.raises(CallbackFunctionError, match=r"second item .* be a network of a supported .* but is str"):
+            make_evaluator((nn.MSELoss(), "net", (features(), classes()), {}), MeasurementOptions())
 
     @pytest.mark.parametrize(
         ("loss", "shown"),
-        [(3, "int"), (nn.MSELoss, r"the class MSELoss \(make an object of it\)"), ("mse", "str")],
+        [(3, r"3 \(int\)"), (nn.MSELoss, r"the class MSELoss \(make an object of it\)"), ("mse", r"'mse' \(str\)")],
     )
     def test_no_loss(self, loss, shown):
-        with pytest.raises(CallbackFunctionError, match=f"in first place, a Model with a loss_fn .* there is {shown}"):
-            build_evaluator(lambda: (loss, mlp(), (features(), classes()), {}), MeasurementOptions())
+        with pytest.raises(
+            CallbackFunctionError, match=f"the first item .* must be a Model with a loss_fn .* but is {shown}"
+        ):
+            make_evaluator((loss, mlp(), (features(), classes()), {}), MeasurementOptions())
 
     def test_a_loss_that_is_no_number(self):
         with pytest.raises(
             CallbackFunctionError, match="the loss must be a single number for a batch, but is a tensor"
         ):
-            build_evaluator(
-                lambda: (lambda outputs, targets: outputs, mlp(), (features(), classes()), {}), MeasurementOptions()
-            )
+            make_evaluator((lambda outputs, targets: outputs, mlp(), (features(), classes()), {}), MeasurementOptions())
 
     def test_a_network_that_does_not_fit_the_data(self):
         with pytest.raises(CallbackFunctionError, match="cannot be evaluated on its data set: RuntimeError"):
-            build_evaluator(
-                lambda: (nn.CrossEntropyLoss(), mlp(), (features(inputs=5), classes()), {}), MeasurementOptions()
-            )
+            make_evaluator((nn.CrossEntropyLoss(), mlp(), (features(inputs=5), classes()), {}), MeasurementOptions())
 
     def test_a_model_brings_its_loss(self):
         from collectors.model.model import Model
 
         network = mlp()
         model = Model(network, nn.CrossEntropyLoss(label_smoothing=0.1), torch.optim.SGD(network.parameters(), 0.1))
-        evaluator = build_evaluator(lambda: (model, network, (features(), classes()), {}), MeasurementOptions())
+        evaluator = make_evaluator((model, network, (features(), classes()), {}), MeasurementOptions())
         plane = plane_of(network)
         evaluator.load(*plane)
         expected = direct_loss(nn.CrossEntropyLoss(label_smoothing=0.1), mlp(), TensorDataset(features(), classes()))
@@ -496,7 +494,7 @@ class TestCallback:
             def measure_state(self, parameters, buffers): ...
 
         own = Own()
-        assert build_evaluator(lambda: own, MeasurementOptions()) is own
+        assert make_evaluator(own, MeasurementOptions()) is own
         own.close()
 
 

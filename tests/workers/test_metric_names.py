@@ -1,0 +1,67 @@
+"""One rule for the names of metrics, wherever they come from."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from landscape.file.data import DirectionsData, LandscapeData
+from workers import CallbackFunctionError, EvaluatorDescription, FunctionEvaluator, MeasurementOptions, MeasurementPlan
+from workers.callback_fn import make_evaluator
+from workers.metric_names import metric_name_problem
+
+UNUSABLE = [
+    *("x", "y", "status", "errors", "trajectory", "convergence", "directions", "number", "residual", "norm"),
+    *("projected_loss", "loss_with_plane_buffers", "with_plane_buffers_status"),
+    *("", ".", "..", ".hidden", "top/5", "/", "a\0", "a\n"),
+]
+OF_THE_LOSS = ["loss", "loss_stderr", "loss_error"]
+ARRAYS = {"place": np.zeros(1)}
+
+
+def function_evaluator(name):
+    return FunctionEvaluator(lambda weights: {"loss": 1.0, name: 2.0}, ARRAYS)
+
+
+def torch_evaluator(name):
+    metrics = {name: lambda outputs, targets: 0.0}
+    return make_evaluator((nn.MSELoss(), nn.Linear(1, 1), "no samples", metrics), MeasurementOptions())
+
+
+def own_description(name):
+    space = FunctionEvaluator(lambda weights: 0.0, ARRAYS).description.space
+    return EvaluatorDescription(
+        space, ("loss", name), 1, "0" * 64, MeasurementOptions(), False, MeasurementPlan(), "cpu"
+    )
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+@pytest.mark.parametrize("measure", [function_evaluator, torch_evaluator, own_description])
+def test_every_evaluator_refuses_what_the_file_refuses_in_the_same_words(measure, name):
+    with pytest.raises(ValueError, match=r"the name of a metric must .* Rename the metric") as of_the_file:
+        LandscapeData.empty(np.zeros(1), None, DirectionsData(np.ones(1)), ("loss", name))
+    with pytest.raises(CallbackFunctionError) as of_the_evaluator:
+        measure(name)
+    assert str(of_the_evaluator.value) == str(of_the_file.value) == metric_name_problem(name)
+
+
+@pytest.mark.parametrize("name", [1, None, b"accuracy"])
+@pytest.mark.parametrize("measure", [torch_evaluator, own_description])
+def test_a_name_is_text(measure, name):
+    with pytest.raises(CallbackFunctionError, match=f"must be printable text .* but got {name!r}"):
+        measure(name)
+
+
+@pytest.mark.parametrize("name", OF_THE_LOSS)
+def test_a_users_metric_cannot_take_the_losss_names(name):
+    with pytest.raises(CallbackFunctionError, match=f"the landscape file uses itself, but got '{name}'"):
+        torch_evaluator(name)
+
+
+def test_other_names_are_free():
+    network, samples = nn.Linear(1, 1), (torch.zeros(4, 1), torch.zeros(4, 1))
+    names = ["accuracy", "top-5 (%)", "x2", "Genauigkeit größer", "statuses", "norm.2"]
+    metrics = {name: lambda outputs, targets: 0.0 for name in names}
+    evaluator = make_evaluator((nn.MSELoss(), network, samples, metrics), MeasurementOptions())
+    assert evaluator.description.metrics == ("loss", "loss_stderr", *names)
+    LandscapeData.empty(np.zeros(1), None, DirectionsData(np.ones(1)), evaluator.description.metrics)
