@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.networks.weight_space import State, WeightSpace, describe_arrays, direction_dtype
+from collectors.networks.weight_space import State, WeightSpace, describe_arrays, move_along
 from collectors.validation import check_int, wrong_type
 
 from .errors import CallbackFunctionError
@@ -108,21 +108,16 @@ class FunctionEvaluator(Evaluator):
     def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
         points = check_points(points, self._axes)
-        rows = [self._call({**self._point(coordinates), **self._copy(self._buffers)}) for coordinates in points]
+        rows = [self._call(self._state_at(coordinates)) for coordinates in points.tolist()]
         return {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
         return self._call(self._copy({**parameters, **(self._buffers if buffers is None else buffers)}))
 
-    def _point(self, coordinates: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        point = self._copy(self._origin)
-        for info in self._space.trainable:
-            value = point[info.name].astype(direction_dtype(info.dtype))
-            for coordinate, direction in zip(coordinates, self._directions, strict=True):
-                value += value.dtype.type(coordinate) * direction[info.name]
-            point[info.name] = value.astype(point[info.name].dtype)
-        return point
+    def _state_at(self, coordinates: Sequence[float]) -> dict[str, NDArray[Any]]:
+        moved = move_along(self._space, self._origin, self._directions, coordinates)
+        return self._copy({**self._origin, **self._buffers}) | moved
 
     def _copy(self, state: State) -> dict[str, NDArray[Any]]:
         # The function may keep or change what it is given.

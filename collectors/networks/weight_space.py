@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -160,6 +160,30 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 def direction_dtype(dtype: str) -> np.dtype[Any]:
     """Returns the element type in which points along a direction are computed: float64 for float64, else float32."""
     return np.dtype(np.float64 if dtype in ("float64", "complex128") else np.float32)
+
+
+def move_along(
+    space: WeightSpace, origin: State, directions: Sequence[State], coordinates: Sequence[float]
+) -> dict[str, NDArray[Any]]:
+    """Returns each trainable parameter at the origin plus the coordinates times the directions.
+
+    Points are computed in ``direction_dtype``, returned in the parameters' own element types, and share no memory with
+    the origin.
+
+    Args:
+        space: the network's description.
+        origin: at least every trainable parameter, by name.
+        directions: for each axis, every trainable parameter's displacement, by name.
+        coordinates: one for each direction.
+    """
+    point = {}
+    for info in space.trainable:
+        value = origin[info.name].astype(direction_dtype(info.dtype))
+        for coordinate, direction in zip(coordinates, directions, strict=True):
+            value += value.dtype.type(coordinate) * direction[info.name]
+        with np.errstate(over="ignore"):  # a float16 weight may leave its range, and is infinite then
+            point[info.name] = value.astype(numpy_dtype(info.dtype), copy=False)
+    return point
 
 
 def state_sha256(state: State, names: Iterable[str] | None = None) -> str:

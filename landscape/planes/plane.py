@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from collectors.files.places import AnyPath
 from collectors.files.remote_path import RemotePath
-from collectors.networks.weight_space import WeightSpace, direction_dtype
+from collectors.networks.weight_space import WeightSpace, direction_dtype, move_along
 from collectors.validation import check_choice, check_float, check_int, wrong_value
 from collectors.weights.safetensors_file import StateReader, write_checkpoint
 
@@ -139,13 +139,7 @@ class Plane:
             raise wrong_value("coordinates", f"{self.dimension} numbers, one for each direction", list(coordinates))
         values = [check_float(f"coordinates[{index}]", value) for index, value in enumerate(coordinates)]
         state = {name: np.array(array) for name, array in (*self.origin.items(), *self.buffers.items())}
-        for tensor in self.space.trainable:
-            dtype = direction_dtype(tensor.dtype)
-            point = state[tensor.name].astype(dtype)
-            for value, direction in zip(values, self.directions, strict=True):
-                point += dtype.type(value) * direction[tensor.name]
-            state[tensor.name] = point.astype(state[tensor.name].dtype)
-        return state
+        return state | move_along(self.space, self.origin, self.directions, values)
 
     def _sizes(self, size: int | tuple[int, int]) -> list[int]:
         if isinstance(size, tuple | list):

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CallbackFunctionError
+from ..measuring.sample_loss import mean_and_stderr
 from ..measuring.totals import Total, check_metrics, metric_error
 from ..samples.batches import Batch
 
@@ -99,15 +100,8 @@ class SampleTotal(JaxTotal):
         """Returns the mean, and of a loss its standard error over samples."""
         sums = np.concatenate([part["sums"].astype(np.float64) for part in parts], axis=1)
         counts = np.repeat(np.array([part["count"][0] for part in parts], np.float64), sizes)
-        weight, samples = counts.sum(), len(counts)
-        with np.errstate(over="ignore", invalid="ignore"):  # a loss may be infinite or NaN, and stays so
-            mean = sums.sum(axis=1) / weight
-            result = {self.name: mean}
-            if self.name == "loss":
-                squares = np.square(sums - mean[:, None] * counts).sum(axis=1)
-                variance = squares / (samples - 1) if samples > 1 else np.full_like(mean, np.nan)
-                result["loss_stderr"] = np.sqrt(samples * variance) / weight
-        return result
+        _, mean, stderr = mean_and_stderr(sums, counts)
+        return {self.name: mean, "loss_stderr": stderr} if self.name == "loss" else {self.name: mean}
 
     def _elements(self, outputs: Any, targets: Any) -> jax.Array:
         return jnp.asarray(self._function(outputs, targets))

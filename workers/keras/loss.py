@@ -18,7 +18,8 @@ from collectors.networks.keras_network import to_array
 
 from ..errors import CallbackFunctionError
 from ..measuring.checks import wrong_loss
-from ..measuring.totals import Total, mean_over_samples
+from ..measuring.sample_loss import mean_over_samples
+from ..measuring.totals import Total
 from ..samples.batches import Batch
 from .network import Prediction, attach_masks, compiled, masks_of
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.networks.weight_space import State, WeightSpace, direction_dtype, numpy_dtype
+from collectors.networks.weight_space import State, WeightSpace, direction_dtype, move_along
 
 from ..errors import SamplesError
 from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
@@ -162,7 +162,6 @@ class ArrayEvaluator(Evaluator):
         self._origin = {info.name: np.array(origin[info.name]) for info in self._space.parameters}
         self._buffers = {info.name: np.array(buffers[info.name]) for info in self._space.buffers}
         wide = {info.name: direction_dtype(info.dtype) for info in self._space.trainable}
-        self._wide_origin = {name: self._origin[name].astype(dtype) for name, dtype in wide.items()}
         self._directions = [
             {name: np.asarray(direction[name], dtype) for name, dtype in wide.items()} for direction in directions
         ]
@@ -174,8 +173,9 @@ class ArrayEvaluator(Evaluator):
         points = check_points(points, self._axes)
         rows = []
         with self._settings():
-            for coordinates in points:
-                self._network.write({**self._point(coordinates.tolist()), **self._buffers})
+            for coordinates in points.tolist():
+                moved = move_along(self._space, self._origin, self._directions, coordinates)
+                self._network.write({**moved, **self._buffers})
                 self._treat_buffers()
                 rows.append(self._measure_current())
         return {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
@@ -251,16 +251,6 @@ class ArrayEvaluator(Evaluator):
 
     def _return_to_origin(self) -> None:
         self._network.write({**self._origin, **self._buffers})
-
-    def _point(self, coordinates: Sequence[float]) -> dict[str, NDArray[Any]]:
-        point = {}
-        for info in self._space.trainable:
-            value = self._wide_origin[info.name].copy()
-            for coordinate, direction in zip(coordinates, self._directions, strict=True):
-                value += value.dtype.type(coordinate) * direction[info.name]
-            with np.errstate(over="ignore"):  # a float16 weight may leave its range, and is infinite then
-                point[info.name] = value.astype(numpy_dtype(info.dtype), copy=False)
-        return point
 
     def _settings(self) -> contextlib.AbstractContextManager[None]:
         return self._network.settings(self._threads)

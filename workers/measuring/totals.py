@@ -5,19 +5,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from collectors.errors import LandscapeError
 
-from ..errors import CallbackFunctionError, SamplesError
+from ..errors import CallbackFunctionError
 from ..metric_names import check_metric_name
 from ..samples.batches import Batch, is_tensor
 from .memory_shortage import is_memory_shortage
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 
 @dataclass(frozen=True)
@@ -100,50 +97,6 @@ class BatchMean(Total):
 def batch_loss(loss: Callable[[Any, Any], Any]) -> BatchMean:
     """Returns the mean over batches of whatever a loss returns for a batch."""
     return BatchMean("loss", "the loss", loss)
-
-
-def mean_over_samples(
-    numerators: Float64[np.ndarray, " samples"],
-    denominators: Float64[np.ndarray, " samples"],
-    reduction: str = "mean",
-    *,
-    with_stderr: bool = True,
-) -> dict[str, float]:
-    """Returns the loss, and its standard error over samples.
-
-    Args:
-        numerators: each sample's summed losses, shape (samples,).
-        denominators: each sample's weight in the mean, shape (samples,).
-        reduction: "mean" or "batchmean" (sum over sum), or "sum".
-        with_stderr: whether an entry is a sample.
-
-    Raises:
-        SamplesError: no sample counts.
-    """
-    weight = 1.0 if reduction == "sum" else float(denominators.sum())
-    check_weight(weight)
-    with np.errstate(over="ignore", invalid="ignore"):  # a loss may be infinite or NaN, and stays so
-        loss = float(numerators.sum()) / weight
-        expected = numerators.mean() if reduction == "sum" else loss * denominators
-        result = {"loss": loss}
-        if with_stderr:
-            count = len(numerators)
-            variance = np.square(numerators - expected).sum() / (count - 1) if count > 1 else np.nan
-            result["loss_stderr"] = float(np.sqrt(count * variance)) / weight
-    return result
-
-
-def check_weight(weight: float) -> None:
-    """Checks that some target counts.
-
-    Raises:
-        SamplesError: none does.
-    """
-    if weight == 0:
-        raise SamplesError(
-            "dataset must hold at least one target that counts, but every target is ignored (ignore_index) or has "
-            "class weight zero; check the padding, or use other samples."
-        )
 
 
 def scalar(label: str, value: Any) -> Any:

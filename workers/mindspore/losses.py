@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 
@@ -11,14 +12,14 @@ import numpy as np
 from mindspore import nn
 from mindspore.train import Loss, Metric
 from mindspore.train.metrics import get_metrics
-from numpy.typing import NDArray
 
 from collectors.networks.batches import map_leaves
 from collectors.networks.mindspore_network import to_array
 
 from ..errors import CallbackFunctionError
 from ..measuring.checks import find_loss
-from ..measuring.totals import BatchMean, NamedMetric, Total, mean_over_samples, scalar
+from ..measuring.sample_loss import SampleLossTotal
+from ..measuring.totals import BatchMean, NamedMetric, Total, scalar
 from ..metric_names import check_metric_name
 from ..samples.batches import Batch
 
@@ -58,70 +59,6 @@ def as_tensor(leaf: Any) -> Any:
     return mindspore.Tensor(np.ascontiguousarray(leaf).reshape(leaf.shape)) if isinstance(leaf, np.ndarray) else leaf
 
 
-class SampleLossTotal(Total):
-    """A loss with a reduction, as float64 sums of a numerator and a denominator for each sample.
-
-    Args:
-        elementwise: the loss without its reduction.
-        reduction: "mean" or "sum".
-        class_weights: weights by which the mean's denominator counts class targets, shape (classes,).
-        ignore_index: the class target that counts nothing.
-    """
-
-    adds_up = True
-
-    def __init__(
-        self,
-        elementwise: _Loss,
-        reduction: str,
-        class_weights: NDArray[Any] | None,
-        ignore_index: int | None,
-    ) -> None:
-        self._elementwise = elementwise
-        self._reduction = reduction
-        self._class_weights = class_weights
-        self._ignore_index = ignore_index
-        self.reset()
-
-    def reset(self) -> None:
-        """Starts a new sum."""
-        self._numerators: list[NDArray[Any]] = []
-        self._denominators: list[NDArray[Any]] = []
-        self._has_stderr = True
-
-    def add(self, outputs: Any, batch: Batch) -> None:
-        """Adds one batch."""
-        elements = call_loss(self._elementwise, outputs, batch.targets)
-        if not isinstance(elements, np.ndarray) or elements.ndim == 0:
-            raise ValueError("the loss has no elements although its reduction is off")
-        counts = self._counts(elements, batch.targets)
-        if len(elements) != batch.size:
-            # Outputs that were flattened over samples no longer tell which element belongs to which sample.
-            self._has_stderr = False
-            elements, counts = elements.reshape(1, -1), counts.reshape(1, -1)
-        self._numerators.append(elements.reshape(len(elements), -1).sum(1, dtype=np.float64))
-        self._denominators.append(counts.reshape(len(counts), -1).sum(1))
-
-    def result(self) -> dict[str, float]:
-        """Returns the result over all batches."""
-        return mean_over_samples(
-            np.concatenate(self._numerators),
-            np.concatenate(self._denominators),
-            self._reduction,
-            with_stderr=self._has_stderr,
-        )
-
-    def _counts(self, elements: NDArray[Any], targets: Any) -> NDArray[Any]:
-        classes = isinstance(targets, np.ndarray) and targets.dtype.kind in "iu" and targets.shape == elements.shape
-        if not classes or self._ignore_index is None:
-            return np.ones(elements.shape)
-        counted: NDArray[Any] = targets != self._ignore_index
-        if self._class_weights is None:
-            return counted.astype(np.float64)
-        used: NDArray[Any] = self._class_weights.astype(np.float64)[np.where(counted, targets, 0)]
-        return cast(NDArray[Any], used * counted)
-
-
 def split_into_samples(loss: object) -> SampleLossTotal | None:
     """Returns the loss without its reduction, or None when it has no reduction that we know.
 
@@ -139,7 +76,8 @@ def split_into_samples(loss: object) -> SampleLossTotal | None:
     by_class = isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
     weights = loss.weight if by_class else None
     ignored = int(loss.ignore_index) if by_class else None
-    return SampleLossTotal(elementwise, reduction, None if weights is None else to_array(weights), ignored)
+    in_numpy = functools.partial(call_loss, elementwise)
+    return SampleLossTotal(in_numpy, reduction, None if weights is None else to_array(weights), ignored)
 
 
 class MetricTotal(Total):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,86 +13,9 @@ from torch import nn
 from torch.nn import functional
 
 from ..errors import CallbackFunctionError
-from ..measuring.totals import BatchMean, NamedMetric, Pending, Total, check_metrics, check_weight, scalar
+from ..measuring.sample_loss import SampleLossTotal
+from ..measuring.totals import BatchMean, NamedMetric, Pending, Total, check_metrics, scalar
 from ..samples.batches import Batch
-
-
-class SampleLossTotal(Total):
-    """A loss with a reduction, as float64 sums of a numerator and a denominator for each sample.
-
-    Args:
-        elementwise: the loss without its reduction.
-        reduction: "mean", "sum" or "batchmean".
-        class_weights: weights by which the mean's denominator counts class targets.
-        ignore_index: the class target that counts nothing.
-    """
-
-    adds_up = True
-
-    def __init__(
-        self,
-        elementwise: Callable[[Any, Any], torch.Tensor],
-        reduction: str,
-        class_weights: torch.Tensor | None,
-        ignore_index: int | None,
-    ) -> None:
-        self._elementwise = elementwise
-        self._reduction = reduction
-        self._class_weights = class_weights
-        self._ignore_index = ignore_index
-        self._has_stderr = True
-        self.reset()
-
-    def reset(self) -> None:
-        """Starts a new sum."""
-        self._numerators: list[torch.Tensor] = []
-        self._denominators: list[torch.Tensor] = []
-
-    def add(self, outputs: Any, batch: Batch) -> None:
-        """Adds one batch."""
-        elements = self._elementwise(outputs, batch.targets)
-        if not isinstance(elements, torch.Tensor) or elements.ndim == 0:
-            raise ValueError("the loss has no elements although its reduction is off")
-        counts = self._counts(elements, batch.targets)
-        if len(elements) != batch.size:
-            # Outputs that were flattened over samples no longer tell which element belongs to which sample.
-            self._has_stderr = False
-            elements, counts = elements.reshape(1, -1), counts.reshape(1, -1)
-        numerators = elements.to(_wide(elements)).flatten(1).sum(1) if elements.ndim > 1 else elements
-        denominators = counts.to(torch.float64).flatten(1).sum(1) if counts.ndim > 1 else counts
-        if self._reduction == "batchmean":
-            denominators = torch.ones_like(denominators) * (batch.size / len(denominators))
-        self._numerators.append(numerators.double())
-        self._denominators.append(denominators.double())
-
-    def result(self) -> dict[str, float]:
-        """Returns the result over all batches."""
-        return self.pending().read()
-
-    def pending(self) -> Pending:
-        """Returns the result as a few numbers on the device; see ``mean_over_samples``, which does the same."""
-        numerators, denominators = torch.cat(self._numerators), torch.cat(self._denominators)
-        weight = torch.ones_like(numerators[0]) if self._reduction == "sum" else denominators.sum()
-        loss = numerators.sum() / weight
-        numbers = [weight, loss]
-        if self._has_stderr:
-            expected = numerators.mean() if self._reduction == "sum" else loss * denominators
-            count = len(numerators)
-            squares = (numerators - expected).square().sum()
-            variance = squares / (count - 1) if count > 1 else squares * torch.nan
-            numbers.append((count * variance).sqrt() / weight)
-        return Pending(numbers, _finish)
-
-    def _counts(self, elements: torch.Tensor, targets: Any) -> torch.Tensor:
-        classes = isinstance(targets, torch.Tensor) and not targets.is_floating_point()
-        if not classes or self._ignore_index is None or targets.shape != elements.shape:
-            return torch.ones_like(elements, dtype=torch.float64)
-        counted: torch.Tensor = targets != self._ignore_index
-        if self._class_weights is None:
-            return counted.double()
-        weights: torch.Tensor = self._class_weights.to(targets.device)
-        used: torch.Tensor = weights[torch.where(counted, targets, 0)].double()
-        return used * counted
 
 
 def split_into_samples(loss: Callable[..., Any]) -> SampleLossTotal | None:
@@ -138,16 +61,6 @@ def place_loss(loss: Callable[..., Any], device: torch.device) -> Callable[..., 
 
 def _mean_of_none(reduction: str) -> str:
     return "mean" if reduction == "none" else reduction
-
-
-def _finish(numbers: Sequence[float]) -> dict[str, float]:
-    weight, *values = numbers
-    check_weight(weight)
-    return dict(zip(("loss", "loss_stderr"), values, strict=False))
-
-
-def _wide(tensor: torch.Tensor) -> torch.dtype:
-    return torch.float64 if tensor.is_floating_point() else tensor.dtype
 
 
 class TorchmetricsTotal(Total):

@@ -14,7 +14,8 @@ import torch
 from collectors.networks.batches import call_network
 
 from ..errors import CallbackFunctionError
-from ..measuring.totals import Pending, Total, mean_over_samples, scalar
+from ..measuring.sample_loss import mean_over_samples
+from ..measuring.totals import Pending, Total, scalar
 from ..samples.batches import Batch, is_tensor
 
 _IGNORED = -100

@@ -12,7 +12,7 @@ from worker_cases import CASES, case, classes, evaluator_of, features, mlp, plan
 
 from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
-from workers.measuring.totals import mean_over_samples
+from workers.measuring.sample_loss import mean_over_samples
 from workers.torch.evaluator import TorchEvaluator
 from workers.torch.points import PointGraph, capture_cuda_graph, capture_of, read_points, run_pending
 
@@ -60,7 +60,7 @@ def test_a_recorded_point_gives_what_plain_ones_give(name, monkeypatch):
 
 @pytest.mark.parametrize("name", CASES)
 def test_sums_on_the_device_equal_those_of_numpy(name):
-    """The formula of ``mean_over_samples``, written a second time in PyTorch, against the first."""
+    """What is added up in tensors, without waiting for a device, against the same in arrays."""
     loss, network, dataset = case(name)
     evaluator = evaluator_of(loss, network, dataset, batch_size=16)
     total = evaluator._loss

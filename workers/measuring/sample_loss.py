@@ -1,0 +1,162 @@
+"""Losses as float64 sums over samples, so that batch size never changes a result, and their standard error."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import SamplesError
+from ..samples.batches import Batch, is_array, is_tensor
+from .totals import Pending, Total
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+
+class SampleLossTotal(Total):
+    """A loss with a reduction, as float64 sums of a numerator and a denominator for each sample.
+
+    NumPy arrays and PyTorch tensors are added up where they are.
+
+    Args:
+        elementwise: the loss without its reduction, of (outputs, targets).
+        reduction: "mean", "sum" or "batchmean".
+        class_weights: weights by which the mean's denominator counts class targets, shape (classes,).
+        ignore_index: the class target that counts nothing.
+    """
+
+    adds_up = True
+
+    def __init__(
+        self, elementwise: Callable[[Any, Any], Any], reduction: str, class_weights: Any, ignore_index: int | None
+    ) -> None:
+        self._elementwise = elementwise
+        self._reduction = reduction
+        self._class_weights = class_weights
+        self._ignore_index = ignore_index
+        self.reset()
+
+    def reset(self) -> None:
+        """Starts a new sum."""
+        self._numerators: list[Any] = []
+        self._denominators: list[Any] = []
+        self._has_stderr = True
+
+    def add(self, outputs: Any, batch: Batch) -> None:
+        """Adds one batch."""
+        elements = self._elementwise(outputs, batch.targets)
+        if not is_array(elements) or elements.ndim == 0:
+            raise ValueError("the loss has no elements although its reduction is off")
+        counts = self._counts(elements, batch.targets)
+        samples = len(elements)
+        if samples != batch.size:
+            # Outputs that were flattened over samples no longer tell which element belongs to which sample.
+            self._has_stderr = False
+            samples = 1
+        self._numerators.append(_float64(elements).reshape(samples, -1).sum(1))
+        denominators = counts.reshape(samples, -1).sum(1)
+        if self._reduction == "batchmean":
+            denominators = _ones_like(denominators) * (batch.size / samples)
+        self._denominators.append(denominators)
+
+    def result(self) -> dict[str, float]:
+        """Returns the result over all batches."""
+        return self.pending().read()
+
+    def pending(self) -> Pending:
+        """Returns the result as a few numbers, still on the device."""
+        weight, mean, stderr = mean_and_stderr(
+            _concatenate(self._numerators), _concatenate(self._denominators), self._reduction
+        )
+        values = [mean, stderr] if self._has_stderr else [mean]
+        return Pending(values if self._reduction == "sum" else [weight, *values], self._finish)
+
+    def _finish(self, numbers: Sequence[float]) -> dict[str, float]:
+        if self._reduction != "sum":
+            weight, *numbers = numbers
+            check_weight(weight)
+        return dict(zip(("loss", "loss_stderr"), numbers, strict=False))
+
+    def _counts(self, elements: Any, targets: Any) -> Any:
+        classes = is_array(targets) and "int" in str(targets.dtype) and targets.shape == elements.shape
+        if not classes or self._ignore_index is None:
+            return _ones_like(_float64(elements))
+        counted = targets != self._ignore_index
+        if self._class_weights is None:
+            return _float64(counted)
+        weights = self._class_weights.to(targets.device) if is_tensor(targets) else self._class_weights
+        return _float64(weights[targets * counted]) * counted
+
+
+def mean_over_samples(
+    numerators: Float64[np.ndarray, " samples"],
+    denominators: Float64[np.ndarray, " samples"],
+    reduction: str = "mean",
+    *,
+    with_stderr: bool = True,
+) -> dict[str, float]:
+    """Returns the loss, and its standard error over samples.
+
+    Args:
+        numerators: each sample's summed losses, shape (samples,).
+        denominators: each sample's weight in the mean, shape (samples,).
+        reduction: "mean" or "batchmean" (sum over sum), or "sum".
+        with_stderr: whether an entry is a sample.
+
+    Raises:
+        SamplesError: no sample counts.
+    """
+    if reduction != "sum":
+        check_weight(float(denominators.sum()))
+    _, mean, stderr = mean_and_stderr(numerators, denominators, reduction)
+    return {"loss": float(mean), "loss_stderr": float(stderr)} if with_stderr else {"loss": float(mean)}
+
+
+def mean_and_stderr(numerators: Any, denominators: Any, reduction: str = "mean") -> tuple[Any, Any, Any]:
+    """Returns the weight of all samples, their mean, and its standard error (NaN for one sample).
+
+    Both are float64 arrays of NumPy or tensors of PyTorch, whose device is not waited for.
+
+    Args:
+        numerators: each sample's summed losses, shape (..., samples).
+        denominators: each sample's weight in the mean, shape (samples,).
+        reduction: "sum", where the weight is 1, or any other, which is a mean.
+    """
+    count = numerators.shape[-1]
+    weight = 1.0 if reduction == "sum" else denominators.sum()
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):  # a loss may be infinite or NaN, and stays so
+        mean = numerators.sum(-1) / weight
+        expected = numerators.mean(-1)[..., None] if reduction == "sum" else mean[..., None] * denominators
+        squares = ((numerators - expected) ** 2).sum(-1)
+        variance = squares / (count - 1) if count > 1 else squares * float("nan")
+        spread = count * variance
+        stderr = (spread.sqrt() if is_tensor(spread) else np.sqrt(spread)) / weight
+    return weight, mean, stderr
+
+
+def check_weight(weight: float) -> None:
+    """Checks that some target counts.
+
+    Raises:
+        SamplesError: none does.
+    """
+    if weight == 0:
+        raise SamplesError(
+            "dataset must hold at least one target that counts, but every target is ignored (ignore_index) or has "
+            "class weight zero; check the padding, or use other samples."
+        )
+
+
+def _float64(array: Any) -> Any:
+    return array.double() if is_tensor(array) else array.astype(np.float64)
+
+
+def _ones_like(array: Any) -> Any:
+    return array.new_ones(array.shape) if is_tensor(array) else np.ones_like(array)
+
+
+def _concatenate(parts: Sequence[Any]) -> Any:
+    return sys.modules["torch"].cat(parts) if is_tensor(parts[0]) else np.concatenate(parts)
