@@ -19,16 +19,16 @@ from trials import Record, run_trial, table  # noqa: E402
 PAGE = """# Faults
 
 Written by `python tests/stress/run.py --trials {trials} --seed {seed}` on {date}, on {cores} cores. Each trial runs
-a real survey in a separate process and causes the fault once, at a random moment. A survey has two workers (three on a cluster
-of three nodes) and {size} x {size} points of {milliseconds:.0f} ms, or {long_size} x {long_size} of
+a real survey in a separate process and causes the fault once, at a random moment. A survey has two workers (three
+on a cluster of three nodes) and {size} x {size} points of {milliseconds:.0f} ms, or {long_size} x {long_size} of
 {long_milliseconds:.0f} ms where it does not survive, unless the fault needs others. After each one, the finished file
 is byte for byte that of an undisturbed run (with smaller batches: equal to 1e-6), no process, temporary file, lock or
 session directory is left, and nothing is measured twice except chunks that were in progress.
 
 Each column has the worst case of all trials. *Lost* are points that were measured and whose values did not reach the
 file: at most one flush interval (5 s) and the chunks in progress (a second each). *Seconds to recover* count from the
-fault until the replacement has measured its first point: a new actor, or the next run, which starts a private Ray first;
-for faults in a point, they are the longest pause between two points.
+fault until the replacement has measured its first point: a new actor, or the next run, which starts a private Ray
+first; for faults in a point, they are the longest pause between two points.
 
 {table}
 
