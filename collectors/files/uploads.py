@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import threading
-import time
 import warnings
 
+from .background import NewestState
 from .local_files import TemporaryFolder, unsent_folder
 from .remote_path import RemotePath
+from .retrying import LAST_PAUSES_SECONDS, retry
 
 RECORDS_PREFIX = "landscape-records-"
 INTERVAL_SECONDS = 30.0
 # Uploading takes at most a tenth of the time, however slow the network is.
 _REST = 9
-_LAST_PAUSES_SECONDS = (1.0, 5.0, 20.0)
 
 
 class RecordUploads:
@@ -40,13 +38,11 @@ class RecordUploads:
         self._local = TemporaryFolder(RECORDS_PREFIX)
         self.folder = self._local.path / "records"
         self.folder.mkdir()
-        self._process = os.getpid()
         self._uploaded: dict[str, tuple[int, int]] = {}
         self._failure: Exception | None = None
         self._failure_is_told = False
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="record-uploads", daemon=True)
-        self._thread.start()
+        self._uploads = NewestState("record-uploads", self._try_to_upload, INTERVAL_SECONDS, rest=_REST)
+        self._uploads.touch()
 
     def warn_of_failure(self) -> None:
         """Warns once when an upload has failed; it is tried again all the same."""
@@ -65,34 +61,23 @@ class RecordUploads:
         Args:
             error: what ended the training, if it did not end well; it gets a note instead.
         """
-        if os.getpid() != self._process or self._closing.is_set():
+        if not self._uploads.is_open:
             return
-        self._closing.set()
-        self._thread.join()
-        failure, kept = self._failure, ""
-        if failure is not None:
+        self._uploads.close()
+        try:
+            retry(self._upload_changed, LAST_PAUSES_SECONDS, when=lambda _: True)
+        except Exception as failure:
             # The folder itself would go with the next run.
             kept = shutil.move(self.folder, str(unsent_folder()))
-        self._local.remove()
-        if failure is None:
-            return
-        text = f"records could not be uploaded to {self._target}: {failure}. They are kept in {kept}; copy them there."
-        if error is None:
-            warnings.warn(text, RuntimeWarning, stacklevel=5)
-        else:
-            error.add_note(text)
-
-    def _work(self) -> None:
-        rest = INTERVAL_SECONDS
-        while not self._closing.wait(rest):
-            began = time.monotonic()
-            self._try_to_upload()
-            rest = max(INTERVAL_SECONDS, _REST * (time.monotonic() - began))
-        for pause in (0.0, *_LAST_PAUSES_SECONDS):
-            time.sleep(pause)
-            self._try_to_upload()
-            if self._failure is None:
-                return
+            text = (
+                f"records could not be uploaded to {self._target}: {failure}. They are kept in {kept}; copy them there."
+            )
+            if error is None:
+                warnings.warn(text, RuntimeWarning, stacklevel=5)
+            else:
+                error.add_note(text)
+        finally:
+            self._local.remove()
 
     def _try_to_upload(self) -> None:
         try:
@@ -100,6 +85,8 @@ class RecordUploads:
             self._failure = None
         except Exception as error:
             self._failure = error
+        # Nobody says when a record was written: a forked process may do that as well.
+        self._uploads.touch()
 
     def _upload_changed(self) -> None:
         copy = self._local.path / "copy"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from ..errors import CheckpointWriteError
+from ..files.background import OrderedJobs
 from .archive import Archive, write_archive
 
 
@@ -28,8 +29,9 @@ class CheckpointWriter:
         self.retention = retention
         self._key, self._mode = key, mode
         self._written = written
-        self._thread = ThreadPoolExecutor(1, "checkpoint-writer") if beside else None
-        self._pending: tuple[Path, int, Future[None]] | None = None
+        self._jobs = OrderedJobs("checkpoint-writer", 1) if beside else None
+        self._pending: tuple[Path, int] | None = None
+        self._failure: Exception | None = None
 
     def write(self, path: Path, archive: Archive, step: int, *, kept: bool = False) -> None:
         """Writes an archive; beside training, it is on disk when ``wait`` returns.
@@ -44,16 +46,12 @@ class CheckpointWriter:
             CheckpointWriteError: this file, or the one before it, could not be written.
         """
         self.wait()
-        if self._thread is None:
-            future: Future[None] = Future()
-            try:
-                self._write(path, archive, kept)
-                future.set_result(None)
-            except Exception as error:
-                future.set_exception(error)
+        job = functools.partial(self._write, path, archive, kept)
+        if self._jobs is None:
+            job()
         else:
-            future = self._thread.submit(self._write, path, archive, kept)
-        self._pending = (path, step, future)
+            self._jobs.submit(job)
+        self._pending = path, step
         self.check()
 
     def check(self) -> None:
@@ -62,7 +60,7 @@ class CheckpointWriter:
         Raises:
             CheckpointWriteError: it could not be written.
         """
-        if self._pending is not None and self._pending[2].done():
+        if self._jobs is None or self._jobs.is_idle:
             self.wait()
 
     def wait(self) -> None:
@@ -73,10 +71,11 @@ class CheckpointWriter:
         """
         if self._pending is None:
             return
-        (path, step, future), self._pending = self._pending, None
-        try:
-            future.result()
-        except Exception as error:
+        if self._jobs is not None:
+            self._jobs.wait()
+        (path, step), self._pending = self._pending, None
+        error, self._failure = self._failure, None
+        if error is not None:
             raise CheckpointWriteError(
                 f"the checkpoint {path} could not be written: {error}. Training stops, because it could not be resumed "
                 "from here; free some space or choose another directory, then go on from the latest checkpoint."
@@ -92,14 +91,18 @@ class CheckpointWriter:
         try:
             self.wait()
         finally:
-            if self._thread is not None:
-                self._thread.shutdown()
+            if self._jobs is not None:
+                self._jobs.close()
 
     def _write(self, path: Path, archive: Archive, kept: bool) -> None:
-        write_archive(path, archive, self._key, self._mode)
-        if not kept:
-            for file in self.retention.add(path, time.monotonic()):
-                file.unlink(missing_ok=True)
+        try:
+            write_archive(path, archive, self._key, self._mode)
+            if not kept:
+                for file in self.retention.add(path, time.monotonic()):
+                    file.unlink(missing_ok=True)
+        except Exception as error:
+            # Kept rather than raised: the state that the error leaves may still be saved, which needs the thread.
+            self._failure = error
 
 
 class SavePolicy:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -12,6 +11,7 @@ from ..errors import RunDirectoryError
 from ..files.local_files import TemporaryFolder, remove_stale_temporaries, write_text
 from ..files.places import AnyPath
 from ..files.remote_path import RemotePath
+from ..files.retrying import retry
 from ..networks.weight_space import State
 from ..weights.safetensors_file import write_checkpoint
 from .directory import CHECKPOINT_FOLDER, METADATA_NAME
@@ -168,13 +168,8 @@ class RemoteCheckpointFolder:
         self.path.remove_unfinished()
 
     def _persist(self, upload: Callable[[], None]) -> None:
-        for pause in self._pauses:
-            try:
-                return upload()
-            except OSError:
-                time.sleep(pause)
         try:
-            return upload()
+            retry(upload, self._pauses)
         except OSError:
             self._pauses = ()
             raise

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import queue
+import functools
 import re
-import threading
-import time
 import warnings
 from typing import Any
 
 from numpy.typing import NDArray
 
 from ..errors import CheckpointError, CheckpointWriteError, RunDirectoryError
+from ..files.background import OrderedJobs
 from ..files.places import AnyPath
 from ..networks.weight_space import WeightSpace
 from ..weights.frozen_parameters import FrozenParameters, frozen_state
@@ -24,9 +22,9 @@ from .settings import LandscapeSettings
 
 EXISTING = ("error", "resume", "overwrite")
 METADATA_INTERVAL_SECONDS = 1.0
-_QUEUE_LENGTH = 2
+# One is being written, two wait.
+_MOST_STATES = 3
 _LONGEST_NETWORK_NAME = 40
-_METADATA_CHANGED: tuple[int, dict[str, NDArray[Any]]] = (-1, {})
 
 
 class RunWriter:
@@ -80,14 +78,14 @@ class RunWriter:
         if (self._folder.path / METADATA_NAME).exists():
             self._take_over(existing, start)
         self._write_metadata()
-        # Waking the writing thread through two simple queues costs the training thread half of what a bounded one does.
-        self._queue: queue.SimpleQueue[tuple[int, dict[str, NDArray[Any]]] | None] = queue.SimpleQueue()
-        self._places: queue.SimpleQueue[None] = queue.SimpleQueue()
-        for _ in range(_QUEUE_LENGTH):
-            self._places.put(None)
-        self._failure: CheckpointWriteError | None = None
-        self._thread = threading.Thread(target=self._work, name="checkpoint-writer", daemon=True)
-        self._thread.start()
+        self._jobs = OrderedJobs(
+            "checkpoint-writer",
+            _MOST_STATES,
+            save=self._write_metadata,
+            interval=max(METADATA_INTERVAL_SECONDS, self._folder.least_interval),
+            last=self._write_metadata,
+            explain=self._explain,
+        )
 
     @property
     def numbers(self) -> set[int]:
@@ -100,21 +98,17 @@ class RunWriter:
         Raises:
             CheckpointWriteError: an earlier checkpoint could not be written.
         """
-        self.check()
-        # Without a free place the training thread waits, so that memory never holds more than a few states.
-        self._places.get()
-        self._queue.put((number, state))
+        self._jobs.submit(functools.partial(self._write_checkpoint, number, state))
 
     def set_step_per_epoch(self, steps: int) -> None:
         """Notes how many steps an epoch has, once that is known."""
         if self._metadata.step_per_epoch is None:
             self._metadata.step_per_epoch = steps
-            self._queue.put(_METADATA_CHANGED)
+            self._jobs.touch()
 
     def check(self) -> None:
         """Raises what the writing thread ran into, if anything."""
-        if self._failure is not None:
-            raise self._failure
+        self._jobs.check()
 
     def close(self) -> None:
         """Waits until everything is on disk.
@@ -122,10 +116,7 @@ class RunWriter:
         Raises:
             CheckpointWriteError: a checkpoint or the metadata could not be written.
         """
-        if self._thread.is_alive():
-            self._queue.put(None)
-            self._thread.join()
-        self.check()
+        self._jobs.close()
 
     def finish(self, reached: int, error: BaseException | None) -> None:
         """Closes at the end of a training, and warns of what was not collected.
@@ -212,44 +203,11 @@ class RunWriter:
     def _write_metadata(self) -> None:
         self._folder.write_metadata(self._metadata.to_json())
 
-    def _work(self) -> None:
-        try:
-            self._write_until_closed()
-        except Exception as error:
-            failure = CheckpointWriteError(
-                f"a checkpoint could not be written to {self._folder.path}: {error}. Training stops, because the "
-                f'trajectory would have a hole; {self._folder.remedy}, then resume with existing="resume".'
-            )
-            failure.__cause__ = error
-            self._failure = failure
-            with contextlib.suppress(OSError):
-                self._write_metadata()
-            # The training thread may be waiting at the full queue; it sees the failure at its next call.
-            self._places.put(None)
-            while (item := self._queue.get()) is not None:
-                if item is not _METADATA_CHANGED:
-                    self._places.put(None)
-
-    def _write_until_closed(self) -> None:
-        interval = max(METADATA_INTERVAL_SECONDS, self._folder.least_interval)
-        written_at, behind = time.monotonic(), False
-        while True:
-            due = written_at + interval
-            try:
-                item = self._queue.get(timeout=max(0.0, due - time.monotonic()) if behind else None)
-            except queue.Empty:
-                item = _METADATA_CHANGED
-            if item is None:
-                self._write_metadata()
-                return
-            if item is not _METADATA_CHANGED:
-                self._places.put(None)
-                self._write_checkpoint(*item)
-            del item  # its memory is wanted for the next state
-            behind = True
-            if time.monotonic() >= due:
-                self._write_metadata()
-                written_at, behind = time.monotonic(), False
+    def _explain(self, error: BaseException) -> CheckpointWriteError:
+        return CheckpointWriteError(
+            f"a checkpoint could not be written to {self._folder.path}: {error}. Training stops, because the "
+            f'trajectory would have a hole; {self._folder.remedy}, then resume with existing="resume".'
+        )
 
     def _write_checkpoint(self, number: int, state: dict[str, NDArray[Any]]) -> None:
         if self._frozen is None:

@@ -185,7 +185,7 @@ class SummaryRecord:
         values = self._graph_values(self._network or train_network) + self._take(plugin_filter)
         try:
             # A writer that has failed says so even where there is nothing to write.
-            self._writer.raise_failure()
+            self._writer.check()
             if values:
                 self._writer.submit(SummaryStep(step, time.time(), tuple(values)))
         except SummaryWriteError as error:

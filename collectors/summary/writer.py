@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
-import os
-import threading
 import urllib.parse
-from collections import deque
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -15,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LandscapeError
+from ..files.background import OrderedJobs, WriterClosedError
 from ..files.local_files import replacing
 from .encoding import LINEAGE_KINDS, SummaryEncoder, lineage_summary
 from .event_files import EventFiles, write_event_file
@@ -22,6 +21,7 @@ from .values import SummaryStep
 
 LONGEST_QUEUE = 1024
 LARGEST_QUEUE_BYTES = 64 * 2**20
+_LONGEST_TAG = 180
 
 
 class SummaryWriteError(LandscapeError, OSError):
@@ -50,42 +50,20 @@ class SummaryWriter:
     """
 
     def __init__(self, files: Files, label: str) -> None:
-        self.process = os.getpid()
         self._files = files
         self._label = label
-        # Reentrant, because the garbage collector may call abandon() in any thread at any moment.
-        self._changed = threading.Condition(threading.RLock())
-        self._queue: deque[SummaryStep] = deque()
-        self._queued_bytes = 0
-        self._submitted = self._written = self._durable = self._flush_until = 0
-        self._closing = False
-        self._finished = False
-        self._failure: BaseException | None = None
-        self._failure_told = False
-        self._thread: threading.Thread | None = None
-
-    @property
-    def failure(self) -> SummaryWriteError | None:
-        """What the thread ran into, as the error to raise, or None."""
-        if self._failure is None:
-            return None
-        error = SummaryWriteError(
-            f"summaries cannot be written to {self._label}: {self._failure}. Nothing more is recorded there; make room "
-            "or choose another log_dir, then open a new SummaryRecord."
+        self._is_synced = True
+        self._jobs = OrderedJobs(
+            "summary-writer", LONGEST_QUEUE, most_bytes=LARGEST_QUEUE_BYTES, last=files.close, explain=self._explain
         )
-        error.__cause__ = self._failure
-        return error
 
-    def raise_failure(self) -> None:
+    def check(self) -> None:
         """Raises what the thread ran into, if anything.
 
         Raises:
             SummaryWriteError: the thread has failed.
         """
-        failure = self.failure
-        if failure is not None:
-            self._failure_told = True
-            raise failure
+        self._jobs.check()
 
     def submit(self, step: SummaryStep) -> None:
         """Takes a step over; waits while the queue is full.
@@ -93,19 +71,13 @@ class SummaryWriter:
         Raises:
             SummaryWriteError: the thread has failed, before or while waiting, or the writer is closed.
         """
-        with self._changed:
-            while self._is_full(step.size) and self._failure is None:
-                self._changed.wait()
-            self.raise_failure()
-            if self._closing:
-                raise SummaryWriteError(f"the SummaryRecord of {self._label} was closed meanwhile; open a new one.")
-            self._queue.append(step)
-            self._queued_bytes += step.size
-            self._submitted += 1
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._work, name="summary-writer", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+        try:
+            self._jobs.submit(functools.partial(self._files.write, step), step.size)
+        except WriterClosedError as error:
+            raise SummaryWriteError(
+                f"the SummaryRecord of {self._label} was closed meanwhile; open a new one."
+            ) from error
+        self._is_synced = False
 
     def flush(self) -> None:
         """Returns when every step that was taken over is on the disk.
@@ -113,13 +85,12 @@ class SummaryWriter:
         Raises:
             SummaryWriteError: one of them could not be written.
         """
-        with self._changed:
-            target = self._submitted
-            self._flush_until = max(self._flush_until, target)
-            self._changed.notify_all()
-            while self._durable < target and self._failure is None:
-                self._changed.wait()
-            self.raise_failure()
+        # Closing makes everything durable as well.
+        with contextlib.suppress(WriterClosedError):
+            if not self._is_synced:
+                self._is_synced = True
+                self._jobs.submit(self._files.sync)
+        self._jobs.wait()
 
     def close(self) -> None:
         """Returns when everything is on the disk and the files are closed; a second call does nothing.
@@ -127,85 +98,19 @@ class SummaryWriter:
         Raises:
             SummaryWriteError: something could not be written.
         """
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-            while self._thread is not None and not self._finished:
-                self._changed.wait()
-            self.raise_failure()
+        self._jobs.close()
 
     def abandon(self) -> None:
         """Closes a writer that nobody closed, at exit or when its record is forgotten."""
-        # A forked process has a copy of this object, without its thread.
-        if self.process != os.getpid():
-            return
-        if threading.current_thread() is self._thread:
-            self._closing = True
-            return
         # What nobody was told yet shows as an exception that is ignored; the rest need not show again.
-        with contextlib.nullcontext() if not self._failure_told else contextlib.suppress(SummaryWriteError):
-            self.close()
+        with contextlib.suppress(SummaryWriteError) if self._jobs.error_was_raised else contextlib.nullcontext():
+            self._jobs.close()
 
-    def _is_full(self, size: int) -> bool:
-        # A step that alone is larger than the limit goes through an empty queue.
-        return bool(self._queue) and (
-            len(self._queue) >= LONGEST_QUEUE or self._queued_bytes + size > LARGEST_QUEUE_BYTES
+    def _explain(self, error: BaseException) -> SummaryWriteError:
+        return SummaryWriteError(
+            f"summaries cannot be written to {self._label}: {error}. Nothing more is recorded there; make room or "
+            "choose another log_dir, then open a new SummaryRecord."
         )
-
-    def _work(self) -> None:
-        try:
-            self._write_until_closed()
-        except BaseException as error:
-            with self._changed:
-                self._failure = error
-                self._queue.clear()
-                self._queued_bytes = 0
-            self._close_after_failure()
-        finally:
-            with self._changed:
-                self._finished = True
-                self._changed.notify_all()
-
-    def _write_until_closed(self) -> None:
-        while True:
-            with self._changed:
-                flush = self._written >= self._flush_until > self._durable
-                while not (flush or self._queue or self._closing):
-                    self._changed.wait()
-                    flush = self._written >= self._flush_until > self._durable
-                step = None if flush or not self._queue else self._queue[0]
-            if flush:
-                written = self._written
-                self._files.sync()
-                self._note(durable=written)
-            elif step is not None:
-                self._files.write(step)
-                self._note(written=step)
-            else:
-                self._files.close()
-                self._note(durable=self._written)
-                return
-
-    def _note(self, written: SummaryStep | None = None, durable: int | None = None) -> None:
-        with self._changed:
-            if written is not None:
-                # It stays in the queue while it is written, so that the limits hold for what is in memory.
-                self._queue.popleft()
-                self._queued_bytes -= written.size
-                self._written += 1
-            if durable is not None:
-                self._durable = durable
-            self._changed.notify_all()
-
-    def _close_after_failure(self) -> None:
-        try:
-            self._files.close()
-        except Exception:
-            # The first error is the one to tell.
-            return
-
-
-_LONGEST_TAG = 180
 
 
 class SummaryFiles:

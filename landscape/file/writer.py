@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import threading
-import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
+from collectors.files.background import NewestState
 from collectors.files.local_files import unsent_folder
 from collectors.files.places import AnyPath
 from collectors.files.remote_path import RemotePath
+from collectors.files.retrying import LAST_PAUSES_SECONDS, retry
 
 from ..errors import LandscapeWriteError
 from .data import LandscapeData
@@ -37,53 +38,32 @@ class LandscapeWriter:
     def __init__(self, path: AnyPath | None, data: LandscapeData, flush_seconds: float = FLUSH_SECONDS) -> None:
         self._place = RemoteStore(path) if isinstance(path, RemotePath) else path
         self._data = data
-        self._flush_seconds = flush_seconds
         self._lock = threading.Lock()
-        self._changed = threading.Event()
-        self._closing = threading.Event()
-        self._failure: Exception | None = None
-        self._thread = threading.Thread(target=self._work, name="landscape-writer", daemon=True)
+        self._flushes = NewestState("landscape-writer", self._write, flush_seconds)
 
     def update(self, change: Callable[[], None]) -> None:
         """Changes the data while no write is under way."""
-        if self._failure is not None:
-            raise self._failure
+        self._flushes.check()
         with self._lock:
             change()
-        self._changed.set()
+        self._flushes.touch()
 
     def __enter__(self) -> LandscapeWriter:
         # The first write shows at once whether the place can be written to, before hours of measuring.
         self._write()
-        self._thread.start()
         return self
 
     def __exit__(
         self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._closing.set()
-        self._changed.set()
-        self._thread.join()
-        if error is not None and error is self._failure:
+        with contextlib.suppress(Exception):
+            self._flushes.close()
+        if error is not None and error is self._flushes.error:
             # Once more, because room may have come back meanwhile; that it had gone has been said already.
             with contextlib.suppress(Exception):
                 self._write()
         else:
             self._write(last=True)
-
-    def _work(self) -> None:
-        while True:
-            self._changed.wait()
-            if self._closing.wait(self._flush_seconds):
-                return
-            self._changed.clear()
-            if self._closing.is_set():
-                return  # closed between the two lines before: nobody would wake this thread again
-            try:
-                self._write()
-            except Exception as error:
-                self._failure = error
-                return
 
     def _write(self, *, last: bool = False) -> None:
         if self._place is None:
@@ -97,9 +77,6 @@ class LandscapeWriter:
             self._place.write_last(image)
         else:
             self._place.write(image)
-
-
-_LAST_PAUSES_SECONDS = (1.0, 5.0, 20.0)
 
 
 class RemoteStore:
@@ -149,21 +126,23 @@ class RemoteStore:
         Raises:
             LandscapeWriteError: it is on this machine only; the text says where.
         """
-        for pause in (*_LAST_PAUSES_SECONDS, 0.0):
+
+        def write() -> None:
             try:
                 self._path.write_bytes(image)
-            except OSError as error:
-                failure = error
+            except OSError:
                 # Before the pause, in which a process that does not end may be killed.
-                kept = self._keep(image)
-                time.sleep(pause)
-            else:
-                self._forget()
-                return
-        raise LandscapeWriteError(
-            f"landscape file {self._path} cannot be written: {failure.strerror}. What was measured is in {kept}: copy "
-            "it there once that is possible, else the next run measures it again."
-        ) from failure
+                self._keep(image)
+                raise
+
+        try:
+            retry(write, LAST_PAUSES_SECONDS)
+        except OSError as error:
+            raise LandscapeWriteError(
+                f"landscape file {self._path} cannot be written: {error.strerror}. What was measured is in "
+                f"{self._kept}: copy it there once that is possible, else the next run measures it again."
+            ) from error
+        self._forget()
 
     def _keep(self, image: bytes) -> Path:
         if self._kept is None:

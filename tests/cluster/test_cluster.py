@@ -27,7 +27,7 @@ UNSEEN = (
     + """
 import fsspec
 import numpy as np
-from collectors import run_files
+from collectors.files import places
 from landscape import SummaryLandscape
 
 run, project = sys.argv[2:4]
@@ -36,7 +36,7 @@ from my_training import callback_fn
 
 cluster = two_nodes()
 # A file system in the memory of this process alone, and no copies on the disk.
-run_files._COPIES_AT_MOST = 0
+places._COPIES_AT_MOST = 0
 fsspec.filesystem("memory").put(run + "/ckpt_dir", "/run/ckpt_dir", recursive=True)
 os.environ["RAY_ADDRESS"] = cluster.address
 (there,) = SummaryLandscape("memory://run").gen_landscapes_with_multi_process(

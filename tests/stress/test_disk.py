@@ -217,7 +217,7 @@ def test_room_that_comes_back_before_the_end_saves_all_that_was_measured(small_d
         time.sleep(0.001)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(landscape.survey, "LandscapeWriter", functools.partial(Watched, flush_seconds=0.005))
+        patch.setattr(landscape.survey.survey, "LandscapeWriter", functools.partial(Watched, flush_seconds=0.005))
         with pytest.raises(LandscapeWriteError, match="No space left on device"):
             measure(path, fill)
     assert measured(path) == count_at_failure
@@ -230,34 +230,33 @@ def test_a_failure_of_the_last_regular_write_is_not_kept_quiet(small_disk: Path)
     writer.__enter__()
     trouble.fill()
     writer.update(lambda: None)
-    writer._thread.join(timeout=60)  # it ends with the write that fails
-    assert not writer._thread.is_alive()
+    thread = writer._flushes._thread
+    thread.join(timeout=60)  # it ends with the write that fails
+    assert not thread.is_alive()
     with pytest.raises(LandscapeWriteError, match="No space left on device"):
         writer.__exit__(None, None, None)
-
-
-class ClosesInBetween(threading.Event):
-    """An event that is set at the worst moment: after waiting for it was given up."""
-
-    def __init__(self, changed: threading.Event) -> None:
-        super().__init__()
-        self._changed_event = changed
-
-    def wait(self, timeout: float | None = None) -> bool:
-        self.set()
-        self._changed_event.set()
-        return False
 
 
 def test_a_survey_that_ends_while_a_write_is_due_ends(tmp_path: Path) -> None:
     """The writer's thread once missed that it was to end, and the survey waited for it for ever."""
     shown, _ = measure(None)
     writer = LandscapeWriter(tmp_path / "landscape.h5", shown, flush_seconds=0.0)
-    writer._closing = ClosesInBetween(writer._changed)
+    write = writer._write
+    closing = threading.Thread(target=writer._flushes.close, daemon=True)
+
+    def write_while_closing(*, last: bool = False) -> None:
+        write(last=last)
+        if threading.current_thread() is writer._flushes._thread:
+            writer.update(lambda: None)
+            closing.start()
+            while writer._flushes.is_open:
+                time.sleep(0.001)
+
+    writer._flushes._save = write_while_closing
     writer.__enter__()
     writer.update(lambda: None)
-    writer._thread.join(timeout=30)
-    assert not writer._thread.is_alive()
+    writer._flushes._thread.join(timeout=30)
+    assert not writer._flushes._thread.is_alive()
     writer.__exit__(None, None, None)
     assert measured(tmp_path / "landscape.h5") == GRID.size**2
 

@@ -12,17 +12,18 @@ import socket
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from collectors.files.retrying import retry
+
 from ..errors import PoolError
 from .ray_leftovers import FOLDER_PREFIX, SESSION_VARIABLE, end_session, owned, remove_dead_sessions
 
 _REACH_SECONDS = 5.0
-_CLIENT_TRIES, _CLIENT_PAUSE_SECONDS = 3, 2.0
+_CLIENT_PAUSES_SECONDS = (2.0, 2.0)
 _NO_SERVER = "Starting Ray client server failed"
 _NICENESS = "RAY_worker_niceness"
 # Ray's word to a driver that `ray job submit` started.
@@ -156,15 +157,12 @@ class RaySession:
 
 
 def _connect(ray: Any, address: str, runtime_env: dict[str, Any] | None) -> None:
-    for left in reversed(range(_CLIENT_TRIES)):
-        try:
-            ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env=runtime_env)
-            return
-        except ConnectionAbortedError as error:
-            # Through ray:// each client gets a server process, whose start fails now and then on a busy head node.
-            if not left or _NO_SERVER not in str(error):
-                raise
-            time.sleep(_CLIENT_PAUSE_SECONDS)
+    # Through ray:// each client gets a server process, whose start fails now and then on a busy head node.
+    retry(
+        lambda: ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env=runtime_env),
+        _CLIENT_PAUSES_SECONDS,
+        when=lambda error: isinstance(error, ConnectionAbortedError) and _NO_SERVER in str(error),
+    )
 
 
 def _check_reachable(address: str) -> None:

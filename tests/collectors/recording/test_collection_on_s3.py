@@ -21,8 +21,10 @@ TRAINING = """
 import json, sys, tempfile
 import torch
 from runs import SmallNetwork, batches, seeded
-from collectors import RunDirectory, SummaryCollector, checkpoint_folder, run_writer
+from collectors import RunDirectory, SummaryCollector
 from collectors.networks.readers import describe_network
+from collectors.run_directory import folder as checkpoint_folder
+from collectors.run_directory import writer as run_writer
 
 STEPS = 40
 run_writer.METADATA_INTERVAL_SECONDS = checkpoint_folder.RemoteCheckpointFolder.least_interval = 0.0

@@ -46,7 +46,7 @@ MemoryFileSystem = fsspec.implementations.memory.MemoryFileSystem
 def memory(monkeypatch):
     """An empty in-memory file system, pauses of no time, and nothing left on this machine afterwards."""
     monkeypatch.setattr(checkpoint_folder, "PAUSES_SECONDS", (0.0, 0.0, 0.0))
-    monkeypatch.setattr(record_uploads, "_LAST_PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(record_uploads, "LAST_PAUSES_SECONDS", (0.0, 0.0))
     threads = threading.active_count()
     with empty_memory() as system:
         yield system

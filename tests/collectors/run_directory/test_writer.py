@@ -239,8 +239,8 @@ def test_resuming_what_was_never_begun_begins_it(tmp_path):
 def test_states_are_written_by_another_thread_and_not_kept(tmp_path):
     before = threading.active_count()
     started = writer(tmp_path)
-    assert threading.active_count() == before + 1
     started.save(0, read_network(SmallNetwork()))
+    assert threading.active_count() == before + 1
     started.close()
     assert threading.active_count() == before
     assert started.numbers == {0}
@@ -438,8 +438,8 @@ import sys
 sys.path[:0] = sys.argv[2:]
 import torch
 from runs import SmallNetwork, seeded
-from collectors import run_writer
 from collectors.recording.summary_collector import SummaryCollector
+from collectors.run_directory import writer as run_writer
 run_writer.METADATA_INTERVAL_SECONDS = 0.0
 torch.set_num_threads(1)
 network = seeded(SmallNetwork)

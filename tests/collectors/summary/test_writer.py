@@ -131,7 +131,7 @@ def test_close_during_record_is_an_error_there():
     until(lambda: len(outcome) == LONGEST_QUEUE)
     closing = threading.Thread(target=writer.close)
     closing.start()
-    until(lambda: writer._closing)
+    until(lambda: not writer._jobs.is_open)
     files.let_go.set()
     training.join()
     closing.join()
@@ -162,7 +162,9 @@ def test_an_idle_record_uses_no_processor_time(tmp_path):
         record.add_value("scalar", "loss", 1.0)
         record.record(1)
         record.flush()
-        (writer,) = (thread for thread in psutil.Process().threads() if thread.id == record._writer._thread.native_id)
+        (writer,) = (
+            thread for thread in psutil.Process().threads() if thread.id == record._writer._jobs._thread.native_id
+        )
         time.sleep(1.0)
         (later,) = (thread for thread in psutil.Process().threads() if thread.id == writer.id)
         # The clock of the kernel's accounting ticks every 10 ms.
@@ -176,7 +178,7 @@ def test_a_forgotten_record_ends_its_thread_and_loses_nothing(tmp_path):
     record = SummaryRecord(tmp_path, raise_exception=True)
     record.add_value("scalar", "loss", 1.0)
     record.record(1)
-    thread = record._writer._thread
+    thread = record._writer._jobs._thread
     del record
     until(lambda: not thread.is_alive())
     assert scalars(tmp_path, "loss") == [(1, 1.0)]

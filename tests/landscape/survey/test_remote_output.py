@@ -27,7 +27,7 @@ from landscape.file.encoding import landscape_bytes
 from landscape.file.landscape_file import path_of, read_landscape
 from landscape.file.lock import lock_landscape
 from landscape.file.writer import LandscapeWriter
-from landscape.survey.survey import survey
+from landscape.survey import survey
 from workers import MeasurementPlan
 
 URL = "memory://bucket/out/landscape.h5"
@@ -48,7 +48,7 @@ def memory():
 
 @pytest.fixture
 def short_pauses(monkeypatch):
-    monkeypatch.setattr(remote_store, "_LAST_PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(remote_store, "LAST_PAUSES_SECONDS", (0.0, 0.0))
     monkeypatch.setattr(survey, "LandscapeWriter", functools.partial(LandscapeWriter, flush_seconds=0.01))
 
 

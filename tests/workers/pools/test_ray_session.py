@@ -317,7 +317,7 @@ def test_a_server_of_a_client_that_does_not_start_is_asked_for_again(monkeypatch
         if answer is not None:
             raise ConnectionAbortedError(f"Initialization failure from server:\n{answer}")
 
-    monkeypatch.setattr(ray_session, "_CLIENT_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(ray_session, "_CLIENT_PAUSES_SECONDS", (0.0, 0.0))
     expected = (
         contextlib.nullcontext() if answers[-1] is None else pytest.raises(ConnectionAbortedError, match=answers[-1])
     )

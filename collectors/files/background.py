@@ -1,0 +1,229 @@
+"""Threads that write for callers who must not wait: the newest state at intervals, or jobs in their order.
+
+Both keep one protocol. The thread begins with the first thing to do and sleeps while there is nothing. Its first error
+ends it: what still waits is dropped, and every later call raises that error. ``close`` returns when the thread has done
+everything and has ended. A forked process has a copy of the object without the thread; closing the copy does nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+
+class WriterClosedError(RuntimeError):
+    """A job was submitted after ``close``."""
+
+
+class NewestState:
+    """Saves a state that keeps changing, at most once per interval.
+
+    Args:
+        name: of the thread.
+        save: writes the state as it is now. A change that ``close`` finds unsaved is left to ``last``, or the caller.
+        interval: the least number of seconds between two saves, and before the first.
+        rest: after a save the thread rests at least this many times as long as the save took.
+        last: called on the thread before it ends; after an error too, and its own errors are then dropped.
+        explain: turns what was raised on the thread into the error for the caller; None leaves it as it is.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        save: Callable[[], object],
+        interval: float,
+        *,
+        rest: float = 0.0,
+        last: Callable[[], object] | None = None,
+        explain: Callable[[BaseException], BaseException] | None = None,
+    ) -> None:
+        self._name, self._save, self._interval, self._rest = name, save, interval, rest
+        self._last, self._explain = last, explain
+        # Reentrant, because the garbage collector may close a forgotten writer in any thread at any moment.
+        self._changed = threading.Condition(threading.RLock())
+        self._jobs: deque[tuple[Callable[[], object], int]] = deque()
+        self._process = os.getpid()
+        self._thread: threading.Thread | None = None
+        self._is_unsaved = self._closing = self._ended = False
+        self.error: BaseException | None = None
+        self.error_was_raised = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the writer is not closed yet, and this is the process that made it."""
+        return not self._closing and os.getpid() == self._process
+
+    def touch(self) -> None:
+        """Notes that the state has changed.
+
+        Raises:
+            BaseException: the first error of the thread.
+        """
+        with self._changed:
+            self.check()
+            if not self._is_unsaved:
+                self._is_unsaved = True
+                self._wake()
+
+    def check(self) -> None:
+        """Raises the first error of the thread, if there is one."""
+        if self.error is not None:
+            self.error_was_raised = True
+            raise self.error
+
+    def close(self) -> None:
+        """Waits until everything is done and the thread has ended; a second call only checks.
+
+        Raises:
+            BaseException: the first error of the thread.
+        """
+        if os.getpid() != self._process:
+            return
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+            thread = self._thread
+            if thread is threading.current_thread():
+                return
+            while thread is not None and not self._ended:
+                self._changed.wait()
+        if thread is not None:
+            thread.join()
+        self.check()
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
+
+    def _work(self) -> None:
+        last = self._last or (lambda: None)
+        try:
+            self._write_until_closed()
+            last()
+        except BaseException as error:
+            with self._changed:
+                self.error = error
+                if self._explain is not None:
+                    self.error = self._explain(error)
+                    self.error.__cause__ = error
+                self._jobs.clear()
+                self._changed.notify_all()
+            with contextlib.suppress(Exception):
+                last()
+        finally:
+            with self._changed:
+                self._ended = True
+                self._changed.notify_all()
+
+    def _write_until_closed(self) -> None:
+        due = time.monotonic() + self._interval
+        while True:
+            with self._changed:
+                while not (self._jobs or self._closing or (self._is_unsaved and time.monotonic() >= due)):
+                    self._changed.wait(due - time.monotonic() if self._is_unsaved else None)
+                saves = self._is_unsaved and not self._closing and time.monotonic() >= due
+                if saves:
+                    self._is_unsaved = False
+                elif not self._jobs:
+                    return
+            if saves:
+                began = time.monotonic()
+                self._save()
+                ended = time.monotonic()
+                due = ended + max(self._interval, self._rest * (ended - began))
+            else:
+                self._do_first_job()
+
+    def _do_first_job(self) -> None:
+        raise NotImplementedError
+
+
+class OrderedJobs(NewestState):
+    """Does jobs in the order in which they were submitted, and saves a state that they change.
+
+    Args:
+        name: of the thread.
+        most: how many jobs may wait or be under way.
+        most_bytes: how many bytes these may hold; a larger job has the thread to itself.
+        save: writes the state as the jobs left it; None where there is none.
+        interval: the least number of seconds between two saves, and before the first.
+        last: called on the thread before it ends; after an error too, and its own errors are then dropped.
+        explain: turns what was raised on the thread into the error for the caller; None leaves it as it is.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        most: int,
+        *,
+        most_bytes: float = math.inf,
+        save: Callable[[], object] | None = None,
+        interval: float = 0.0,
+        last: Callable[[], object] | None = None,
+        explain: Callable[[BaseException], BaseException] | None = None,
+    ) -> None:
+        super().__init__(name, save or (lambda: None), interval, last=last, explain=explain)
+        self._has_state = save is not None
+        self._most, self._most_bytes = most, most_bytes
+        self._bytes = self._submitted = self._done = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no job waits or is under way."""
+        return not self._jobs
+
+    def submit(self, job: Callable[[], object], size: int = 0) -> None:
+        """Takes a job over; waits while there is no room for it, so that memory stays bounded.
+
+        Args:
+            job: what to call on the thread.
+            size: how many bytes it holds.
+
+        Raises:
+            BaseException: the first error of the thread, from before or while waiting.
+            WriterClosedError: the writer is closed.
+        """
+        with self._changed:
+            while self._is_full(size) and self.error is None:
+                self._changed.wait()
+            self.check()
+            if self._closing:
+                raise WriterClosedError(f"{self._name} is closed.")
+            self._jobs.append((job, size))
+            self._bytes += size
+            self._submitted += 1
+            self._wake()
+
+    def wait(self) -> None:
+        """Waits until all that was submitted before is done; after ``close``, until the thread has ended.
+
+        Raises:
+            BaseException: the first error of the thread.
+        """
+        with self._changed:
+            target = self._submitted
+            while self._thread is not None and self.error is None:
+                if self._ended if self._closing else self._done >= target:
+                    break
+                self._changed.wait()
+            self.check()
+
+    def _is_full(self, size: int) -> bool:
+        return bool(self._jobs) and (len(self._jobs) >= self._most or self._bytes + size > self._most_bytes)
+
+    def _do_first_job(self) -> None:
+        # It stays in the queue meanwhile, so that the limits hold for all that is in memory.
+        self._jobs[0][0]()
+        with self._changed:
+            _, size = self._jobs.popleft()
+            self._bytes -= size
+            self._done += 1
+            self._is_unsaved |= self._has_state
+            self._changed.notify_all()

@@ -1,0 +1,188 @@
+"""Threads that write beside their callers: order, bounded memory, intervals, first errors, ends; and trying again."""
+
+import itertools
+import os
+import threading
+import time
+
+import pytest
+
+from collectors.files.background import NewestState, OrderedJobs, WriterClosedError
+from collectors.files.retrying import retry
+
+PATIENCE = 60.0
+
+
+def until(condition):
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.002)
+
+
+def fail():
+    raise OSError(28, "No space left on device")
+
+
+def test_jobs_run_in_order_on_one_thread_that_ends():
+    before, done = threading.active_count(), []
+    jobs = OrderedJobs("jobs", 3)
+    assert threading.active_count() == before
+    for number in range(100):
+        jobs.submit(lambda number=number: done.append((number, threading.current_thread().name)))
+    jobs.wait()
+    assert done == [(number, "jobs") for number in range(100)]
+    assert jobs.is_idle
+    jobs.close()
+    jobs.close()
+    assert threading.active_count() == before
+    with pytest.raises(WriterClosedError, match="jobs is closed"):
+        jobs.submit(fail)
+
+
+def test_closing_does_all_that_was_submitted():
+    may_go, done = threading.Event(), []
+    jobs = OrderedJobs("jobs", 10, last=lambda: done.append("last"))
+    jobs.submit(lambda: may_go.wait(PATIENCE))
+    for number in range(3):
+        jobs.submit(lambda number=number: done.append(number))
+    threading.Timer(0.05, may_go.set).start()
+    jobs.close()
+    assert done == [0, 1, 2, "last"]
+
+
+@pytest.mark.parametrize(("most", "most_bytes", "accepted"), [(2, float("inf"), 2), (9, 30, 3), (9, 5, 1)])
+def test_the_caller_waits_where_memory_is_full(most, most_bytes, accepted):
+    may_go, submitted = threading.Event(), []
+    jobs = OrderedJobs("jobs", most, most_bytes=most_bytes)
+
+    def submit():
+        for number in range(6):
+            jobs.submit(lambda: may_go.wait(PATIENCE), size=10)
+            submitted.append(number)
+
+    caller = threading.Thread(target=submit)
+    caller.start()
+    until(lambda: len(submitted) == accepted)
+    caller.join(0.05)
+    assert len(submitted) == accepted
+    may_go.set()
+    caller.join()
+    jobs.close()
+    assert submitted == list(range(6))
+
+
+def test_the_first_error_ends_the_work_and_is_raised_by_every_call():
+    done = []
+    jobs = OrderedJobs(
+        "jobs", 9, last=lambda: done.append("last") or fail(), explain=lambda error: RuntimeError(f"explained: {error}")
+    )
+    may_go = threading.Event()
+    jobs.submit(lambda: may_go.wait(PATIENCE))
+    jobs.submit(lambda: {}["missing"])
+    jobs.submit(lambda: done.append("after the error"))
+    assert not jobs.error_was_raised
+    may_go.set()
+    for call in (jobs.wait, lambda: jobs.submit(fail), jobs.touch, jobs.check, jobs.close, jobs.close):
+        with pytest.raises(RuntimeError, match="explained: 'missing'") as raised:
+            call()
+        assert isinstance(raised.value.__cause__, KeyError)
+    assert done == ["last"]
+    assert jobs.error_was_raised
+
+
+def test_an_error_at_the_end_is_raised_by_close():
+    jobs = OrderedJobs("jobs", 1, last=fail)
+    jobs.submit(lambda: None)
+    with pytest.raises(OSError, match="No space left"):
+        jobs.close()
+
+
+def test_a_state_is_saved_at_intervals_while_it_changes():
+    saved, value = [], 0
+    state = NewestState("state", lambda: saved.append((value, time.monotonic())), 0.05)
+    begun = time.monotonic()
+    while time.monotonic() < begun + 0.5:
+        value += 1
+        state.touch()
+        time.sleep(0.001)
+    until(lambda: saved[-1][0] == value)
+    count = len(saved)
+    time.sleep(0.15)
+    assert len(saved) == count, "nothing has changed since"
+    state.close()
+    times = [begun, *(when for _, when in saved)]
+    assert all(later - earlier >= 0.05 for earlier, later in itertools.pairwise(times))
+
+
+def test_slow_saves_leave_most_of_the_time_to_others():
+    ends = []
+
+    def save():
+        ends.append(time.monotonic())
+        time.sleep(0.05)
+        state.touch()
+
+    state = NewestState("state", save, 0.0, rest=4)
+    state.touch()
+    until(lambda: len(ends) == 3)
+    state.close()
+    assert all(later - earlier >= 0.25 for earlier, later in itertools.pairwise(ends))
+
+
+def test_the_state_that_jobs_left_is_saved_after_them():
+    written, saved = [], []
+    jobs = OrderedJobs(
+        "jobs", 3, save=lambda: saved.append(len(written)), interval=0.0, last=lambda: saved.append("last")
+    )
+    jobs.submit(lambda: written.append(1))
+    until(lambda: saved == [1])
+    jobs.touch()
+    until(lambda: saved == [1, 1])
+    jobs.close()
+    assert saved == [1, 1, "last"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_closes_nothing():
+    done = []
+    jobs = OrderedJobs("jobs", 3, last=lambda: done.append("last"))
+    jobs.submit(lambda: None)
+    jobs.wait()
+    child = os.fork()
+    if not child:
+        jobs.close()
+        os._exit(1 if jobs.is_open else 0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert (jobs.is_open, done) == (True, [])
+    jobs.close()
+    assert done == ["last"]
+
+
+class Blips:
+    """Raises the errors, one at a call, then returns the number of calls."""
+
+    def __init__(self, *errors):
+        self.errors, self.calls = errors, 0
+
+    def __call__(self):
+        self.calls += 1
+        if self.calls <= len(self.errors):
+            raise self.errors[self.calls - 1]
+        return self.calls
+
+
+def test_what_fails_now_and_then_is_tried_again():
+    assert retry(Blips(OSError("1"), OSError("2")), (0.0, 0.0)) == 3
+    stays = Blips(OSError("1"), OSError("2"), OSError("3"))
+    with pytest.raises(OSError, match="3"):
+        retry(stays, (0.0, 0.0))
+    assert stays.calls == 3
+
+
+def test_other_errors_are_raised_at_once():
+    broken = Blips(KeyError("1"))
+    with pytest.raises(KeyError, match="1"):
+        retry(broken, (0.0, 0.0))
+    assert broken.calls == 1
+    assert retry(Blips(KeyError("1")), (0.0,), when=lambda error: isinstance(error, KeyError)) == 2
