@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..networks.batches import sample_count
 from .callback import BuiltInCallback, RunContext, step_loss
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ class History(BuiltInCallback):
         self._samples = 0
 
     def _add(self, params: dict[str, Any], element: str) -> None:
-        samples = _sample_count(params.get(element))
+        batch = params.get(element)
+        samples = sample_count(*batch) if isinstance(batch, tuple) and len(batch) == 2 else 1
         # Stays on the accelerator when the loss does, so that no step waits for it.
         self._total = self._total + step_loss(params["net_outputs"]) * samples
         self._samples += samples
@@ -117,11 +118,3 @@ class History(BuiltInCallback):
         for name, values in self.history.items():
             if name != _LOSS:
                 values.append(results.get(name))
-
-
-def _sample_count(element: Any) -> int:
-    if "torch" not in sys.modules or not isinstance(element, tuple) or len(element) != 2:
-        return 1
-    from ..networks.batches import sample_count
-
-    return sample_count(*element)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import copy
+import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
-
-import torch
 
 
 def call_network(network: Callable[..., Any], inputs: Any) -> Any:
@@ -56,20 +55,9 @@ def tuple_like(model: Sequence[Any], items: list[Any]) -> Any:
 
 
 def sample_count(inputs: Any, targets: Any) -> int:
-    """Returns the number of samples in a batch: the first axis of its first tensor that has one, else 1."""
-    for value in (inputs, targets):
-        for tensor in _tensors(value):
-            if tensor.ndim:
-                return int(tensor.shape[0])
-    return 1
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _tensors(item)
-    elif isinstance(value, tuple | list):
-        for item in value:
-            yield from _tensors(item)
+    """Returns the number of samples in a batch: the first axis of its first PyTorch tensor that has one, else 1."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        return 1
+    tensors = (leaf for leaf in leaves((inputs, targets)) if isinstance(leaf, torch.Tensor))
+    return next((int(tensor.shape[0]) for tensor in tensors if tensor.ndim), 1)

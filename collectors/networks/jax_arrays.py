@@ -30,6 +30,30 @@ class NamedArrays:
     call: Callable[..., Any]
 
 
+def owns(value: object) -> bool:
+    """Returns whether the object is a flax.nnx.Module, a JaxNetwork, or a function of parameters under watch."""
+    return isinstance(value, JaxNetwork | ParametersFunction) or is_module(value)
+
+
+def describe(network: Any) -> WeightSpace:
+    """Returns the description of the network's parameters and buffers."""
+    return take_apart(network).space
+
+
+def read(network: Any) -> dict[str, NDArray[Any]]:
+    """Returns copies of all parameters and buffers in host memory.
+
+    Raises:
+        TypeError: an array is spread over several processes.
+        ValueError: an array is gone, because a jitted function took its memory (``donate_argnums``).
+    """
+    parts = take_apart(network)
+    for array in parts.arrays.values():
+        if isinstance(array, jax.Array) and not array.is_deleted() and array.is_fully_addressable:
+            array.copy_to_host_async()  # all of them travel at once
+    return {info.name: _to_array(info.name, parts.arrays[info.name], info.dtype) for info in parts.space.tensors}
+
+
 def take_apart(network: Any) -> NamedArrays:
     """Returns the named arrays of an nnx.Module, a JaxNetwork, or what a ParametersFunction returns now.
 
@@ -211,30 +235,6 @@ def _transposed_kernels(module: Any) -> set[str]:
         for path, layer in nnx.iter_graph(module)
         if isinstance(layer, nnx.ConvTranspose) and layer.transpose_kernel
     }
-
-
-def owns(value: object) -> bool:
-    """Returns whether the object is a flax.nnx.Module, a JaxNetwork, or a function of parameters under watch."""
-    return isinstance(value, JaxNetwork | ParametersFunction) or is_module(value)
-
-
-def describe(network: Any) -> WeightSpace:
-    """Returns the description of the network's parameters and buffers."""
-    return take_apart(network).space
-
-
-def read(network: Any) -> dict[str, NDArray[Any]]:
-    """Returns copies of all parameters and buffers in host memory.
-
-    Raises:
-        TypeError: an array is spread over several processes.
-        ValueError: an array is gone, because a jitted function took its memory (``donate_argnums``).
-    """
-    parts = take_apart(network)
-    for array in parts.arrays.values():
-        if isinstance(array, jax.Array) and not array.is_deleted() and array.is_fully_addressable:
-            array.copy_to_host_async()  # all of them travel at once
-    return {info.name: _to_array(info.name, parts.arrays[info.name], info.dtype) for info in parts.space.tensors}
 
 
 def _to_array(name: str, array: Any, dtype: str) -> NDArray[Any]:

@@ -1,4 +1,4 @@
-"""Which framework an object comes from, without importing any.
+"""Which framework a network comes from, and reading it, without importing any other framework.
 
 A framework that the user's objects come from is imported already; nothing else needs to be.
 """
@@ -15,6 +15,17 @@ from numpy.typing import NDArray
 
 from .weight_space import WeightSpace
 
+NETWORK_KINDS = (
+    "a torch.nn.Module, a keras.Model, a mindspore.nn.Cell, a flax.nnx.Module, or a collectors.jax.JaxNetwork"
+)
+# A Keras model is a torch.nn.Module as well where PyTorch is its back end, so it comes first.
+_READERS = {
+    "keras": ".keras_network",
+    "mindspore": ".mindspore_network",
+    "jax": ".jax_arrays",
+    "torch": ".torch_network",
+}
+
 
 class NetworkReader(Protocol):
     """What the module that reads a framework's networks offers."""
@@ -27,15 +38,6 @@ class NetworkReader(Protocol):
 
     def read(self, network: object) -> dict[str, NDArray[Any]]:
         """Returns copies of all parameters and buffers in host memory."""
-
-
-# A Keras model is a torch.nn.Module as well where PyTorch is its back end, so it comes first.
-_READERS = {
-    "keras": ".keras_network",
-    "mindspore": ".mindspore_network",
-    "jax": ".jax_arrays",
-    "torch": ".torch_network",
-}
 
 
 def framework_of(value: object) -> str | None:
@@ -70,15 +72,6 @@ def as_watched(network: object) -> object:
     return network
 
 
-NETWORK_KINDS = (
-    "a torch.nn.Module, a keras.Model, a mindspore.nn.Cell, a flax.nnx.Module, or a collectors.jax.JaxNetwork"
-)
-
-
-def _reader(name: str) -> NetworkReader:
-    return cast(NetworkReader, import_module(_READERS[name], __package__))
-
-
 def describe_network(network: object) -> WeightSpace:
     """Returns the description of a network of any supported framework.
 
@@ -106,7 +99,7 @@ def repeated_reader(network: object) -> Callable[[], dict[str, NDArray[Any]]]:
         TypeError: the object is no network of a supported framework.
     """
     reader = reader_of(network)
-    make = getattr(reader, "repeated_reader", None)
+    make = getattr(reader, "RepeatedReader", None)
     return (
         functools.partial(reader.read, network)
         if make is None
@@ -117,3 +110,7 @@ def repeated_reader(network: object) -> Callable[[], dict[str, NDArray[Any]]]:
 def is_network(value: object) -> bool:
     """Returns whether the object is a network of a supported framework."""
     return framework_of(value) is not None
+
+
+def _reader(name: str) -> NetworkReader:
+    return cast(NetworkReader, import_module(_READERS[name], __package__))

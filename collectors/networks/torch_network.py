@@ -1,10 +1,9 @@
-"""PyTorch's reader: an ``nn.Module`` as named tensors."""
+"""PyTorch's reader: an ``nn.Module`` as named tensors, read once, or again and again into memory that is kept."""
 
 from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable
 from typing import Any, cast
 
 import numpy as np
@@ -15,6 +14,9 @@ from torch import nn
 from .weight_space import TensorInfo, WeightSpace, canonical_name, numpy_dtype
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+# One is filled while the other is written; more wait only where the disk is slow.
+_MOST_KEPT = 2
+_TYPE_AND_SHAPE = operator.attrgetter("dtype", "shape")
 
 
 def owns(value: object) -> bool:
@@ -96,9 +98,34 @@ def read(network: nn.Module) -> dict[str, NDArray[Any]]:
     return {info.name: to_array(tensor) for info, tensor in named_tensors(network)}
 
 
-def repeated_reader(network: nn.Module) -> Callable[[], dict[str, NDArray[Any]]]:
-    """Returns a function that does what ``read`` does, faster from its second call on."""
-    return RepeatedReader(network)
+class RepeatedReader:
+    """Returns the network's parameters and buffers as ``read`` does, faster from the second call on.
+
+    The arrays hold their values for as long as the mapping that was returned is kept.
+
+    Args:
+        network: what is read; its layers, tensors and their types may change between calls.
+
+    Raises:
+        TypeError: a tensor has no storage of its own that could be read (when called).
+        ValueError: two tensors have the same canonical name (when called).
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        self._network = network
+        self._seen: _Contents | None = None
+        self._entries: list[tuple[str, torch.Tensor]] = []
+        self._free: list[_Memory] = []
+
+    def __call__(self) -> dict[str, NDArray[Any]]:
+        """Returns copies of all parameters and buffers in host memory, each storage once."""
+        if self._seen is None or not self._seen.are_unchanged():
+            self._entries = [(info.name, tensor) for info, tensor in named_tensors(self._network)]
+            self._free = []
+            self._seen = _Contents(self._network)
+        memory = self._free.pop() if self._free else _Memory(self._entries)
+        memory.fill()
+        return _Borrowed(memory, self._free)
 
 
 def to_array(tensor: torch.Tensor) -> NDArray[Any]:
@@ -152,41 +179,6 @@ def _check_readable(name: str, tensor: torch.Tensor) -> None:
             f"network's {name!r} is sparse or sharded ({type(tensor).__name__}), which is not supported; gather the "
             "full tensor first."
         )
-
-
-# One is filled while the other is written; more wait only where the disk is slow.
-_MOST_KEPT = 2
-_TYPE_AND_SHAPE = operator.attrgetter("dtype", "shape")
-
-
-class RepeatedReader:
-    """Calling it returns the network's parameters and buffers, as ``torch_state.read`` does.
-
-    The arrays hold their values for as long as the mapping that was returned is kept.
-
-    Args:
-        network: what is read; its layers, tensors and their types may change between calls.
-
-    Raises:
-        TypeError: a tensor has no storage of its own that could be read (when called).
-        ValueError: two tensors have the same canonical name (when called).
-    """
-
-    def __init__(self, network: nn.Module) -> None:
-        self._network = network
-        self._seen: _Contents | None = None
-        self._entries: list[tuple[str, torch.Tensor]] = []
-        self._free: list[_Memory] = []
-
-    def __call__(self) -> dict[str, NDArray[Any]]:
-        """Returns copies of all parameters and buffers in host memory, each storage once."""
-        if self._seen is None or not self._seen.are_unchanged():
-            self._entries = [(info.name, tensor) for info, tensor in named_tensors(self._network)]
-            self._free = []
-            self._seen = _Contents(self._network)
-        memory = self._free.pop() if self._free else _Memory(self._entries)
-        memory.fill()
-        return _Borrowed(memory, self._free)
 
 
 class _Borrowed(dict[str, NDArray[Any]]):

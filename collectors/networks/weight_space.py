@@ -1,6 +1,6 @@
 """A network as named tensors: which there are, and their values as NumPy arrays.
 
-Every framework has one reader (``torch_state`` is PyTorch's), found by ``frameworks``. The rest of the project sees
+Every framework has one reader (``torch_network`` is PyTorch's), found by ``readers``. The rest of the project sees
 only what is defined here: a ``WeightSpace`` (names, shapes, dtypes, roles) and a ``State`` (name to array).
 """
 

@@ -234,7 +234,7 @@ def network_space(network: object, *weights: Weights) -> WeightSpace:
         if described is None:
             raise TypeError(
                 "network is missing: files and state dicts do not say which tensors are trainable or tied; pass "
-                "network=<the network> (or its WeightSpace, from collectors.network_state.describe_network)."
+                "network=<the network> (or its WeightSpace, from collectors.networks.readers.describe_network)."
             )
         space = describe_network(described)
     check_spannable(space)
