@@ -68,8 +68,8 @@ def write_past_autograd(network):
     network[0].weight.data[0, 0] = torch.nan
 
 
-@pytest.mark.parametrize(("interfere", "moved"), [(thaw, FROZEN), (write_past_autograd, ("0.weight",))])
-def test_what_moves_nevertheless_is_saved(tmp_path, interfere, moved):
+@pytest.mark.parametrize("interfere", [thaw, write_past_autograd])
+def test_what_moves_nevertheless_is_saved(tmp_path, interfere):
     network = frozen_network()
     collector = SummaryCollector(
         tmp_path, keep_default_action=False, collect_landscape={"unit": "epoch", "intervals": [range(4)]}
@@ -86,7 +86,10 @@ def test_what_moves_nevertheless_is_saved(tmp_path, interfere, moved):
     for number, state in enumerate(states):
         assert_holds(directory.checkpoint(number), state)
         saved = load_file(tmp_path / "ckpt_dir" / f"SmallNetwork_{number}_epoch.safetensors")
-        assert set(FROZEN) & set(saved) == (set(moved) if number >= 2 else set())
+        # A bias before BatchNorm has no gradient but rounding, which moves it on some processors only.
+        moved = {name for name in FROZEN if not np.array_equal(state[name], states[0][name])}
+        assert set(FROZEN) & set(saved) == moved
+        assert ("0.weight" in moved) == (number >= 2)
 
 
 def test_a_resumed_run_keeps_their_file(run, tmp_path):
