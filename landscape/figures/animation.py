@@ -1,4 +1,4 @@
-"""The optimizer on its way: frames that show it walking over the landscape, beside its loss curve."""
+"""The optimizer's walk over the landscape, beside its loss curve: as frames, as a GIF, as an MP4."""
 
 from __future__ import annotations
 
@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     from ..file.data import LandscapeData, TrajectoryData
 
 
+_GIF_DPI = 80
+_UNCHANGED = 255
+_MP4_DPI = 120
+
+
 def walk_frames(
     landscape: LandscapeData,
     kind: str = "contour",
@@ -47,13 +52,13 @@ def walk_frames(
 ) -> Iterator[UInt8[np.ndarray, "height width 3"]]:
     """Yields pictures of the optimizer walking over the landscape, red, green and blue, shape (height, width, 3).
 
-    Between two checkpoints it walks straight at constant speed. The curve on the right is the checkpoints' own
-    metric and, dashed, that of their feet on the plane, which is the height at which the path is drawn.
+    Between two checkpoints it walks in a straight line at constant speed. The curves on the right are the checkpoints'
+    own metric and, dashed, that of their feet on the plane, which is the height at which the path is drawn.
 
     Args:
         landscape: a plane with a trajectory of at least two checkpoints.
         kind: what it walks over: "contour", "lines", "heatmap" or "surface".
-        seconds: how long the way takes.
+        seconds: how long the walk takes.
         rate: frames per second.
         dpi: dots per inch; a frame is 9.6 x 4.5 inches.
         **look: metric, levels, scale, colormap, clip, theme, style; see ``Look``.
@@ -73,7 +78,7 @@ def walk_frames(
     if path is None or path.y is None or len(path.number) < 2:
         raise ValueError(
             "walk_frames needs a trajectory of at least two checkpoints, but the landscape has none; measure a run's "
-            "PCA landscape, or draw a picture that stands still."
+            "PCA landscape, or draw a still picture."
         )
     options: Look = {**look, "scale": shared_scale(chosen, [landscape], look), "levels": None, "clip": None}
     options["trajectory"] = False
@@ -84,6 +89,53 @@ def walk_frames(
         sheet.write_bar(sheet.ax, pad=0.08 if kind == "surface" else 0.02, shrink=0.7 if kind == "surface" else 1.0)
         stage = _Stage(sheet, path)
         yield from stage.frames(np.linspace(0, len(path.number) - 1, count), dpi)
+
+
+def save_animation(
+    landscape: LandscapeData,
+    path: str | os.PathLike[str],
+    kind: str = "contour",
+    *,
+    seconds: float = 6.0,
+    rate: int = 20,
+    dpi: int | None = None,
+    **look: Unpack[Look],
+) -> Path:
+    """Writes the optimizer's walk over a plane, beside its loss curve; the last picture stays for a second.
+
+    Args:
+        landscape: a plane with a trajectory of at least two checkpoints.
+        path: a file that ends in .gif, or in .mp4, which needs ffmpeg (the program, or the package imageio-ffmpeg).
+        kind: "contour", "lines", "heatmap" or "surface".
+        seconds: how long the walk takes.
+        rate: frames per second.
+        dpi: dots per inch of a picture of 9.6 x 4.5 inches; None is 80 for a GIF and 120 for an MP4.
+        **look: metric, levels, scale, colormap, clip, theme; see ``Look``.
+
+    Returns:
+        The file.
+
+    Raises:
+        KeyError: the landscape has no such metric.
+        ValueError: the landscape is a line or has no path, or an argument has a wrong value.
+        TypeError: an argument is unknown or has the wrong type.
+        LandscapeError: there is no ffmpeg, or it failed.
+        OSError: the file cannot be written; what was there is untouched.
+    """
+    target = check_path("path", path)
+    suffix = target.suffix.lower()
+    if suffix not in (".gif", ".mp4"):
+        raise wrong_value("path", "a name that ends in .gif or .mp4", str(path))
+    program = find_ffmpeg() if suffix == ".mp4" else ""
+    resolution = (_GIF_DPI if suffix == ".gif" else _MP4_DPI) if dpi is None else dpi
+    check_can_be_file("path", target)
+    frames = walk_frames(landscape, kind, seconds=seconds, rate=rate, dpi=resolution, **look)
+    with replacing(target) as temporary:
+        if suffix == ".gif":
+            _write_gif(temporary, list(frames), rate)
+        else:
+            _write_mp4(program, temporary, frames, rate)
+    return target
 
 
 def _left_axes(projection: str | None, look: Look) -> Any:
@@ -97,7 +149,7 @@ def _left_axes(projection: str | None, look: Look) -> Any:
 
 
 class _Stage:
-    """What stands still is drawn once; each frame draws the walker over a copy of it."""
+    """Draws what does not move once; each frame draws the walker over a copy of it."""
 
     def __init__(self, sheet: Sheet, path: TrajectoryData) -> None:
         self.sheet, self.path = sheet, path
@@ -213,58 +265,6 @@ class _Stage:
         self.text.set_text(f"{self.unit} {self.path.number[last]}")
 
 
-_GIF_DPI = 80
-_UNCHANGED = 255
-_MP4_DPI = 120
-
-
-def save_animation(
-    landscape: LandscapeData,
-    path: str | os.PathLike[str],
-    kind: str = "contour",
-    *,
-    seconds: float = 6.0,
-    rate: int = 20,
-    dpi: int | None = None,
-    **look: Unpack[Look],
-) -> Path:
-    """Writes the optimizer's walk over a plane, beside its loss curve; the last picture stays for a second.
-
-    Args:
-        landscape: a plane with a trajectory of at least two checkpoints.
-        path: a file that ends in .gif, or in .mp4, which needs ffmpeg (the program, or the package imageio-ffmpeg).
-        kind: "contour", "lines", "heatmap" or "surface".
-        seconds: how long the way takes.
-        rate: frames per second.
-        dpi: dots per inch of a picture of 9.6 x 4.5 inches; None is 80 for a GIF and 120 for an MP4.
-        **look: metric, levels, scale, colormap, clip, theme; see ``Look``.
-
-    Returns:
-        The file.
-
-    Raises:
-        KeyError: the landscape has no such metric.
-        ValueError: the landscape is a line or has no path, or an argument has a wrong value.
-        TypeError: an argument is unknown or has the wrong type.
-        LandscapeError: there is no ffmpeg, or it failed.
-        OSError: the file cannot be written; what was there is untouched.
-    """
-    target = check_path("path", path)
-    suffix = target.suffix.lower()
-    if suffix not in (".gif", ".mp4"):
-        raise wrong_value("path", "a name that ends in .gif or .mp4", str(path))
-    program = find_ffmpeg() if suffix == ".mp4" else ""
-    resolution = (_GIF_DPI if suffix == ".gif" else _MP4_DPI) if dpi is None else dpi
-    check_can_be_file("path", target)
-    frames = walk_frames(landscape, kind, seconds=seconds, rate=rate, dpi=resolution, **look)
-    with replacing(target) as temporary:
-        if suffix == ".gif":
-            _write_gif(temporary, list(frames), rate)
-        else:
-            _write_mp4(program, temporary, frames, rate)
-    return target
-
-
 def find_ffmpeg() -> str:
     """Returns the program on the PATH, or the one in the package imageio-ffmpeg.
 
@@ -286,7 +286,7 @@ def find_ffmpeg() -> str:
 def _write_gif(path: Path, frames: list[NDArray[Any]], rate: int) -> None:
     from PIL import Image
 
-    # One palette for all, of the frame that shows everything: others of their own would flicker.
+    # One palette for all frames, taken from the one that shows everything: a palette for each would flicker.
     palette = Image.fromarray(frames[-1]).quantize(_UNCHANGED, dither=Image.Dither.NONE)
     indices = [
         np.asarray(Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)) for frame in frames
@@ -316,7 +316,7 @@ def _write_mp4(program: str, path: Path, frames: Iterator[NDArray[Any]], rate: i
     last = first
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdin is not None
-        # Where ffmpeg ends early its own words say why, not the pipe that broke.
+        # When ffmpeg ends early, its own message says why; the broken pipe does not.
         with contextlib.suppress(BrokenPipeError):
             for frame in itertools.chain([first], frames):
                 last = frame

@@ -1,4 +1,4 @@
-"""How a picture looks: colours for light and dark pages, sizes for screens and for the column of a paper."""
+"""How a picture looks: colours for light and dark pages, sizes for screens and papers, legends."""
 
 from __future__ import annotations
 
@@ -39,6 +39,13 @@ _MISSING = {
         "failed": {"facecolor": "#5a626e", "edgecolor": "#cdd2da", "hatch": "xxxx"},
         "not finite": {"facecolor": "#2b3038", "edgecolor": "#aab1bc", "hatch": "////"},
     },
+}
+_Corner: TypeAlias = Literal["upper right", "upper left", "lower left", "lower right"]
+_CORNERS: dict[_Corner, tuple[int, int]] = {
+    "upper right": (1, 1),
+    "upper left": (0, 1),
+    "lower left": (0, 0),
+    "lower right": (1, 0),
 }
 
 
@@ -93,7 +100,7 @@ class Appearance:
 
     @property
     def factor(self) -> float:
-        """By how much lines and marks shrink with the paper."""
+        """By how much lines and marks shrink on paper."""
         return 0.62 if self.paper else 1.0
 
     @property
@@ -113,7 +120,7 @@ class Appearance:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """Lets what is drawn inside the block look like this; matplotlib's settings are the user's again after it."""
+        """Draws everything inside the block like this, and restores the user's matplotlib settings after it."""
         import matplotlib
 
         # The settings' names are literal types, which a dictionary made of parts cannot have.
@@ -184,8 +191,7 @@ def find_colormap(name: Any) -> Colormap:
 
 
 def readable(colors: Colormap, theme: str) -> Colormap:
-    """Returns the part of a scale of colours of which lines stand out from the page."""
-    import numpy as np
+    """Returns those colours of a colour map in which lines stand out from the page."""
     from matplotlib.colors import ListedColormap
 
     rgb = colors(np.linspace(0, 1, 256))
@@ -194,17 +200,8 @@ def readable(colors: Colormap, theme: str) -> Colormap:
     return ListedColormap(kept if len(kept) > 1 else rgb)
 
 
-Corner: TypeAlias = Literal["upper right", "upper left", "lower left", "lower right"]
-_CORNERS: dict[Corner, tuple[int, int]] = {
-    "upper right": (1, 1),
-    "upper left": (0, 1),
-    "lower left": (0, 0),
-    "lower right": (1, 0),
-}
-
-
 def draw_legend(ax: Axes, entries: Sequence[Any], appearance: Appearance, *, outside: bool) -> None:
-    """Writes the legend below a figure of our own, or in the corner of foreign axes that is emptiest."""
+    """Writes the legend below our own figure, or in the emptiest corner of the user's axes."""
     if not entries:
         return
     if outside:
@@ -223,13 +220,13 @@ def draw_legend_below(figure: Any, entries: Sequence[Any], appearance: Appearanc
     )  # fmt: skip
 
 
-def _emptiest_corner(ax: Axes) -> Corner:
+def _emptiest_corner(ax: Axes) -> _Corner:
     lines = [np.asarray(line.get_xydata(), np.float64) for line in ax.get_lines()]
     points = np.vstack([np.empty((0, 2)), *(line[:, :2] for line in lines)])
     fractions = ax.transAxes.inverted().transform(ax.transData.transform(points))
     fractions = fractions[np.isfinite(fractions).all(axis=1)]
 
-    def nearness(corner: Corner) -> float:
+    def nearness(corner: _Corner) -> float:
         distance = np.abs(fractions - np.array(_CORNERS[corner])).max(axis=1)
         return float((distance < 0.45).sum() + (0.4 - np.minimum(distance, 0.4)).sum())
 

@@ -1,4 +1,4 @@
-"""A plane as contours: filled, or as lines alone."""
+"""A plane seen from above: as filled contours, as contour lines alone, or as a heat map."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from ..file.data import LandscapeData
-    from .sheet import Sheet
 
 
 def plot_contour(landscape: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
@@ -43,6 +42,14 @@ def plot_contour(landscape: LandscapeData, ax: Axes | None = None, **look: Unpac
 def plot_contour_lines(landscape: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
     """Draws a plane's metric as contour lines on the bare page; arguments and errors are ``plot_contour``'s."""
     return draw_picture(CONTOUR_LINES, landscape, ax, look)
+
+
+def plot_heatmap(landscape: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
+    """Draws a plane's metric as a heat map: one cell for each point, nothing smoothed or interpolated between them.
+
+    Arguments and errors are ``plot_contour``'s.
+    """
+    return draw_picture(HEATMAP, landscape, ax, look)
 
 
 def draw_filled(sheet: Sheet) -> None:
@@ -88,19 +95,16 @@ def draw_lines(sheet: Sheet) -> None:
     draw_above(sheet, lines, on_page=True)
 
 
-def _draw_lines(sheet: Sheet, finite: NDArray[Any], **style: Any) -> Any:
-    return sheet.ax.contour(sheet.landscape.x, sheet.landscape.y, finite, sheet.scale.levels, zorder=2, **style)
-
-
-def _has_lines(sheet: Sheet) -> bool:
-    there = np.isfinite(sheet.measured)
-    if sheet.scale.flat or min(there.shape) < 2:
-        return False
-    return bool((there[:-1, :-1] & there[1:, 1:]).any())
-
-
-CONTOUR = Kind("plot_contour", draw_filled)
-CONTOUR_LINES = Kind("plot_contour_lines", draw_lines)
+def draw_heatmap(sheet: Sheet) -> None:
+    """Fills a sheet with cells."""
+    landscape = sheet.landscape
+    assert landscape.y is not None
+    across, up = edges(landscape.x), edges(landscape.y)
+    sheet.ax.set_xlim(across[0], across[-1])
+    sheet.ax.set_ylim(up[0], up[-1])
+    if not sheet.scale.empty:
+        sheet.mappable = draw_cells(sheet, sheet.scale.drawn(sheet.measured))
+    draw_above(sheet, None)
 
 
 def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
@@ -152,6 +156,17 @@ def draw_cells(sheet: Sheet, shown: NDArray[Any]) -> Any:
     )  # fmt: skip
 
 
+def _draw_lines(sheet: Sheet, finite: NDArray[Any], **style: Any) -> Any:
+    return sheet.ax.contour(sheet.landscape.x, sheet.landscape.y, finite, sheet.scale.levels, zorder=2, **style)
+
+
+def _has_lines(sheet: Sheet) -> bool:
+    there = np.isfinite(sheet.measured)
+    if sheet.scale.flat or min(there.shape) < 2:
+        return False
+    return bool((there[:-1, :-1] & there[1:, 1:]).any())
+
+
 def _label_lines(sheet: Sheet, lines: Any, taken: NDArray[Any], ink: Ink, rim: float) -> NDArray[Any]:
     """Writes their values on the lines where there is room; returns the labels' boxes in pixels."""
     ax, size = sheet.ax, 0.94 * sheet.appearance.number_size
@@ -173,24 +188,6 @@ def _label_lines(sheet: Sheet, lines: Any, taken: NDArray[Any], ink: Ink, rim: f
     return boxes[sorted(kept)]
 
 
-def plot_heatmap(landscape: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
-    """Draws a plane's metric as a heat map: one cell for each point, nothing smoothed or interpolated between them.
-
-    Arguments and errors are ``plot_contour``'s.
-    """
-    return draw_picture(HEATMAP, landscape, ax, look)
-
-
-def draw_heatmap(sheet: Sheet) -> None:
-    """Fills a sheet with cells."""
-    landscape = sheet.landscape
-    assert landscape.y is not None
-    across, up = edges(landscape.x), edges(landscape.y)
-    sheet.ax.set_xlim(across[0], across[-1])
-    sheet.ax.set_ylim(up[0], up[-1])
-    if not sheet.scale.empty:
-        sheet.mappable = draw_cells(sheet, sheet.scale.drawn(sheet.measured))
-    draw_above(sheet, None)
-
-
+CONTOUR = Kind("plot_contour", draw_filled)
+CONTOUR_LINES = Kind("plot_contour_lines", draw_lines)
 HEATMAP = Kind("plot_heatmap", draw_heatmap)

@@ -1,4 +1,4 @@
-"""The trajectory and the convergence point on a contour plot."""
+"""The trajectory and the convergence point on a contour plot, and which labels beside them have room."""
 
 from __future__ import annotations
 
@@ -30,6 +30,8 @@ END: dict[str, Any] = {
     "markeredgewidth": 2,
 }
 STAR: dict[str, Any] = {"marker": "*", "color": "#ffd60a", "markeredgecolor": EDGE, "markersize": 13}
+# Where a label may lie beside its point, the best place first.
+_DIRECTIONS = ((0, 1), (1, 0), (-1, 0), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
 _MOST_NUMBERS = 32
 _MANY_CHECKPOINTS = 60
 
@@ -179,14 +181,6 @@ def free(boxes: NDArray[Any], taken: NDArray[Any]) -> list[int]:
     return kept
 
 
-def _inside(ax: Axes, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
-    (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
-    return np.asarray((x >= left) & (x <= right) & (y >= bottom) & (y <= top))
-
-
-_DIRECTIONS = ((0, 1), (1, 0), (-1, 0), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
-
-
 def place_labels(
     points: Float64[np.ndarray, "n 2"],
     sizes: Float64[np.ndarray, "n 2"],
@@ -244,6 +238,11 @@ def most_telling(count: int) -> list[int]:
         stride = (stride + 1) // 2
         order += range(0, count, stride)
     return list(dict.fromkeys(index for index in order if 0 <= index < count))
+
+
+def _inside(ax: Axes, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+    (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
+    return np.asarray((x >= left) & (x <= right) & (y >= bottom) & (y <= top))
 
 
 def _along(points: NDArray[Any], step: float) -> NDArray[Any]:

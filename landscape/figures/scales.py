@@ -1,4 +1,4 @@
-"""Which numbers a picture spans and at which of them it draws lines, chosen from the data."""
+"""Which values a picture spans, how they become heights and colours, and where it draws lines: chosen from the data."""
 
 from __future__ import annotations
 
@@ -32,6 +32,10 @@ Clip = float | tuple[float | None, float | None] | None
 SCALES = ("auto", "log", "linear", "symlog")
 # Matplotlib's contours end at 1e250.
 _EXTREME = 1e200
+# Metrics with such a word in their name fall like a loss, even where they are bounded: their small values matter.
+_LOSS_LIKE = ("loss", "error", "mse", "mae", "entropy", "nll", "divergence", "distance", "norm")
+# Below the first, values between 0 and 1 are just small numbers; a mean of ones in float32 may round above 1.
+_SMALLEST_SHARE, _LARGEST_SHARE = 0.1, 1 + 1e-6
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,18 @@ class Scale:
             return np.asarray(np.sign(values) * np.where(scaled < 1, scaled, 1 + np.log10(np.maximum(scaled, 1))))
         return np.asarray(values)
 
+    def height_values(self, heights: Any) -> NDArray[Any]:
+        """Returns the values that have these heights."""
+        heights = np.asarray(heights, np.float64)
+        if self.kind == "log":
+            return np.asarray(10.0**heights)
+        if self.kind == "symlog":
+            size = np.abs(heights)
+            return np.asarray(
+                np.sign(heights) * self.threshold * np.where(size < 1, size, 10.0 ** (np.maximum(size, 1) - 1))
+            )
+        return np.asarray(heights)
+
     def norm(self) -> Normalize:
         """Returns matplotlib's map from values to colours."""
         from matplotlib.colors import FuncNorm, LogNorm, Normalize
@@ -120,6 +136,19 @@ class Scale:
         """Returns the levels as text, with as many digits as tell them apart."""
         return [number_text(level, self.levels) for level in self.levels]
 
+    def spaced_texts(self, places: NDArray[Any], least: float) -> list[str]:
+        """Returns the levels' texts, empty where one would lie less than ``least`` above the text before it.
+
+        Args:
+            places: where each text would lie, ascending.
+            least: the distance that two texts need.
+        """
+        texts, last = [], -math.inf
+        for place, text in zip(places, self.texts(), strict=True):
+            texts.append(text if place - last >= least else "")
+            last = place if place - last >= least else last
+        return texts
+
     def label(self, metric: str) -> str:
         """Returns what to write beside the axis or the colour bar of these values."""
         words = {"log": ["log scale"], "symlog": ["log scale around 0"], "linear": []}[self.kind]
@@ -136,18 +165,6 @@ class Scale:
     def _end(self, value: float) -> str:
         return number_text(value, np.unique([*self.levels, value]))
 
-    def height_values(self, heights: Any) -> NDArray[Any]:
-        """Returns the values that have these heights."""
-        heights = np.asarray(heights, np.float64)
-        if self.kind == "log":
-            return np.asarray(10.0**heights)
-        if self.kind == "symlog":
-            size = np.abs(heights)
-            return np.asarray(
-                np.sign(heights) * self.threshold * np.where(size < 1, size, 10.0 ** (np.maximum(size, 1) - 1))
-            )
-        return np.asarray(heights)
-
 
 def choose_scale(
     values: Float64[np.ndarray, "*shape"],
@@ -162,10 +179,10 @@ def choose_scale(
     """Chooses how to draw values; NaN and infinities have no say.
 
     "auto" is logarithmic where all values are positive (or zero) and span more than a decade, logarithmic around zero
-    where both signs span more than two, else linear; linear also where a metric that is no loss has values from 0 to 1,
-    as an accuracy, whose distance from 0 means nothing particular. Outliers that would leave one colour to all other
-    values are clipped, and the label says so. Lines lie at round numbers spaced like the scale; where these leave
-    nearly all of a smooth surface without a line, at quantiles, and the label says so.
+    where both signs span more than two, else linear. It is also linear for a metric that is no loss and has values
+    from 0 to 1, such as an accuracy: its distance from 0 has no special meaning. Outliers that would leave one colour
+    to all other values are clipped, and the label says so. Lines lie at round numbers spaced like the scale; where
+    these leave nearly all of a smooth surface without a line, at quantiles, and the label says so.
 
     Args:
         values: any shape.
@@ -215,6 +232,18 @@ def choose_scale(
         spacing = "linear"
     bare = Scale(kind, low, high, np.empty(0), extremes[0] < low, extremes[1] > high, threshold, spacing)
     return _place_levels(bare, values, count, given)
+
+
+def is_share(metric: str, low: float, high: float) -> bool:
+    """Returns whether values, or the sizes of differences, are shares; a loss is none, whatever its values.
+
+    Args:
+        metric: its name.
+        low: the smallest finite value.
+        high: the largest finite value.
+    """
+    name = metric.lower()
+    return low >= 0 and _SMALLEST_SHARE <= high <= _LARGEST_SHARE and not any(word in name for word in _LOSS_LIKE)
 
 
 def _kind(finite: NDArray[Any]) -> str:
@@ -295,21 +324,3 @@ def _check_symmetric(scale: str, lower: float | None, upper: float | None) -> tu
         raise wrong_value("scale", "'auto', 'linear' or 'symlog' where values have both signs", scale)
     largest = max((abs(end) for end in (lower, upper) if end is not None), default=None)
     return (None, None) if largest is None else (-largest, largest)
-
-
-# Of metrics that fall like a loss, whatever they are bounded by: their small values matter.
-_LOSS_LIKE = ("loss", "error", "mse", "mae", "entropy", "nll", "divergence", "distance", "norm")
-# Below that, values between 0 and 1 are just small numbers; a mean of ones in float32 may round above 1.
-_SMALLEST, _LARGEST = 0.1, 1 + 1e-6
-
-
-def is_share(metric: str, low: float, high: float) -> bool:
-    """Returns whether values, or the sizes of differences, are shares; a loss is none, whatever its values.
-
-    Args:
-        metric: its name.
-        low: the smallest finite value.
-        high: the largest finite value.
-    """
-    name = metric.lower()
-    return low >= 0 and _SMALLEST <= high <= _LARGEST and not any(word in name for word in _LOSS_LIKE)

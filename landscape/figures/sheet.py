@@ -1,4 +1,4 @@
-"""What every picture begins and ends with: its options, their checks, the scale, axes, colour bar, title, legend."""
+"""What all pictures share: their options and checks, the scale, axes, colour bar, title and legend."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Look(TypedDict, total=False):
-    """What every picture can be told; all of it may be left out.
+    """The options of every picture; each may be left out.
 
     Attributes:
         metric: which of the landscape's metrics; "loss" by default.
@@ -39,8 +39,8 @@ class Look(TypedDict, total=False):
         colormap: matplotlib's name of the colours; the default is perceptually uniform and readable to colour-blind
             people.
         trajectory: whether the path and the convergence point are drawn.
-        clip: the largest value to tell apart, or (smallest, largest); None chooses from the data. The colour bar or
-            the axis says what is clipped.
+        clip: the largest value that gets a colour of its own, or (smallest, largest); None chooses from the data. The
+            colour bar or the axis says what is clipped.
         theme: "light" or "dark"; None follows the axes, or matplotlib's settings.
         style: "screen", or "paper": as wide as a column (3.4 in), type of 6 to 8 points, no title.
     """
@@ -99,10 +99,10 @@ class Sheet:
         trajectory: whether the path is drawn.
         furniture: whether the colour bar and the legend are drawn; several pictures share theirs.
         heading: the title, in place of the landscape's own.
-        avoid_path: whether labels keep clear of the path although it is not drawn, because something will walk there.
+        avoid_path: whether labels keep clear of the path although it is not drawn: an animation draws it later.
         entries: of the legend.
         mappable: what the colour bar explains.
-        late: what has to wait until the axes are where they stay, because it is placed in pixels.
+        late: what is placed in pixels, so must wait until the axes no longer move.
     """
 
     landscape: LandscapeData
@@ -151,7 +151,7 @@ class Sheet:
         self.ax.set_title(lines, fontsize=self.appearance.text_size if tight else None)
 
     def write_flat_note(self) -> None:
-        """Says in words what a picture without any differences cannot show."""
+        """Says in words what a picture without differences cannot show."""
         look = self.appearance
         text = flat_note(self.label, self.scale.low, number_text(self.scale.low), self.measured)
         box = {"boxstyle": "round", "facecolor": look.page, "alpha": 0.9, "edgecolor": look.soft}
@@ -178,7 +178,7 @@ class Sheet:
         return bar
 
     def finish(self) -> None:
-        """Draws what stands beside the picture, then what depends on where it came to stand."""
+        """Draws the colour bar and the legend, then what depends on the final place of the axes."""
         if self.furniture:
             self.write_bar(self.ax, pad=0.02)
             draw_legend(self.ax, self.entries, self.appearance, outside=self.own)
@@ -196,11 +196,7 @@ class Sheet:
         least = 1.15 * self.appearance.small_size / max(height, 1.0)
         ends = self.scale.forward(np.array([self.scale.low, self.scale.high]))
         places = (self.scale.forward(self.scale.levels) - ends[0]) / (ends[1] - ends[0])
-        texts, last = [], -np.inf
-        for place, text in zip(places, self.scale.texts(), strict=True):
-            texts.append(text if place - last >= least else "")
-            last = place if place - last >= least else last
-        return texts
+        return self.scale.spaced_texts(places, least)
 
 
 def draw_picture(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look) -> Axes:
@@ -213,13 +209,13 @@ def draw_picture(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Lo
 
 @contextlib.contextmanager
 def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **more: Any) -> Iterator[Sheet]:
-    """Checks what every picture is told, chooses its scale, and gives a sheet to draw on.
+    """Checks the options, chooses the scale, and yields a sheet to draw on.
 
     Args:
-        kind: what is to be drawn.
+        kind: what is drawn.
         landscape: a plane or a line, as the kind needs it.
         ax: where; None makes a figure.
-        look: what the user said.
+        look: the user's options.
         **more: further attributes of the sheet; ``values`` and ``status`` replace the landscape's own, and
             ``diverging`` centres the colours on zero.
 
@@ -261,7 +257,7 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
 
 
 def check_look(function: str, look: Look) -> Look:
-    """Returns the options when all of them are known; a ``TypeError`` names the others."""
+    """Returns the options if all are known; a ``TypeError`` names the first unknown one."""
     unknown = sorted(set(look) - set(Look.__annotations__))
     if unknown:
         raise TypeError(f"{function} has no argument {unknown[0]!r}; it has {', '.join(Look.__annotations__)}.")
@@ -269,7 +265,7 @@ def check_look(function: str, look: Look) -> Look:
 
 
 def read_scale(look: Look, values: NDArray[Any], count: int, *, symmetric: bool = False) -> Scale:
-    """Returns the scale that was given, or the one that the data want."""
+    """Returns the user's scale, or one chosen from the data."""
     scale, levels, clip = look.get("scale", "auto"), look.get("levels"), look.get("clip")
     if not isinstance(scale, Scale):
         metric = look.get("metric", "loss")
@@ -280,7 +276,7 @@ def read_scale(look: Look, values: NDArray[Any], count: int, *, symmetric: bool 
 
 
 def shared_scale(kind: Kind, landscapes: Sequence[LandscapeData], look: Look) -> Scale:
-    """Returns the scale that holds what several pictures of one kind show."""
+    """Returns one scale that spans all values of several pictures of one kind."""
     metric = look.get("metric", "loss")
     pieces = []
     for landscape in landscapes:

@@ -102,13 +102,9 @@ def _write_labels(sheet: Sheet) -> None:
 
 
 def _tick_texts(sheet: Sheet, limits: tuple[float, float]) -> list[str]:
-    """Returns the levels' texts, without those that would run into their neighbour."""
+    """Returns the levels' texts, without those that would overlap their neighbour."""
     least = 0.045 * (2 if sheet.appearance.paper or not sheet.furniture else 1) * (limits[1] - limits[0])
-    texts, last = [], -math.inf
-    for place, text in zip(sheet.scale.forward(sheet.scale.levels), sheet.scale.texts(), strict=True):
-        texts.append(text if place - last >= least else "")
-        last = place if place - last >= least else last
-    return texts
+    return sheet.scale.spaced_texts(sheet.scale.forward(sheet.scale.levels), least)
 
 
 def _height_range(scale: Scale) -> tuple[float, float]:
@@ -210,7 +206,7 @@ def _draw_path(sheet: Sheet, floor: float) -> None:
 
 
 def _azimuth(heights: NDArray[Any]) -> float:
-    """Returns from where the surface hides least of itself: over the side where it is lowest."""
+    """Returns the direction from which the surface hides least of itself: over the side where it is lowest."""
     finite = np.isfinite(heights)
     if not finite.any():
         return -60.0

@@ -20,10 +20,13 @@ _NORMALIZED = {"filter": "filter-normalized", "layer": "layer-normalized", "weig
 
 def plain(text: object, limit: int = 48) -> str:
     """Returns text that matplotlib draws as it is: no formulas, no control characters, not too long."""
+    return printable(text, limit).replace("$", r"\$")
+
+
+def printable(text: object, limit: int) -> str:
+    """Returns text without control characters, cut to at most ``limit`` letters."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in str(text))
-    if len(shown) > limit:
-        shown = shown[: limit - 3] + "..."
-    return shown.replace("$", r"\$")
+    return shown if len(shown) <= limit else shown[: limit - 3] + "..."
 
 
 def axis_label(landscape: LandscapeData, axis: int) -> str:

@@ -13,7 +13,7 @@ from ..figures.appearance import Appearance, choose_appearance
 from ..figures.missing import edges, known
 from ..figures.path import END, PATH, STAR, START
 from ..figures.scales import Scale, choose_scale
-from ..figures.texts import axis_label, short_axis_label
+from ..figures.texts import axis_label, printable, short_axis_label
 from ..file.checks import PointStatus
 from .content import note, title
 
@@ -33,11 +33,8 @@ _PATH_TEMPLATE = (
 
 def literal(text: object, limit: int = 72) -> str:
     """Returns text that plotly writes as it is: it knows a few HTML tags, and formulas between dollar signs."""
-    shown = "".join(letter if letter.isprintable() else "?" for letter in str(text))
-    if len(shown) > limit:
-        shown = shown[: limit - 3] + "..."
     # In a template, %{...} is a variable.
-    return html.escape(shown, quote=False).replace("$", "&#36;").replace("%{", "%&#123;")
+    return html.escape(printable(text, limit), quote=False).replace("$", "&#36;").replace("%{", "%&#123;")
 
 
 def compact(values: NDArray[Any]) -> NDArray[Any]:
