@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import os
 import re
@@ -29,31 +28,41 @@ def lock_landscape(path: str | os.PathLike[str] | RemotePath) -> Iterator[None]:
         LandscapeLockedError: another writer, in this process or another, holds it; the text has its process id.
         LandscapeWriteError: the lock file cannot be made, or its file system has no locks.
     """
-    lock = _lock_of(path)
-    descriptor = _acquire(lock, path)
+    from filelock import FileLock, Timeout
+
+    file = _lock_of(path)
+    # Not zero: who opened the file just before its holder removed it has to try again.
+    lock = FileLock(file, timeout=0.1, poll_interval=0.01, thread_local=False, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        if not file.exists():
+            raise _impossible(file, path, os.strerror(errno.ENOENT)) from error
+        holder = _holder(file) or ""
+        who = f"process {holder}" if holder.isdigit() else "another process"
+        raise LandscapeLockedError(
+            f"landscape file {path} is being written by {who}. Wait for it, end it, "
+            "or pass name= to write another file."
+        ) from error
+    except OSError as error:
+        raise _impossible(file, path, error.strerror) from error
     try:
         # The id only tells others who holds the lock; on a full disk that is no reason to stop.
         with suppress(OSError):
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, str(os.getpid()).encode(), 0)
+            file.write_text(str(os.getpid()))
         yield
     finally:
         # Removed while it is still held: whoever opened it meanwhile sees that the name is gone and tries again.
         with suppress(OSError):
-            lock.unlink(missing_ok=True)
-        # A child that was forked meanwhile shares the lock; unlocking frees it there too, closing would not.
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+            file.unlink(missing_ok=True)
+        lock.release()
 
 
 def is_being_written(path: str | os.PathLike[str]) -> bool:
     """Returns whether a living process of this machine holds the lock, as far as the lock file says."""
-    try:
-        holder = _lock_of(path).read_text()
-    except OSError:
-        return False
+    holder = _holder(_lock_of(path))
     # Trying to take the lock could keep the writer from it.
-    return not holder.strip().isdigit() or process_is_alive(int(holder))
+    return holder is not None and (not holder.isdigit() or process_is_alive(int(holder)))
 
 
 def clean_temporaries(path: str | os.PathLike[str] | RemotePath) -> list[Path]:
@@ -76,42 +85,16 @@ def _lock_of(path: str | os.PathLike[str] | RemotePath) -> Path:
     return target.with_name(f".{target.name}.lock")
 
 
-def _acquire(lock: Path, path: str | os.PathLike[str] | RemotePath) -> int:
-    while True:
-        try:
-            descriptor = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
-        except OSError as error:
-            raise _impossible(lock, path, error) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_same_file(descriptor, lock):
-                return descriptor
-        except OSError as error:
-            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace")
-            os.close(descriptor)
-            if error.errno not in (errno.EAGAIN, errno.EACCES):
-                raise _impossible(lock, path, error) from error
-            who = f"process {holder}" if holder.isdigit() else "another process"
-            raise LandscapeLockedError(
-                f"landscape file {path} is being written by {who}. Wait for it, end it, "
-                "or pass name= to write another file."
-            ) from error
-        except BaseException:
-            os.close(descriptor)
-            raise
-        # The holder removed the name between our opening and our locking.
-        os.close(descriptor)
+def _holder(file: Path) -> str | None:
+    """Returns what a lock file says of its holder, a process id as a rule; None without a file that can be read."""
+    try:
+        return file.read_text("ascii", "replace").strip()
+    except OSError:
+        return None
 
 
-def _impossible(lock: Path, path: str | os.PathLike[str] | RemotePath, error: OSError) -> LandscapeWriteError:
+def _impossible(file: Path, path: str | os.PathLike[str] | RemotePath, reason: str | None) -> LandscapeWriteError:
     return LandscapeWriteError(
-        f"landscape file {path} cannot be locked for writing ({lock}: {error.strerror}). The file on the disk is "
-        "untouched. Choose an output directory that is writable and on a file system with locks."
+        f"landscape file {path} cannot be locked for writing ({file}: {reason}). The file on the disk is untouched. "
+        "Choose an output directory that is writable and on a file system with locks."
     )
-
-
-def _is_same_file(descriptor: int, path: Path) -> bool:
-    with suppress(FileNotFoundError):
-        there, here = path.stat(), os.fstat(descriptor)
-        return (there.st_dev, there.st_ino) == (here.st_dev, here.st_ino)
-    return False
