@@ -1,8 +1,8 @@
 #!/bin/bash
-# An example to begin with: its syntax is tested, it has not been run. Fill in partition, folders and the environment.
+# A starting point: only its syntax is tested, it has not been run. Fill in partition, folders and the environment.
 #
-# Starts a Ray cluster on the nodes of one Slurm job, with a token of its own, measures the landscapes, and ends with it.
-# Submit with `sbatch slurm.sh`; after the time limit, submit it again: it goes on from the landscape files.
+# Starts a Ray cluster on the nodes of one Slurm job, with its own token, measures the landscapes, and ends the cluster.
+# Submit with `sbatch slurm.sh`; after the time limit, submit it again: it continues from the landscape files.
 #SBATCH --job-name=landscape
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=1
