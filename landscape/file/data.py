@@ -205,6 +205,11 @@ class LandscapeData:
         )
 
     @property
+    def statuses(self) -> list[UInt8[np.ndarray, ...]]:
+        """``PointStatus`` of every kind of measurement: the grid's, then the trajectory's."""
+        return [self.status, *(self.trajectory.statuses if self.trajectory is not None else [])]
+
+    @property
     def status_counts(self) -> dict[PointStatus, int]:
         """How many grid points have each status."""
         return {status: int((self.status == status).sum()) for status in PointStatus}

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
     """Returns JSON values from which the page draws a landscape.
 
-    Arrays are base64 of little-endian float64 in C order, so that NaN, infinities and the last bit arrive as they are.
+    Arrays are base64 of little-endian float64 in C order, so NaN, infinities and the last bit arrive unchanged.
 
     Args:
         landscape: what to show.
-        name: what to call it among others.
+        name: a distinct name among the landscapes of the page.
     """
     data = {
         "name": name,
@@ -79,7 +79,7 @@ def _unfinished(landscape: LandscapeData) -> str | None:
 
 
 def _scales(landscape: LandscapeData, metric: str) -> dict[str, Any]:
-    """Returns the scales that the figures would choose, by what is asked for; None where there is none."""
+    """Returns the scale that the figures would choose for each setting; None where there is none."""
     path, point = landscape.trajectory, landscape.convergence
     values = [landscape[metric].ravel(), [point.metrics.get(metric, np.nan)]]
     if path is not None:

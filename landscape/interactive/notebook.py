@@ -1,4 +1,4 @@
-"""What a notebook's figure draws beside the values: the path, marks, and what appears beside the mouse."""
+"""A landscape as a plotly figure, which notebooks show: map and surface, or a line's profile, with path and marks."""
 
 from __future__ import annotations
 
@@ -18,26 +18,154 @@ from ..file.checks import PointStatus
 from .content import note, title
 
 if TYPE_CHECKING:
-    from ..figures.appearance import Appearance
     from ..file.data import LandscapeData
 
 
+MIME_TYPE = "application/vnd.plotly.v1+json"
+
+# Contour lines.
+_LINES = 14
+# Pieces of the path between two checkpoints.
+_PIECES = 12
 _EDGE = {"color": "#1a1a1a", "width": 1}
 _STAR = {"symbol": "star", "size": 14, "color": STAR["color"]}
-_PIECES = 12
 _PATH_TEMPLATE = (
     "%{customdata[0]}<br>own loss %{customdata[1]:.6g}<br>loss on the plane %{customdata[2]:.6g}"
     "<br>distance from the plane %{customdata[3]:.4g}<extra></extra>"
 )
 
+_Parts = tuple[list[dict[str, Any]], dict[str, Any]]
 
-def literal(text: object, limit: int = 72) -> str:
+
+def notebook_figure(landscape: LandscapeData) -> dict[str, Any] | None:
+    """Returns the figure as JSON values: a map and a surface side by side, or a line's profile.
+
+    Returns:
+        data and layout in plotly's terms; None where there is nothing to explore, because the loss has no finite
+        value, is the same everywhere, or a plane has one row or column: the picture says that in words.
+
+    Raises:
+        ImportError: plotly is not installed.
+    """
+    from plotly import graph_objects, io
+
+    look = choose_appearance(None, "screen", None)
+    values = known(landscape.loss, landscape.status)
+    scale = choose_scale(values)
+    if scale.flat or min(values.shape) < 2:
+        return None
+    traces, layout = (_line if landscape.y is None else _plane)(landscape, values, scale, look)
+    figure = graph_objects.Figure(traces, {**_page(landscape, look), **layout})
+    shown: dict[str, Any] = json.loads(io.to_json(figure, validate=False))
+    return shown
+
+
+def _plane(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: Appearance) -> _Parts:
+    x, y = landscape.x, landscape.y
+    assert y is not None
+    low, high = (float(scale.forward(end)) for end in (scale.low, scale.high))
+    heights = scale.forward(scale.shown(values))
+    lines = {"start": low, "end": high, "size": (high - low) / _LINES}
+    grid = {"x": x, "y": y, "coloraxis": "coloraxis", "connectgaps": False}
+    still = {"highlight": False}
+    traces = [
+        {
+            **grid, **_hover(landscape), "type": "contour", "z": _compact(scale.forward(scale.drawn(values))),
+            "autocontour": False, "contours": {"coloring": "heatmap", **lines}, "hoverongaps": False,
+            "line": {"width": 0.5, "color": "rgba(0,0,0,0.5)"},
+        },
+        {
+            **grid, "type": "surface", "z": _compact(heights), "hoverinfo": "skip",
+            "contours": {
+                "x": still, "y": still,
+                "z": {**still, **lines, "show": True, "color": "rgba(0,0,0,0.5)", "width": 1},
+            },
+            "lighting": {"ambient": 0.72, "diffuse": 0.55, "specular": 0.06, "roughness": 0.75},
+        },
+        *_status_marks(landscape, look),
+        *_path_marks(landscape, scale, heights),
+    ]  # fmt: skip
+    ticks = {"tickvals": scale.forward(scale.levels), "ticktext": scale.texts()}
+    frame = {**_frame(look), "showgrid": False, "constrain": "domain"}
+    box = {"showbackground": False, "showspikes": False, "gridcolor": look.faint, "zeroline": False, "nticks": 6}
+    titles = [_literal(axis_label(landscape, axis)) for axis in range(2)]
+    names = [short_axis_label(landscape, axis).split(" (")[0] for axis in range(2)]
+    layout = {
+        "height": 500,
+        "coloraxis": {
+            "colorscale": "Viridis", "cmin": low, "cmax": high,
+            "colorbar": {
+                "title": {"text": scale.label("loss"), "side": "right"}, "x": 0.46, "thickness": 12, "outlinewidth": 0,
+                **ticks,
+            },
+        },
+        "xaxis": {**frame, "domain": [0, 0.45], "range": edges(x)[[0, -1]], "title": titles[0]},
+        "yaxis": {**frame, "range": edges(y)[[0, -1]], "title": titles[1]},
+        "scene": {
+            "domain": {"x": [0.58, 1], "y": [0, 1]}, "aspectmode": "manual", "aspectratio": {"x": 1, "y": 1, "z": 0.68},
+            "xaxis": {**box, "title": _literal(names[0])}, "yaxis": {**box, "title": _literal(names[1])},
+            "zaxis": {**box, **ticks, "title": ""},
+            "camera": {"eye": _eye(values), "center": {"x": 0, "y": 0, "z": -0.12}},
+        },
+    }  # fmt: skip
+    return traces, layout
+
+
+def _line(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: Appearance) -> _Parts:
+    curve = {
+        "type": "scatter", "mode": "lines+markers", "name": "loss", "x": landscape.x, "connectgaps": False,
+        "y": _compact(scale.forward(scale.shown(values))), "line": {"color": look.series[0], "width": 2},
+        "marker": {"size": 5}, **_hover(landscape),
+    }  # fmt: skip
+    frame = {**_frame(look), "gridcolor": look.faint}
+    ticks = {"tickvals": scale.forward(scale.levels), "ticktext": scale.texts()}
+    layout = {
+        "height": 400,
+        "xaxis": {**frame, "title": _literal(axis_label(landscape, 0))},
+        "yaxis": {**frame, "title": scale.label("loss"), **ticks},
+    }
+    return [curve, *_line_marks(landscape, scale)], layout
+
+
+def _frame(look: Appearance) -> dict[str, Any]:
+    return {"zeroline": False, "ticks": "outside", "tickcolor": look.soft, "linecolor": look.ink, "mirror": True}
+
+
+def _page(landscape: LandscapeData, look: Appearance) -> dict[str, Any]:
+    text = f"{_literal(title(landscape))}<br><sub>{_literal(note(landscape), 120)}</sub>"
+    return {
+        "title": {"text": text, "font": {"size": 15}},
+        "font": {"color": look.ink, "size": 11},
+        "paper_bgcolor": look.page,
+        "plot_bgcolor": look.page,
+        "legend": {"orientation": "h", "x": 0, "y": -0.14, "yanchor": "top", "itemclick": False},
+        "margin": {"l": 60, "r": 10, "t": 60, "b": 50},
+        # Plotly's own template would be 7 kB in every cell.
+        "template": None,
+    }
+
+
+def _eye(values: NDArray[Any]) -> dict[str, float]:
+    """Returns a viewpoint over the corner with the lowest quarter, so that no slope hides the valley."""
+    rows, columns = (length // 2 for length in values.shape)
+    corners = {
+        (1, -1): values[:rows, columns:],
+        (-1, -1): values[:rows, :columns],
+        (1, 1): values[rows:, columns:],
+        (-1, 1): values[rows:, :columns],
+    }
+    means = {corner: np.nansum(part) / max(np.isfinite(part).sum(), 1) for corner, part in corners.items()}
+    right, up = min(means, key=lambda corner: means[corner])
+    return {"x": 1.5 * right, "y": 1.5 * up, "z": 1.05}
+
+
+def _literal(text: object, limit: int = 72) -> str:
     """Returns text that plotly writes as it is: it knows a few HTML tags, and formulas between dollar signs."""
     # In a template, %{...} is a variable.
     return html.escape(printable(text, limit), quote=False).replace("$", "&#36;").replace("%{", "%&#123;")
 
 
-def compact(values: NDArray[Any]) -> NDArray[Any]:
+def _compact(values: NDArray[Any]) -> NDArray[Any]:
     """Returns the values with seven digits, more than are shown, unless one of them would overflow or vanish."""
     with np.errstate(over="ignore", under="ignore"):
         small = values.astype(np.float32)
@@ -45,15 +173,15 @@ def compact(values: NDArray[Any]) -> NDArray[Any]:
     return small if same.all() else values
 
 
-def hover(landscape: LandscapeData) -> dict[str, Any]:
+def _hover(landscape: LandscapeData) -> dict[str, Any]:
     """Returns what a trace over the grid says beside the mouse: the coordinates and every metric, as stored."""
     lines = ["x %{x:.4g}"] if landscape.y is None else ["x %{x:.4g}", "y %{y:.4g}"]
-    lines += [f"{literal(name, 32)} %{{customdata[{index}]:.6g}}" for index, name in enumerate(landscape.metrics)]
-    values = np.stack([compact(landscape[name]) for name in landscape.metrics], axis=-1)
+    lines += [f"{_literal(name, 32)} %{{customdata[{index}]:.6g}}" for index, name in enumerate(landscape.metrics)]
+    values = np.stack([_compact(landscape[name]) for name in landscape.metrics], axis=-1)
     return {"customdata": values, "hovertemplate": "<br>".join(lines) + "<extra></extra>"}
 
 
-def line_marks(landscape: LandscapeData, scale: Scale) -> list[dict[str, Any]]:
+def _line_marks(landscape: LandscapeData, scale: Scale) -> list[dict[str, Any]]:
     """Returns the checkpoints and the convergence point on a line's profile."""
     path, point, traces = landscape.trajectory, landscape.convergence, []
     if path is not None and "loss" in path.projected:
@@ -64,7 +192,7 @@ def line_marks(landscape: LandscapeData, scale: Scale) -> list[dict[str, Any]]:
     return [*traces, _mark("convergence point", [point.x], height, _STAR)]
 
 
-def path_marks(landscape: LandscapeData, scale: Scale, heights: NDArray[Any]) -> list[dict[str, Any]]:
+def _path_marks(landscape: LandscapeData, scale: Scale, heights: NDArray[Any]) -> list[dict[str, Any]]:
     """Returns the path and the convergence point, on the map and on the surface.
 
     Args:
@@ -113,7 +241,7 @@ def path_marks(landscape: LandscapeData, scale: Scale, heights: NDArray[Any]) ->
     ]  # fmt: skip
 
 
-def status_marks(landscape: LandscapeData, look: Appearance) -> list[dict[str, Any]]:
+def _status_marks(landscape: LandscapeData, look: Appearance) -> list[dict[str, Any]]:
     """Returns marks where points failed, and where they are interpolated or, if that is less, measured."""
     failed, interpolated, measured = (
         landscape.status == status for status in (PointStatus.FAILED, PointStatus.INTERPOLATED, PointStatus.MEASURED)
@@ -138,7 +266,7 @@ def _mark(name: str, x: Any, y: Any, marker: dict[str, Any]) -> dict[str, Any]:
 
 
 def _path_hover(landscape: LandscapeData) -> dict[str, Any]:
-    path, unit = landscape.trajectory, literal(landscape.attributes.get("unit") or "checkpoint", 16)
+    path, unit = landscape.trajectory, _literal(landscape.attributes.get("unit") or "checkpoint", 16)
     assert path is not None
     unknown = np.full(len(path.number), np.nan)
     columns = (path.metrics.get("loss", unknown), path.projected.get("loss", unknown), path.residual)
@@ -161,130 +289,3 @@ def _draped(
     below = surface(np.stack([y, x], axis=-1))
     # At a checkpoint its own height is measured; beside a gap the surface has none.
     return x, y, np.where((np.arange(len(steps)) % _PIECES == 0) | np.isnan(below), chord, below)
-
-
-MIME_TYPE = "application/vnd.plotly.v1+json"
-_LINES = 14
-
-Parts = tuple[list[dict[str, Any]], dict[str, Any]]
-
-
-def notebook_figure(landscape: LandscapeData) -> dict[str, Any] | None:
-    """Returns the figure as JSON values: a map and a surface side by side, or a line's profile.
-
-    Returns:
-        data and layout in plotly's terms; None where there is nothing to explore, because the loss has no finite
-        value, is the same everywhere, or a plane has one row or column: the picture says that in words.
-
-    Raises:
-        ImportError: plotly is not installed.
-    """
-    from plotly import graph_objects, io
-
-    look = choose_appearance(None, "screen", None)
-    values = known(landscape.loss, landscape.status)
-    scale = choose_scale(values)
-    if scale.flat or min(values.shape) < 2:
-        return None
-    traces, layout = (_line if landscape.y is None else _plane)(landscape, values, scale, look)
-    figure = graph_objects.Figure(traces, {**_page(landscape, look), **layout})
-    shown: dict[str, Any] = json.loads(io.to_json(figure, validate=False))
-    return shown
-
-
-def _plane(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: Appearance) -> Parts:
-    x, y = landscape.x, landscape.y
-    assert y is not None
-    low, high = (float(scale.forward(end)) for end in (scale.low, scale.high))
-    heights = scale.forward(scale.shown(values))
-    lines = {"start": low, "end": high, "size": (high - low) / _LINES}
-    grid = {"x": x, "y": y, "coloraxis": "coloraxis", "connectgaps": False}
-    still = {"highlight": False}
-    traces = [
-        {
-            **grid, **hover(landscape), "type": "contour", "z": compact(scale.forward(scale.drawn(values))),
-            "autocontour": False, "contours": {"coloring": "heatmap", **lines}, "hoverongaps": False,
-            "line": {"width": 0.5, "color": "rgba(0,0,0,0.5)"},
-        },
-        {
-            **grid, "type": "surface", "z": compact(heights), "hoverinfo": "skip",
-            "contours": {
-                "x": still, "y": still,
-                "z": {**still, **lines, "show": True, "color": "rgba(0,0,0,0.5)", "width": 1},
-            },
-            "lighting": {"ambient": 0.72, "diffuse": 0.55, "specular": 0.06, "roughness": 0.75},
-        },
-        *status_marks(landscape, look),
-        *path_marks(landscape, scale, heights),
-    ]  # fmt: skip
-    ticks = {"tickvals": scale.forward(scale.levels), "ticktext": scale.texts()}
-    frame = {**_frame(look), "showgrid": False, "constrain": "domain"}
-    box = {"showbackground": False, "showspikes": False, "gridcolor": look.faint, "zeroline": False, "nticks": 6}
-    names = [short_axis_label(landscape, axis).split(" (")[0] for axis in range(2)]
-    layout = {
-        "height": 500,
-        "coloraxis": {
-            "colorscale": "Viridis", "cmin": low, "cmax": high,
-            "colorbar": {
-                "title": {"text": scale.label("loss"), "side": "right"}, "x": 0.46, "thickness": 12, "outlinewidth": 0,
-                **ticks,
-            },
-        },
-        "xaxis": {**frame, "domain": [0, 0.45], "range": edges(x)[[0, -1]], "title": literal(axis_label(landscape, 0))},
-        "yaxis": {**frame, "range": edges(y)[[0, -1]], "title": literal(axis_label(landscape, 1))},
-        "scene": {
-            "domain": {"x": [0.58, 1], "y": [0, 1]}, "aspectmode": "manual", "aspectratio": {"x": 1, "y": 1, "z": 0.68},
-            "xaxis": {**box, "title": literal(names[0])}, "yaxis": {**box, "title": literal(names[1])},
-            "zaxis": {**box, **ticks, "title": ""},
-            "camera": {"eye": _eye(values), "center": {"x": 0, "y": 0, "z": -0.12}},
-        },
-    }  # fmt: skip
-    return traces, layout
-
-
-def _line(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: Appearance) -> Parts:
-    curve = {
-        "type": "scatter", "mode": "lines+markers", "name": "loss", "x": landscape.x, "connectgaps": False,
-        "y": compact(scale.forward(scale.shown(values))), "line": {"color": look.series[0], "width": 2},
-        "marker": {"size": 5}, **hover(landscape),
-    }  # fmt: skip
-    frame = {**_frame(look), "gridcolor": look.faint}
-    ticks = {"tickvals": scale.forward(scale.levels), "ticktext": scale.texts()}
-    layout = {
-        "height": 400,
-        "xaxis": {**frame, "title": literal(axis_label(landscape, 0))},
-        "yaxis": {**frame, "title": scale.label("loss"), **ticks},
-    }
-    return [curve, *line_marks(landscape, scale)], layout
-
-
-def _frame(look: Appearance) -> dict[str, Any]:
-    return {"zeroline": False, "ticks": "outside", "tickcolor": look.soft, "linecolor": look.ink, "mirror": True}
-
-
-def _page(landscape: LandscapeData, look: Appearance) -> dict[str, Any]:
-    text = f"{literal(title(landscape))}<br><sub>{literal(note(landscape), 120)}</sub>"
-    return {
-        "title": {"text": text, "font": {"size": 15}},
-        "font": {"color": look.ink, "size": 11},
-        "paper_bgcolor": look.page,
-        "plot_bgcolor": look.page,
-        "legend": {"orientation": "h", "x": 0, "y": -0.14, "yanchor": "top", "itemclick": False},
-        "margin": {"l": 60, "r": 10, "t": 60, "b": 50},
-        # Plotly's own template would be 7 kB in every cell.
-        "template": None,
-    }
-
-
-def _eye(values: NDArray[Any]) -> dict[str, float]:
-    """Returns a viewpoint over the corner with the lowest quarter, so that no slope hides the valley."""
-    rows, columns = (length // 2 for length in values.shape)
-    corners = {
-        (1, -1): values[:rows, columns:],
-        (-1, -1): values[:rows, :columns],
-        (1, 1): values[rows:, columns:],
-        (-1, 1): values[rows:, :columns],
-    }
-    means = {corner: np.nansum(part) / max(np.isfinite(part).sum(), 1) for corner, part in corners.items()}
-    right, up = min(means, key=lambda corner: means[corner])
-    return {"x": 1.5 * right, "y": 1.5 * up, "z": 1.05}

@@ -1,4 +1,4 @@
-"""Builds the page from the landscapes, its parts and the plotly script."""
+"""Builds the interactive page from landscapes, its own assets and the plotly script; writes it and opens it."""
 
 from __future__ import annotations
 
@@ -64,6 +64,17 @@ def save_page(
     return target
 
 
+def view(landscape: LandscapeData, path: str | os.PathLike[str] | None, *, size: str, show: bool) -> Path:
+    """Writes a page and opens it; see ``Landscape.view``."""
+    if path is None:
+        # The browser reads it after this process may have ended, so nobody can remove it here.
+        path = Path(tempfile.mkdtemp(prefix="landscape-")) / "landscape.html"
+    page = save_page(landscape, path, size=size)
+    if show:
+        webbrowser.open(page.resolve().as_uri())
+    return page
+
+
 def page_html(
     landscapes: LandscapeData | Sequence[LandscapeData],
     *,
@@ -74,14 +85,14 @@ def page_html(
     """Returns the page's text.
 
     Args:
-        landscapes: one, or several to compare; none only where ``live`` will bring them.
+        landscapes: one, or several to compare; with ``live`` there may be none yet.
         script: the address of the plotly script; None puts the script into the page.
-        live: what ``landscape watch`` knows when the page is opened; None for a page that stays as it is.
-        heading: the page's title, if not the landscape's.
+        live: the progress that ``landscape watch`` shows first; None for a page that does not change.
+        heading: the page's title; None takes the landscape's.
 
     Raises:
         ImportError: plotly is not installed.
-        TypeError: landscapes are none.
+        TypeError: ``landscapes`` has an item that is no Landscape.
         ValueError: there is no landscape.
     """
     shown = _checked(landscapes, may_be_empty=live is not None)
@@ -134,7 +145,7 @@ def plotly_script() -> str:
 
 
 def landscape_names(landscapes: Sequence[LandscapeData]) -> list[str]:
-    """Returns a name for each landscape, by which it is told from the others."""
+    """Returns a distinct name for each landscape: its file's, with the folder or a number where that is not enough."""
     paths = [landscape.path for landscape in landscapes]
     names = [f"landscape {number}" if path is None else path.name for number, path in enumerate(paths, 1)]
     if len(set(names)) == len(names):
@@ -145,12 +156,6 @@ def landscape_names(landscapes: Sequence[LandscapeData]) -> list[str]:
         for name, path in zip(names, paths, strict=True)
     ]
     return [name if longer.count(name) == 1 else f"{name} ({number})" for number, name in enumerate(longer, 1)]
-
-
-@functools.lru_cache(maxsize=1)
-def _packed_script() -> tuple[str, str]:
-    script = plotly_script()
-    return base64.b64encode(gzip.compress(script.encode("utf-8"), mtime=0)).decode("ascii"), _hash(script)
 
 
 def _checked(landscapes: LandscapeData | Sequence[LandscapeData], *, may_be_empty: bool) -> list[LandscapeData]:
@@ -166,6 +171,12 @@ def _checked(landscapes: LandscapeData | Sequence[LandscapeData], *, may_be_empt
     return list(landscapes)
 
 
+@functools.lru_cache(maxsize=1)
+def _packed_script() -> tuple[str, str]:
+    script = plotly_script()
+    return base64.b64encode(gzip.compress(script.encode("utf-8"), mtime=0)).decode("ascii"), _hash(script)
+
+
 def _own_script() -> str:
     assets = files(__package__) / "assets"
     names = sorted(item.name for item in assets.iterdir() if item.name.endswith(".js"))
@@ -178,14 +189,3 @@ def _asset(name: str) -> str:
 
 def _hash(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode('utf-8')).digest()).decode('ascii')}'"
-
-
-def view(landscape: LandscapeData, path: str | os.PathLike[str] | None, *, size: str, show: bool) -> Path:
-    """Writes a page and opens it; see ``Landscape.view``."""
-    if path is None:
-        # The browser reads it after this process may have ended, so nobody can remove it here.
-        path = Path(tempfile.mkdtemp(prefix="landscape-")) / "landscape.html"
-    page = save_page(landscape, path, size=size)
-    if show:
-        webbrowser.open(page.resolve().as_uri())
-    return page

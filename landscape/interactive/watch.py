@@ -1,4 +1,4 @@
-"""Follows a landscape file that a run is still writing: what is in it, how far it is, how long it will take."""
+"""Follows a landscape file that a run is still writing, and serves its page: contents, progress, time left."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from collectors.errors import LandscapeError
 from collectors.validation import check_int
 
@@ -25,7 +27,8 @@ from ..survey.settings import duration_text
 from .content import landscape_content
 from .page import SCRIPT_NAME, page_html, plotly_script
 
-# The time left is told from the speed of the last minutes: a run may have been interrupted before.
+LOOPBACK = "127.0.0.1"
+# The time left is estimated from the speed of the last minutes: a run may have been interrupted before.
 _SECONDS_OF_SPEED = 120.0
 
 
@@ -39,7 +42,7 @@ class Progress:
             writing) or "unreadable".
         done: points and checkpoints measured so far.
         total: how many there are.
-        text: all this in words.
+        text: all of this in words.
     """
 
     version: str
@@ -54,13 +57,13 @@ class Progress:
 
 
 class FileWatch:
-    """Reads a landscape file anew whenever it has changed; may be asked from several threads.
+    """Reads a landscape file again whenever it has changed; several threads may ask it.
 
     Args:
         path: the file, which need not exist yet.
 
     Raises:
-        LandscapeError: there is something that is no landscape file.
+        LandscapeError: the path holds something that is no landscape file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -140,28 +143,18 @@ class FileWatch:
         # What was measured since the file was written counts as well.
         seconds -= max(time.time() - last, 0.0)
         if seconds < 1:
-            return ""  # it takes longer than it should, so nothing is known
+            return ""  # it takes longer than estimated, so nothing is known
         adaptive = (
             self._landscape is not None and self._landscape.attributes.get("sampling", {}).get("mode") == "adaptive"
         )
         return f", {'at most ' if adaptive else ''}about {duration_text(seconds)} left"
 
 
-def _counts(landscape: LandscapeData) -> tuple[int, int]:
-    """Returns how many measurements are over, and how many there are; failed ones are over as well."""
-    statuses = [landscape.status, *(landscape.trajectory.statuses if landscape.trajectory is not None else [])]
-    over = (PointStatus.MEASURED, PointStatus.FAILED)
-    return sum(int((status == kind).sum()) for status in statuses for kind in over), sum(item.size for item in statuses)
-
-
-LOOPBACK = "127.0.0.1"
-
-
 class WatchServer(ThreadingHTTPServer):
     """Serves a landscape file's page on the loopback interface.
 
-    The address contains a random token and requests must name this server as their host, so that neither another
-    user's program nor a web page that rebinds its name to this machine can read along.
+    The address contains a random token and requests must name this server as their host. So neither another user's
+    program nor a web page that rebinds its name to this machine can read the landscape.
 
     Args:
         path: the landscape file, which need not exist yet.
@@ -169,7 +162,7 @@ class WatchServer(ThreadingHTTPServer):
 
     Raises:
         ImportError: plotly is not installed.
-        LandscapeError: there is something that is no landscape file.
+        LandscapeError: the path holds something that is no landscape file.
         OSError: the port is taken.
     """
 
@@ -242,3 +235,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
+
+
+def _counts(landscape: LandscapeData) -> tuple[int, int]:
+    """Returns how many measurements are over, and how many there are; failed ones are over as well."""
+    done = sum(int(np.isin(status, (PointStatus.MEASURED, PointStatus.FAILED)).sum()) for status in landscape.statuses)
+    return done, sum(status.size for status in landscape.statuses)

@@ -37,7 +37,7 @@ from .settings import SurveySettings, duration_text
 from .tasks import forget_unmeasured, grid_tasks, keep, trajectory_tasks
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64, UInt8
+    from jaxtyping import Float64
 
 
 @dataclass(frozen=True)
@@ -252,16 +252,12 @@ def _stored(path: AnyPath, fresh: LandscapeData) -> LandscapeData:
 def _progress_bar(data: LandscapeData, shown: bool) -> Any:
     kind = {"pca": "PCA", "random": "random"}.get(str(data.attributes["decomposition"]), "")
     label = " ".join(item for item in (kind, "landscape" if data.y is not None else "line") if item)
-    total = sum(status.size for status in _statuses(data))
+    total = sum(status.size for status in data.statuses)
     return progress_bar(total, "point", shown=shown, done=_measured(data), name=label)
 
 
-def _statuses(data: LandscapeData) -> list[UInt8[np.ndarray, ...]]:
-    return [data.status, *(data.trajectory.statuses if data.trajectory is not None else [])]
-
-
 def _measured(data: LandscapeData) -> int:
-    return sum(int((status == PointStatus.MEASURED).sum()) for status in _statuses(data))
+    return sum(int((status == PointStatus.MEASURED).sum()) for status in data.statuses)
 
 
 def _warn_about(data: LandscapeData) -> None:

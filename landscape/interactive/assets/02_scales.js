@@ -62,7 +62,7 @@ class Scale {
     return found.length < 3 ? rounded(this.low, this.high, count) : found;
   }
 
-  // What of the values the ends cut off.
+  // Whether the ends cut off values.
   clipped(values) {
     const [low, high] = finiteRange(values);
     return { below: low < this.low, above: high > this.high };

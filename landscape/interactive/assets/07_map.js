@@ -1,4 +1,4 @@
-// The map: contours or cells seen from above, with the path, and with every kind of missing point told apart.
+// The map: contours or cells seen from above, with the path, and with each kind of missing point marked in its own way.
 
 const GAPS = ["pending", "failed", "not finite", "interpolated"];
 
@@ -89,7 +89,7 @@ function mapPath(landscape) {
 }
 
 function mapLayout(landscape, width, cells) {
-  // The profile's handles lie on the frame, over a number that is nearer than their edge.
+  // The profile's handles lie on the frame and would cover numbers that are closer to it.
   const axis = { ...axisStyle(), zeroline: false, showgrid: false, ticks: "outside", ticklen: 4, ticklabelstandoff: 8, tickcolor: colour("line-strong") };
   const range = (values) => (cells || values.length < 2 ? edges(values) : [values[0], values[values.length - 1]]);
   const [x, y] = landscape.axis_labels.map((text, index) => {
@@ -107,7 +107,7 @@ function mapLayout(landscape, width, cells) {
   };
 }
 
-// A range that shows the cells of all points whole.
+// A range that shows the cells of all points in full.
 function edges(axis) {
   const last = axis.length - 1;
   if (last === 0) return [axis[0] - 0.6, axis[0] + 0.6];

@@ -1,4 +1,4 @@
-// Curves: a line's own points, or a plane's values between its points along a line that the user lays.
+// Curves: a line's own points, or a plane's values between its points along a line that the user draws.
 
 const PROFILE_POINTS = 257;
 
@@ -71,7 +71,7 @@ function profileLayout(landscape, metric, settings, xTitle) {
   };
 }
 
-// Lines that one may want first: across and up through the origin, and along the path.
+// The usual lines to start with: across and up through the origin, and along the path.
 function usualLine(landscape, kind) {
   const [left, right] = [landscape.x[0], landscape.x[landscape.columns - 1]];
   const [bottom, top] = [landscape.y[0], landscape.y[landscape.rows - 1]];

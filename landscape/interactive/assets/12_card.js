@@ -41,7 +41,7 @@ class Card {
     this.flat = !this.page.webgl;
     if (this.flat) surfaceFrame.append(element("p", { class: "absent", text: "This browser has no WebGL, so the surface cannot be drawn. The map shows the same values." }));
     const presets = [["across", "Across"], ["up", "Upwards"], ["path", "Start to end"]].map(([kind, text]) =>
-      button(text, `Lay the line: ${text.toLowerCase()}`, () => this.setLine(usualLine(this.landscape, kind)), { hidden: kind === "path" && !landscape.trajectory }));
+      button(text, `Draw the line: ${text.toLowerCase()}`, () => this.setLine(usualLine(this.landscape, kind)), { hidden: kind === "path" && !landscape.trajectory }));
     const [x0, y0, x1, y1] = this.inputs;
     this.section.append(
       head,
@@ -76,7 +76,7 @@ class Card {
     const { landscape, metric, settings } = this;
     this.scale = this.page.scaleOf(this);
     this.heading.textContent = landscape.title;
-    // The page's own heading says it already where there is only one.
+    // With only one landscape, the page's own heading says it already.
     this.heading.hidden = this.page.landscapes.length === 1;
     this.note.textContent = this.heading.hidden || landscape.isDifference ? landscape.note : `${landscape.name}; ${landscape.note}`;
     this.section.setAttribute("aria-label", landscape.title);
@@ -106,7 +106,7 @@ class Card {
     if (!first) return;
     plot.on("plotly_hover", (event) => this.hovered(plot, event));
     plot.on("plotly_unhover", () => this.left());
-    // A plot that is redrawn under the pointer forgets to say that the pointer left it.
+    // A plot that is redrawn under the pointer sends no event when the pointer leaves it.
     plot.addEventListener("mouseleave", () => this.left());
     plot.on("plotly_click", (event) => this.clicked(event));
     if (plot === this.map) plot.on("plotly_afterplot", () => this.handles.place());

@@ -24,13 +24,13 @@ class Live {
   async poll() {
     try {
       const answer = await fetch(`progress?after=${encodeURIComponent(this.version)}`, { cache: "no-store" });
-      if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
+      if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
       const state = await answer.json();
       this.show(state);
       if (state.content) this.page.update([new Landscape(state.content)]);
       this.version = state.version;
     } catch (error) {
-      this.text.textContent = `\`landscape watch\` does not answer any more; the page shows what came last.`;
+      this.text.textContent = "`landscape watch` no longer answers; the page shows the last data that it sent.";
       this.box.dataset.phase = "lost";
     }
     setTimeout(() => this.poll(), POLL_MILLISECONDS);
