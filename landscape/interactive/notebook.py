@@ -88,7 +88,7 @@ def _plane(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: A
     ticks = {"tickvals": scale.forward(scale.levels), "ticktext": scale.texts()}
     frame = {**_frame(look), "showgrid": False, "constrain": "domain"}
     box = {"showbackground": False, "showspikes": False, "gridcolor": look.faint, "zeroline": False, "nticks": 6}
-    titles = [_literal(axis_label(landscape, axis)) for axis in range(2)]
+    titles = [literal(axis_label(landscape, axis)) for axis in range(2)]
     names = [short_axis_label(landscape, axis).split(" (")[0] for axis in range(2)]
     layout = {
         "height": 500,
@@ -103,7 +103,7 @@ def _plane(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: A
         "yaxis": {**frame, "range": edges(y)[[0, -1]], "title": titles[1]},
         "scene": {
             "domain": {"x": [0.58, 1], "y": [0, 1]}, "aspectmode": "manual", "aspectratio": {"x": 1, "y": 1, "z": 0.68},
-            "xaxis": {**box, "title": _literal(names[0])}, "yaxis": {**box, "title": _literal(names[1])},
+            "xaxis": {**box, "title": literal(names[0])}, "yaxis": {**box, "title": literal(names[1])},
             "zaxis": {**box, **ticks, "title": ""},
             "camera": {"eye": _eye(values), "center": {"x": 0, "y": 0, "z": -0.12}},
         },
@@ -121,7 +121,7 @@ def _line(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: Ap
     ticks = {"tickvals": scale.forward(scale.levels), "ticktext": scale.texts()}
     layout = {
         "height": 400,
-        "xaxis": {**frame, "title": _literal(axis_label(landscape, 0))},
+        "xaxis": {**frame, "title": literal(axis_label(landscape, 0))},
         "yaxis": {**frame, "title": scale.label("loss"), **ticks},
     }
     return [curve, *_line_marks(landscape, scale)], layout
@@ -132,7 +132,7 @@ def _frame(look: Appearance) -> dict[str, Any]:
 
 
 def _page(landscape: LandscapeData, look: Appearance) -> dict[str, Any]:
-    text = f"{_literal(title(landscape))}<br><sub>{_literal(note(landscape), 120)}</sub>"
+    text = f"{literal(title(landscape))}<br><sub>{literal(note(landscape), 120)}</sub>"
     return {
         "title": {"text": text, "font": {"size": 15}},
         "font": {"color": look.ink, "size": 11},
@@ -159,7 +159,7 @@ def _eye(values: NDArray[Any]) -> dict[str, float]:
     return {"x": 1.5 * right, "y": 1.5 * up, "z": 1.05}
 
 
-def _literal(text: object, limit: int = 72) -> str:
+def literal(text: object, limit: int = 72) -> str:
     """Returns text that plotly writes as it is: it knows a few HTML tags, and formulas between dollar signs."""
     # In a template, %{...} is a variable.
     return html.escape(printable(text, limit), quote=False).replace("$", "&#36;").replace("%{", "%&#123;")
@@ -176,7 +176,7 @@ def _compact(values: NDArray[Any]) -> NDArray[Any]:
 def _hover(landscape: LandscapeData) -> dict[str, Any]:
     """Returns what a trace over the grid says beside the mouse: the coordinates and every metric, as stored."""
     lines = ["x %{x:.4g}"] if landscape.y is None else ["x %{x:.4g}", "y %{y:.4g}"]
-    lines += [f"{_literal(name, 32)} %{{customdata[{index}]:.6g}}" for index, name in enumerate(landscape.metrics)]
+    lines += [f"{literal(name, 32)} %{{customdata[{index}]:.6g}}" for index, name in enumerate(landscape.metrics)]
     values = np.stack([_compact(landscape[name]) for name in landscape.metrics], axis=-1)
     return {"customdata": values, "hovertemplate": "<br>".join(lines) + "<extra></extra>"}
 
@@ -266,7 +266,7 @@ def _mark(name: str, x: Any, y: Any, marker: dict[str, Any]) -> dict[str, Any]:
 
 
 def _path_hover(landscape: LandscapeData) -> dict[str, Any]:
-    path, unit = landscape.trajectory, _literal(landscape.attributes.get("unit") or "checkpoint", 16)
+    path, unit = landscape.trajectory, literal(landscape.attributes.get("unit") or "checkpoint", 16)
     assert path is not None
     unknown = np.full(len(path.number), np.nan)
     columns = (path.metrics.get("loss", unknown), path.projected.get("loss", unknown), path.residual)
