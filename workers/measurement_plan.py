@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from collectors.validation import check_bool, check_int, check_keys, wrong_type, wrong_value
+from collectors.validation import check_bool, check_instance, check_int, check_keys, wrong_type, wrong_value
+
+# A plan says how many threads start; a file that holds one must not drown a machine in them.
+_MOST_THREADS = 4096
+
+
+def _check_batch_size(name: str, value: object) -> None:
+    if value is not None:
+        check_int(name, value, minimum=1)
+
+
+PLAN_CHECKS: Mapping[str, Callable[[str, Any], object]] = {
+    "batch_size": _check_batch_size,
+    "threads": functools.partial(check_int, minimum=1, maximum=_MOST_THREADS),
+    "channels_last": check_bool,
+    "compile": check_bool,
+    "reason": functools.partial(check_instance, types=str, expected="a str"),
+}
+"""The check of each entry of a ``MeasurementPlan``: a function of the entry's name, for an error's text, and value."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +49,8 @@ class MeasurementPlan:
     reason: str = ""
 
     def __post_init__(self) -> None:
-        if self.batch_size is not None:
-            check_int("batch_size", self.batch_size, minimum=1)
-        check_int("threads", self.threads, minimum=1)
-        check_bool("channels_last", self.channels_last)
-        check_bool("compile", self.compile)
-        if not isinstance(self.reason, str):
-            raise wrong_type("reason", "a str", self.reason)
+        for name, check in PLAN_CHECKS.items():
+            check(name, getattr(self, name))
 
     def to_json(self) -> dict[str, Any]:
         """Returns a dictionary that ``json`` can write."""
@@ -45,9 +59,7 @@ class MeasurementPlan:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> MeasurementPlan:
         """Returns the plan that ``to_json`` described."""
-        return cls(
-            **check_keys("measurement_plan", value, ("batch_size", "threads", "channels_last", "compile", "reason"))
-        )
+        return cls(**check_keys("measurement_plan", value, PLAN_CHECKS))
 
 
 @dataclass(frozen=True)

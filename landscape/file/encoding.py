@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX
 
-from .checks import check_attributes, ordered
+from .attributes import check_attributes
+from .checks import ordered
 from .data import LandscapeData, TrajectoryData
 
 FORMAT = "summary-landscape"

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX
 
-from .checks import MAXIMUM_AXIS_LENGTH, PointStatus, check_attributes, ordered
+from .attributes import check_attributes
+from .checks import MAXIMUM_AXIS_LENGTH, PointStatus, ordered
 from .data import ConvergenceData, DirectionsData, LandscapeData, TrajectoryData
 
 _FIXED = ("x", "y", "status")

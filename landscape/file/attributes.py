@@ -1,0 +1,93 @@
+"""The attributes of a landscape from which the program itself goes on, and what they must look like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from collectors.validation import check_bool, check_float, check_instance, check_int, wrong_type, wrong_value
+from workers.measurement_plan import PLAN_CHECKS
+
+from .data import SamplingReport
+
+_Check = Callable[[str, Any], object]
+
+
+def check_attributes(attributes: Mapping[str, Any]) -> None:
+    """Checks those attributes that are computed with; all others may hold any JSON value and are only shown.
+
+    Raises:
+        TypeError: an attribute, or an entry of it, has the wrong type.
+        ValueError: it has a value that is not allowed, or lacks an entry.
+    """
+    for name, check in _CHECKS.items():
+        if attributes.get(name) is not None:
+            check(name, attributes[name])
+
+
+def _check_sampling(name: str, value: object) -> None:
+    report = _check_entries(name, value, _SAMPLING_CHECKS | _REPORT_CHECKS)
+    missing = [key for key in _REPORT_CHECKS if key not in report]
+    if report.get("interpolated") and missing:
+        raise wrong_value(name, f"a report with {missing}, because points are interpolated", dict(report))
+
+
+def _check_plan(name: str, value: object) -> None:
+    # Another version's plan may have other entries too: the file can be read, but not continued.
+    _check_entries(name, value, PLAN_CHECKS)
+
+
+def _check_notes(name: str, value: object) -> None:
+    for index, note in enumerate(_checked_list(name, value)):
+        _check_text(f"{name}[{index}]", note)
+
+
+def _check_intervals(name: str, value: object) -> None:
+    for index, interval in enumerate(_checked_list(name, value)):
+        numbers = _checked_list(f"{name}[{index}]", interval)
+        if not numbers:
+            raise wrong_value(f"{name}[{index}]", "a list of numbers that is not empty", interval)
+        for number in numbers:
+            check_int(f"a number of {name}[{index}]", number)
+
+
+def _check_entries(name: str, value: object, checks: Mapping[str, _Check]) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise wrong_type(name, "a dict", value)
+    for key, check in checks.items():
+        if key in value:
+            check(f"{name}[{key!r}]", value[key])
+    return value
+
+
+def _checked_list(name: str, value: object) -> Sequence[object]:
+    if not isinstance(value, list | tuple):
+        raise wrong_type(name, "a list", value)
+    return value
+
+
+def _check_text(name: str, value: object) -> None:
+    check_instance(name, value, str, "a str")
+
+
+def _check_count(name: str, value: object) -> None:
+    check_int(name, value, 0)
+
+
+def _check_number_or_none(name: str, value: object) -> None:
+    if value is not None:
+        check_float(name, value)
+
+
+_SAMPLING_CHECKS: dict[str, _Check] = {"mode": _check_text, "finished": check_bool}
+_CHECK_OF_TYPE: dict[str, _Check] = {"int": _check_count, "bool": check_bool, "float": _check_number_or_none}
+_REPORT_CHECKS = {item.name: _CHECK_OF_TYPE[str(item.type)] for item in fields(SamplingReport)} | {
+    "tolerance": check_float
+}
+_CHECKS: dict[str, _Check] = {
+    "sampling": _check_sampling,
+    "measurement_plan": _check_plan,
+    "notes": _check_notes,
+    "intervals": _check_intervals,
+}
