@@ -40,7 +40,7 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
         self._batches_before_epoch = self._batches_in_epoch = 0
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
-        """Ends what a failed ``fit`` left open, and checks that the asked steps can be seen."""
+        """Ends what a failed ``fit`` left open, and checks that the requested steps are visible."""
         self._leave(TrainingFailedError("the training before this one did not end"))
         hidden = self.model.steps_per_execution
         if hidden > 1 and self._counts_steps:
@@ -57,14 +57,14 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
             self._begin(epoch)
 
     def on_train_batch_begin(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Looks at the learning rate, which a schedule sets anew with each step."""
+        """Reads the learning rate, which a schedule sets anew for each step."""
         if self._run is not None:
             self._run.begin_step()
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Saves a checkpoint, and records the step, where its number asks for it."""
+        """Saves a checkpoint and records the step, if either is due."""
         before = self._batches_before_epoch + self._batches_in_epoch
-        # Several steps of one execution may be fewer than Keras counts, where an epoch ends.
+        # At the end of an epoch one execution may make fewer steps than Keras counts.
         self._batches_in_epoch = min(batch + 1, self.params.get("steps") or batch + 1)
         after = self._batches_before_epoch + self._batches_in_epoch
         steps = after // self._updates_every - before // self._updates_every
@@ -72,7 +72,7 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
             self._call("step", None if hidden else (logs or {}).get("loss"))
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
-        """Saves a checkpoint where the epoch's number asks for it; an epoch that was cut short is none."""
+        """Saves a checkpoint if one is due; an epoch that was cut short does not count."""
         batches, self._batches_in_epoch = self._batches_in_epoch, 0
         self._batches_before_epoch += batches
         if not self.model.stop_training or batches >= (self.params.get("steps") or batches):
@@ -99,7 +99,7 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
         every = self._updates_every = int(optimizer.gradient_accumulation_steps or 1)
         steps = self.params.get("steps")
         if steps and not self._counts_steps and (not step or self._collector._existing != "resume"):
-            # Epochs are numbered by fit alone; the optimizer may be new, or have trained something else before.
+            # Epochs are numbered by fit alone; the optimizer may be new, or may have trained something else before.
             step = epoch * steps // every
         self._batches_before_epoch, self._batches_in_epoch = step * every, 0
         self._open(
@@ -123,7 +123,7 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
 
 
 class _OptimizerView:
-    """A Keras optimizer, as far as a summary looks at it."""
+    """The part of a Keras optimizer that a summary reads."""
 
     def __init__(self, model: Any) -> None:
         self._model = model
@@ -131,7 +131,7 @@ class _OptimizerView:
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:
-        """One group, with the learning rate of the moment."""
+        """One group, with the current learning rate."""
         synchronize(self._model)
         rate = float(to_array(self._model.optimizer.learning_rate))
         return [{"params": [variable.value for variable in self._model.trainable_variables], "lr": rate}]

@@ -1,7 +1,7 @@
 """Lightning's callback: collects what a loss landscape is drawn from while a ``Trainer`` trains.
 
-Lightning comes as two packages with classes of their own, ``lightning`` and ``pytorch_lightning``; a collector is a
-callback of each that is imported when it is made, and of those that are installed if none is.
+Lightning comes as two packages, ``lightning`` and ``pytorch_lightning``, each with its own classes. A collector is a
+callback of every one that is imported when the collector is made; if none is, of every one that is installed.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class SummaryCollector(TrainerCollector):
     """Collects checkpoints and summaries as a callback of Lightning's ``Trainer``.
 
     Takes the arguments of ``collectors.SummaryCollector``. A step is an optimizer step, however many batches it
-    accumulates; where several optimizers move in turn, it is a batch after which any has moved. Checkpoints hold the
-    LightningModule's parameters and buffers under its own names. In a distributed training rank 0 writes. A training
-    that goes on from Lightning's own checkpoint (``trainer.fit(..., ckpt_path=...)``) goes on numbering; give it
-    ``existing="resume"``.
+    accumulates; where several optimizers move in turn, it is a batch after which any of them has moved. Checkpoints
+    hold the LightningModule's parameters and buffers under its own names. In a distributed training rank 0 writes. A
+    training that resumes from Lightning's own checkpoint (``trainer.fit(..., ckpt_path=...)``) continues the
+    numbering; pass ``existing="resume"`` then.
 
     Example::
 
@@ -57,7 +57,7 @@ class SummaryCollector(TrainerCollector):
 
     @property
     def state_key(self) -> str:
-        """Under which Lightning's checkpoints keep the state, whichever of its packages trains."""
+        """The key of the state in Lightning's checkpoints, the same for both of its packages."""
         return "collectors.lightning.SummaryCollector"
 
     def state_dict(self) -> dict[str, Any]:
@@ -65,7 +65,7 @@ class SummaryCollector(TrainerCollector):
         return {} if self._steps_done is None else {"steps": self._steps_done}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes what an earlier training left in a checkpoint of Lightning."""
+        """Restores what an earlier training stored in Lightning's checkpoint."""
         self._steps_done = state_dict.get("steps")
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -78,7 +78,7 @@ class SummaryCollector(TrainerCollector):
             )
         self._trainer_step = trainer.global_step
         resumed = self._trainer_step > 0
-        # Lightning counts each of several optimizers; its checkpoint need not come from a training under watch.
+        # Lightning counts the steps of each optimizer; its checkpoint may come from a training without a collector.
         self._steps_done = self._steps_done if resumed and self._steps_done is not None else self._trainer_step
         self._losses = []
         self._open(
@@ -91,7 +91,7 @@ class SummaryCollector(TrainerCollector):
         )
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        """Looks at the learning rate: Lightning's schedulers set the next one before the batch ends."""
+        """Reads the learning rate: Lightning's schedulers set the next one before the batch ends."""
         if self._run is not None and not self._losses:
             self._run.begin_step()
 
@@ -100,7 +100,7 @@ class SummaryCollector(TrainerCollector):
         if self._run is None:
             return
         loss: Any = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
-        # Accumulated batches give their shares of the step's loss.
+        # Each accumulated batch gives its share of the step's loss.
         self._losses.append(loss.detach() if hasattr(loss, "detach") else loss)
         if trainer.global_step != self._trainer_step:
             self._trainer_step = trainer.global_step
@@ -109,7 +109,7 @@ class SummaryCollector(TrainerCollector):
             self._run.step(None if any(item is None for item in losses) else sum(losses))
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Counts an epoch; one that max_steps has cut short is none."""
+        """Counts an epoch; one that max_steps cut short does not count."""
         if self._run is not None and trainer.is_last_batch:
             self._run.end_epoch()
 
@@ -122,7 +122,7 @@ class SummaryCollector(TrainerCollector):
         self._leave(exception)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # The class is made for the packages that are there, so it has no name to be found by.
+        # The class is made at run time, so pickle cannot find it by name.
         own = next(kind for kind in type(self).__mro__ if "__is_made_here__" not in vars(kind))
         return _make_anew, (own,), vars(self)
 
@@ -151,7 +151,7 @@ def _make_anew(cls: Any) -> Any:
 
 
 def _steps_per_epoch(trainer: Any, pl_module: Any) -> int | None:
-    """Returns optimizer steps per epoch where they are certain before the first epoch."""
+    """Returns the optimizer steps per epoch if they are certain before the first epoch, else None."""
     batches: float = trainer.num_training_batches
     varies = any(type(item).__name__ == "GradientAccumulationScheduler" for item in trainer.callbacks)
     if not pl_module.automatic_optimization or varies or not math.isfinite(batches) or batches < 1:

@@ -49,7 +49,7 @@ class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ign
             )
 
     def on_train_epoch_begin(self, run_context: Any) -> None:
-        """Opens the run directory with the first epoch, which knows where the training starts."""
+        """Opens the run directory in the first epoch; only then it is known where the training starts."""
         if self._run is not None:
             return
         parameters = run_context.original_args()
@@ -66,12 +66,12 @@ class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ign
         )
 
     def on_train_step_end(self, run_context: Any) -> None:
-        """Saves a checkpoint, and records the step, where its number asks for it."""
+        """Saves a checkpoint and records the step, if either is due."""
         if self._run is not None:
             self._run.step(run_context.original_args().net_outputs)
 
     def on_train_epoch_end(self, run_context: Any) -> None:
-        """Saves a checkpoint where the epoch's number asks for it; an epoch that was cut short is none."""
+        """Saves a checkpoint if one is due; an epoch that was cut short does not count."""
         parameters = run_context.original_args()
         if self._run is not None and parameters.cur_step_num % parameters.batch_num == 0:
             self._run.end_epoch()

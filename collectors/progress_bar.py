@@ -8,14 +8,14 @@ from typing import Any
 
 
 def progress_bar(total: int | None, unit: str, *, shown: bool = True, done: int = 0, name: str | None = None) -> Any:
-    """Returns a bar of tqdm's, to be used as a context.
+    """Returns a progress bar of tqdm, which is a context manager.
 
     Args:
-        total: how many there are, or None if nobody knows.
-        unit: what is counted.
+        total: how many units there are, None if unknown.
+        unit: the name of what is counted.
         shown: whether the bar appears at all.
-        done: how many there were before.
-        name: what stands before the bar.
+        done: how many units were done before.
+        name: the text in front of the bar.
     """
     return _kind(shown)(
         total=total,
@@ -24,7 +24,7 @@ def progress_bar(total: int | None, unit: str, *, shown: bool = True, done: int 
         unit=unit,
         disable=not shown,
         smoothing=0.1,
-        # A notebook shows what comes from stderr as if something were wrong.
+        # A notebook shows stderr as if it were an error.
         file=sys.stdout if "ipykernel.zmqshell" in sys.modules else sys.stderr,
         dynamic_ncols=True,
     )
@@ -36,7 +36,7 @@ def _kind(shown: bool) -> Any:
 
         return tqdm
     with warnings.catch_warnings():
-        # Without ipywidgets the bar is a line of text, which says as much.
+        # Without ipywidgets the bar is a line of text, which is enough.
         warnings.filterwarnings("ignore", message="IProgress not found")
         from tqdm.auto import tqdm as chosen
 

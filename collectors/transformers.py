@@ -21,12 +21,12 @@ class SummaryCollector(TrainerCollector, TrainerCallback):  # type: ignore[misc,
 
     Takes the arguments of ``collectors.SummaryCollector``. A step is an optimizer step, however many batches it
     accumulates. The learning rate is recorded, the loss is not, because the Trainer does not tell it to callbacks (it
-    logs it itself: ``report_to="tensorboard"``). In a distributed training rank 0 writes. A training that goes on from
-    the Trainer's own checkpoint (``resume_from_checkpoint=``) goes on numbering; give it ``existing="resume"``.
+    logs it itself: ``report_to="tensorboard"``). In a distributed training rank 0 writes. A training that resumes from
+    the Trainer's own checkpoint (``resume_from_checkpoint=``) continues the numbering; pass ``existing="resume"`` then.
 
-    The Trainer does not tell callbacks either that training failed. Everything is then on disk when the process ends,
-    the trainer is garbage or trains again, and, apart from that, after about a second; inside ``with collector:`` it is
-    as soon as the block is left.
+    Nor does the Trainer tell callbacks that training failed. Everything is then on disk after about a second, or when
+    the process ends, the trainer is garbage-collected or trains again; inside ``with collector:``, as soon as the block
+    is left.
 
     Example::
 
@@ -60,7 +60,7 @@ class SummaryCollector(TrainerCollector, TrainerCallback):  # type: ignore[misc,
             self._run.step()
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Counts an epoch; one that max_steps has cut short is none."""
+        """Counts an epoch; one that max_steps cut short does not count."""
         is_whole = abs(state.epoch - round(state.epoch)) < 1e-6
         if self._run is not None and (is_whole or not control.should_training_stop):
             self._run.end_epoch()

@@ -31,7 +31,7 @@ def wrong_value(name: str, expected: str, value: object) -> ValueError:
 
 
 def check_instance(name: str, value: T, types: type | tuple[type, ...], expected: str) -> T:
-    """Returns the value when it is an instance of one of the types."""
+    """Returns the value if it is an instance of one of the types."""
     if not isinstance(value, types):
         raise wrong_type(name, expected, value)
     return value
@@ -63,14 +63,14 @@ def check_float(name: str, value: Any, minimum: float | None = None, maximum: fl
 
 
 def check_bool(name: str, value: Any) -> bool:
-    """Returns the value when it is a ``bool``."""
+    """Returns the value if it is a ``bool``."""
     if not isinstance(value, bool | np.bool_):
         raise wrong_type(name, "a bool", value)
     return bool(value)
 
 
 def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
-    """Returns the value when it is one of the strings."""
+    """Returns the value if it is one of the strings."""
     expected = "one of " + ", ".join(repr(choice) for choice in choices)
     if not isinstance(value, str):
         raise wrong_type(name, expected, value)
@@ -106,7 +106,7 @@ def check_keys(name: str, value: Any, allowed: Iterable[str], required: Iterable
     """Returns a dictionary whose keys are known and complete.
 
     Raises:
-        TypeError: the value is no mapping, or a key is no string.
+        TypeError: the value is not a mapping, or a key is not a string.
         ValueError: a key is unknown (the known ones are listed) or a required one is missing.
     """
     allowed = tuple(allowed)
@@ -155,6 +155,6 @@ def _short(value: object, limit: int = 120) -> str:
     try:
         text = repr(value)
     except Exception:
-        # An object whose text fails (an int of too many digits, for one) must not hide the error it is named in.
+        # A repr that fails (an int with too many digits, for example) must not hide the error that quotes it.
         text = object.__repr__(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."

@@ -54,7 +54,7 @@ class RunContext:
         original_args: the run's parameters; every hook sees this same object.
 
     Raises:
-        TypeError: ``original_args`` is no dictionary.
+        TypeError: ``original_args`` is not a dictionary.
     """
 
     def __init__(self, original_args: dict[str, Any]) -> None:
@@ -183,7 +183,7 @@ def step_loss(net_outputs: Any) -> float | torch.Tensor:
         A float; where reading it would make the training wait for an accelerator, a tensor of shape () there.
 
     Raises:
-        TypeError: there is no number to be found.
+        TypeError: it holds no number.
     """
     loss = net_outputs
     while isinstance(loss, tuple | list) and loss:

@@ -26,7 +26,7 @@ class CallbackManager(Callback):
         strict: whether legacy hooks in ``Model.fit`` are an error rather than a deprecation warning.
 
     Raises:
-        TypeError: ``callbacks`` or one of its items is no callback.
+        TypeError: ``callbacks`` or one of its items is not a callback.
     """
 
     def __init__(self, callbacks: Callback | Sequence[Callback] | None = None, *, strict: bool = False) -> None:
@@ -50,9 +50,9 @@ class CallbackManager(Callback):
         return list(self._active)
 
     def for_fit_evaluation(self) -> CallbackManager:
-        """Returns a manager of those callbacks that hear of the evaluations inside ``Model.fit``.
+        """Returns a manager of the callbacks that take part in the evaluations inside ``Model.fit``.
 
-        It is not to be entered: its callbacks are entered and left by this one.
+        Do not enter it: this manager enters and leaves the callbacks.
         """
         return CallbackManager(
             [

@@ -1,4 +1,4 @@
-"""LambdaCallback: a callback out of plain functions."""
+"""Callbacks made from functions: LambdaCallback, and LearningRateScheduler."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Hook = Callable[[RunContext], Any]
 class LambdaCallback(BuiltInCallback):
     """Calls the given functions, each with the run context, where the hook of that name runs.
 
-    The evaluations inside ``Model.fit`` are heard as well. As in ``Callback``, the legacy hooks run in training
+    It takes part in the evaluations inside ``Model.fit`` as well. As in ``Callback``, the legacy hooks run in training
     and in evaluation, except where the hook of that phase is given too: then that one runs in its place.
 
     Args:

@@ -1,4 +1,4 @@
-"""History: what a run's epochs gave, kept in lists."""
+"""History: the losses and metrics of a run's epochs, kept in lists."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _LOSS = "net_output"
 class History(BuiltInCallback):
     """Keeps the loss of each epoch, and the metrics of the evaluations inside ``Model.fit``.
 
-    Both dictionaries are new at the beginning of each run, be it a training or a ``Model.eval``, and all their
-    lists are equally long: entry i of each belongs to ``epoch["epoch"][i]``.
+    Both dictionaries are new at the beginning of each run (a training or a ``Model.eval``), and all their lists
+    have the same length: entry i of each belongs to ``epoch["epoch"][i]``.
 
     Attributes:
         epoch: {"epoch": the numbers of the epochs, the first is 1}; [1] for a ``Model.eval``.
         history: {"net_output": the mean of the step losses of each epoch, weighted by their numbers of samples;
             a metric's name, and "eval_loss": the results of each epoch's evaluation, None for an epoch that had
             none}. A step's loss is ``cb_params.net_outputs``: its first item when that is a tuple or list, its
-            mean when that is an array. A trainer that does not tell its batches weighs all steps alike.
+            mean when that is an array. Where the trainer does not show its batches, all steps weigh the same.
 
     Raises:
         TypeError: in a step, ``net_outputs`` holds no number.

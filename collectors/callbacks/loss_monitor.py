@@ -29,8 +29,8 @@ class LossMonitor(BuiltInCallback):
     time and at the end of each epoch, so that steps need not wait; the message names the step where it was.
 
     Args:
-        per_print_times: print when at least so many steps have passed since the last time (since the beginning
-            of the run at first); 0 prints nothing at all.
+        per_print_times: print when at least this many steps have passed since the last time (at first, since the
+            beginning of the run); 0 prints nothing at all.
         non_finite_action: what to do about a loss that is NaN or infinite: "raise" a ValueError,
             "request_stop" (with a warning; the end hooks run as usual), or only "warn". A warning comes at the
             first such step and again when the loss was finite in between.
@@ -46,7 +46,7 @@ class LossMonitor(BuiltInCallback):
         self._restart({})
 
     def begin(self, run_context: RunContext) -> None:
-        """Forgets the run before."""
+        """Forgets the previous run."""
         self._restart(run_context.original_args())
 
     def epoch_begin(self, run_context: RunContext) -> None:
@@ -74,7 +74,7 @@ class LossMonitor(BuiltInCallback):
             _write_line(f"Eval result: epoch {params['cur_epoch_num']}, metrics: {metrics}")
 
     def on_eval_epoch_end(self, run_context: RunContext) -> None:
-        """Looks at the losses that were left on the accelerator."""
+        """Reads the losses that were left on the accelerator."""
         self._read_losses(run_context)
 
     def _restart(self, params: dict[str, Any]) -> None:

@@ -13,13 +13,13 @@ from .callback import BuiltInCallback, RunContext
 class TimeMonitor(BuiltInCallback):
     """Prints ``Train epoch time: X ms, per step time: Y ms`` to standard output after each epoch.
 
-    Evaluations, those inside ``Model.fit`` included, print the same with ``Eval``; their time is no part of the
-    training epoch around them. The time per step is the mean over the steps that ran, also when training stops
+    Evaluations, those inside ``Model.fit`` included, print the same with ``Eval``; their time does not count as time
+    of the training epoch around them. The time per step is the mean over the steps that ran, also when training stops
     early. When the network is on a GPU, an epoch's time runs until the GPU has done its work.
 
     Args:
-        data_size: the number of steps to divide by where the trainer tells neither ``cb_params.cur_step_num``
-            nor ``cb_params.batch_num``.
+        data_size: the number of steps to divide by where ``cb_params`` has neither ``cur_step_num`` nor
+            ``batch_num``.
         data_time: whether to append `` (data time: Z ms)``, the mean time per step that is spent waiting for the
             next batch.
 
@@ -36,7 +36,7 @@ class TimeMonitor(BuiltInCallback):
         self._train, self._eval = _EpochTimer(), _EpochTimer()
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Forgets the run before."""
+        """Forgets the previous run."""
         self._train, self._eval = _EpochTimer(), _EpochTimer()
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
@@ -123,7 +123,7 @@ class TimeMonitor(BuiltInCallback):
 
 
 def _wait_for_device(network: Any) -> None:
-    # A GPU works behind the program: without waiting, an epoch's time would end before its work does.
+    # A GPU works asynchronously: without waiting, the measured time would end before the epoch's work does.
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(network, torch.nn.Module):
         return

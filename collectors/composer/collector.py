@@ -19,11 +19,11 @@ class SummaryCollector(InComposer):
     ``collectors.SummaryCollector`` collects, with the same arguments. What is saved is the ComposerModel that the
     trainer was given, without what the trainer wraps around it, so ``callback_fn`` returns a ComposerModel built alike
     (see ``workers.composer_loss``). A step is a batch, however many microbatches it is made of. The numbers are
-    those of Composer's ``state.timestamp``: an epoch that ends early, because the duration is over, is none.
+    those of Composer's ``state.timestamp``: an epoch that ends early because the duration is over does not count.
 
-    A training that goes on from a checkpoint of Composer (``load_path``, or a second ``Trainer.fit``) goes on with the
-    numbering; the directory of the first part is taken over with ``existing="resume"``, and by itself in a second
-    ``Trainer.fit``. Close the trainer when training fails: Composer does not tell its callbacks of errors. Until then
+    A training that resumes from a checkpoint of Composer (``load_path``, or a second ``Trainer.fit``) continues the
+    numbering; pass ``existing="resume"`` to continue the directory of the first part, which a second ``Trainer.fit``
+    does by itself. Close the trainer when training fails: Composer does not tell its callbacks of errors. Until then
     the directory lacks at most the checkpoints that are being written.
 
     Raises:

@@ -68,7 +68,7 @@ class FromComposer(Callback):
         loggers: Composer's loggers, to which ``logger.log_metrics`` goes, the training loss and the metrics as well.
 
     Raises:
-        TypeError: ``callback`` is no callback of Composer, or one of ``loggers`` is no logger.
+        TypeError: ``callback`` is not a callback of Composer, or one of ``loggers`` is not a logger.
     """
 
     def __init__(self, callback: composer.Callback, *, loggers: Sequence[LoggerDestination] = ()) -> None:

@@ -63,11 +63,11 @@ class InComposer(composer.Callback):  # type: ignore[misc]
 
     Each ``Trainer.fit``, and each evaluation outside of one, is a run of its own: callbacks are entered when it begins
     and left when it ends. The evaluation that Composer makes at the end of a ``fit`` that stops within an epoch comes
-    after ``on_train_end``, as a run that those callbacks hear of that hear of evaluations inside ``Model.fit``. When
-    one of them raises, all hear ``on_exception`` at once and are left. Composer does not tell its callbacks when
-    anything else raises: they hear of that when the trainer is closed, at the latest when Python exits. So close it, in
-    ``finally`` or with ``contextlib.closing(trainer)``; the error is handed on where it is still on its way then,
-    otherwise a RuntimeError stands for it.
+    after ``on_train_end``; it is a run for the callbacks that take part in evaluations inside ``Model.fit``. When a
+    callback raises, ``on_exception`` of all runs at once, and they are left. Composer does not tell its callbacks when
+    anything else raises: their ``on_exception`` runs when the trainer is closed, at the latest when Python exits. So
+    close it, in ``finally`` or with ``contextlib.closing(trainer)``. They get the error if it is still propagating,
+    otherwise a RuntimeError in its place.
 
     States of the callbacks go into Composer's checkpoints, and come back after ``on_train_begin``, as in ``Model``.
     Composer keeps one state for each class, so give all callbacks to one ``InComposer``.
@@ -76,7 +76,7 @@ class InComposer(composer.Callback):  # type: ignore[misc]
         callbacks: the callbacks, in their order.
 
     Raises:
-        TypeError: one of them is no callback of this library.
+        TypeError: one of them is not a callback of this library.
         ValueError: there is none; in ``Trainer.fit``, the trainer has another ``InComposer``.
     """
 
@@ -286,7 +286,7 @@ class InComposer(composer.Callback):  # type: ignore[misc]
         self._manager.__exit__(type(error), error, error.__traceback__)
 
     def _give_up(self) -> None:
-        """Ends a run of which Composer does not tell how it failed."""
+        """Ends a run that failed without Composer saying how."""
         if self._context is None:
             return
         on_its_way = sys.exception()
@@ -295,5 +295,5 @@ class InComposer(composer.Callback):  # type: ignore[misc]
         )
         self._fail(error)
         if on_its_way is None and getattr(error, "__notes__", None):
-            # Nobody else would hear of what went wrong meanwhile; Composer logs it.
+            # Otherwise what the callbacks raised would be lost; Composer logs it.
             raise error

@@ -59,7 +59,7 @@ class Forward:
 
         Raises:
             TypeError: the batch is neither tuple nor list.
-            ValueError: it has not two items.
+            ValueError: it does not have two items.
         """
         inputs, targets = split_batch(name, batch, index)
         return to_device(inputs, self.device), to_device(targets, self.device)
@@ -74,13 +74,13 @@ class Forward:
         return check_loss("loss_fn", loss), outputs
 
     def training_loss(self, inputs: Any, targets: Any) -> torch.Tensor:
-        """Returns the loss, a scalar tensor: the network's own output where there is no loss function."""
+        """Returns the loss, a scalar tensor: the network's own output if there is no loss function."""
         loss, outputs = self(inputs, targets)
         return check_loss("network (as there is no loss_fn)", outputs) if loss is None else loss
 
     @contextmanager
     def eval_mode(self) -> Iterator[None]:
-        """Puts the network in eval mode, and back into the mode it was found in."""
+        """Puts the network in eval mode, and afterwards back into its former mode."""
         # Module by module: a frozen BatchNorm that was in eval mode during training stays there afterwards.
         modes = [(module, module.training) for module in self.network.modules()]
         self.network.eval()
@@ -95,8 +95,8 @@ def check_loss(name: str, loss: Any) -> torch.Tensor:
     """Returns the loss as a tensor of shape ().
 
     Raises:
-        TypeError: it is no tensor.
-        ValueError: it has not exactly one element.
+        TypeError: it is not a tensor.
+        ValueError: it does not have exactly one element.
     """
     if not isinstance(loss, torch.Tensor):
         raise TypeError(f"{name} must return a scalar tensor, the loss, but returned {type(loss).__name__}.")
@@ -109,11 +109,11 @@ def check_loss(name: str, loss: Any) -> torch.Tensor:
 
 
 def check_dataset(name: str, dataset: Any) -> Iterable[Any]:
-    """Returns the data set when it can be iterated again and again and is not empty.
+    """Returns the data set if it can be iterated repeatedly and is not empty.
 
     Raises:
         TypeError: it cannot be iterated, or only once.
-        ValueError: it has a length, and that is 0.
+        ValueError: its length is 0.
     """
     if not isinstance(dataset, Iterable) and not hasattr(type(dataset), "__getitem__"):
         raise wrong_type(name, "a DataLoader or another iterable of (inputs, targets) batches", dataset)
@@ -156,7 +156,7 @@ def split_batch(name: str, batch: Any, index: int) -> tuple[Any, Any]:
 
     Raises:
         TypeError: the batch is neither tuple nor list.
-        ValueError: it has not two items.
+        ValueError: it does not have two items.
     """
     expected = f"{name} must yield (inputs, targets) pairs, but its batch {index} is"
     remedy = "Several inputs go into one tuple or dict: ((a, b), targets)."

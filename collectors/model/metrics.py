@@ -33,7 +33,7 @@ def named_metrics(metrics: Any) -> dict[str, Any]:
     """Returns the metrics by name; objects given in a set, list or tuple are named after their classes.
 
     Raises:
-        TypeError: ``metrics`` is no such container, a name is no string, or a metric is neither an object
+        TypeError: ``metrics`` is not such a container, a name is not a string, or a metric is neither an object
             with ``update``, ``compute`` and ``reset`` (as in torchmetrics) nor, in a dict, a function.
         ValueError: two metrics have the same name.
     """

@@ -34,7 +34,7 @@ class Model:
     tuple (the network's arguments) or a dict (its named arguments).
 
     Args:
-        network: the network; wrapped ones (DataParallel, compiled) are welcome.
+        network: the network; it may be wrapped (DataParallel, compiled).
         loss_fn: called with outputs and targets, returns a scalar; None where the network returns its loss.
         optimizer: needed by ``train`` and ``fit`` only.
         metrics: a dict of names to torchmetrics objects or functions of outputs and targets that return one
@@ -102,15 +102,15 @@ class Model:
         """Trains up to epoch number ``epoch``.
 
         A stop that a callback asks for takes effect after the present step (or, asked for before the first
-        step, after that); the epoch's end hooks and the end hook still run. When something raises, callbacks
-        hear ``on_exception`` and are left, then the error propagates.
+        step, after that); the epoch's end hooks and the end hook still run. When something raises, ``on_exception``
+        runs, the callbacks are left, and the error propagates.
 
         Args:
             epoch: the total number of epochs, those before ``initial_epoch`` included.
             train_dataset: the batches of one epoch.
             callbacks: a callback, a list or tuple of them, or a ``CallbackManager``.
-            dataset_sink_mode: accepted for MindSpore's sake; PyTorch has no sink, every step is a step.
-            sink_size: likewise; -1 or positive.
+            dataset_sink_mode: accepted for compatibility with MindSpore; PyTorch has no sink, so every step is a step.
+            sink_size: accepted for compatibility, too; -1 or positive.
             initial_epoch: epochs already done, after a resume; the step counter goes on from there.
             progress: whether to show a progress bar.
             resume_from: a checkpoint of ``ModelCheckpoint`` (its path, or what ``load_checkpoint`` returned) to go
@@ -120,9 +120,9 @@ class Model:
                 computations repeat bit for bit. Build model, data set and callbacks as they were built then.
 
         Raises:
-            TypeError: an argument has the wrong type, or a batch is no pair.
+            TypeError: an argument has the wrong type, or a batch is not a pair.
             ValueError: an argument has a wrong value, the optimizer is missing, the data set is empty, or the
-                loss is no scalar.
+                loss is not a scalar.
             CheckpointError: ``resume_from`` cannot be read, holds no training state, or is another model's.
         """
         _check_sink(sink_size, dataset_sink_mode=dataset_sink_mode)
@@ -187,10 +187,10 @@ class Model:
     ) -> dict[str, Any]:
         """Returns the metrics over a data set, by name.
 
-        The network is in eval mode meanwhile; afterwards each of its modules is in the mode it was found in.
+        Meanwhile the network is in eval mode; afterwards each of its modules is back in its former mode.
 
         Raises:
-            TypeError: an argument has the wrong type, a batch is no pair, or a metric returns no number.
+            TypeError: an argument has the wrong type, a batch is not a pair, or a metric returns no number.
             ValueError: the Model has no metrics, or the data set is empty.
         """
         _check_sink(dataset_sink_mode=dataset_sink_mode)

@@ -1,7 +1,7 @@
 """What a checkpoint file holds: weights, the user's values and the training state, in one safetensors file.
 
 Weights have their own names; tensors of the rest have names that begin with ``checkpoint/``, and what is not a
-tensor is JSON in the file's metadata. An encrypted checkpoint is a safetensors file, too: of one tensor, bytes.
+tensor is JSON in the file's metadata. An encrypted checkpoint is also a safetensors file, with one tensor of bytes.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from .training_state import TrainingState
 
 _FORMAT, _VERSION = "summary-landscape checkpoint", "1"
 _SEALED = RESERVED_PREFIX + "encrypted"
+_PLAIN = (bool, int, float, str)
 
 
 @dataclass(frozen=True)
 class Archive:
-    """A checkpoint's content, copied out of everything that goes on changing.
+    """A checkpoint's content: copies, which later training steps do not change.
 
     Attributes:
         arrays: the weights, and the arrays of the rest.
@@ -47,7 +48,7 @@ class Archive:
         """Returns an archive of weights, the user's values and, where there is one, the training state.
 
         Raises:
-            TypeError: something has no place in a file without pickle.
+            TypeError: something cannot be stored without pickle.
             ValueError: a weight has a reserved name.
         """
         reserved = [name for name in weights if name.startswith(RESERVED_PREFIX)]
@@ -64,7 +65,7 @@ class Archive:
         """Returns weights, the user's values and the training state.
 
         Args:
-            where: what to call the archive in an error's text.
+            where: what errors call the archive.
 
         Raises:
             CheckpointError: the content is not what ``pack`` makes.
@@ -103,7 +104,7 @@ def write_archive(path: Path, archive: Archive, key: bytes | None, mode: str) ->
 
 
 def read_archive(path: Path, key: bytes | None, mode: str) -> Archive:
-    """Returns what a file holds; of a safetensors file that is none of ours, the weights.
+    """Returns what a file holds; for a safetensors file that this library did not write, the weights.
 
     Raises:
         ValueError: the file is encrypted and the key is missing, another one or for another mode, or it is not
@@ -116,9 +117,9 @@ def read_archive(path: Path, key: bytes | None, mode: str) -> Archive:
     metadata = dict(file.metadata)
     encryption = metadata.get("encryption")
     if encryption is None and key is not None:
-        # Else whoever can replace a file could have plain content taken for authenticated content.
+        # Otherwise an attacker who can replace a file could pass plain content off as authenticated content.
         raise ValueError(f"dec_key must be None, because {path} is not encrypted.")
-    # A file of ours whose metadata were damaged must not pass for a foreign one.
+    # One of our files with damaged metadata must not pass for a foreign file.
     named = not metadata.keys().isdisjoint(("sha256", "contents", "encryption"))
     if metadata.get("format") != _FORMAT and not named and not any("sha256" in text for text in metadata.values()):
         return Archive(
@@ -145,40 +146,13 @@ def read_archive(path: Path, key: bytes | None, mode: str) -> Archive:
     return _from_bytes(decrypt(arrays[_SEALED].tobytes(), key, mode, f"checkpoint {path}"))
 
 
-def _digest(arrays: State, metadata: Mapping[str, str]) -> str:
-    text = json.dumps([state_sha256(arrays), sorted(metadata.items())])
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _to_bytes(archive: Archive) -> bytes:
-    index = [[name, array.dtype.name, array.shape] for name, array in archive.arrays.items()]
-    header = json.dumps({"contents": archive.contents, "arrays": index}).encode()
-    blocks = (np.ascontiguousarray(array).tobytes() for array in archive.arrays.values())
-    return b"".join((len(header).to_bytes(8, "little"), header, *blocks))
-
-
-def _from_bytes(data: bytes) -> Archive:
-    start = 8 + int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:start])
-    arrays = {}
-    for name, dtype_name, shape in header["arrays"]:
-        dtype = numpy_dtype(dtype_name)
-        count = math.prod(shape)
-        arrays[name] = np.frombuffer(data, dtype, count, start).reshape(shape).copy()
-        start += count * dtype.itemsize
-    return Archive(arrays, header["contents"])
-
-
-_PLAIN = (bool, int, float, str)
-
-
 def encode(tree: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
     """Returns a tree as what JSON can hold; its tensors and arrays are copied into ``arrays``.
 
     Args:
         tree: None, bool, int, float, str, bytes, tensors, arrays, and dicts, lists and tuples of them.
-        name: what to call the tree: the beginning of its arrays' names, and its place in an error's text.
-        arrays: gets the arrays.
+        name: the name of the tree, with which its arrays' names begin; errors use it too.
+        arrays: the arrays are added here.
 
     Raises:
         TypeError: the tree holds something else.
@@ -217,7 +191,7 @@ def decode(encoded: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     """Returns the tree that ``encode`` was given.
 
     Raises:
-        ValueError, TypeError, KeyError, AttributeError: the JSON is none that ``encode`` writes, or an array is
+        ValueError, TypeError, KeyError, AttributeError: ``encode`` does not write such JSON, or an array is
             missing.
     """
     if encoded is None or isinstance(encoded, _PLAIN):
@@ -239,6 +213,30 @@ def decode(encoded: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
 
         return to_tensor(arrays[content])
     raise ValueError(f"it has an item of the unknown kind {kind!r}")
+
+
+def _digest(arrays: State, metadata: Mapping[str, str]) -> str:
+    text = json.dumps([state_sha256(arrays), sorted(metadata.items())])
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _to_bytes(archive: Archive) -> bytes:
+    index = [[name, array.dtype.name, array.shape] for name, array in archive.arrays.items()]
+    header = json.dumps({"contents": archive.contents, "arrays": index}).encode()
+    blocks = (np.ascontiguousarray(array).tobytes() for array in archive.arrays.values())
+    return b"".join((len(header).to_bytes(8, "little"), header, *blocks))
+
+
+def _from_bytes(data: bytes) -> Archive:
+    start = 8 + int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:start])
+    arrays = {}
+    for name, dtype_name, shape in header["arrays"]:
+        dtype = numpy_dtype(dtype_name)
+        count = math.prod(shape)
+        arrays[name] = np.frombuffer(data, dtype, count, start).reshape(shape).copy()
+        start += count * dtype.itemsize
+    return Archive(arrays, header["contents"])
 
 
 def _add(array: NDArray[Any], name: str, arrays: dict[str, NDArray[Any]]) -> str:

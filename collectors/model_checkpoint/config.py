@@ -18,7 +18,7 @@ _COUNTERS = ("epoch_num", "step_num")
 
 
 class _Default(int):
-    """A default that can be told from the same number given by hand."""
+    """A default that differs from the same number given by the user."""
 
 
 _STEPS, _SECONDS, _MAXIMUM, _MINUTES = _Default(1), _Default(0), _Default(5), _Default(0)
@@ -29,28 +29,28 @@ class CheckpointConfig:
     """The policy of a ``ModelCheckpoint``; each argument is an attribute as well.
 
     Args:
-        save_checkpoint_steps: save after every so many steps. 0 or None: not by steps. Default 1, unless
+        save_checkpoint_steps: save every this many steps. 0 or None: not by steps. Default 1, unless
             ``save_checkpoint_seconds`` is given.
-        save_checkpoint_seconds: save at the first step that ends more than so many seconds after the previous
+        save_checkpoint_seconds: save at the first step that ends more than this many seconds after the previous
             save. 0 or None: not by time.
         keep_checkpoint_max: how many of the run's files are kept, the newest; 0 or None keeps one, unless the
-            next argument is given. Default 5, likewise.
-        keep_checkpoint_per_n_minutes: keep one file of every so many minutes, the newest of them. 0 or None: not
+            next argument is given. Default 5, on the same condition.
+        keep_checkpoint_per_n_minutes: keep one file for every period of this many minutes, the newest. 0 or None: not
             by time.
-        integrated_save: accepted for MindSpore's sake: sharded tensors are not supported, so there are no parts
-            to merge, and False warns.
+        integrated_save: accepted for compatibility with MindSpore: sharded tensors are not supported, so there are no
+            parts to merge, and False warns.
         async_save: True or "thread" writes files on a thread of their own; a failure then surfaces at a later
             step, at the latest at the end.
         saved_network: the network to save; None is the one that trains.
-        append_info: what ``load_checkpoint(...).info`` is to hold: "epoch_num" and "step_num" (the counters when
+        append_info: what ``load_checkpoint(...).info`` will hold: "epoch_num" and "step_num" (the counters when
             the file was saved), and at most one dict of your own: str to int, float, bool, str, tensor or array.
             An "epoch_num" or "step_num" in the dict is a base that the counter is added to.
         enc_key: the key to encrypt files with: 16, 24 or 32 bytes. None does not encrypt.
         enc_mode: "AES-GCM", or "AES-CBC" (with an HMAC-SHA256: both are authenticated).
-        exception_save: whether an exception or interrupt, too, leaves a checkpoint behind
+        exception_save: whether an exception or interrupt leaves a checkpoint behind as well
             (``<prefix>-<epoch>_<step>_breakpoint.safetensors``).
-        crc_check: accepted for MindSpore's sake: a SHA-256 is always stored, and checked when a file is loaded.
-        remove_redundancy: accepted for MindSpore's sake: only rank 0 writes, so there is none, and True warns.
+        crc_check: accepted for compatibility with MindSpore: a SHA-256 is always stored, and checked on loading.
+        remove_redundancy: accepted for compatibility with MindSpore: only rank 0 writes, so there is none; True warns.
         format: "safetensors", the only one.
         training_state: whether a file holds what ``Model.train(resume_from=...)`` needs to go on bit by bit:
             the state of the optimizer, the gradient scaler, callbacks and random generators, and the place in
@@ -148,7 +148,7 @@ class CheckpointConfig:
 
 
 def _either(first: tuple[str, Any], second: tuple[str, Any]) -> tuple[int | None, int | None]:
-    """Returns two numbers of which at most one is not None; one given by hand wins over a default."""
+    """Returns two numbers of which at most one is not None; one that the user gave wins over a default."""
     numbers = [None if value is None else check_int(name, value, minimum=0) or None for name, value in (first, second)]
     if all(numbers):
         by_default = [isinstance(value, _Default) for _, value in (first, second)]

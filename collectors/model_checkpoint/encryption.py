@@ -24,13 +24,13 @@ _BLOCK = 64 * 1024 * 1024
 
 
 def check_key(name: str, key: Any) -> bytes:
-    """Returns a key when it can be one.
+    """Returns the key if its type and length are right.
 
     Raises:
-        TypeError: it is no ``bytes``.
-        ValueError: it has not 16, 24 or 32 of them.
+        TypeError: it is not ``bytes``.
+        ValueError: it does not have 16, 24 or 32 bytes.
     """
-    # The key itself is shown in no error.
+    # No error shows the key itself.
     if not isinstance(key, bytes):
         raise TypeError(f"{name} must be bytes of length 16, 24 or 32, or None, but got {type(key).__name__}.")
     if len(key) not in KEY_LENGTHS:
@@ -56,7 +56,7 @@ def require_cryptography() -> None:
 
 
 def encrypt(plain: bytes, key: bytes, mode: str) -> bytes:
-    """Returns the encrypted bytes: salt, verifier of the key, then what the mode makes of the plain ones.
+    """Returns the encrypted bytes: salt, verifier of the key, then the ciphertext of the mode.
 
     Args:
         plain: what to encrypt.
@@ -64,7 +64,7 @@ def encrypt(plain: bytes, key: bytes, mode: str) -> bytes:
         mode: "AES-GCM" or "AES-CBC".
 
     Raises:
-        TypeError: the key is no bytes.
+        TypeError: the key is not bytes.
         ValueError: its length is wrong, or the mode is unknown.
         ImportError: the package ``cryptography`` is missing.
     """
@@ -84,10 +84,10 @@ def decrypt(sealed: bytes, key: bytes, mode: str, where: str) -> bytes:
         sealed: what ``encrypt`` returned.
         key: the same key.
         mode: the same mode.
-        where: what to call the bytes in an error's text.
+        where: what errors call the bytes.
 
     Raises:
-        TypeError: the key is no bytes.
+        TypeError: the key is not bytes.
         ValueError: the key's length is wrong, it is not the key of these bytes, or the mode is unknown.
         CheckpointError: the bytes are not those that were written.
         ImportError: the package ``cryptography`` is missing.
@@ -160,7 +160,7 @@ def _open_cbc(body: bytes, key: bytes, mac_key: bytes, head: bytes) -> bytes | N
     from cryptography.hazmat.primitives.padding import PKCS7
 
     body, tag = body[:-_DIGEST], body[-_DIGEST:]
-    # Checked before anything is decrypted: what the padding is must not be told to anyone without the key.
+    # Checked before anything is decrypted: nobody without the key may learn anything about the padding.
     if not hmac.compare_digest(tag, hmac.digest(mac_key, head + body, hashlib.sha256)):
         return None
     decryptor, unpadder = _cbc(key, body[:_AES_BLOCK]).decryptor(), PKCS7(_AES_BLOCK * 8).unpadder()

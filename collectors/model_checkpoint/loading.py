@@ -17,7 +17,7 @@ from .encryption import ENCRYPTION_MODES, check_key
 from .training_state import TrainingState
 
 SUFFIX = ".safetensors"
-# The last group of numbers counts: a file of the prefix CKP-1 is none of the prefix CKP.
+# The last group of numbers counts: a file with the prefix CKP-1 does not have the prefix CKP.
 CHECKPOINT_NAME = re.compile(rf"(.+)-(\d+)_(\d+)(?:_breakpoint)?{re.escape(SUFFIX)}", re.DOTALL)
 
 
@@ -72,7 +72,7 @@ def load_checkpoint(
 
 
 def latest_checkpoint(directory: str | os.PathLike[str], prefix: str = "CKP") -> Path | None:
-    """Returns the latest checkpoint of a directory, or None: of the last run that began anew, the last step.
+    """Returns the latest checkpoint of a directory, or None: the last step of the run that was started last.
 
     Runs of a prefix are ``prefix``, ``prefix_1``, ``prefix_2`` and so on; within a run, epoch and step of the
     file's name decide.
@@ -83,7 +83,7 @@ def latest_checkpoint(directory: str | os.PathLike[str], prefix: str = "CKP") ->
 
     Raises:
         TypeError: an argument has the wrong type.
-        ValueError: the directory is no usable path.
+        ValueError: the directory is not a usable path.
     """
     folder = check_path("directory", directory)
     check_instance("prefix", prefix, str, "a str")
@@ -100,7 +100,7 @@ def latest_checkpoint(directory: str | os.PathLike[str], prefix: str = "CKP") ->
 
 
 def parse_name(name: str) -> tuple[str, int, int] | None:
-    """Returns prefix, epoch and step of a checkpoint file's name, or None when it is no such name."""
+    """Returns prefix, epoch and step of a checkpoint file's name, or None if it is not such a name."""
     match = CHECKPOINT_NAME.fullmatch(name)
     return (match[1], int(match[2]), int(match[3])) if match else None
 

@@ -117,13 +117,13 @@ class ModelCheckpoint(BuiltInCallback):
             _after_hooks(run_context, lambda: run.end_step(run_context))
 
     def on_train_end(self, run_context: RunContext) -> None:
-        """Saves the last step unless that is done, and waits until everything is on disk."""
+        """Saves the last step unless it is saved already, and waits until everything is on disk."""
         run = self._run
         if run is not None:
             _after_hooks(run_context, lambda: run.end(run_context))
 
     def on_exception(self, run_context: RunContext, error: BaseException) -> None:
-        """Saves what the error left, where the policy asks for it."""
+        """Saves the state that the error left, if the policy asks for it."""
         if self._run is not None and self._config.exception_save:
             self._run.save_exception(run_context)
 

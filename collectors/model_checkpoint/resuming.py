@@ -81,7 +81,7 @@ class TrainingContext(RunContext):
         return self._update.pending
 
     def after_hooks(self, function: Callable[[], None]) -> None:
-        """Has a function called when all callbacks have had their turn with the present hook."""
+        """Calls a function later, when the present hook of all callbacks has run."""
         self._deferred.append(function)
 
     def run_deferred(self) -> None:
@@ -142,10 +142,10 @@ class TrainingContext(RunContext):
         self.epoch_complete = self.exhausted
 
     def capture(self, random: dict[str, Any] | None = None) -> TrainingState:
-        """Returns the state of the training, weights apart.
+        """Returns the state of the training without the weights.
 
         Args:
-            random: the random generators' states to take instead of the present ones.
+            random: the random generators' states to store instead of the present ones.
         """
         params = self.original_args()
         scaler = params.get("loss_scale_manager")
@@ -185,8 +185,8 @@ class TrainingContext(RunContext):
         state = resumption.state
         if state.net_outputs is not None:
             params["net_outputs"] = state.net_outputs
-        # What is saved is rank 0's; with it, all ranks would draw the same. Where no batch of the epoch was done,
-        # the generators are where they belong: an attempt at the first batch that failed does not count.
+        # The saved state is rank 0's; if all ranks restored it, all would draw the same. If no batch of the epoch was
+        # done, the generators are right already: a failed attempt at the first batch does not count.
         if is_first_rank() and (state.epoch_complete or state.epoch_steps):
             restore_random_state(state.random, params["train_dataset"])
         self._resumption = None
@@ -238,7 +238,7 @@ class Resumption:
             batch_num: how many batches an epoch has, where that is known.
 
         Raises:
-            ValueError: all epochs are done, or the epoch that is to be completed has another length.
+            ValueError: all epochs are done, or the epoch to complete has another length.
         """
         state = self.state
         if state.epochs_done >= epoch:

@@ -28,8 +28,8 @@ class CheckpointRun:
 
     Args:
         config: the policy.
-        prefix: as ``ModelCheckpoint`` was given it.
-        directory: likewise, checked.
+        prefix: that of ``ModelCheckpoint``.
+        directory: that of ``ModelCheckpoint``, checked.
         params: the run's parameters.
         taken: prefixes that others use in the directory.
         written: called with the path of a file that is safely on disk.
@@ -77,18 +77,18 @@ class CheckpointRun:
             return
         if not re.fullmatch(rf"{re.escape(given)}(_\d+)?", prefix):
             return
-        # A checkpoint that someone has changed must not have us delete what is not ours.
+        # A manipulated checkpoint must not make us delete files of others.
         own = [folder / name for name in state["files"] if Path(name).name == name and _is_of(prefix, name)]
         self.prefix = prefix
         self._writer.close()
         self._writer = self._new_writer([path for path in own if path.is_file()])
 
     def check(self) -> None:
-        """Raises CheckpointWriteError when a file could not be written meanwhile."""
+        """Raises CheckpointWriteError if a file could not be written since the last call."""
         self._writer.check()
 
     def end_step(self, run_context: RunContext) -> None:
-        """Saves when that is due, or a callback asked to stop."""
+        """Saves if that is due or a callback asked to stop."""
         step, _, _ = _place(run_context)
         if self._policy.due(step, time.monotonic()) or run_context.get_stop_requested():
             self._save(run_context)
@@ -96,7 +96,7 @@ class CheckpointRun:
             self._random, self._random_step = run_context.capture_random(), step
 
     def end(self, run_context: RunContext) -> None:
-        """Saves the last step unless that is done, and waits until everything is on disk."""
+        """Saves the last step unless it is saved already, and waits until everything is on disk."""
         step, _, _ = _place(run_context)
         # The end of an epoch uses gradients that are left over, after its last step was saved.
         used = self._saved_with_unused_gradients and not _has_unused_gradients(run_context)
@@ -108,7 +108,7 @@ class CheckpointRun:
         """Saves what an error left; nothing when no step was done."""
         step, _, _ = _place(run_context)
         if step > self._first_step:
-            # What a step that did not end has drawn belongs to no state that could be resumed.
+            # The random numbers that an unfinished step drew belong to no state that could be resumed.
             in_epoch = isinstance(run_context, TrainingContext) and not run_context.epoch_complete
             self._save(run_context, "_breakpoint", self._random if in_epoch and self._random_step == step else None)
             self._writer.wait()
@@ -159,7 +159,7 @@ def check_prefix(prefix: Any) -> str:
     """Returns the beginning of a file name.
 
     Raises:
-        TypeError: it is no string.
+        TypeError: it is not a string.
         ValueError: it is blank, too long, or has a "/".
     """
     if not isinstance(prefix, str):
@@ -197,7 +197,7 @@ def check_directory(value: Any) -> Path:
     """Returns a directory's real path; nothing is created.
 
     Raises:
-        TypeError: it is no path.
+        TypeError: it is not a path.
         ValueError: it is blank or too long.
         NotADirectoryError: it, or a part of it, is a file.
         PermissionError: it cannot be written, or cannot be created.

@@ -20,7 +20,7 @@ class TrainingState:
         batch_num: how many batches an epoch has, None where that was not known.
         optimizer: its class's name and its state dict.
         scaler: the gradient scaler's state dict, empty without one.
-        gradients: the gradients that no optimizer step had used, with what belongs to them; empty mostly.
+        gradients: the gradients that no optimizer step had used, and their counters; mostly empty.
         loss_fn: the loss function's state dict, empty where it has none.
         callbacks: of each callback that has a state, in order: its class's name, its state dict, and whether going
             on without it would lose something.
@@ -63,7 +63,7 @@ class TrainingState:
         """Returns the state that was made into a dict.
 
         Raises:
-            ValueError: the dict is no such state.
+            ValueError: the dict is not such a state.
         """
         expected = {name: getattr(hint, "__origin__", hint) for name, hint in get_type_hints(cls, localns={}).items()}
         wrong = [

@@ -19,7 +19,7 @@ class JaxNetwork:
     Parameters are named by their path, joined by dots ("Dense_0.kernel", "layers.0.bias"). Any registered pytree will
     do. A dict with the key "params" is taken for Flax's collections: "params" are the parameters, without that word in
     their names, and all others ("batch_stats") are buffers. Floating-point arrays are parameters, other arrays are
-    buffers; leaves that are no arrays, and random keys, stay as they are.
+    buffers; other leaves, and random keys, stay as they are.
 
     Example::
 
@@ -31,7 +31,7 @@ class JaxNetwork:
     Attributes:
         apply: called as ``apply(parameters, inputs)``, in eval mode, and traced by ``jax.jit``; a tuple of inputs
             becomes several arguments, a dict becomes keywords. With ``buffers`` it is called with
-            ``{"params": parameters, **buffers}`` in first place. A module arrives in eval mode.
+            ``{"params": parameters, **buffers}`` as its first argument. A module is in eval mode then.
         parameters: a pytree of arrays, a dict of Flax's collections, or a flax.nnx.Module.
         buffers: further collections by name, such as {"batch_stats": ...}; None where ``parameters`` holds everything.
         name: the network's name; None takes that of the module or function behind ``apply``.
@@ -72,7 +72,7 @@ class JaxNetwork:
 class ParametersFunction:
     """A training's present parameters, read through a function without arguments.
 
-    Arrays of JAX never change: each step makes new ones. So it is the function that is watched.
+    Arrays of JAX never change: each step makes new ones. So the function is watched.
 
     Args:
         function: returns a pytree of arrays, a dict of Flax's collections, an nnx.Module or a JaxNetwork.

@@ -17,7 +17,7 @@ from .weight_space import TensorInfo, WeightSpace
 
 _TRANSPOSED = (layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose)
 _DEPTHWISE = (layers.DepthwiseConv1D, layers.DepthwiseConv2D, layers.SeparableConv1D, layers.SeparableConv2D)
-# What Keras itself gives out numbers for, beside layers.
+# What Keras numbers, besides layers.
 _NUMBERED = re.compile(r"(seed_generator|variable)_\d+")
 _COUNTED = re.compile(r"_\d+$")
 
@@ -72,9 +72,9 @@ def read(network: Any) -> dict[str, NDArray[Any]]:
 
 
 def synchronize(network: Any) -> None:
-    """Has the network's variables hold what it has learnt so far.
+    """Updates the network's variables to what it has learnt so far.
 
-    On the JAX back end ``fit`` keeps the weights to itself until an epoch ends or somebody asks.
+    On the JAX back end ``fit`` keeps the weights to itself until an epoch ends or a caller asks for them.
     """
     ask: Callable[[], None] | None = getattr(network, "jax_state_sync", None)
     if ask is not None:
@@ -147,7 +147,7 @@ def _names(network: Any, variables: list[Any]) -> list[str]:
             if (path, part) not in given:
                 given[path, part] = _renumbered(part, path, numbered, counts)
             path = f"{path}/{given[path, part]}".lstrip("/")
-        # Two variables of one layer may bear the same name.
+        # Two variables of one layer may have the same name.
         taken[path] += 1
         names.append(path if taken[path] == 1 else f"{path}:{taken[path] - 1}")
     return names

@@ -46,12 +46,12 @@ class NamedTensor:
     """A parameter or buffer with its place in the network.
 
     Attributes:
-        name: as the network's structure gives it, also where a wrapper made ``Parameter.name`` another one.
+        name: given by the network's structure, also where a wrapper changed ``Parameter.name``.
         owner: the cell that holds it.
-        key: under which it does.
-        tensor: itself.
+        key: its name in that cell.
+        tensor: the tensor.
         is_parameter: whether it is a ``Parameter`` rather than a registered buffer.
-        aliases: further names of the same tensor, ``Parameter.name`` among them where it is another one.
+        aliases: further names of the same tensor, including ``Parameter.name`` if that differs.
     """
 
     name: str
@@ -121,7 +121,7 @@ def to_array(tensor: Any) -> NDArray[Any]:
 def _walk(cell: Any, prefix: str, above: tuple[Any, ...]) -> Iterator[NamedTensor]:
     for key, parameter in cell._params.items():
         if parameter is not None:
-            # A parameter that an optimizer's parallel layout made anew stands in for the first one.
+            # A parameter that an optimizer's parallel layout created replaces the first one.
             tensor = parameter.inited_param if parameter.inited_param is not None else parameter
             yield NamedTensor(prefix + key, cell, key, tensor, is_parameter=True)
     for key, tensor in cell._buffers.items():

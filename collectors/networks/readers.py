@@ -52,7 +52,7 @@ def reader_of(network: object) -> NetworkReader:
     """Returns what reads a network.
 
     Raises:
-        TypeError: the object is no network of a supported framework.
+        TypeError: the object is not a network of a supported framework.
     """
     name = framework_of(network)
     if name is None:
@@ -76,7 +76,7 @@ def describe_network(network: object) -> WeightSpace:
     """Returns the description of a network of any supported framework.
 
     Raises:
-        TypeError: the object is no network of a supported framework.
+        TypeError: the object is not a network of a supported framework.
     """
     return reader_of(network).describe(network)
 
@@ -85,7 +85,7 @@ def read_network(network: object) -> dict[str, NDArray[Any]]:
     """Returns copies of all parameters and buffers of a network, in host memory, each storage once.
 
     Raises:
-        TypeError: the object is no network of a supported framework.
+        TypeError: the object is not a network of a supported framework.
     """
     return reader_of(network).read(network)
 
@@ -96,7 +96,7 @@ def repeated_reader(network: object) -> Callable[[], dict[str, NDArray[Any]]]:
     The arrays hold their values for as long as the mapping that it returned is kept.
 
     Raises:
-        TypeError: the object is no network of a supported framework.
+        TypeError: the object is not a network of a supported framework.
     """
     reader = reader_of(network)
     make = getattr(reader, "RepeatedReader", None)

@@ -42,7 +42,7 @@ class TensorInfo:
         role: "parameter" or "buffer".
         trainable: whether an optimizer may move it; a plane spans the trainable tensors.
         filter_axis: the axis whose entries are the layer's filters, or None for fewer than two axes.
-        aliases: further names of the same storage (tied weights); they follow by themselves.
+        aliases: further names of the same storage (tied weights); they change with it.
     """
 
     name: str
@@ -85,7 +85,7 @@ class WeightSpace:
 
     @property
     def buffers(self) -> tuple[TensorInfo, ...]:
-        """What the network remembers beside its parameters, such as running statistics."""
+        """What the network remembers besides its parameters, such as running statistics."""
         return tuple(tensor for tensor in self.tensors if tensor.role == "buffer")
 
     @property
@@ -197,7 +197,7 @@ def state_sha256(state: State, names: Iterable[str] | None = None) -> str:
 
 
 def describe_arrays(arrays: State, network: str = "arrays", *, filter_axis: int = 0) -> WeightSpace:
-    """Returns the description of a network that is known by its arrays alone.
+    """Returns the description of a network of which only the arrays are known.
 
     Args:
         arrays: name to array; floating-point arrays are trainable parameters, all others are buffers.
@@ -206,7 +206,7 @@ def describe_arrays(arrays: State, network: str = "arrays", *, filter_axis: int 
             applied as ``weight @ x``, -1 where it is ``x @ weight``).
 
     Raises:
-        TypeError: a value is no array.
+        TypeError: a value is not an array.
     """
     tensors = []
     for name, array in arrays.items():
