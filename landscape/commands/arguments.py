@@ -1,4 +1,4 @@
-"""What several commands read from their options."""
+"""What several commands share: options, how errors name them, and how an interruption ends."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from workers.errors import PoolError
 from ..errors import LandscapeDamagedError, LandscapeFormatError, LandscapeIdentityError
 from ..shadowing import check_folder
 from ..survey.options import EXPLANATIONS, RunOptions, parameters, set_options
+
+_CONTINUE = "What was measured is in the landscape file; the same command goes on from there."
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
@@ -61,7 +63,7 @@ def load_function(text: str) -> Callable[[], Any]:
             f"--function names the module {module_name!r}, which is neither in {folder} nor installed."
         ) from error
     except Exception as error:
-        # The user's module failed, which must not be taken for a bug of this program.
+        # The user's module failed, which is no bug of this program.
         raise ValueError(
             f"--function names the module {module_name!r}, which cannot be imported: {type(error).__name__}: {error}. "
             f"Mend it until `python -c 'import {module_name}'` works; landscape --debug shows the line."
@@ -75,7 +77,7 @@ def load_function(text: str) -> Callable[[], Any]:
 
 @contextlib.contextmanager
 def options_named(options: Mapping[str, str]) -> Iterator[None]:
-    """Lets errors that name an argument of Python name what was typed instead.
+    """Makes errors that name an argument of Python name the option that was typed instead.
 
     Args:
         options: argument to option, such as {"device_ids": "--devices"}; an item of a dictionary is named as errors
@@ -113,16 +115,13 @@ def integers(option: str, text: str) -> list[int]:
         ) from error
 
 
-_CONTINUE = "What was measured is in the landscape file; the same command goes on from there."
-
-
 class _TerminatedError(KeyboardInterrupt):
-    """SIGTERM, on its way through the same exits as Ctrl-C: no point that is being measured takes it for its own."""
+    """SIGTERM, which takes the same way out as Ctrl-C, so that no failing point is blamed for it."""
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Lets Ctrl-C and SIGTERM end the work with one clear text, after everything was closed."""
+    """Ends the work with one clear text on Ctrl-C and SIGTERM, after everything was closed."""
 
     def stop(_number: int, _frame: object) -> None:
         raise _TerminatedError

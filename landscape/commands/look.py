@@ -1,4 +1,4 @@
-"""``landscape plot``."""
+"""The commands that show landscapes: ``info``, ``plot``, ``view`` and ``watch``."""
 
 from __future__ import annotations
 
@@ -25,6 +25,21 @@ _PLANES = {
 _KINDS = ("auto", *_PLANES, "profile", "difference", "multiples", "animation")
 _MOVING = (".gif", ".mp4")
 _OPTIONS = {"path": "--output", **{name: f"--{name}" for name in ("levels", "metric", "scale", "style", "theme")}}
+
+
+def info(
+    file: Annotated[str, typer.Argument(help="A landscape file, or its URL such as s3://bucket/landscape.h5.")],
+    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
+) -> None:
+    """Says what a landscape file holds."""
+    from ..facts import summary_json, summary_text
+    from ..landscape import Landscape
+
+    landscape = Landscape.load(file)
+    if as_json:
+        typer.echo(json.dumps(summary_json(landscape), indent=2, allow_nan=False))
+    else:
+        typer.echo(summary_text(landscape))
 
 
 def plot(
@@ -77,58 +92,6 @@ def plot(
     with options_named(_OPTIONS):
         _draw(chosen, landscapes, output, over, metrics[1:], look)
     typer.echo(str(output))
-
-
-def _choose(kind: str, landscapes: list[Landscape], output: Path) -> str:
-    """Returns the kind of picture, once it fits the files and the output's name."""
-    moving = output.suffix.lower() in _MOVING
-    count = len(landscapes)
-    if kind == "auto":
-        line = landscapes[0].y is None
-        kind = "animation" if moving else "multiples" if count > 1 else "profile" if line else "contour"
-    needed = {"difference": 2, "multiples": count}.get(kind, 1)
-    if count != needed:
-        expected = "two files" if needed == 2 else "one file; several make multiples, and two a difference"
-        raise ValueError(f"--kind {kind} needs {expected}, but got {count}.")
-    if moving != (kind == "animation"):
-        raise ValueError(
-            f"--output must end in .gif or .mp4 for an animation and in .png, .pdf or .svg for a {kind}, but got "
-            f"{str(output)!r}."
-            if not moving
-            else f"--output {str(output)!r} is an animation, but --kind is {kind}; leave --kind out, or write a .png."
-        )
-    return kind
-
-
-def _draw(chosen: str, landscapes: list[Landscape], output: Path, over: str, others: list[str], look: Look) -> None:
-    from .. import figures
-
-    if chosen == "animation":
-        figures.save_animation(landscapes[0], output, "contour" if over == "auto" else over, **look)
-        return
-    drawn: Any
-    if chosen == "multiples":
-        drawn = figures.plot_multiples(landscapes, kind=None if over == "auto" else over, **look)[0]
-    elif chosen == "difference":
-        drawn = figures.plot_difference(landscapes[0], landscapes[1], **look)
-    elif chosen == "profile":
-        drawn = figures.plot_profile(landscapes[0], others=others, **look)
-    else:
-        drawn = getattr(figures, _PLANES[chosen])(landscapes[0], **look)
-    # In print 300 dots per inch are asked for; on a screen more than 200 only cost time.
-    figures.save_figure(drawn, output, dpi=400 if look["style"] == "paper" else 200)
-
-
-def _read_levels(text: str) -> int | str | list[float]:
-    """Returns --levels as the figures take it."""
-    if text.isdigit():
-        return int(text)
-    if "," not in text and not text.replace(".", "", 1).isdigit():
-        return text
-    try:
-        return [float(value) for value in text.split(",")]
-    except ValueError:
-        raise ValueError(f"--levels must be numbers with commas between them, but got {text!r}.") from None
 
 
 def view(
@@ -198,16 +161,53 @@ def watch(
             typer.echo("\nStopped watching.", err=True)
 
 
-def info(
-    file: Annotated[str, typer.Argument(help="A landscape file, or its URL such as s3://bucket/landscape.h5.")],
-    as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
-) -> None:
-    """Says what a landscape file holds."""
-    from ..facts import summary_json, summary_text
-    from ..landscape import Landscape
+def _choose(kind: str, landscapes: list[Landscape], output: Path) -> str:
+    """Returns the kind of picture, once it fits the files and the output's name."""
+    moving = output.suffix.lower() in _MOVING
+    count = len(landscapes)
+    if kind == "auto":
+        line = landscapes[0].y is None
+        kind = "animation" if moving else "multiples" if count > 1 else "profile" if line else "contour"
+    needed = {"difference": 2, "multiples": count}.get(kind, 1)
+    if count != needed:
+        expected = "two files" if needed == 2 else "one file; several make multiples, and two a difference"
+        raise ValueError(f"--kind {kind} needs {expected}, but got {count}.")
+    if moving != (kind == "animation"):
+        raise ValueError(
+            f"--output must end in .gif or .mp4 for an animation and in .png, .pdf or .svg for a {kind}, but got "
+            f"{str(output)!r}."
+            if not moving
+            else f"--output {str(output)!r} is an animation, but --kind is {kind}; leave --kind out, or write a .png."
+        )
+    return kind
 
-    landscape = Landscape.load(file)
-    if as_json:
-        typer.echo(json.dumps(summary_json(landscape), indent=2, allow_nan=False))
+
+def _draw(chosen: str, landscapes: list[Landscape], output: Path, over: str, others: list[str], look: Look) -> None:
+    from .. import figures
+
+    if chosen == "animation":
+        figures.save_animation(landscapes[0], output, "contour" if over == "auto" else over, **look)
+        return
+    drawn: Any
+    if chosen == "multiples":
+        drawn = figures.plot_multiples(landscapes, kind=None if over == "auto" else over, **look)[0]
+    elif chosen == "difference":
+        drawn = figures.plot_difference(landscapes[0], landscapes[1], **look)
+    elif chosen == "profile":
+        drawn = figures.plot_profile(landscapes[0], others=others, **look)
     else:
-        typer.echo(summary_text(landscape))
+        drawn = getattr(figures, _PLANES[chosen])(landscapes[0], **look)
+    # In print 300 dots per inch are asked for; on a screen more than 200 only cost time.
+    figures.save_figure(drawn, output, dpi=400 if look["style"] == "paper" else 200)
+
+
+def _read_levels(text: str) -> int | str | list[float]:
+    """Returns --levels as the figures take it."""
+    if text.isdigit():
+        return int(text)
+    if "," not in text and not text.replace(".", "", 1).isdigit():
+        return text
+    try:
+        return [float(value) for value in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--levels must be numbers with commas between them, but got {text!r}.") from None

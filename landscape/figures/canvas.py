@@ -1,4 +1,4 @@
-"""Figures without pyplot: nothing is registered, nothing has to be closed, no window can open."""
+"""Figures without pyplot: nothing is registered, nothing must be closed, no window can open."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def new_axes(width: float, height: float, **options: Any) -> Axes:
 
 
 def settle(figure: Any) -> None:
-    """Puts axes where they stay, so that what is placed in pixels can be."""
+    """Computes the layout now, so that what is placed in pixels finds the axes in their final place."""
     engine = figure.get_layout_engine()
     if engine is not None:
         engine.execute(figure)

@@ -1,4 +1,4 @@
-"""Two planes measured on the same grid, one minus the other: where which of them is lower."""
+"""Two planes measured on the same grid, one minus the other: where each of them is lower."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def plot_difference(first: LandscapeData, second: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
-    """Draws the first plane's metric minus the second's, in colours that part at zero, with the first one's path.
+    """Draws the first plane's metric minus the second's, in colours that change at zero, with the first one's path.
 
     Args:
         first: a plane.

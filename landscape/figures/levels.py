@@ -1,4 +1,4 @@
-"""At which values a picture draws its lines: round numbers, equally spaced, by ratio, or by how common they are."""
+"""The values at which a picture draws its lines: round numbers with equal distances or ratios, or quantiles."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def symmetric_decades(low: float, high: float, threshold: float, count: int) -> 
 
 
 def quantile_levels(values: NDArray[Any], count: int) -> NDArray[Any]:
-    """Returns values between which lie equal shares of all, with no more digits than tell them apart.
+    """Returns values that divide all into equal shares, with no more digits than tell them apart.
 
     Args:
         values: finite, any shape.

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def missing_kinds(values: NDArray[Any], status: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Returns, for each kind of missing value that occurs, where it does; shapes as the grid's."""
+    """Returns where each kind of missing value occurs, by kind; arrays of the grid's shape."""
     pending, failed = status == PointStatus.PENDING, status == PointStatus.FAILED
     kinds = {"pending": pending, "failed": failed, "not finite": ~np.isfinite(values) & ~pending & ~failed}
     return {kind: where for kind, where in kinds.items() if where.any()}
 
 
 def known(values: NDArray[Any], status: NDArray[Any]) -> NDArray[Any]:
-    """Returns the values, NaN where none is known or it is not finite."""
+    """Returns the values, NaN where one is unknown or not finite."""
     there = np.isfinite(values) & (status != PointStatus.PENDING) & (status != PointStatus.FAILED)
     return np.where(there, values, np.nan)
 

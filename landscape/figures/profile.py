@@ -1,4 +1,4 @@
-"""A line through weight space: the metric along it, others on a second axis."""
+"""A line through weight space: a metric along it, further metrics on a second axis."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _draw_missing(sheet: Sheet) -> None:
 
 def _draw_others(sheet: Sheet, names: Sequence[str]) -> None:
     landscape, look = sheet.landscape, sheet.appearance
-    # Two curves share a stroke only where they also share an axis of colours: paper may be printed grey.
+    # Curves differ in stroke as well as colour: paper may be printed grey.
     strokes = ("--", "-.", ":")
     values = np.concatenate([known(landscape[name], landscape.status) for name in names])
     scale = choose_scale(values, "auto", count=PROFILE.count, metric=", ".join(names))

@@ -116,7 +116,7 @@ class ConvergenceData:
 
 @dataclass
 class DirectionsData:
-    """What is worth knowing about the d directions once their vectors are gone.
+    """What remains of the d directions without their vectors.
 
     Attributes:
         norms: their Euclidean lengths, float64[d].
@@ -292,10 +292,10 @@ class SamplingReport:
         tolerance: the largest error asked for.
         relative: whether errors are shares of the loss itself.
         measured: points that were measured or failed, the held-out ones among them.
-        interpolated: points that were not.
+        interpolated: all other points.
         rounds: how often measured values decided what to measure next.
         estimated_error: the largest estimate of an interpolated point.
-        checks: how often points were held out; each time after the first because the time before failed.
+        checks: how often points were held out; each check after the first follows one that failed.
         held_out: how many points the last check held out.
         held_out_error: the largest error at those, NaN without any, infinite where NaN and numbers were mixed up.
         held_out_rms: the root mean square of the errors at those, NaN without any.
