@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from .survey.survey import SurveyReport
 
 
+_MAPPINGS = ("metrics", "errors", "attributes")
+
+
 class Landscape(LandscapeData):
     """A measured loss landscape; everything it hands out is read-only.
 
@@ -196,6 +199,22 @@ class Landscape(LandscapeData):
 
         return export_landscape(self, path, format, metric=metric, overwrite=overwrite)
 
+    def view(self, path: str | os.PathLike[str] | None = None, *, size: str = "full", show: bool = True) -> Path:
+        """Writes the landscape as an interactive page, opens it in the browser, and returns its path.
+
+        Args:
+            path: a file that ends in .html; None writes a temporary one.
+            size: "full" (one file) or "small" (the plotly script lies beside the page).
+            show: whether the page is opened.
+
+        Raises:
+            ImportError: plotly is not installed.
+            OSError: the page cannot be written.
+        """
+        from .interactive.page import view
+
+        return view(self, path, size=size, show=show)
+
     def summary_values(self) -> dict[str, NDArray[Any]]:
         """Returns what a SummaryRecord shows of a landscape.
 
@@ -220,22 +239,6 @@ class Landscape(LandscapeData):
             parts.append(f"{counts[PointStatus.MEASURED]} of {self.status.size} points measured")
         return f"Landscape({'; '.join(parts)})"
 
-    def view(self, path: str | os.PathLike[str] | None = None, *, size: str = "full", show: bool = True) -> Path:
-        """Writes the landscape as an interactive page, opens it in the browser, and returns its path.
-
-        Args:
-            path: a file that ends in .html; None writes a temporary one.
-            size: "full" (one file) or "small" (the plotly script lies beside the page).
-            show: whether the page is opened.
-
-        Raises:
-            ImportError: plotly is not installed.
-            OSError: the page cannot be written.
-        """
-        from .interactive.page import view
-
-        return view(self, path, size=size, show=show)
-
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         if importlib.util.find_spec("plotly") is None:
             return {}
@@ -250,9 +253,6 @@ class Landscape(LandscapeData):
         image = io.BytesIO()
         save_figure(self.plot_profile() if self.y is None else self.plot_contour(), image, dpi=120)
         return image.getvalue()
-
-
-_MAPPINGS = ("metrics", "errors", "attributes")
 
 
 def _contents(data: LandscapeData) -> dict[str, Any]:

@@ -176,7 +176,7 @@ class LandscapeData:
         x = np.array(x, np.float64)
         y = None if y is None else np.array(y, np.float64)
         shape = (len(x),) if y is None else (len(y), len(x))
-        data = cls(
+        data = LandscapeData(
             x=x,
             y=y,
             metrics={name: np.full(shape, np.nan) for name in names},

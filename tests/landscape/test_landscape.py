@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import io
+import pickle
 import sys
 import traceback
 from collections.abc import Callable
@@ -11,10 +12,13 @@ import numpy as np
 import pytest
 from landscape_examples import HEADER
 
+from landscape.exchange import export_landscape
 from landscape.facts import failures, summary_text
+from landscape.figures import plot_contour
 from landscape.file.checks import PointStatus
 from landscape.file.data import DirectionsData, LandscapeData, TrajectoryData
 from landscape.file.landscape_file import write_landscape
+from landscape.interactive.content import landscape_content
 from landscape.landscape import Landscape
 
 
@@ -103,6 +107,27 @@ class TestReadOnly:
         data.attributes["unit"] = "step"
         np.testing.assert_array_equal(landscape.loss, before)
         assert landscape.attributes["unit"] == "epoch"
+
+    @pytest.mark.parametrize("copied", [copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it)), Landscape])
+    def test_a_copy_holds_the_same_and_is_read_only_too(self, copied: Callable[[Landscape], Landscape]) -> None:
+        landscape = Landscape(build(), "a.h5")
+        other = copied(landscape)
+        assert other is not landscape
+        assert other.path == landscape.path
+        assert other.attributes == landscape.attributes
+        np.testing.assert_array_equal(other.loss, landscape.loss)
+        assert other.loss is not landscape.loss
+        with pytest.raises(ValueError, match="read-only"):
+            other.loss[...] = 0
+        with pytest.raises(AttributeError, match="a Landscape is read-only, so its 'path' cannot be set"):
+            other.path = None
+
+    def test_figures_exports_and_pages_take_the_data_alone(self, tmp_path: Path) -> None:
+        data = build()
+        assert plot_contour(data).name == "rectilinear"
+        assert export_landscape(data, tmp_path / "a.csv") == [tmp_path / "a.csv"]
+        assert summary_text(data) == summary_text(Landscape(data))
+        assert landscape_content(data, "a") == landscape_content(Landscape(data), "a")
 
 
 class TestXarray:
