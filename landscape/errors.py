@@ -22,7 +22,7 @@ class LandscapeFormatError(LandscapeError):
 
 
 class LandscapeIdentityError(LandscapeError):
-    """The file holds another experiment than the one that is to be measured."""
+    """The file holds another experiment than the one to measure."""
 
 
 class LandscapeWriteError(LandscapeError, OSError):
@@ -34,7 +34,7 @@ class LandscapeExportError(LandscapeError):
 
 
 class PlaneError(LandscapeError):
-    """No plane or line can be laid through what was given."""
+    """What was given defines no plane or line."""
 
 
 class DegenerateTrajectoryError(PlaneError):

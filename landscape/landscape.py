@@ -1,4 +1,4 @@
-"""Landscape: what a user holds in a notebook."""
+"""Landscape: what users hold in a notebook, with its figures, exports and page."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Landscape(LandscapeData):
         metrics: everything that was measured, by name, each of shape (ny, nx); "loss" is among them.
         status: ``PointStatus`` of every point, shape (ny, nx): 0 pending, 1 measured, 2 interpolated, 3 failed.
         directions: lengths and explained variance of the directions.
-        convergence: the origin, measured by itself because no grid point need lie there.
+        convergence: the origin, measured separately because the grid may have no point there.
         trajectory: the checkpoints' path: coordinates, own and projected losses, distance from the plane; or None.
         errors: tracebacks of what failed, by place.
         attributes: where the landscape comes from: decomposition, intervals, samples, seed, plan, versions, ...

@@ -25,7 +25,7 @@ def export(
     format: Annotated[
         str | None,
         typer.Option(
-            help="csv, landscaper, li, mindinsight, netcdf, npz or vtk; .csv, .nc, .npz and .vts say it themselves."
+            help="csv, landscaper, li, mindinsight, netcdf, npz or vtk; not needed for .csv, .nc, .npz and .vts."
         ),
     ] = None,
     metric: Annotated[

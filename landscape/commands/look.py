@@ -67,7 +67,7 @@ def plot(
         str, typer.Option(help="What an animation walks over, or multiples show: contour, lines, heatmap, surface.")
     ] = "auto",
 ) -> None:
-    """Draws landscape files as a picture, or as an animation of the optimizer on its way."""
+    """Draws landscape files as a picture, or as an animation of the optimizer's walk."""
     from collectors.validation import check_choice
 
     from ..landscape import Landscape

@@ -46,7 +46,7 @@ def netcdf_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writer
         number = columns.pop("number")
         values = {name: ("number", np.array(column)) for name, column in columns.items()}
         groups["trajectory"] = xarray.Dataset(values, coords={"number": np.array(number)})
-    # A single number of a dimension's name would be taken for that dimension.
+    # xarray would take a single number named like a dimension for that dimension.
     origin = {
         f"{name}_coordinate" if name in "xy" else name: value for name, value in _convergence_values(landscape).items()
     }
@@ -82,11 +82,11 @@ def npz_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
         columns = trajectory_columns(landscape.trajectory)
         arrays |= {f"trajectory/{name}": values for name, values in columns.items()}
     arrays |= {f"convergence/{name}": np.array(value) for name, value in _convergence_values(landscape).items()}
-    # A metric's name has no slash.
+    # A metric's name has no slash, so none is overwritten.
     arrays["attributes/json"] = np.array(json.dumps(dict(landscape.attributes), sort_keys=True))
 
     def write(file: Path) -> None:
-        # numpy.savez takes the names as keywords, among which "file" is its own, and dates the members.
+        # numpy.savez takes the names as keywords, so none could be "file", and it stores the time.
         with zipfile.ZipFile(file, "w") as archive:
             for name, values in arrays.items():
                 with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
@@ -136,7 +136,7 @@ def _convergence_values(landscape: LandscapeData) -> dict[str, float]:
 
 
 def _plain(value: Any) -> Any:
-    # NetCDF attributes have 64 bits, and their texts no NUL.
+    # Integers have 64 bits in NetCDF, and texts no NUL.
     fits = -(2**63) <= value < 2**63 if isinstance(value, int) else isinstance(value, float)
     text = isinstance(value, str) and "\0" not in value
     return value if text or (fits and not isinstance(value, bool)) else json.dumps(value, sort_keys=True)

@@ -34,7 +34,7 @@ FORMATS = {
 FOREIGN_FORMATS = ("landscaper", "li")
 """Those that can be read."""
 
-# .h5 is both ours and Li et al.'s, so it says nothing.
+# Not .h5, which both our files and Li et al.'s have.
 _BY_SUFFIX = {".csv": "csv", ".nc": "netcdf", ".npz": "npz", ".vts": "vtk"}
 # How their files begin.
 _SIGNATURES = {b"\x89HDF\r\n\x1a\n": "li", b"PK\x03\x04": "landscaper"}

@@ -109,7 +109,7 @@ def read_landscaper_archive(path: Path, axis_order: str | None = None) -> Landsc
 
 
 def _member(archive: zipfile.ZipFile, name: str, kinds: str = "fiu") -> NDArray[Any]:
-    """Reads one array; its header is believed only where the member has as many bytes."""
+    """Reads one array, provided that the member has as many bytes as its header claims."""
     info = archive.getinfo(f"{name}.npy")
     if info.file_size > _LARGEST:
         raise ValueError(f"{name!r} claims {info.file_size} bytes, more than the {_LARGEST} that are read")

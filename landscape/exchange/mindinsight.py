@@ -55,8 +55,8 @@ def mindinsight_writers(landscape: LandscapeData, path: Path, metric: str) -> Wr
     page ("final"). Numbers are float32, the only type that MindInsight reads.
 
     Raises:
-        LandscapeExportError: the landscape is a line, has values without a number, or is constant: MindInsight's
-            page cannot show those.
+        LandscapeExportError: the landscape is a line, has a point without a finite value, or is constant:
+            MindInsight's page cannot show those.
         ValueError: MindInsight would not take the file for a summary file.
     """
     x, y = plane_axes(landscape, _PROGRAM)
@@ -124,7 +124,7 @@ def _check_values(z: NDArray[Any], metric: str) -> None:
 
 
 def _fill_path(loss_path: Any, landscape: LandscapeData, metric: str) -> list[int]:
-    """Fills in the trajectory and returns the numbers by which the landscape is known."""
+    """Fills in the trajectory and returns the checkpoint numbers that name the landscape."""
     trajectory = landscape.trajectory
     if trajectory is None or trajectory.y is None or metric not in trajectory.projected:
         intervals = landscape.attributes.get("intervals") or [[]]
@@ -151,7 +151,7 @@ def _fill(point: Any, x: NDArray[Any], y: NDArray[Any], z: NDArray[Any]) -> None
 
 
 def _moment(created: Any) -> float:
-    # Of the measurement, so that equal landscapes give equal files.
+    # The time of the measurement, not of the export: equal landscapes give equal files.
     try:
         moment = datetime.fromisoformat(created)
     except (TypeError, ValueError):

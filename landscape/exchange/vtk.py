@@ -74,7 +74,7 @@ def _flat(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
 
 def _saving(dataset: Any, suffix: str) -> Callable[[Path], None]:
     def save(file: Path) -> None:
-        # pyvista chooses the format by the name. VTK reports a failed write on a console of its own.
+        # pyvista chooses the format by the name. VTK reports a failed write only on its own console.
         named = file.with_suffix(suffix)
         try:
             dataset.save(named)

@@ -123,7 +123,7 @@ class Appearance:
         """Draws everything inside the block like this, and restores the user's matplotlib settings after it."""
         import matplotlib
 
-        # The settings' names are literal types, which a dictionary made of parts cannot have.
+        # matplotlib types the settings' names as literals, which a computed dictionary cannot have.
         settings: Any = self._settings()
         with matplotlib.rc_context(settings):
             yield

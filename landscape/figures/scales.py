@@ -44,8 +44,8 @@ class Scale:
 
     Attributes:
         kind: "linear", "log" or "symlog" (logarithmic on both sides of zero).
-        low: the smallest value that is told apart from smaller ones.
-        high: the largest value that is told apart from larger ones.
+        low: the lower end; smaller values are drawn like this one.
+        high: the upper end; larger values are drawn like this one.
         levels: where lines and ticks lie, ascending, inside low to high.
         clipped_below: whether the data have values below low.
         clipped_above: whether the data have values above high.
@@ -64,7 +64,7 @@ class Scale:
 
     @property
     def flat(self) -> bool:
-        """Whether there is nothing to tell apart: no finite value, or one value only."""
+        """Whether there are no differences to draw: no finite value, or only one."""
         return not self.high > self.low
 
     @property
@@ -80,7 +80,7 @@ class Scale:
         ]
 
     def drawn(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Returns the values for contours: as they are, but for what a logarithm cannot take, just below low.
+        """Returns the values for contours, unclipped; values that have no logarithm lie just below ``low``.
 
         A contour is interpolated between neighbours, so values beyond the ends must stay where they are.
         """
@@ -176,7 +176,7 @@ def choose_scale(
     symmetric: bool = False,
     metric: str = "loss",
 ) -> Scale:
-    """Chooses how to draw values; NaN and infinities have no say.
+    """Chooses how to draw values; NaN and infinities are ignored.
 
     "auto" is logarithmic where all values are positive (or zero) and span more than a decade, logarithmic around zero
     where both signs span more than two, else linear. It is also linear for a metric that is no loss and has values
@@ -188,7 +188,7 @@ def choose_scale(
         values: any shape.
         scale: "auto", "log", "linear" or "symlog".
         levels: about how many lines to draw, how they are spaced ("linear", "log", "quantile"), or their values.
-        clip: the largest value to tell apart, or (smallest, largest), None for either end left free.
+        clip: the largest value with a colour of its own, or (smallest, largest); None chooses an end from the data.
         count: about how many lines where ``levels`` does not say.
         symmetric: whether zero lies in the middle.
         metric: the name of what is drawn.
@@ -228,14 +228,14 @@ def choose_scale(
     if high - low <= 8 * np.finfo(np.float64).eps * max(abs(low), abs(high)):
         return Scale(kind, low, low, np.array([low]), threshold=threshold)
     if share and kind == "linear" and spacing == "auto":
-        # Round shares are read at a glance, even where most of the plane lies at chance and has no line.
+        # Round shares are read at a glance, even where most of the plane lies at chance level and has no line.
         spacing = "linear"
     bare = Scale(kind, low, high, np.empty(0), extremes[0] < low, extremes[1] > high, threshold, spacing)
     return _place_levels(bare, values, count, given)
 
 
 def is_share(metric: str, low: float, high: float) -> bool:
-    """Returns whether values, or the sizes of differences, are shares; a loss is none, whatever its values.
+    """Returns whether values, or the sizes of differences, are shares from 0 to 1; a loss never is.
 
     Args:
         metric: its name.
@@ -257,7 +257,7 @@ def _kind(finite: NDArray[Any]) -> str:
 
 
 def _range(finite: NDArray[Any], scale: Scale) -> tuple[float, float]:
-    """Returns the smallest and largest value, or less where outliers lie far beyond the bulk."""
+    """Returns the smallest and largest value, leaving out outliers far beyond the bulk."""
     bounded = np.maximum(finite, 1 / _EXTREME) if scale.kind == "log" else finite
     heights = scale.forward(bounded)
     first, last = np.quantile(heights, [0.05, 0.95])

@@ -60,10 +60,10 @@ class Kind:
     """A way to draw a landscape.
 
     Attributes:
-        function: what users call it.
+        function: the name of its public function.
         draw: draws on a sheet.
         plane: whether it draws planes, or lines.
-        count: about how many lines or ticks it draws when nothing is said.
+        count: about how many lines or ticks it draws by default.
         size: width and height in inches of a figure of its own on a screen.
         paper_height: height in inches in the column of a paper.
         projection: "3d", or None.
@@ -131,14 +131,14 @@ class Sheet:
                 setter(self.axis_text(axis, narrow=self.appearance.paper))
 
     def axis_text(self, axis: int, *, narrow: bool) -> str:
-        """Returns what an axis is: in two lines where there is little room, in one short one beside other pictures."""
+        """Returns an axis's label: in two lines where there is little room, a short one beside other pictures."""
         if not self.furniture:
             return short_axis_label(self.landscape, axis)
         text = axis_label(self.landscape, axis)
         return text.replace(" (", "\n(") if narrow else text
 
     def write_title(self, *notes: str) -> None:
-        """Writes the landscape's name, unless a caption will, and what is special about the data."""
+        """Writes the landscape's name, unless a caption gives it, and notes about the data."""
         heading = self.heading
         if heading is None:
             heading = "" if self.own and self.appearance.paper else title(self.landscape)

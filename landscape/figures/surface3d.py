@@ -57,7 +57,7 @@ def draw_surface(sheet: Sheet) -> None:
     assert landscape.y is not None
     space = cast(Any, sheet.ax)
     if sheet.own:
-        # A three-dimensional box says less than it takes: the layout engine would leave it half the page.
+        # The layout engine misjudges three-dimensional axes and would leave them half the page.
         space.figure.set_layout_engine("none")
         space.set_position((0.06, 0.17, 0.86, 0.86) if look.paper else (0.03, 0.10, 0.86, 0.82))
     heights = scale.forward(scale.shown(sheet.measured)) if not scale.empty else np.full(sheet.measured.shape, np.nan)
@@ -149,7 +149,7 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], limits: tuple[float, float]
 
 
 def _shade(cells: NDArray[Any], size: NDArray[Any]) -> NDArray[Any]:
-    """Returns how bright each cell is, 0 to 1, under a light from above; judged in the box, not in the data."""
+    """Returns how bright each cell is, 0 to 1, under a light from above, in the proportions of the drawn box."""
     across = (cells[:, 2] - cells[:, 0]) / size
     other = (cells[:, 3] - cells[:, 1]) / size
     normals = np.cross(across, other)

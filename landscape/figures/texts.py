@@ -30,7 +30,7 @@ def printable(text: object, limit: int) -> str:
 
 
 def axis_label(landscape: LandscapeData, axis: int) -> str:
-    """Returns what one axis of the plane is: 0 for x, 1 for y."""
+    """Returns the label of an axis: 0 for x, 1 for y."""
     kind = str(landscape.attributes.get("decomposition", "")).lower()
     if kind == "pca":
         ratio = landscape.explained_variance_ratio
@@ -45,7 +45,7 @@ def axis_label(landscape: LandscapeData, axis: int) -> str:
 
 
 def short_axis_label(landscape: LandscapeData, axis: int) -> str:
-    """Returns what one axis is in a few words."""
+    """Returns the label of an axis in a few words."""
     if str(landscape.attributes.get("decomposition", "")).lower() != "pca":
         return axis_label(landscape, axis).split(" (")[0]
     ratio = landscape.explained_variance_ratio
@@ -62,11 +62,11 @@ def title(landscape: LandscapeData) -> str:
 
 
 def full_title(landscape: LandscapeData, write: Callable[[object, int], str]) -> str:
-    """Returns the title that the file gives, or else the network's name and the checkpoints; empty where it has none.
+    """Returns the file's own title, or else the network's name and the checkpoints; empty if it has neither.
 
     Args:
         landscape: whose title.
-        write: returns a text of the file, of at most so many letters, as the picture can show it.
+        write: returns a text of the file as the picture can show it, given the most letters it may have.
     """
     attributes = landscape.attributes
     if attributes.get("title"):
@@ -82,7 +82,7 @@ def full_title(landscape: LandscapeData, write: Callable[[object, int], str]) ->
 
 
 def network_name(landscape: LandscapeData) -> object:
-    """Returns what the network is called, as the file has it; None where it has no name."""
+    """Returns the network's name as the file has it, or None."""
     network = landscape.attributes.get("network")
     return network.get("name") if isinstance(network, Mapping) else network
 
@@ -108,7 +108,7 @@ def status_note(landscape: LandscapeData, status: UInt8[np.ndarray, "*grid"]) ->
 
 
 def flat_note(metric: str, low: float, text: str, values: np.ndarray[Any, np.dtype[Any]]) -> str:
-    """Returns what to say in place of a surface that shows nothing."""
+    """Returns the note that replaces a surface without differences."""
     count = int(np.isfinite(values).sum())
     if np.isnan(low):
         return f"no finite value of {metric}"

@@ -70,7 +70,7 @@ class TrajectoryData:
         *,
         has_buffers: bool = False,
     ) -> TrajectoryData:
-        """Returns a trajectory whose geometry is known and whose every measurement is pending."""
+        """Returns a trajectory with known geometry and all measurements pending."""
         names = tuple(metric_names)
         numbers = np.array(list(number), np.int64)
         count = len(numbers)
@@ -106,7 +106,7 @@ class TrajectoryData:
 
 @dataclass
 class ConvergenceData:
-    """The origin of the plane, measured by itself because no grid point need lie there."""
+    """The origin of the plane, measured separately because the grid may have no point there."""
 
     x: float = 0.0
     y: float | None = 0.0
@@ -167,7 +167,7 @@ class LandscapeData:
         trajectory: TrajectoryData | None = None,
         attributes: Mapping[str, Any] | None = None,
     ) -> LandscapeData:
-        """Returns a landscape of which nothing is measured yet.
+        """Returns a landscape without any measurement yet.
 
         Raises:
             ValueError: an axis, a metric's name or the trajectory cannot be stored.
@@ -196,7 +196,7 @@ class LandscapeData:
 
     @property
     def complete(self) -> bool:
-        """Whether the survey came to its end, and nothing is pending: grid, trajectory, origin."""
+        """Whether the survey is finished and nothing is pending: grid, trajectory, origin."""
         return (
             bool((self.attributes.get("sampling") or {}).get("finished", True))
             and not (self.status == PointStatus.PENDING).any()

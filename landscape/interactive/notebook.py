@@ -166,7 +166,7 @@ def literal(text: object, limit: int = 72) -> str:
 
 
 def _compact(values: NDArray[Any]) -> NDArray[Any]:
-    """Returns the values with seven digits, more than are shown, unless one of them would overflow or vanish."""
+    """Returns the values as float32, whose seven digits suffice here, unless one would overflow or vanish."""
     with np.errstate(over="ignore", under="ignore"):
         small = values.astype(np.float32)
     same = (np.isfinite(small) == np.isfinite(values)) & ((small == 0) == (values == 0))

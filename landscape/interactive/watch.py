@@ -106,7 +106,7 @@ class FileWatch:
         try:
             self._landscape = read_landscape(self._path)
         except (LandscapeNotFoundError, LandscapeLockedError):
-            # It went away or is being copied over; the next look will see.
+            # It was removed or is being replaced; the next look will tell.
             return
         except LandscapeError as error:
             self._problem = error
@@ -193,7 +193,7 @@ class WatchServer(ThreadingHTTPServer):
         return page_html(shown, script=SCRIPT_NAME, live=progress.to_json(), heading=heading).encode()
 
     def progress(self, known: str) -> bytes:
-        """Returns the file's state, and its contents where the caller knows another version."""
+        """Returns the file's state, and its contents if the caller knows another version."""
         progress, content = self.watch.look()
         return json.dumps({**progress.to_json(), "content": None if progress.version == known else content}).encode()
 
