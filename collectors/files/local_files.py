@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, moved into it when they are on the disk."""
+"""Files that are whole or absent: written under a temporary name, renamed once they are on the disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TEMPORARY = re.compile(r"\.(.+)\.(\d{1,10})\.[0-9a-f]{8}\.tmp", re.DOTALL)
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Gives the path of a temporary sibling to write, which takes the file's place when the block ends well.
+    """Gives the path of a temporary sibling to write; it replaces the file when the block ends without an error.
 
     Raises:
         OSError: the file cannot be written; what was there is untouched, and nothing else is left behind.
@@ -100,13 +100,13 @@ def unsent_folder() -> Path:
 
 
 class TemporaryFolder:
-    """A private folder, removed with this object; what killed processes left goes when the next one is made.
+    """A private folder, removed with this object; those of killed processes are removed when the next one is made.
 
     Args:
         prefix: what its name begins with; the process id follows.
 
     Attributes:
-        path: where it lies.
+        path: the folder.
 
     Raises:
         OSError: it cannot be made.

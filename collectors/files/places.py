@@ -1,7 +1,7 @@
-"""Where a run directory lies: in a folder of this machine, or behind an fsspec URL such as ``s3://bucket/run``.
+"""Where a run directory is: in a folder of this machine, or behind an fsspec URL such as ``s3://bucket/run``.
 
-What is remote is written in whole files and read in ranges of bytes. A checkpoint is first copied to the temporary
-folder where there is room, because a plane reads each of its checkpoints several times.
+A remote checkpoint is first copied to the temporary folder where there is room, because a plane reads each of its
+checkpoints several times.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ AnyPath: TypeAlias = Path | RemotePath
 class LocalCopies:
     """Copies of remote checkpoints in the temporary folder, at most half of what is free there and 64 GiB.
 
-    They go when this object does; those of a process that was killed, when the next one is made.
+    They are removed with this object; those of a killed process, when the next object is made.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class LocalCopies:
         """Returns a file's copy; None where there is no room for it.
 
         Raises:
-            OSError: the file cannot be read, or the copy not be written.
+            OSError: the file cannot be read, or the copy cannot be written.
         """
         name, size = str(file), file.size()
         if name not in self._copies:
@@ -106,11 +106,11 @@ def check_can_be_file(name: str, path: Path) -> None:
 
 
 def check_directory(name: str, path: object) -> AnyPath:
-    """Returns where a directory lies; ``file://`` is a folder of this machine like any other.
+    """Returns where a directory is; ``file://`` is a folder of this machine like any other.
 
     Raises:
-        TypeError: it is no path.
-        ValueError: it is no usable path, or a URL of a kind that fsspec does not know.
+        TypeError: it is not a path.
+        ValueError: it is not a usable path, or is a URL of a kind that fsspec does not know.
         ImportError: it is a URL, and a package that reads its kind is missing.
         RunDirectoryError: it is a URL of a kind that is connected to at once, and that fails.
     """

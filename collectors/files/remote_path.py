@@ -1,7 +1,6 @@
-"""Where a run directory lies: in a folder of this machine, or behind an fsspec URL such as ``s3://bucket/run``.
+"""Files and folders behind fsspec URLs such as ``s3://bucket/run``: as much of ``pathlib`` as a run directory needs.
 
-What is remote is written in whole files and read in ranges of bytes. A checkpoint is first copied to the temporary
-folder where there is room, because a plane reads each of its checkpoints several times.
+They are written as whole files and read in ranges of bytes. Whatever a file system raises becomes an ``OSError``.
 """
 
 from __future__ import annotations
@@ -19,12 +18,13 @@ from typing import Any
 from ..errors import CheckpointError, RunDirectoryError
 
 _SUSPICIOUS = re.compile(r"[%?#/\\]")
-
 _PROBE = ".landscape-write-check"
 # Kinds of file systems whose ``mv`` replaces a file at once; object stores need none.
 _RENAMING = frozenset({"sftp", "ssh", "file", "local"})
 _UNFINISHED = ".landscape-unfinished"
 _READ_AHEAD = 16 * 2**20
+# More than the longest header of a checkpoint, so that a header comes in one request.
+_PIECE = 128 * 2**20
 
 
 class RemotePath:
@@ -36,7 +36,7 @@ class RemotePath:
         folder: in which it lies, if that is known.
 
     Raises:
-        OSError: from every method that looks: it cannot be reached or read.
+        OSError: from every method that asks the server: it cannot be reached or read.
     """
 
     def __init__(self, file_system: Any, path: str, folder: RemotePath | None = None) -> None:
@@ -47,7 +47,7 @@ class RemotePath:
         self.stem, self.suffix = Path(self.name).stem, Path(self.name).suffix
 
     def __truediv__(self, name: str) -> RemotePath:
-        # A server may take %2e%2e%2f for ../ and what follows a question mark for something else than a name.
+        # A server may take %2e%2e%2f for ../ and what follows a question mark for a query.
         if _SUSPICIOUS.search(name):
             raise CheckpointError(f"{name!r} cannot be the name of a file behind {self}; rename the file.")
         return RemotePath(self._file_system, f"{self._path.rstrip('/')}/{name}", self)
@@ -74,11 +74,11 @@ class RemotePath:
         return self.is_file() or self.is_dir()
 
     def open(self, mode: str = "rb") -> io.BufferedReader:
-        """Opens the file to be read from its beginning to its end."""
+        """Opens the file for reading from its beginning to its end."""
         return io.BufferedReader(self.open_raw(), _READ_AHEAD)
 
     def open_raw(self) -> io.RawIOBase:
-        """Opens the file to be read here and there; exactly what is asked for is transferred."""
+        """Opens the file for reading at any position; exactly what is asked for is transferred."""
         return RemoteFile(self._file_system, self._path, self.size())
 
     def size(self) -> int:
@@ -90,12 +90,12 @@ class RemotePath:
         return size
 
     def files(self) -> list[RemotePath]:
-        """Returns the files of the folder, by name; of a folder that is not there, none."""
+        """Returns the files of the folder, by name; none if the folder does not exist."""
         return [RemotePath(self._file_system, f"{self._path.rstrip('/')}/{name}", self) for name in sorted(self._files)]
 
     def make_folder(self) -> None:
-        """Makes a folder and the one it lies in, where the file system has any; buckets are never made."""
-        # A bucket may forbid to look at it and take files all the same; whether it does, the first file tells.
+        """Makes the folder and its parent, where the file system has folders; buckets are never made."""
+        # A bucket may forbid looking at it and still take files; the first file shows whether it does.
         with contextlib.suppress(PermissionError), os_errors(self):
             for folder in (self.parent, self):
                 # S3's and Google's file systems would make a bucket of a name alone.
@@ -104,13 +104,13 @@ class RemotePath:
                         self._file_system.mkdir(folder._path, create_parents=False)
 
     def check_writable(self, name: str) -> None:
-        """Makes the folder, and tries whether a file that is written there is there.
+        """Makes the folder, and checks that a file can be written there.
 
         Args:
             name: of the argument that gave the folder, for an error's text.
 
         Raises:
-            RunDirectoryError: it is not.
+            RunDirectoryError: it cannot.
         """
         probe = self / _PROBE
         try:
@@ -118,7 +118,7 @@ class RemotePath:
             probe.write_bytes(b"")
             if not probe.is_file():
                 raise OSError(errno.EIO, "a file that was written there is not there")
-            # Who may write need not be allowed to remove.
+            # The right to write need not include the right to remove.
             with contextlib.suppress(PermissionError):
                 probe.unlink(missing_ok=True)
         except OSError as error:
@@ -133,11 +133,11 @@ class RemotePath:
             return bytes(self._file_system.cat_file(self._path, start=0, end=limit))
 
     def write_bytes(self, content: bytes) -> None:
-        """Puts bytes in the file's place; object stores and those that rename take them whole or not at all."""
+        """Replaces the file's content; whole or not at all on object stores and on file systems that rename."""
         self._put(lambda path: self._file_system.pipe_file(path, content))
 
     def upload(self, source: Path) -> None:
-        """Puts a file of this machine in this one's place; whole or not at all, as ``write_bytes``."""
+        """Replaces this file by one of this machine; whole or not at all, as ``write_bytes``."""
         self._put(lambda path: self._file_system.put_file(str(source), path))
 
     def unlink(self, missing_ok: bool = False) -> None:
@@ -158,7 +158,7 @@ class RemotePath:
             self._file_system.get_file(self._path, str(target))
 
     def remove_unfinished(self) -> None:
-        """Removes from the folder what ``write_bytes`` and ``upload`` left of other processes that were killed."""
+        """Removes what ``write_bytes`` and ``upload`` of killed processes left in the folder."""
         for file in self.files():
             if file.name.startswith(".") and file.suffix == _UNFINISHED:
                 file.unlink(missing_ok=True)
@@ -192,12 +192,8 @@ class RemotePath:
         }
 
 
-# More than the longest header of a checkpoint, so that a header comes in one request.
-_PIECE = 128 * 2**20
-
-
 class RemoteFile(io.RawIOBase):
-    """A remote file, opened for reading here and there.
+    """A remote file, opened for reading at any position.
 
     Args:
         file_system: of fsspec.
@@ -239,7 +235,7 @@ class RemoteFile(io.RawIOBase):
 
 @contextlib.contextmanager
 def os_errors(place: object) -> Iterator[None]:
-    """Each file system raises its own kinds of errors; they become OSErrors that say what is wrong, and where.
+    """Turns a file system's own kinds of errors into OSErrors that say what is wrong, and where.
 
     Args:
         place: what is read or written; its str is shown.

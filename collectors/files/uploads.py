@@ -1,4 +1,4 @@
-"""Records of a run behind a URL: written into a folder of this machine, which a thread keeps uploading from."""
+"""Records of a run behind a URL: written into a folder of this machine, from which a thread uploads them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class RecordUploads:
     A forked process may go on writing into the folder; the process that made this object uploads its files as well.
 
     Args:
-        target: the run directory; it is tried at once whether it can be written.
+        target: the run directory; a test file shows at once whether it can be written.
 
     Attributes:
         folder: where the files are written; those whose names begin with a dot are not uploaded.
@@ -45,7 +45,7 @@ class RecordUploads:
         self._uploads.touch()
 
     def warn_of_failure(self) -> None:
-        """Warns once when an upload has failed; it is tried again all the same."""
+        """Warns once when an upload has failed; it is tried again anyway."""
         if self._failure is not None and not self._failure_is_told:
             self._failure_is_told = True
             warnings.warn(

@@ -1,4 +1,4 @@
-"""What a SummaryCollector was asked to record, and what becomes of it where TensorBoard is missing."""
+"""What a SummaryCollector records and when, and how it removes the records of earlier collectors."""
 
 from __future__ import annotations
 
@@ -25,6 +25,15 @@ SWITCHES = (
     "collect_dataset_graph",
 )
 HISTOGRAMS = "histogram_regular"
+TENSOR_RECORDS = 20
+# The ``cb_params`` of a run, or those of its keys that are known.
+Parameters = Mapping[str, Any]
+INSTALL = "pip install 'summary-landscape[tensorboard]'"
+# By this suffix a collector knows its own files from those of other records in the directory.
+FILE_SUFFIX = "_collector_MS"
+_OWN_FILE = re.compile(
+    rf"events\.out\.tfevents\.summary\.(\d{{10,}})\..+\.\d+\.([0-9a-f]{{12}})\.\d{{5,}}{FILE_SUFFIX}(_lineage)?"
+)
 
 
 @dataclass(frozen=True)
@@ -48,34 +57,6 @@ class SummaryItems:
         defaults = {*SWITCHES, HISTOGRAMS} - set(specified) if keep_default_action else set()
         pattern = specified.get(HISTOGRAMS)
         return cls(frozenset(given | defaults), frozenset(given), None if pattern is None else re.compile(pattern))
-
-
-def check_specified(value: object) -> dict[str, Any]:
-    """Returns a copy of ``collect_specified_data``; its ``collect_landscape`` is not checked here.
-
-    Raises:
-        TypeError: it is no dictionary, or an item has the wrong type.
-        ValueError: a key is unknown, or ``histogram_regular`` is no regular expression.
-    """
-    if value is None:
-        return {}
-    given = check_keys("collect_specified_data", value, (*SWITCHES, HISTOGRAMS, "collect_landscape"))
-    for key in SWITCHES:
-        if key in given:
-            check_bool(f"collect_specified_data[{key!r}]", given[key])
-    pattern = given.get(HISTOGRAMS)
-    if pattern is not None:
-        name = "collect_specified_data['histogram_regular']"
-        if not isinstance(pattern, str):
-            raise wrong_type(name, "a regular expression (str) or None", pattern)
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            raise wrong_value(name, f"a valid regular expression ({error})", pattern) from error
-    return given
-
-
-TENSOR_RECORDS = 20
 
 
 @dataclass(frozen=True)
@@ -104,29 +85,6 @@ class CollectionSteps:
         if self.tensors_every is not None:
             return step % self.tensors_every == 0
         return self.collects(step) if total is None else step in tensor_steps(self.every, total)
-
-
-@lru_cache(maxsize=16)
-def tensor_steps(every: int, total: int) -> Container[int]:
-    """Returns the multiples of ``every`` up to ``total``, or twenty steps over the whole run where these are more.
-
-    The 0 counts as one of them: it stands for the first step, which is recorded whatever its number.
-    """
-    if total // every + 1 <= TENSOR_RECORDS:
-        return range(0, total + 1, every)
-    stride = total // (TENSOR_RECORDS - 1)
-    if stride > 1:
-        return range(0, total + 1, stride)[:TENSOR_RECORDS]
-    # A stride of 1 would spend them all on the beginning of a run of 20 to 37 steps.
-    return frozenset(index * total // (TENSOR_RECORDS - 1) for index in range(TENSOR_RECORDS))
-
-
-# By this suffix a collector knows its own files from those of other records in the directory.
-FILE_SUFFIX = "_collector_MS"
-_OWN_FILE = re.compile(
-    rf"events\.out\.tfevents\.summary\.(\d{{10,}})\..+\.\d+\.([0-9a-f]{{12}})\.\d{{5,}}{FILE_SUFFIX}(_lineage)?"
-)
-INSTALL = "pip install 'summary-landscape[tensorboard]'"
 
 
 @dataclass(frozen=True)
@@ -175,7 +133,7 @@ class SummaryPlan:
 
     @property
     def is_asked_for(self) -> bool:
-        """Whether the user asked for a summary in so many words, rather than by leaving defaults alone."""
+        """Whether the user asked for a summary explicitly, rather than by leaving defaults alone."""
         given = (self.items.asked, self.custom_lineage, self.export_options, self.steps.tensors_every)
         return any(given) or self.max_file_size is not None
 
@@ -196,7 +154,7 @@ class SummaryPlan:
         except ImportError:
             if self.is_asked_for:
                 raise
-            # Whoever only wants landscapes, and says no more than that, need not hear of summaries.
+            # A user who asks for landscapes alone need not hear of summaries.
             if says_something or not landscape:
                 warnings.warn(
                     f"SummaryCollector records no summaries, because TensorBoard cannot be imported; {INSTALL}, or say "
@@ -206,6 +164,46 @@ class SummaryPlan:
                 )
             return None
         return self
+
+
+def check_specified(value: object) -> dict[str, Any]:
+    """Returns a copy of ``collect_specified_data``; its ``collect_landscape`` is not checked here.
+
+    Raises:
+        TypeError: it is no dictionary, or an item has the wrong type.
+        ValueError: a key is unknown, or ``histogram_regular`` is no regular expression.
+    """
+    if value is None:
+        return {}
+    given = check_keys("collect_specified_data", value, (*SWITCHES, HISTOGRAMS, "collect_landscape"))
+    for key in SWITCHES:
+        if key in given:
+            check_bool(f"collect_specified_data[{key!r}]", given[key])
+    pattern = given.get(HISTOGRAMS)
+    if pattern is not None:
+        name = "collect_specified_data['histogram_regular']"
+        if not isinstance(pattern, str):
+            raise wrong_type(name, "a regular expression (str) or None", pattern)
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise wrong_value(name, f"a valid regular expression ({error})", pattern) from error
+    return given
+
+
+@lru_cache(maxsize=16)
+def tensor_steps(every: int, total: int) -> Container[int]:
+    """Returns the multiples of ``every`` up to ``total``, or twenty steps over the whole run if there are more of them.
+
+    The 0 counts as one of them: it stands for the first step, which is recorded whatever its number.
+    """
+    if total // every + 1 <= TENSOR_RECORDS:
+        return range(0, total + 1, every)
+    stride = total // (TENSOR_RECORDS - 1)
+    if stride > 1:
+        return range(0, total + 1, stride)[:TENSOR_RECORDS]
+    # A stride of 1 would spend them all on the beginning of a run of 20 to 37 steps.
+    return frozenset(index * total // (TENSOR_RECORDS - 1) for index in range(TENSOR_RECORDS))
 
 
 def remove_own_records(directory: AnyPath) -> None:

@@ -1,9 +1,9 @@
-"""One run under watch: what is recorded at which of its steps."""
+"""The records of one training or evaluation, in event files on this machine or uploaded to a URL."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,22 +11,23 @@ from typing import Any
 from ..callbacks.callback import step_loss
 from ..files.remote_path import RemotePath
 from ..files.uploads import RecordUploads
+from ..summary.graph import is_torch_network
 from ..summary.lineage import custom_lineage_with_environment
 from ..summary.record import SummaryRecord
 from ..summary.writer import SummaryWriteError
 from .dataset_facts import EpochSamples, dataset_batch_size, dataset_graph, dataset_size
-from .plan import FILE_SUFFIX, HISTOGRAMS, SummaryPlan
+from .plan import FILE_SUFFIX, HISTOGRAMS, Parameters, SummaryPlan
 from .training_facts import (
     eval_lineage,
     histogram_parameters,
     input_images,
-    is_torch_network,
     learning_rate_tag,
     learning_rates,
     train_lineage,
 )
 
-Parameters = Mapping[str, Any]
+# Only the last event file grows, so this is the most that a long training uploads again and again.
+LARGEST_FILE = 32 * 2**20
 
 
 class SummaryCollection:
@@ -213,7 +214,7 @@ class SummaryCollection:
             self._record.add_value("image", "input_data/auto", images)
             return
         self._items.discard("collect_input_data")
-        # Who leaves the defaults alone need not hear that a table is no picture.
+        # A user who leaves the defaults alone need not hear that a table is not a picture.
         if element is not None and "collect_input_data" in self._plan.items.asked:
             warnings.warn(
                 "collect_input_data records nothing: batches must begin with images, a tensor of shape (N, C, H, W) or "
@@ -244,14 +245,10 @@ class SummaryCollection:
             warnings.warn(f"{item} records no more in this run: {error}", UserWarning, stacklevel=5)
 
 
-# Only the last event file grows, so that of a long training this much is uploaded again and again.
-LARGEST_FILE = 32 * 2**20
-
-
 class RemoteCollection(SummaryCollection):
     """A ``SummaryCollection`` that is written on this machine and uploaded while training goes on.
 
-    What cannot be uploaded is a warning, as what cannot be written.
+    What cannot be uploaded is a warning, like what cannot be written.
 
     Args:
         directory: the run directory.
@@ -274,7 +271,7 @@ class RemoteCollection(SummaryCollection):
             self._uploads.close()
             raise
 
-    def end_step(self, params: Mapping[str, Any]) -> None:
+    def end_step(self, params: Parameters) -> None:
         """Records a step where that is due."""
         super().end_step(params)
         self._uploads.warn_of_failure()

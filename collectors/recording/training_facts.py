@@ -1,10 +1,9 @@
-"""What a training or an evaluation was, put together from its parameters."""
+"""Facts read from the ``cb_params`` of a run: lineage, learning rates, parameters for histograms, input images."""
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,13 @@ import numpy as np
 
 from ..callbacks.callback import step_loss
 from ..networks.weight_space import canonical_name
+from ..summary.graph import is_torch_network
 from ..summary.lineage import EvalLineage, TrainLineage
 from ..summary.values import IMAGE_CHANNELS
 from .dataset_facts import dataset_path, dataset_size
+
+FIRST_PARAMETERS = 5
+MOST_IMAGES = 64
 
 
 def train_lineage(
@@ -71,39 +74,6 @@ def last_loss(net_outputs: Any) -> float | None:
         return None
 
 
-def _name(thing: Any) -> str | None:
-    if thing is None:
-        return None
-    # A function is known by its own name; functools.partial and objects by their class.
-    return getattr(thing, "__name__", None) or type(thing).__name__
-
-
-def _network_name(network: Any) -> str | None:
-    if is_torch_network(network):
-        from ..networks.torch_network import unwrap
-
-        network = unwrap(network)
-    return None if network is None else type(network).__name__
-
-
-def _model(callbacks: Any) -> tuple[str, int | None]:
-    path: str | None = None
-    for callback in callbacks if isinstance(callbacks, list | tuple) else ():
-        path = getattr(callback, "latest_ckpt_file_name", path)
-    file = Path(path) if path else None
-    return json.dumps({"ckpt": path}), file.stat().st_size if file is not None and file.is_file() else None
-
-
-FIRST_PARAMETERS = 5
-MOST_IMAGES = 64
-
-
-def is_torch_network(network: Any) -> bool:
-    """Returns whether an object is a PyTorch module."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(network, torch.nn.Module)
-
-
 def learning_rates(optimizer: Any) -> list[Any]:
     """Returns the present learning rate of each parameter group, a float or a copied tensor; empty if there are none.
 
@@ -154,3 +124,26 @@ def input_images(element: Any) -> Any:
     if len(shape) != 4 or 0 in shape or not {shape[1], shape[3]} & set(IMAGE_CHANNELS):
         return None
     return first[:MOST_IMAGES]
+
+
+def _name(thing: Any) -> str | None:
+    if thing is None:
+        return None
+    # A function is known by its own name; functools.partial and objects by their class.
+    return getattr(thing, "__name__", None) or type(thing).__name__
+
+
+def _network_name(network: Any) -> str | None:
+    if is_torch_network(network):
+        from ..networks.torch_network import unwrap
+
+        network = unwrap(network)
+    return None if network is None else type(network).__name__
+
+
+def _model(callbacks: Any) -> tuple[str, int | None]:
+    path: str | None = None
+    for callback in callbacks if isinstance(callbacks, list | tuple) else ():
+        path = getattr(callback, "latest_ckpt_file_name", path)
+    file = Path(path) if path else None
+    return json.dumps({"ckpt": path}), file.stat().st_size if file is not None and file.is_file() else None

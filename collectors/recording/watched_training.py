@@ -1,8 +1,8 @@
-"""CollectedRun: one training under watch of a SummaryCollector, its checkpoints and its records."""
+"""One training watched by a SummaryCollector: its checkpoints and records, and the context for hand-written loops."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -11,13 +11,10 @@ from ..files.remote_path import RemotePath
 from ..process_rank import is_first_rank, parallel_parameters
 from ..run_directory.recorders import TrajectoryRecorder
 from ..run_directory.settings import LandscapeSettings
-from .plan import SummaryPlan, remove_own_records
+from .plan import Parameters, SummaryPlan, remove_own_records
 
 if TYPE_CHECKING:
     from .records import SummaryCollection
-
-
-Parameters = Mapping[str, Any]
 
 
 class CollectedRun:
@@ -105,7 +102,7 @@ class CollectedRun:
     def end_training(self, parameters: Parameters) -> None:
         """Waits until every checkpoint is on disk; the lineage is recorded by ``finish``.
 
-        By then all other callbacks have ended as well, so that it finds the last file of a ModelCheckpoint.
+        When that is called, all other callbacks have ended too, so the lineage names a ModelCheckpoint's last file.
         """
         self._ended = parameters
         self._finish_recorder(None)
@@ -135,7 +132,7 @@ class CollectedRun:
 
 def open_collection(directory: AnyPath, plan: SummaryPlan, start_step: int = 0) -> SummaryCollection:
     """Returns an open record of a training or an evaluation."""
-    # What only a training with records needs is imported here.
+    # Imported here, because only a training with records needs it.
     if isinstance(directory, RemotePath):
         from .records import RemoteCollection
 
@@ -146,7 +143,7 @@ def open_collection(directory: AnyPath, plan: SummaryPlan, start_step: int = 0) 
 
 
 class WatchedTraining:
-    """A hand-written training loop under watch; made by ``SummaryCollector.watch``.
+    """A hand-written training loop that is watched; made by ``SummaryCollector.watch``.
 
     Args:
         begin: opens the run directory; None is returned where nothing is collected.

@@ -77,8 +77,7 @@ class RunDirectory:
                     f"checkpoint {path} is MindSpore's, which is read as a whole, and the temporary folder has no room "
                     "for a copy; free some space there, or set TMPDIR to a larger folder."
                 )
-            file = converted = MindSporeCheckpoint(near, space)
-            converted.label = str(path)
+            file = MindSporeCheckpoint(near, space, str(path))
         else:
             raise CheckpointError(
                 f"checkpoint {path} is a {path.suffix or 'file without a suffix'}, only .safetensors can be read here, "
@@ -94,7 +93,7 @@ class RunDirectory:
         return whole
 
     def frozen_parameters(self) -> StateReader | None:
-        """Opens the file of what training does not move; None where every checkpoint holds everything.
+        """Opens the file of the frozen parameters; None where every checkpoint holds all parameters.
 
         Raises:
             CheckpointError: it is not in the directory, truncated, or not the file that training wrote.
@@ -150,11 +149,11 @@ class RunDirectory:
 
 
 def find_run(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
-    """Returns where a run directory lies, on this machine or behind a URL; a directory must be there.
+    """Returns where a run directory is, on this machine or behind a URL; it must exist.
 
     Raises:
-        TypeError: the path is none.
-        ValueError: the path cannot be used.
+        TypeError: it is not a path.
+        ValueError: it is not a usable path.
         ImportError: it is a URL, and a package that reads its kind is missing.
         RunDirectoryError: there is no such directory, or it cannot be reached.
     """

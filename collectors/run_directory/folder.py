@@ -23,25 +23,25 @@ _OUR_FILES = re.compile(r"[\w.-]+_(?:[0-9]+_(?:step|epoch)|frozen)\.safetensors|
 
 
 class CheckpointFolder(Protocol):
-    """Where checkpoints and their metadata go; each file is there whole or not at all."""
+    """Where checkpoints and their metadata go; each file is whole or absent."""
 
     @property
     def path(self) -> AnyPath:
-        """Where it lies."""
+        """The folder itself."""
 
     @property
     def least_interval(self) -> float:
-        """Seconds between two writes of the metadata, at least."""
+        """The least number of seconds between two writes of the metadata."""
 
     @property
     def remedy(self) -> str:
         """What to do where it cannot be written, for an error's text."""
 
     def prepare(self) -> None:
-        """Makes it, where it is not there.
+        """Makes the folder if it does not exist.
 
         Raises:
-            RunDirectoryError: it cannot be made, or lies behind a URL and cannot be written.
+            RunDirectoryError: it cannot be made, or is behind a URL and cannot be written.
         """
 
     def write_checkpoint(self, name: str, state: State, information: Mapping[str, str]) -> str:
@@ -59,10 +59,10 @@ class CheckpointFolder(Protocol):
         """
 
     def remove_metadata(self) -> None:
-        """Removes the metadata, where it is there."""
+        """Removes the metadata if it exists."""
 
     def remove(self, names: Iterable[str]) -> None:
-        """Removes files by their names; what is no file, and the metadata, stays."""
+        """Removes files by their names; the metadata, and what is not a file, stays."""
 
     def remove_leftovers(self) -> None:
         """Removes what killed processes left half-written."""
@@ -83,7 +83,7 @@ class LocalCheckpointFolder:
         self.path = run / CHECKPOINT_FOLDER
 
     def prepare(self) -> None:
-        """Makes it and those it lies in."""
+        """Makes the folder and its parents."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -101,7 +101,7 @@ class LocalCheckpointFolder:
         write_text(self.path / METADATA_NAME, text)
 
     def remove_metadata(self) -> None:
-        """Removes the metadata, where it is there."""
+        """Removes the metadata if it exists."""
         (self.path / METADATA_NAME).unlink(missing_ok=True)
 
     def remove(self, names: Iterable[str]) -> None:
@@ -120,7 +120,7 @@ class LocalCheckpointFolder:
 class RemoteCheckpointFolder:
     """A folder behind a URL; a checkpoint is written on this machine, uploaded, and removed here.
 
-    An upload that fails is tried again after growing pauses; once all were in vain, later ones are tried once only.
+    An upload that fails is tried again after growing pauses; once all attempts have failed, later uploads get only one.
     """
 
     # Google's store takes one write per second of the same name.
@@ -133,7 +133,7 @@ class RemoteCheckpointFolder:
         self._pauses: tuple[float, ...] = PAUSES_SECONDS
 
     def prepare(self) -> None:
-        """Makes it, where its file system has folders, and tries whether files can be written there."""
+        """Makes the folder, where its file system has folders, and checks that files can be written there."""
         self._run.check_writable("summary_dir")
         self.path.make_folder()
 
@@ -153,7 +153,7 @@ class RemoteCheckpointFolder:
         self._persist(lambda: (self.path / METADATA_NAME).write_bytes(text.encode("utf-8")))
 
     def remove_metadata(self) -> None:
-        """Removes the metadata, where it is there."""
+        """Removes the metadata if it exists."""
         (self.path / METADATA_NAME).unlink(missing_ok=True)
 
     def remove(self, names: Iterable[str]) -> None:

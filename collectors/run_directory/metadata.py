@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from ..errors import RunDirectoryError
 from ..files.places import AnyPath
-from ..validation import check_choice, check_instance, check_int, check_keys, wrong_type
-from .settings import UNITS, CreateLandscape, LandscapeSettings, check_intervals
+from ..validation import check_instance, check_int, check_keys, wrong_type
+from .settings import LandscapeSettings, check_intervals
 
 FORMAT_VERSION = 1
 _REFERENCE_KEYS = (
@@ -129,10 +129,7 @@ class RunMetadata:
         groups = _numbered("epoch_group", given["epoch_group"], list, "a list")
         settings = LandscapeSettings(
             intervals=check_intervals("epoch_group", [groups[index] for index in sorted(groups)]),
-            unit=check_choice("unit", given["unit"], UNITS),
-            landscape_size=check_int("landscape_size", given["landscape_size"], 3, 256),
-            num_samples=check_int("num_samples", given["num_samples"], minimum=1),
-            create_landscape=CreateLandscape.from_dict(given["create_landscape"]),
+            **{key: given[key] for key in ("unit", "landscape_size", "num_samples", "create_landscape")},
         )
         steps = given["step_per_epoch"]
         files = _numbered("model_params_file_map", given["model_params_file_map"], str, "a str")

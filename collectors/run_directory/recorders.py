@@ -1,4 +1,7 @@
-"""Saves a network at the asked steps or epochs; every collector, whatever its trainer, is a shell around this."""
+"""Save checkpoints at the steps or epochs asked for: of a network that trains, or of named arrays.
+
+Every collector, whatever its trainer, is a shell around one of the two.
+"""
 
 from __future__ import annotations
 

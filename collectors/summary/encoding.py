@@ -1,4 +1,4 @@
-"""Recorded values as TensorBoard's protocol buffers."""
+"""Recorded values as TensorBoard's protocol buffers; images become one picture, histograms get bins of our own."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from jaxtyping import Float64, Int64, UInt8
     from tensorboard.compat.proto.summary_pb2 import Summary
 
-
 TENSOR_PLUGIN = "summary_landscape_tensor"
 LINEAGE_KINDS = ("train_lineage", "eval_lineage", "custom_lineage_data")
+MOST_BINS = 90
 _IMAGES_PER_ROW = 8
 _SHOWN = 10
+_HISTOGRAM_BLOCK = 2**18
 
 
 class SummaryEncoder:
@@ -173,56 +174,6 @@ def describe(array: NDArray[Any]) -> str:
     return head + "\n\n" + "\n".join(lines)
 
 
-def _tensor_value(tag: str, array: NDArray[Any]) -> Summary.Value:
-    from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_TENSOR, Summary, SummaryMetadata
-    from tensorboard.util.tensor_util import make_tensor_proto
-
-    plugin = SummaryMetadata.PluginData(plugin_name=TENSOR_PLUGIN)
-    metadata = SummaryMetadata(plugin_data=plugin, data_class=DATA_CLASS_TENSOR)
-    if array.size == 0 and array.dtype.kind == "u":
-        # TensorBoard's reader knows no empty arrays of long unsigned integers.
-        array = array.astype(np.int64)
-    tensor = make_tensor_proto(array)
-    if array.size == 1 and array.dtype.kind == "u":
-        # Nor single ones, unless they are written the way longer arrays are.
-        del tensor.uint32_val[:], tensor.uint64_val[:], tensor.int_val[:]
-        tensor.tensor_content = array.tobytes()
-    return Summary.Value(tag=tag, metadata=metadata, tensor=tensor)
-
-
-def _image_value(tag: str, pixels: UInt8[np.ndarray, "height width channels"]) -> Summary.Value:
-    from PIL import Image
-    from tensorboard.compat.proto.summary_pb2 import Summary
-
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, format="PNG")
-    height, width, channels = pixels.shape
-    image = Summary.Image(height=height, width=width, colorspace=channels, encoded_image_string=buffer.getvalue())
-    return Summary.Value(tag=tag, image=image)
-
-
-def _to_uint8(images: NDArray[Any]) -> NDArray[Any]:
-    if images.dtype == np.uint8:
-        return images
-    if images.dtype.kind == "b":
-        return images.astype(np.uint8) * np.uint8(255)
-    values = images.astype(np.float64)
-    finite = values[np.isfinite(values)]
-    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
-    top = 255.0 if images.dtype.kind in "iu" else 1.0
-    if low < 0 or high > top:
-        # Halves, because the difference of the largest numbers overflows.
-        values, low, top = values / 2 - low / 2, 0.0, high / 2 - low / 2
-        if top == 0:
-            values, top = np.full_like(values, 0.5), 1.0
-    scaled = np.nan_to_num(values / top, nan=0.0, posinf=1.0, neginf=0.0)
-    return np.rint(np.clip(scaled, 0.0, 1.0) * 255).astype(np.uint8)
-
-
-MOST_BINS = 90
-_BLOCK = 2**18
-
-
 @dataclass(frozen=True)
 class Histogram:
     """Equal bins over the finite values.
@@ -268,8 +219,8 @@ def histogram(values: NDArray[Any]) -> Histogram:
     counts = np.zeros(len(edges) - 1, np.int64)
     total = squares = 0.0
     with np.errstate(over="ignore"):
-        for start in range(0, flat.size, _BLOCK):
-            block = flat[start : start + _BLOCK].astype(np.float64)
+        for start in range(0, flat.size, _HISTOGRAM_BLOCK):
+            block = flat[start : start + _HISTOGRAM_BLOCK].astype(np.float64)
             # Searching the edges themselves, so that a count always belongs to the edges that are shown.
             bins = np.searchsorted(edges, block, side="right") - 1
             counts += np.bincount(np.clip(bins, 0, len(counts) - 1), minlength=len(counts))
@@ -285,6 +236,52 @@ def bin_count(size: int) -> int:
     if size <= 5:
         return 2
     return min(max(3, size // 10 + 1), MOST_BINS)
+
+
+def _tensor_value(tag: str, array: NDArray[Any]) -> Summary.Value:
+    from tensorboard.compat.proto.summary_pb2 import DATA_CLASS_TENSOR, Summary, SummaryMetadata
+    from tensorboard.util.tensor_util import make_tensor_proto
+
+    plugin = SummaryMetadata.PluginData(plugin_name=TENSOR_PLUGIN)
+    metadata = SummaryMetadata(plugin_data=plugin, data_class=DATA_CLASS_TENSOR)
+    if array.size == 0 and array.dtype.kind == "u":
+        # TensorBoard's reader knows no empty arrays of long unsigned integers.
+        array = array.astype(np.int64)
+    tensor = make_tensor_proto(array)
+    if array.size == 1 and array.dtype.kind == "u":
+        # Nor single ones, unless they are written the way longer arrays are.
+        del tensor.uint32_val[:], tensor.uint64_val[:], tensor.int_val[:]
+        tensor.tensor_content = array.tobytes()
+    return Summary.Value(tag=tag, metadata=metadata, tensor=tensor)
+
+
+def _image_value(tag: str, pixels: UInt8[np.ndarray, "height width channels"]) -> Summary.Value:
+    from PIL import Image
+    from tensorboard.compat.proto.summary_pb2 import Summary
+
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, format="PNG")
+    height, width, channels = pixels.shape
+    image = Summary.Image(height=height, width=width, colorspace=channels, encoded_image_string=buffer.getvalue())
+    return Summary.Value(tag=tag, image=image)
+
+
+def _to_uint8(images: NDArray[Any]) -> NDArray[Any]:
+    if images.dtype == np.uint8:
+        return images
+    if images.dtype.kind == "b":
+        return images.astype(np.uint8) * np.uint8(255)
+    values = images.astype(np.float64)
+    finite = values[np.isfinite(values)]
+    low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+    top = 255.0 if images.dtype.kind in "iu" else 1.0
+    if low < 0 or high > top:
+        # Halves, because the difference of the largest numbers overflows.
+        values, low, top = values / 2 - low / 2, 0.0, high / 2 - low / 2
+        if top == 0:
+            values, top = np.full_like(values, 0.5), 1.0
+    scaled = np.nan_to_num(values / top, nan=0.0, posinf=1.0, neginf=0.0)
+    return np.rint(np.clip(scaled, 0.0, 1.0) * 255).astype(np.uint8)
 
 
 def _integer_edges(values: NDArray[Any]) -> Float64[np.ndarray, " edges"]:

@@ -1,4 +1,7 @@
-"""TensorBoard's event files: named so that no two collide, rotated at a size limit, private while they grow."""
+"""TensorBoard's event files: named so that no two collide, split at a size limit, private while they grow.
+
+Also what a record checks before its first event: that TensorBoard is there, the directory, names and limits.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from ..validation import check_choice, check_int, check_keys, wrong_type, wrong_
 # Around each record: its length, and a checksum of the length and of the content.
 _FRAME_BYTES = 16
 _LONGEST_NAME = 255
+_NAME_PART = re.compile(r"[0-9a-zA-Z_][0-9a-zA-Z_.]*")
 
 
 def require_tensorboard() -> None:
@@ -160,6 +164,24 @@ def version_event() -> bytes:
     return bytes(event.SerializeToString())
 
 
+def record(content: bytes) -> bytes:
+    """Returns a content as a record: u64 length, its checksum, the content, its checksum; all little-endian."""
+    length = struct.pack("<Q", len(content))
+    return b"".join((length, _masked_checksum(length), content, _masked_checksum(content)))
+
+
+def prepare_directory(directory: Path) -> Path:
+    """Creates a directory where it is missing; returns its real path.
+
+    Raises:
+        NotADirectoryError: it, or a part of it, is a file.
+        PermissionError: it cannot be written, or cannot be created.
+    """
+    check_can_be_directory("log_dir", directory, writable=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return directory.resolve()
+
+
 def sync_directory(directory: Path) -> None:
     """Makes the names in a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -167,37 +189,6 @@ def sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-class _WholeWrites:
-    """A new file without a buffer of its own: a killed process loses nothing, a forked one repeats nothing."""
-
-    def __init__(self, path: Path) -> None:
-        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        self.size = 0
-
-    def write(self, content: bytes) -> None:
-        rest = memoryview(content)
-        try:
-            while rest:
-                rest = rest[os.write(self.descriptor, rest) :]
-        except OSError:
-            # Half a record would hide those of a later writer from readers.
-            with contextlib.suppress(OSError):
-                os.ftruncate(self.descriptor, self.size)
-            raise
-        self.size += len(content)
-
-    def flush(self) -> None:
-        os.fsync(self.descriptor)
-
-    def close(self) -> None:
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
-
-
-_NAME_PART = re.compile(r"[0-9a-zA-Z_][0-9a-zA-Z_.]*")
 
 
 def check_max_file_size(value: Any) -> int | None:
@@ -238,7 +229,7 @@ def check_name_part(name: str, value: Any) -> str:
 
     Raises:
         TypeError: it is no str.
-        ValueError: it is empty or has other characters than ASCII letters, digits, ``_`` and ``.``.
+        ValueError: it is empty, begins with ``.``, or has characters other than ASCII letters, digits, ``_`` and ``.``.
     """
     if not isinstance(value, str):
         raise wrong_type(name, "a str", value)
@@ -247,22 +238,32 @@ def check_name_part(name: str, value: Any) -> str:
     return value
 
 
-def prepare_directory(directory: Path) -> Path:
-    """Creates a directory where it is missing; returns its real path.
+class _WholeWrites:
+    """A new file without a buffer of its own: a killed process loses nothing, a forked one repeats nothing."""
 
-    Raises:
-        NotADirectoryError: it, or a part of it, is a file.
-        PermissionError: it cannot be written, or cannot be created.
-    """
-    check_can_be_directory("log_dir", directory, writable=True)
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    return directory.resolve()
+    def __init__(self, path: Path) -> None:
+        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self.size = 0
 
+    def write(self, content: bytes) -> None:
+        rest = memoryview(content)
+        try:
+            while rest:
+                rest = rest[os.write(self.descriptor, rest) :]
+        except OSError:
+            # Half a record would hide those of a later writer from readers.
+            with contextlib.suppress(OSError):
+                os.ftruncate(self.descriptor, self.size)
+            raise
+        self.size += len(content)
 
-def record(content: bytes) -> bytes:
-    """Returns a content as a record: u64 length, its checksum, the content, its checksum; all little-endian."""
-    length = struct.pack("<Q", len(content))
-    return b"".join((length, _masked_checksum(length), content, _masked_checksum(content)))
+    def flush(self) -> None:
+        os.fsync(self.descriptor)
+
+    def close(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
 
 
 def _masked_checksum(content: bytes) -> bytes:

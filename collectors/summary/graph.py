@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ..validation import wrong_type, wrong_value
@@ -13,6 +14,15 @@ if TYPE_CHECKING:
 
 # What torch.utils.tensorboard writes as well: TensorBoard only asks for a number that is not too small.
 _PRODUCER = 22
+
+# Name, operation, names of the inputs, facts.
+_Node = tuple[str, str, list[str], dict[str, str]]
+
+
+def is_torch_network(network: Any) -> bool:
+    """Returns whether an object is a PyTorch module."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(network, torch.nn.Module)
 
 
 def network_graph(network: torch.nn.Module) -> bytes:
@@ -53,9 +63,6 @@ def parse_graph(name: str, value: Any) -> bytes:
     if not nodes:
         raise wrong_value(name, "a GraphDef with at least one node", value)
     return bytes(content)
-
-
-_Node = tuple[str, str, list[str], dict[str, str]]
 
 
 def _data_flow(network: torch.nn.Module) -> list[_Node]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..validation import wrong_type, wrong_value
-from .graph import network_graph, parse_graph
+from .graph import is_torch_network, network_graph, parse_graph
 from .lineage import check_custom_lineage, check_dataset_graph, check_eval_lineage, check_train_lineage
 
 PLUGINS = (
@@ -93,6 +93,17 @@ def check_plugin(plugin: Any) -> str:
     if known not in PLUGINS:
         raise wrong_value("plugin", "one of " + ", ".join(map(repr, PLUGINS)), plugin)
     return known
+
+
+def check_network(name: str, value: Any) -> Any:
+    """Returns a PyTorch network or None.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if value is None or is_torch_network(value):
+        return cast(Any, value)
+    raise wrong_type(name, "a torch.nn.Module or None", value)
 
 
 def to_summary_array(name: str, value: Any) -> NDArray[Any]:
@@ -187,10 +198,7 @@ def _image(name: str, value: Any) -> NDArray[Any]:
 
 
 def _graph(name: str, value: Any) -> bytes:
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.nn.Module):
-        return network_graph(value)
-    return parse_graph(name, value)
+    return network_graph(value) if is_torch_network(value) else parse_graph(name, value)
 
 
 def _landscape(name: str, value: Any) -> tuple[SummaryValue, ...]:
@@ -221,15 +229,3 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "dataset_graph": check_dataset_graph,
     "custom_lineage_data": check_custom_lineage,
 }
-
-
-def check_network(name: str, value: Any) -> Any:
-    """Returns a PyTorch network or None.
-
-    Raises:
-        TypeError: it is neither.
-    """
-    torch = sys.modules.get("torch")
-    if value is None or (torch is not None and isinstance(value, torch.nn.Module)):
-        return cast(Any, value)
-    raise wrong_type(name, "a torch.nn.Module or None", value)

@@ -1,4 +1,4 @@
-"""The thread that writes summaries: a bounded queue in front of it, its errors handed back to the training thread."""
+"""Writes summaries while training goes on: event files, tensors as ``.npy`` files, and a file for the lineage."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any, TypeAlias, cast
 
@@ -100,8 +101,6 @@ def as_array(label: str, value: object) -> NDArray[Any]:
     Raises:
         TypeError: the value is neither.
     """
-    import sys
-
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         from ..networks.torch_network import to_array

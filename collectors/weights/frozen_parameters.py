@@ -13,7 +13,7 @@ from .safetensors_file import StateReader
 
 
 class FrozenParameters:
-    """What a network's frozen parameters were when they were saved.
+    """A network's frozen parameters as they were when they were saved.
 
     Args:
         reader: holds them.
@@ -25,8 +25,8 @@ class FrozenParameters:
     def moved_or_trained(self, state: State) -> dict[str, NDArray[Any]]:
         """Returns what a checkpoint must hold of a state: all but the frozen parameters that are what they were.
 
-        Whether they are is told by their bytes: a layer may be thawed in the middle of a training, and a program may
-        write into a frozen one.
+        The bytes are compared, because a layer may be thawed in the middle of a training, and a program may write into
+        a frozen one.
         """
         return {
             name: array
@@ -36,7 +36,7 @@ class FrozenParameters:
 
 
 def frozen_state(space: WeightSpace, state: State) -> dict[str, NDArray[Any]]:
-    """Returns the parameters of a state that no optimizer may move; none where it is not known which may."""
+    """Returns the parameters of a state that no optimizer may move; none where it is unknown which are trainable."""
     if not space.trainable:
         return {}
     return {tensor.name: state[tensor.name] for tensor in space.parameters if not tensor.trainable}

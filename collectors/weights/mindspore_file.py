@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import tempfile
-import weakref
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ..errors import CheckpointError
+from ..files.local_files import TemporaryFolder
 from ..networks.weight_space import WeightSpace
 from .safetensors_file import CheckpointFile, file_sha256, write_checkpoint
 
@@ -36,24 +34,25 @@ class MindSporeCheckpoint:
 
     Args:
         path: the file.
-        space: the network that it must fit; what the file holds beside it (an optimizer's moments) is left out. None
+        space: the network that it must fit; what else the file holds (an optimizer's moments) is left out. None
             takes everything.
+        label: what to call it in an error's text; None takes the path.
 
     Raises:
         ImportError: MindSpore is not installed.
         CheckpointError: the file is missing, damaged, or no checkpoint of MindSpore.
     """
 
-    def __init__(self, path: Path, space: WeightSpace | None = None) -> None:
+    def __init__(self, path: Path, space: WeightSpace | None = None, label: str | None = None) -> None:
         self.path = path
-        self.label = str(path)
+        self.label = label or str(path)
         state = load_ckpt(path)
         if space is not None:
             state = _of_network(state, space)
-        folder = Path(tempfile.mkdtemp(prefix="landscape-ckpt-"))
-        self._remove = weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        write_checkpoint(folder / "state.safetensors", state)
-        self._file = CheckpointFile(folder / "state.safetensors")
+        self._folder = TemporaryFolder("landscape-ckpt-")
+        copy = self._folder.path / "state.safetensors"
+        write_checkpoint(copy, state)
+        self._file = CheckpointFile(copy)
         self.shapes = self._file.shapes
         self.dtypes = self._file.dtypes
         self._digest: str | None = None
@@ -102,7 +101,7 @@ def load_ckpt(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def without_optimizer(state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Returns what belongs to the network, as far as names tell: optimizers prefix the names of what they move."""
+    """Returns what belongs to the network, judged by its names: optimizers prefix the names of what they move."""
 
     def is_slot(name: str) -> bool:
         prefix, _, rest = name.partition(".")
@@ -126,7 +125,7 @@ def is_mindspore_file(path: Path) -> bool:
 
 
 def _of_network(state: Mapping[str, NDArray[Any]], space: WeightSpace) -> dict[str, NDArray[Any]]:
-    """Returns what the network knows; names may carry the prefix of a cell that was wrapped around it."""
+    """Returns the network's own tensors; their names may carry the prefix of a cell that was wrapped around it."""
     known = {name for tensor in space.tensors for name in (tensor.name, *tensor.aliases)}
     first = space.tensors[0].name if space.tensors else ""
     prefixes = ["", *sorted({name.removesuffix(first) for name in state if name.endswith(f".{first}")})]

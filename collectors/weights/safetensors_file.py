@@ -23,14 +23,16 @@ from numpy.typing import NDArray
 from ..errors import CheckpointError
 from ..files.local_files import replacing
 from ..files.remote_path import RemotePath
-from ..networks.weight_space import State, numpy_dtype
+from ..networks.weight_space import State, numpy_dtype, state_sha256
 
 RESERVED_PREFIX = "checkpoint/"
-"""How names begin that a checkpoint of a whole training uses for itself."""
-
+"""The prefix of names that the checkpoint of a whole training keeps for itself."""
 _HEADER_LIMIT = 100 * 1024 * 1024
-# What NumPy can shape; a file that asks for more is damaged or hostile.
+# NumPy's limits; a file that asks for more is damaged or hostile.
 _MOST_AXES, _LARGEST = 32, 2**48
+# Each is hashed while it is still in the processor's cache from being written.
+_BLOCK_BYTES = 1 << 20
+_ALIGNMENT = 8
 _DTYPES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
     "F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2",
@@ -39,12 +41,13 @@ _DTYPES = {
     "U64": "uint64", "U32": "uint32", "U16": "uint16", "U8": "uint8", "BOOL": "bool", "C64": "complex64",
 }  # fmt: skip
 _TYPE_NAMES = {name: short for short, name in _DTYPES.items()}
-
 STORABLE_DTYPES = frozenset(_DTYPES.values())
+# Element type, shape, first byte, byte after the last.
+_Entry = tuple[str, tuple[int, ...], int, int]
 
 
 class StateReader(Protocol):
-    """Something that holds one full set of weights: a checkpoint file, or arrays in memory."""
+    """One full set of weights: a checkpoint file, or arrays in memory."""
 
     @property
     def label(self) -> str:
@@ -87,8 +90,6 @@ class MemoryState:
 
     def sha256(self) -> str:
         """Returns the SHA-256 of names, types, shapes and values."""
-        from ..networks.weight_space import state_sha256
-
         return state_sha256(self._state)
 
 
@@ -159,16 +160,13 @@ def write_checkpoint(path: str | os.PathLike[str], state: State, metadata: Mappi
         OSError: the file cannot be written; nothing is left behind.
     """
     with replacing(path) as temporary:
-        return write_safetensors(temporary, state, _TYPE_NAMES, metadata or {})
+        return _write_safetensors(temporary, state, metadata or {})
 
 
 def file_sha256(path: str | os.PathLike[str] | RemotePath) -> str:
     """Returns the SHA-256 of a file's bytes."""
     with path.open("rb") if isinstance(path, RemotePath) else Path(path).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-_Entry = tuple[str, tuple[int, ...], int, int]
 
 
 def _read_header(file: io.RawIOBase, label: str) -> tuple[dict[str, str], dict[str, _Entry], int]:
@@ -206,7 +204,7 @@ def _entry(name: str, value: Mapping[str, Any]) -> _Entry:
     if len(shape) > _MOST_AXES:
         raise ValueError(f"{name!r} has {len(shape)} axes, more than {_MOST_AXES}")
     if not all(type(number) is int and 0 <= number < _LARGEST for number in (*shape, start, stop)):
-        raise ValueError(f"{name!r} has a shape or an offset that is no non-negative integer")
+        raise ValueError(f"{name!r} has a shape or an offset that is not a non-negative integer")
     # NumPy refuses overlong axes also where another axis is empty.
     if math.prod(length or 1 for length in shape) >= _LARGEST:
         raise ValueError(f"{name!r} has the shape {shape}, which is too large")
@@ -216,35 +214,14 @@ def _entry(name: str, value: Mapping[str, Any]) -> _Entry:
     return dtype, shape, start, stop
 
 
-# Each is hashed while it is still in the processor's cache from being written.
-_BLOCK_BYTES = 1 << 20
-_ALIGNMENT = 8
-
-
-def write_safetensors(
-    path: Path, tensors: Mapping[str, NDArray[Any]], type_names: Mapping[str, str], metadata: Mapping[str, str]
-) -> str:
-    """Writes tensors in the library's order, the widest element types first and then by name.
-
-    Args:
-        path: the file.
-        tensors: name to array.
-        type_names: NumPy's name of each element type to the format's.
-        metadata: further text in the header.
-
-    Returns:
-        The file's SHA-256.
-
-    Raises:
-        TypeError: the format has no name for an element type.
-        OSError: the file cannot be written.
-    """
+def _write_safetensors(path: Path, tensors: State, metadata: Mapping[str, str]) -> str:
     for name, array in tensors.items():
-        if array.dtype.name not in type_names:
+        if array.dtype.name not in _TYPE_NAMES:
             raise TypeError(
                 f"{name!r} is {array.dtype.name}, which checkpoints cannot hold; convert it to one of "
-                f"{sorted(type_names)}."
+                f"{sorted(_TYPE_NAMES)}."
             )
+    # The library's order: the widest element types first, then by name.
     order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     header: dict[str, object] = {"__metadata__": dict(sorted(metadata.items()))} if metadata else {}
     end = 0
@@ -252,7 +229,7 @@ def write_safetensors(
         array = tensors[name]
         start, end = end, end + array.nbytes
         header[name] = {
-            "dtype": type_names[array.dtype.name],
+            "dtype": _TYPE_NAMES[array.dtype.name],
             "shape": list(array.shape),
             "data_offsets": [start, end],
         }

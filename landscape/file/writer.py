@@ -137,6 +137,8 @@ class RemoteStore:
 
         try:
             retry(write, LAST_PAUSES_SECONDS)
+        except LandscapeWriteError:
+            raise  # it cannot even be kept on this machine
         except OSError as error:
             raise LandscapeWriteError(
                 f"landscape file {self._path} cannot be written: {error.strerror}. What was measured is in "
