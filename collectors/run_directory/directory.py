@@ -9,6 +9,7 @@ from ..errors import CheckpointError, RunDirectoryError
 from ..files.places import AnyPath, LocalCopies, check_directory, has_lost_slashes
 from ..files.remote_path import RemotePath
 from ..networks.weight_space import WeightSpace
+from ..weights.aligned import align
 from ..weights.frozen_parameters import CompletedState
 from ..weights.safetensors_file import CheckpointFile, StateReader
 from .metadata import RunMetadata
@@ -57,7 +58,7 @@ class RunDirectory:
 
         Args:
             number: its step or epoch.
-            space: the network that it must fit, where that is known.
+            space: the network that it must fit, where that is known; it is then read under that network's names.
 
         Raises:
             CheckpointError: it is not in the directory, truncated, of a format that cannot be read here, of another
@@ -84,9 +85,9 @@ class RunDirectory:
                 "and MindSpore's .ckpt; convert it with `landscape import-checkpoints`."
             )
         frozen = self.frozen_parameters()
-        whole = file if frozen is None else CompletedState(file, frozen)
+        whole: StateReader = file if frozen is None else CompletedState(file, frozen)
         if space is not None:
-            space.check_state(whole.label, whole.shapes)
+            whole = align(whole, space)
         expected = self.metadata.sha256.get(number)
         if expected is not None and file.sha256() != expected:
             raise _changed(path)
