@@ -82,11 +82,6 @@ class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ign
         """Waits until everything is on disk."""
         self._leave(None)
 
-    @property
-    def _counts_steps(self) -> bool:
-        landscape = self._collector._landscape
-        return landscape is not None and landscape.unit == "step"
-
     def _begin(self, epoch: int) -> None:
         optimizer = self.model.optimizer
         step = int(to_array(optimizer.iterations))

@@ -41,8 +41,7 @@ class SummaryCollector(TrainerCollector, mindspore.train.Callback):  # type: ign
         parameters = run_context.original_args()
         if sum(isinstance(item, SummaryCollector) for item in parameters.list_callback) > 1:
             raise ValueError("callbacks must hold at most one SummaryCollector; remove the others.")
-        landscape = self._collector._landscape
-        if landscape is not None and landscape.unit == "step" and _hides_steps(parameters):
+        if self._counts_steps and _hides_steps(parameters):
             raise ValueError(
                 'collect_landscape has unit="step", but with dataset_sink_mode=True MindSpore shows callbacks no '
                 'single steps; train with dataset_sink_mode=False, or collect with unit="epoch".'

@@ -181,6 +181,7 @@ class Landscape(LandscapeData):
         Raises:
             LandscapeLockedError: a survey is writing that file.
             LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
+            NotADirectoryError: the file's directory does not exist.
         """
         from .file.saving import save_landscape
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any
 
 from ..callbacks.callback import BuiltInCallback, RunContext
+from ..callbacks.callback_manager import has_state
 from ..process_rank import is_first_rank
 from ..validation import check_instance, wrong_type
 from .config import CheckpointConfig
@@ -154,8 +155,6 @@ def _check_stateful(stateful: Any) -> dict[str, Any]:
     check_instance("stateful", stateful, Mapping, "a dict of objects with state_dict and load_state_dict, or None")
     for name, item in stateful.items():
         check_instance("a key of stateful", name, str, "a str")
-        if isinstance(item, type) or not all(
-            callable(getattr(item, key, None)) for key in ("state_dict", "load_state_dict")
-        ):
+        if isinstance(item, type) or not has_state(item):
             raise wrong_type(f"stateful[{name!r}]", "an object with state_dict and load_state_dict", item)
     return dict(stateful)

@@ -63,6 +63,11 @@ class TrainerCollector:
     ) -> None:
         self._leave(error)
 
+    @property
+    def _counts_steps(self) -> bool:
+        landscape = self._collector._landscape
+        return landscape is not None and landscape.unit == "step"
+
     def _open(self, network: object, **options: Any) -> None:
         """Begins to watch a training; the options are those of ``collectors.SummaryCollector.watch``."""
         # Many trainers do not tell their callbacks that a training failed.
