@@ -27,6 +27,7 @@ from .file.saving import make_output_folder
 from .landscape import Landscape
 from .planes.directions import NORMALIZATIONS
 from .planes.from_checkpoints import plane_of_trajectory, random_plane_of
+from .planes.pca import CENTERINGS
 from .planes.plane import Plane, write_directions
 from .survey.experiment import stored_plan
 from .survey.forecast import fewest_points
@@ -36,8 +37,6 @@ from .survey.survey import forecast_survey, survey
 
 if TYPE_CHECKING:
     from typing import Unpack
-
-_CENTERINGS = ("none", "mean")
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class SummaryLandscape:
             settings.num_samples, chosen["samples"], how.seed, chosen["buffers"], chosen["recalibration_batch_size"]
         )
         check_choice("normalization", chosen["normalization"], NORMALIZATIONS)
-        centering = check_choice("centering", chosen["centering"], _CENTERINGS)
+        centering = check_choice("centering", chosen["centering"], CENTERINGS)
         check_device_ids("device_ids", device_ids)
         deadline = None if how.budget is None else time.perf_counter() + how.budget
         check_bool("save_directions", chosen["save_directions"])

@@ -20,9 +20,10 @@ from ..errors import LandscapeDamagedError, LandscapeFormatError, LandscapeIdent
 from ..shadowing import check_folder
 from ..survey.options import EXPLANATIONS, RunOptions, parameters, set_options
 
-_CONTINUE = "What was measured is in the landscape file; the same command goes on from there."
-
 _Command = TypeVar("_Command", bound=Callable[..., None])
+
+
+_CONTINUE = "What was measured is in the landscape file; the same command goes on from there."
 
 
 def shown(name: str, *flags: str) -> Any:
@@ -96,15 +97,6 @@ def options_named(options: Mapping[str, str]) -> Iterator[None]:
         raise
 
 
-def _with_options(text: str, options: Mapping[str, str]) -> str:
-    """Returns an error's text in which arguments are options."""
-    for name, option in options.items():
-        # In a sentence, only a name that is no English word is surely an argument's.
-        sure = rf"|(?<![\w'-]){re.escape(name)}\b" if "_" in name and name.isidentifier() else ""
-        text = re.sub(rf"^{re.escape(name)}(\[[^\]]*\])*(?= |=){sure}", option, text)
-    return text
-
-
 def integers(option: str, text: str) -> list[int]:
     """Returns the whole numbers of a text such as ``0,1``."""
     try:
@@ -113,10 +105,6 @@ def integers(option: str, text: str) -> list[int]:
         raise ValueError(
             f"{option} must be whole numbers separated by commas, such as 0,1, but got {text!r}."
         ) from error
-
-
-class _TerminatedError(KeyboardInterrupt):
-    """SIGTERM, which takes the same way out as Ctrl-C, so that no failing point is blamed for it."""
 
 
 @contextlib.contextmanager
@@ -137,3 +125,16 @@ def interruptible() -> Iterator[None]:
         raise typer.Exit(128 + signal.SIGINT) from error
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+class _TerminatedError(KeyboardInterrupt):
+    """SIGTERM, which takes the same way out as Ctrl-C, so that no failing point is blamed for it."""
+
+
+def _with_options(text: str, options: Mapping[str, str]) -> str:
+    """Returns an error's text in which arguments are options."""
+    for name, option in options.items():
+        # In a sentence, only a name that is no English word is surely an argument's.
+        sure = rf"|(?<![\w'-]){re.escape(name)}\b" if "_" in name and name.isidentifier() else ""
+        text = re.sub(rf"^{re.escape(name)}(\[[^\]]*\])*(?= |=){sure}", option, text)
+    return text

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from workers.metric_names import metric_name_problem
 
-T = TypeVar("T")
-
 MAXIMUM_AXIS_LENGTH = 16384
+
+
+T = TypeVar("T")
 
 
 class PointStatus(IntEnum):

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 LOSS_ERROR = "loss_error"
 """The estimated error of the loss, among the metrics of a landscape with interpolated points; 0 where measured."""
 
-__all__ = ["LOSS_ERROR", "ConvergenceData", "DirectionsData", "LandscapeData", "PointStatus", "TrajectoryData"]
-
 
 @dataclass
 class TrajectoryData:
@@ -264,26 +262,6 @@ class LandscapeData:
             _check_trajectory(self.trajectory, line=self.y is None)
 
 
-def _check_trajectory(trajectory: TrajectoryData, *, line: bool) -> None:
-    count = (len(trajectory.number),) if trajectory.number.ndim == 1 else (-1,)
-    check_array("trajectory.number", trajectory.number, count, np.int64)
-    for name in ("x", "residual", "norm"):
-        check_array(f"trajectory.{name}", getattr(trajectory, name), count, np.float64)
-    if (trajectory.y is None) != line:
-        raise ValueError("trajectory.y must be None for a line and an array for a plane.")
-    if trajectory.y is not None:
-        check_array("trajectory.y", trajectory.y, count, np.float64)
-    check_metrics("trajectory.metrics", trajectory.metrics, count)
-    check_metrics("trajectory.projected", trajectory.projected, count)
-    check_status("trajectory.status", trajectory.status, count)
-    check_status("trajectory.projected_status", trajectory.projected_status, count)
-    if bool(trajectory.with_plane_buffers) != (trajectory.with_plane_buffers_status is not None):
-        raise ValueError("trajectory.with_plane_buffers and its status must be both there or both absent.")
-    if trajectory.with_plane_buffers_status is not None:
-        check_metrics("trajectory.with_plane_buffers", trajectory.with_plane_buffers, count)
-        check_status("trajectory.with_plane_buffers_status", trajectory.with_plane_buffers_status, count)
-
-
 @dataclass(frozen=True)
 class SamplingReport:
     """What adaptive sampling measured and found; errors are shares of the range of the losses, or of the loss itself.
@@ -321,3 +299,23 @@ class SamplingReport:
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in asdict(self).items()
         }
+
+
+def _check_trajectory(trajectory: TrajectoryData, *, line: bool) -> None:
+    count = (len(trajectory.number),) if trajectory.number.ndim == 1 else (-1,)
+    check_array("trajectory.number", trajectory.number, count, np.int64)
+    for name in ("x", "residual", "norm"):
+        check_array(f"trajectory.{name}", getattr(trajectory, name), count, np.float64)
+    if (trajectory.y is None) != line:
+        raise ValueError("trajectory.y must be None for a line and an array for a plane.")
+    if trajectory.y is not None:
+        check_array("trajectory.y", trajectory.y, count, np.float64)
+    check_metrics("trajectory.metrics", trajectory.metrics, count)
+    check_metrics("trajectory.projected", trajectory.projected, count)
+    check_status("trajectory.status", trajectory.status, count)
+    check_status("trajectory.projected_status", trajectory.projected_status, count)
+    if bool(trajectory.with_plane_buffers) != (trajectory.with_plane_buffers_status is not None):
+        raise ValueError("trajectory.with_plane_buffers and its status must be both there or both absent.")
+    if trajectory.with_plane_buffers_status is not None:
+        check_metrics("trajectory.with_plane_buffers", trajectory.with_plane_buffers, count)
+        check_status("trajectory.with_plane_buffers_status", trajectory.with_plane_buffers_status, count)

@@ -17,7 +17,12 @@ from .checks import MAXIMUM_AXIS_LENGTH, PointStatus, ordered
 from .data import ConvergenceData, DirectionsData, LandscapeData, TrajectoryData
 
 _FIXED = ("x", "y", "status")
+
+
 _FIXED_TRAJECTORY = ("number", "x", "y", "residual", "norm", "status", "projected_status")
+
+
+_MAXIMUM_MEMBERS = 10_000
 
 
 def read_root(file: Any, size: int, own_attributes: Collection[str]) -> LandscapeData:
@@ -78,58 +83,6 @@ def read_attribute(file: Any, name: str) -> Any:
         return None
     value = file.attrs[name]
     return value.decode("utf-8") if isinstance(value, bytes) else value.item()
-
-
-def _trajectory(columns: dict[str, NDArray[Any]]) -> TrajectoryData:
-    metrics, projected, with_plane_buffers = {}, {}, {}
-    for name, values in columns.items():
-        if name in _FIXED_TRAJECTORY or name == "with_plane_buffers_status":
-            continue
-        if name.startswith(PROJECTED_PREFIX):
-            projected[name.removeprefix(PROJECTED_PREFIX)] = values
-        elif name.endswith(PLANE_BUFFERS_SUFFIX):
-            with_plane_buffers[name.removesuffix(PLANE_BUFFERS_SUFFIX)] = values
-        else:
-            metrics[name] = values
-    return TrajectoryData(
-        number=columns["number"],
-        x=columns["x"],
-        y=columns.get("y"),
-        residual=columns["residual"],
-        norm=columns["norm"],
-        metrics=ordered(metrics),
-        projected=ordered(projected),
-        with_plane_buffers=ordered(with_plane_buffers),
-        status=columns["status"],
-        projected_status=columns["projected_status"],
-        with_plane_buffers_status=columns.get("with_plane_buffers_status"),
-    )
-
-
-def _errors(reader: BoundedReader, group: Any) -> dict[str, str]:
-    if not {"place", "traceback", "traceback_index"} <= set(member_names(group)):
-        raise ValueError("errors lacks a data set")
-    places = reader.array(group["place"], "errors/place", kinds="S")
-    indices = reader.array(group["traceback_index"], "errors/traceback_index")
-    tracebacks = reader.array(group["traceback"], "errors/traceback", kinds="S")
-    if places.shape != indices.shape or (indices < 0).any():
-        raise ValueError(f"errors has {places.shape} places and {indices.shape} indices")
-    texts = [text.decode("utf-8") for text in tracebacks]
-    return {place.decode("utf-8"): texts[index] for place, index in zip(places, indices, strict=True)}
-
-
-def _attributes(file: Any, own_attributes: Collection[str]) -> dict[str, Any]:
-    """Returns the file's attributes, JSON decoded; what other programs may have added in other types is left."""
-    as_json = set(json.loads(read_attribute(file, "json_attributes")))
-    attributes = {}
-    for name in file.attrs:
-        value = None if name in own_attributes else read_attribute(file, name)
-        if value is not None:
-            attributes[name] = json.loads(value) if name in as_json else value
-    return attributes
-
-
-_MAXIMUM_MEMBERS = 10_000
 
 
 class BoundedReader:
@@ -194,3 +147,52 @@ def member_names(group: Any) -> list[str]:
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
             raise ValueError(f"{name!r} is a link to another place")
     return names
+
+
+def _trajectory(columns: dict[str, NDArray[Any]]) -> TrajectoryData:
+    metrics, projected, with_plane_buffers = {}, {}, {}
+    for name, values in columns.items():
+        if name in _FIXED_TRAJECTORY or name == "with_plane_buffers_status":
+            continue
+        if name.startswith(PROJECTED_PREFIX):
+            projected[name.removeprefix(PROJECTED_PREFIX)] = values
+        elif name.endswith(PLANE_BUFFERS_SUFFIX):
+            with_plane_buffers[name.removesuffix(PLANE_BUFFERS_SUFFIX)] = values
+        else:
+            metrics[name] = values
+    return TrajectoryData(
+        number=columns["number"],
+        x=columns["x"],
+        y=columns.get("y"),
+        residual=columns["residual"],
+        norm=columns["norm"],
+        metrics=ordered(metrics),
+        projected=ordered(projected),
+        with_plane_buffers=ordered(with_plane_buffers),
+        status=columns["status"],
+        projected_status=columns["projected_status"],
+        with_plane_buffers_status=columns.get("with_plane_buffers_status"),
+    )
+
+
+def _errors(reader: BoundedReader, group: Any) -> dict[str, str]:
+    if not {"place", "traceback", "traceback_index"} <= set(member_names(group)):
+        raise ValueError("errors lacks a data set")
+    places = reader.array(group["place"], "errors/place", kinds="S")
+    indices = reader.array(group["traceback_index"], "errors/traceback_index")
+    tracebacks = reader.array(group["traceback"], "errors/traceback", kinds="S")
+    if places.shape != indices.shape or (indices < 0).any():
+        raise ValueError(f"errors has {places.shape} places and {indices.shape} indices")
+    texts = [text.decode("utf-8") for text in tracebacks]
+    return {place.decode("utf-8"): texts[index] for place, index in zip(places, indices, strict=True)}
+
+
+def _attributes(file: Any, own_attributes: Collection[str]) -> dict[str, Any]:
+    """Returns the file's attributes, JSON decoded; what other programs may have added in other types is left."""
+    as_json = set(json.loads(read_attribute(file, "json_attributes")))
+    attributes = {}
+    for name in file.attrs:
+        value = None if name in own_attributes else read_attribute(file, name)
+        if value is not None:
+            attributes[name] = json.loads(value) if name in as_json else value
+    return attributes

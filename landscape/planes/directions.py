@@ -114,6 +114,11 @@ def normalize(
     return result
 
 
+def empty_direction(space: WeightSpace) -> Direction:
+    """Returns an array for each trainable tensor, whose values are still to be written."""
+    return {tensor.name: np.empty(tensor.shape, direction_dtype(tensor.dtype)) for tensor in space.trainable}
+
+
 def inner_product(first: Direction, second: Direction, space: WeightSpace) -> float:
     """Returns the inner product of two directions over all trainable tensors, summed in float64."""
     return math.fsum(_dot(first[tensor.name], second[tensor.name]) for tensor in space.trainable)

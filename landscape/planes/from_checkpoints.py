@@ -1,4 +1,4 @@
-"""Planes built from readers of weights whose network is known; the user's functions in ``planes`` end up here."""
+"""Planes and lines from readers of weights whose network is known; those of ``from_weights`` build on them."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.networks.weight_space import WeightSpace, direction_dtype
+from collectors.networks.weight_space import WeightSpace
 from collectors.validation import check_int
 from collectors.weights.aligned import AlignedState, align
 from collectors.weights.safetensors_file import StateReader
 
 from ..errors import PlaneError
-from .directions import Direction, random_direction
+from .directions import empty_direction, random_direction
 from .pca import principal_directions
 from .plane import Plane
 from .trajectory import Trajectory, check_numbers, difference_blocks, not_finite, project, trajectory_at
@@ -145,10 +145,7 @@ def plane_of_points(readers: Sequence[StateReader], space: WeightSpace) -> Plane
     check_spannable(space)
     states = tuple(align(reader, space) for reader in readers)
     origin, others = states[0], states[1:]
-    directions: tuple[Direction, ...] = tuple(
-        {tensor.name: np.empty(tensor.shape, direction_dtype(tensor.dtype)) for tensor in space.trainable}
-        for _ in others
-    )
+    directions = tuple(empty_direction(space) for _ in others)
     for block in difference_blocks(others, origin, space):
         for direction, row in zip(directions, block.differences, strict=True):
             direction[block.name].reshape(-1)[block.start : block.stop] = row
@@ -183,14 +180,6 @@ def origin_state(state: AlignedState, space: WeightSpace) -> tuple[dict[str, NDA
     return parameters, {tensor.name: state.read(tensor.name) for tensor in space.buffers}
 
 
-def _single_point(number: int, dimension: int) -> Trajectory:
-    def zero() -> np.ndarray[Any, np.dtype[np.float64]]:
-        return np.zeros(1)
-
-    numbers = np.array(check_numbers([number], 1), dtype=np.int64)
-    return Trajectory(numbers, zero(), zero() if dimension == 2 else None, zero(), zero())
-
-
 def check_spannable(space: WeightSpace) -> None:
     """Checks that a network has weights through which directions can run.
 
@@ -208,3 +197,9 @@ def check_spannable(space: WeightSpace) -> None:
             f"the network {space.network} has complex trainable parameters {complex_names[:10]}, which are not "
             "supported; set requires_grad=False on them to keep them as they are."
         )
+
+
+def _single_point(number: int, dimension: int) -> Trajectory:
+    x, y, residual, norm = np.zeros((4, 1))
+    numbers = np.array(check_numbers([number], 1), dtype=np.int64)
+    return Trajectory(numbers, x, y if dimension == 2 else None, residual, norm)

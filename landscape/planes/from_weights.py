@@ -19,17 +19,6 @@ from .directions import NORMALIZATIONS, Direction, normalize
 from .from_checkpoints import check_spannable, origin_state, plane_of_points, plane_of_trajectory, random_plane_of
 from .plane import Plane
 
-__all__ = [
-    "custom_plane",
-    "line_between",
-    "pca_plane",
-    "plane_of_trajectory",
-    "plane_through",
-    "random_line",
-    "random_plane",
-    "random_plane_of",
-]
-
 
 def random_plane(
     origin: Weights,
@@ -100,7 +89,7 @@ def pca_plane(
 
 
 def plane_through(a: Weights, b: Weights, c: Weights, *, network: object = None) -> Plane:
-    """Lays the plane through three sets of weights, which come to lie at (0, 0), (1, 0) and (0, 1).
+    """Lays the plane through three sets of weights, which get the coordinates (0, 0), (1, 0) and (0, 1).
 
     Args:
         a: the origin.
@@ -119,7 +108,7 @@ def plane_through(a: Weights, b: Weights, c: Weights, *, network: object = None)
 
 
 def line_between(a: Weights, b: Weights, *, network: object = None) -> Plane:
-    """Lays the line through two sets of weights, which come to lie at 0 and 1; see ``plane_through``.
+    """Lays the line through two sets of weights, which get the coordinates 0 and 1; see ``plane_through``.
 
     Source: Goodfellow, Vinyals, Saxe 2015.
     """
@@ -167,6 +156,29 @@ def custom_plane(
     return Plane(space, parameters, buffers, scaled, "custom", normalization, identity)
 
 
+def network_space(network: object, *weights: Weights) -> WeightSpace:
+    """Returns the description of the network: from ``network``, or from the first state that is one.
+
+    Raises:
+        TypeError: nothing describes the network.
+        PlaneError: no plane can be laid through the weights of this network.
+    """
+    if isinstance(network, WeightSpace):
+        space = network
+    elif network is not None:
+        space = describe_network(network)
+    else:
+        described = next((item for item in weights if is_network(item)), None)
+        if described is None:
+            raise TypeError(
+                "network is missing: files and state dicts do not say which tensors are trainable or tied; pass "
+                "network=<the network> (or its WeightSpace, from collectors.networks.readers.describe_network)."
+            )
+        space = describe_network(described)
+    check_spannable(space)
+    return space
+
+
 def _random(
     origin: Weights, network: object, dimension: int, seed: int, normalization: str, perturb_one_dimensional: bool
 ) -> Plane:
@@ -207,7 +219,7 @@ def _custom_direction(label: str, direction: Mapping[str, Any], space: WeightSpa
     if problems:
         raise ValueError(
             f"{label} does not fit the trainable parameters of {space.network}: {'; '.join(problems[:20])}. Give one "
-            "array of the parameter's shape for each of them (zeros where it shall not move)."
+            "array of the parameter's shape for each of them (zeros where it must not move)."
         )
     return result
 
@@ -216,26 +228,3 @@ def _check_sequence(name: str, value: Any) -> list[Any]:
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Sequence):
         raise wrong_type(name, "a list", value)
     return list(value)
-
-
-def network_space(network: object, *weights: Weights) -> WeightSpace:
-    """Returns the description of the network: from ``network``, or from the first state that is one.
-
-    Raises:
-        TypeError: nothing describes the network.
-        PlaneError: no plane can be laid through the weights of this network.
-    """
-    if isinstance(network, WeightSpace):
-        space = network
-    elif network is not None:
-        space = describe_network(network)
-    else:
-        described = next((item for item in weights if is_network(item)), None)
-        if described is None:
-            raise TypeError(
-                "network is missing: files and state dicts do not say which tensors are trainable or tied; pass "
-                "network=<the network> (or its WeightSpace, from collectors.networks.readers.describe_network)."
-            )
-        space = describe_network(described)
-    check_spannable(space)
-    return space

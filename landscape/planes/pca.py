@@ -12,11 +12,11 @@ import ml_dtypes
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from collectors.networks.weight_space import direction_dtype, numpy_dtype
+from collectors.networks.weight_space import numpy_dtype
 from collectors.validation import check_choice, check_int
 
 from ..errors import DegenerateTrajectoryError
-from .directions import Direction
+from .directions import Direction, empty_direction
 from .trajectory import BLOCK_BYTES, difference_blocks
 
 if TYPE_CHECKING:
@@ -158,10 +158,7 @@ def _rebuild(
     block_bytes: int,
 ) -> tuple[tuple[Direction, ...], Float64[np.ndarray, " components"]]:
     """Returns the combinations of the rows with unit norm and scikit-learn's sign, and the norms they had."""
-    directions: tuple[Direction, ...] = tuple(
-        {tensor.name: np.empty(tensor.shape, direction_dtype(tensor.dtype)) for tensor in space.trainable}
-        for _ in coefficients
-    )
+    directions = tuple(empty_direction(space) for _ in coefficients)
     squares = np.zeros(len(coefficients))
     largest = np.zeros(len(coefficients))
     for block in difference_blocks(checkpoints, checkpoints[-1], space, block_bytes):

@@ -1,4 +1,4 @@
-"""A plane or a line through weight space: an origin, one or two directions, and what was projected onto it."""
+"""A plane or a line through weight space: its origin, directions, path and axes, and the file of its directions."""
 
 from __future__ import annotations
 
@@ -24,13 +24,11 @@ from collectors.weights.safetensors_file import StateReader, write_checkpoint
 
 from ..errors import LandscapeWriteError
 from .directions import Direction, cosine, norm
-from .trajectory import Trajectory, check_independent, project
+from .trajectory import Trajectory, check_independent
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
-
-__all__ = ["DECOMPOSITIONS", "Plane", "Trajectory", "project"]
 
 DECOMPOSITIONS = ("pca", "random", "points", "custom")
 
@@ -174,34 +172,6 @@ class Plane:
         return 0.2 * math.sqrt(math.fsum(squares)) or 2.0
 
 
-def _axis(values: Float64[np.ndarray, " n"], count: int, margin: float) -> Float64[np.ndarray, " size"] | None:
-    low, high = float(values.min()), float(values.max())
-    width = high - low
-    axis = np.linspace(low - margin * width, high + margin * width, count)
-    return axis if np.all(np.diff(axis) > 0) else None
-
-
-def _symmetric_axis(count: int) -> Float64[np.ndarray, " size"]:
-    axis = np.linspace(-1.0, 1.0, count)
-    return (axis - axis[::-1]) / 2
-
-
-def _check_arrays(
-    name: str, arrays: Mapping[str, NDArray[Any]], expected: Mapping[str, tuple[tuple[int, ...], str]]
-) -> None:
-    found = {key: (tuple(array.shape), array.dtype.name) for key, array in arrays.items()}
-    wrong = [
-        f"{key} (expected {expected.get(key, 'nothing')}, got {found.get(key, 'nothing')})"
-        for key in dict.fromkeys((*expected, *found))
-        if expected.get(key) != found.get(key)
-    ]
-    if wrong:
-        raise ValueError(
-            f"{name} does not fit the network's tensors: {'; '.join(wrong[:20])}. Build planes with random_plane, "
-            "pca_plane, plane_through or custom_plane, which convert what they are given."
-        )
-
-
 def directions_path(landscape_path: str | os.PathLike[str] | RemotePath) -> AnyPath:
     """Returns where the vectors of a landscape lie: ``<stem>_directions.safetensors``."""
     path = landscape_path if isinstance(landscape_path, RemotePath) else Path(landscape_path)
@@ -239,3 +209,31 @@ def write_directions(landscape_path: str | os.PathLike[str] | RemotePath, plane:
             "save_directions=True."
         ) from error
     return path
+
+
+def _axis(values: Float64[np.ndarray, " n"], count: int, margin: float) -> Float64[np.ndarray, " size"] | None:
+    low, high = float(values.min()), float(values.max())
+    width = high - low
+    axis = np.linspace(low - margin * width, high + margin * width, count)
+    return axis if np.all(np.diff(axis) > 0) else None
+
+
+def _symmetric_axis(count: int) -> Float64[np.ndarray, " size"]:
+    axis = np.linspace(-1.0, 1.0, count)
+    return (axis - axis[::-1]) / 2
+
+
+def _check_arrays(
+    name: str, arrays: Mapping[str, NDArray[Any]], expected: Mapping[str, tuple[tuple[int, ...], str]]
+) -> None:
+    found = {key: (tuple(array.shape), array.dtype.name) for key, array in arrays.items()}
+    wrong = [
+        f"{key} (expected {expected.get(key, 'nothing')}, got {found.get(key, 'nothing')})"
+        for key in dict.fromkeys((*expected, *found))
+        if expected.get(key) != found.get(key)
+    ]
+    if wrong:
+        raise ValueError(
+            f"{name} does not fit the network's tensors: {'; '.join(wrong[:20])}. Build planes with random_plane, "
+            "pca_plane, plane_through or custom_plane, which convert what they are given."
+        )

@@ -1,4 +1,4 @@
-"""A run's path as a plane sees it: coordinates, and how far off the plane each checkpoint lies."""
+"""A run's path as a plane sees it: its coordinates, its distance to the plane, and the differences they come from."""
 
 from __future__ import annotations
 
@@ -23,66 +23,6 @@ if TYPE_CHECKING:
 
 
 BLOCK_BYTES = 64 * 2**20
-
-
-class DifferenceBlock(NamedTuple):
-    """A piece of one tensor over all checkpoints.
-
-    Attributes:
-        name: the tensor.
-        start: the piece's first element in C order.
-        stop: one after its last.
-        origin: the origin's values, shape (elements,).
-        differences: the checkpoints minus the origin, shape (checkpoints, elements).
-    """
-
-    name: str
-    start: int
-    stop: int
-    origin: Float64[np.ndarray, " elements"]
-    differences: Float64[np.ndarray, "checkpoints elements"]
-
-
-def difference_blocks(
-    checkpoints: Sequence[StateReader], origin: StateReader, space: WeightSpace, block_bytes: int = BLOCK_BYTES
-) -> Iterator[DifferenceBlock]:
-    """Yields the differences to the origin over all trainable elements, in the network's order.
-
-    Args:
-        checkpoints: read under the network's own names.
-        origin: what is subtracted.
-        space: the network.
-        block_bytes: size of the float64 differences held at a time, over all checkpoints.
-
-    Raises:
-        CheckpointError: a checkpoint holds a value that is not finite.
-    """
-    block_bytes = check_int("block_bytes", block_bytes, minimum=1)
-    step = max(1, block_bytes // (8 * max(1, len(checkpoints))))
-    for tensor in space.trainable:
-        for start in range(0, tensor.size, step):
-            stop = min(start + step, tensor.size)
-            base = _finite_block(origin, tensor.name, start, stop).astype(np.float64)
-            differences = np.empty((len(checkpoints), stop - start))
-            for row, checkpoint in zip(differences, checkpoints, strict=True):
-                # Converted while it is subtracted: a float64 copy of its own would cost as much as the reading.
-                np.subtract(_finite_block(checkpoint, tensor.name, start, stop), base, out=row)
-            yield DifferenceBlock(tensor.name, start, stop, base, differences)
-
-
-def not_finite(label: str, name: str) -> CheckpointError:
-    """Returns the error for weights among which no plane can be laid."""
-    return CheckpointError(
-        f"{label} holds NaN or infinite values in {name!r}, so no direction can be computed from it; "
-        "leave this checkpoint out (end the interval before training diverged)."
-    )
-
-
-def _finite_block(reader: StateReader, name: str, start: int, stop: int) -> NDArray[Any]:
-    block = reader.read_block(name, start, stop)
-    if not np.isfinite(block).all():
-        raise not_finite(reader.label, name)
-    return block
 
 
 # One minus the squared cosine below which two directions count as one (an angle of a millionth).
@@ -117,7 +57,7 @@ def project(
     *,
     block_bytes: int = BLOCK_BYTES,
 ) -> Trajectory:
-    """Projects checkpoints by least squares on all directions together; the origin comes to lie on exactly (0, 0).
+    """Projects checkpoints by least squares on all directions together; the origin gets exactly (0, 0).
 
     Args:
         checkpoints: read under the network's own names.
@@ -209,6 +149,66 @@ def check_independent(norms: Sequence[float] | Float64[np.ndarray, " dimension"]
             f"the two directions are parallel (cosine {cosine:.9f}), so they span a line and no plane; "
             "give two that differ, or use a line."
         )
+
+
+class DifferenceBlock(NamedTuple):
+    """A piece of one tensor over all checkpoints.
+
+    Attributes:
+        name: the tensor.
+        start: the piece's first element in C order.
+        stop: one after its last.
+        origin: the origin's values, shape (elements,).
+        differences: the checkpoints minus the origin, shape (checkpoints, elements).
+    """
+
+    name: str
+    start: int
+    stop: int
+    origin: Float64[np.ndarray, " elements"]
+    differences: Float64[np.ndarray, "checkpoints elements"]
+
+
+def difference_blocks(
+    checkpoints: Sequence[StateReader], origin: StateReader, space: WeightSpace, block_bytes: int = BLOCK_BYTES
+) -> Iterator[DifferenceBlock]:
+    """Yields the differences to the origin over all trainable elements, in the network's order.
+
+    Args:
+        checkpoints: read under the network's own names.
+        origin: what is subtracted.
+        space: the network.
+        block_bytes: size of the float64 differences held at a time, over all checkpoints.
+
+    Raises:
+        CheckpointError: a checkpoint holds a value that is not finite.
+    """
+    block_bytes = check_int("block_bytes", block_bytes, minimum=1)
+    step = max(1, block_bytes // (8 * max(1, len(checkpoints))))
+    for tensor in space.trainable:
+        for start in range(0, tensor.size, step):
+            stop = min(start + step, tensor.size)
+            base = _finite_block(origin, tensor.name, start, stop).astype(np.float64)
+            differences = np.empty((len(checkpoints), stop - start))
+            for row, checkpoint in zip(differences, checkpoints, strict=True):
+                # Converted while it is subtracted: a float64 copy of its own would cost as much as the reading.
+                np.subtract(_finite_block(checkpoint, tensor.name, start, stop), base, out=row)
+            yield DifferenceBlock(tensor.name, start, stop, base, differences)
+
+
+def not_finite(label: str, name: str) -> CheckpointError:
+    """Returns the error for weights that are not finite."""
+    return CheckpointError(
+        f"{label} holds NaN or infinite values in {name!r}, so no direction can be computed from it; "
+        "leave this checkpoint out (end the interval before training diverged)."
+    )
+
+
+def _finite_block(reader: StateReader, name: str, start: int, stop: int) -> NDArray[Any]:
+    block = reader.read_block(name, start, stop)
+    if not np.isfinite(block).all():
+        raise not_finite(reader.label, name)
+    return block
 
 
 def _rows(

@@ -62,7 +62,7 @@ class Prediction:
     def to_refine(self, tolerance: float) -> Bool[np.ndarray, "rows columns"]:
         """Returns which points to measure next, so that the largest error gets below the tolerance.
 
-        The root mean square shall get below a tenth of it, too. Of a cell that is not good enough, the points of the
+        The root mean square must get below a tenth of it, too. Of a cell that is not good enough, the points of the
         coarsest grid come first: they may turn out to suffice.
         """
         limit = self._limit(tolerance)

@@ -1,4 +1,4 @@
-"""The scale on which errors of the loss are compared with the tolerance."""
+"""How errors of the loss are compared with the tolerance: on which scale, and at points held out for it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,17 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float64
 
 
+HELD_OUT_SHARE = 0.02
+
+
+# The largest error of a sample is smaller than that of all: held-out points must keep this share of the tolerance.
+_ALLOWED = 0.75
+
+
 # Below this, differences are rounding.
 _ROUNDING = 64 * float(np.finfo(np.float64).eps)
+
+
 _FLOOR_QUANTILE = 0.01
 
 
@@ -68,11 +77,6 @@ class LossScale:
     ) -> Float64[np.ndarray, "*grid"]:
         """Returns errors as differences of losses, from errors on this scale."""
         return error * (np.hypot(loss, self.unit) if self.relative else self.unit)
-
-
-HELD_OUT_SHARE = 0.02
-# The largest error of a sample is smaller than that of all: held-out points must keep this share of the tolerance.
-_ALLOWED = 0.75
 
 
 @dataclass(frozen=True)

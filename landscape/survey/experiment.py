@@ -1,4 +1,4 @@
-"""A landscape of which nothing is measured yet: its geometry, its identity, and where it comes from."""
+"""A landscape before its first point: its geometry and identity, and whether a file holds the same experiment."""
 
 from __future__ import annotations
 
@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from jaxtyping import Float64
 
 
+_SHOWN = 8
+
+
+_ABSENT = "absent"
+
+
 def new_landscape(
     description: EvaluatorDescription,
     plane: Plane,
@@ -40,7 +46,7 @@ def new_landscape(
         plane: what is measured.
         x: coordinates along the first direction, shape (nx,).
         y: coordinates along the second direction, shape (ny,); None for a line.
-        attributes: what the file shall say beside what is known here.
+        attributes: what else the file says.
     """
     path = plane.trajectory
     trajectory = None
@@ -69,6 +75,53 @@ def new_landscape(
     }
     directions = DirectionsData(plane.norms, plane.explained_variance_ratio, plane.cosine)
     return LandscapeData.empty(x, y, directions, description.metrics, trajectory, {**attributes, **own})
+
+
+def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: str | AnyPath) -> None:
+    """Compares the identity in a file with the one that is to be measured, as JSON values.
+
+    Args:
+        stored: the file's identity, nested dictionaries allowed.
+        wanted: this run's.
+        path: the file, for the error's text.
+
+    Raises:
+        LandscapeIdentityError: they differ; the text lists where, and both values.
+    """
+    before, now = _flat(stored), _flat(wanted)
+    names = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
+    if not names:
+        return
+    lines = [f"  {name}: the file has {_short(before, name)}, this run {_short(now, name)}" for name in names[:_SHOWN]]
+    if len(names) > _SHOWN:
+        lines.append(f"  and {len(names) - _SHOWN} more: {', '.join(names[_SHOWN : 3 * _SHOWN])}")
+    raise LandscapeIdentityError(
+        f"landscape file {path} holds another experiment; it was left as it is. These differ:\n"
+        + "\n".join(lines)
+        + "\nPass overwrite=True to measure it anew, or name= to write another file beside it."
+    )
+
+
+def stored_plan(paths: Sequence[AnyPath]) -> MeasurementPlan | None:
+    """Returns the plan of the first landscape file among the paths, so that going on gives the same bits.
+
+    Raises:
+        LandscapeError: a file cannot be read, or its plan cannot be used by this version.
+    """
+    for path in paths:
+        try:
+            stored = read_landscape(path).attributes.get("measurement_plan")
+        except LandscapeNotFoundError:
+            continue
+        if stored is not None:
+            try:
+                return MeasurementPlan.from_json(stored)
+            except (TypeError, ValueError) as error:
+                raise LandscapeError(
+                    f"landscape file {path} was measured with a plan that cannot be used here ({error}). Pass "
+                    "overwrite=True to measure it anew, or name= to write another file beside it."
+                ) from error
+    return None
 
 
 def _identity(
@@ -118,35 +171,6 @@ def _own_version() -> str:
         return "unknown"
 
 
-_SHOWN = 8
-_ABSENT = "absent"
-
-
-def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: str | AnyPath) -> None:
-    """Compares the identity in a file with the one that is to be measured, as JSON values.
-
-    Args:
-        stored: the file's identity, nested dictionaries allowed.
-        wanted: this run's.
-        path: the file, for the error's text.
-
-    Raises:
-        LandscapeIdentityError: they differ; the text lists where, and both values.
-    """
-    before, now = _flat(stored), _flat(wanted)
-    names = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
-    if not names:
-        return
-    lines = [f"  {name}: the file has {_short(before, name)}, this run {_short(now, name)}" for name in names[:_SHOWN]]
-    if len(names) > _SHOWN:
-        lines.append(f"  and {len(names) - _SHOWN} more: {', '.join(names[_SHOWN : 3 * _SHOWN])}")
-    raise LandscapeIdentityError(
-        f"landscape file {path} holds another experiment; it was left as it is. These differ:\n"
-        + "\n".join(lines)
-        + "\nPass overwrite=True to measure it anew, or name= to write another file beside it."
-    )
-
-
 def _flat(value: Any, prefix: str = "") -> dict[str, str]:
     if isinstance(value, Mapping) and (value or not prefix):
         flat: dict[str, str] = {}
@@ -159,25 +183,3 @@ def _flat(value: Any, prefix: str = "") -> dict[str, str]:
 def _short(values: Mapping[str, str], name: str, limit: int = 48) -> str:
     text = values.get(name, _ABSENT)
     return text if len(text) <= limit else f"{text[: limit - 15]}...{text[-12:]}"
-
-
-def stored_plan(paths: Sequence[AnyPath]) -> MeasurementPlan | None:
-    """Returns the plan of the first landscape file among the paths, so that going on gives the same bits.
-
-    Raises:
-        LandscapeError: a file cannot be read, or its plan cannot be used by this version.
-    """
-    for path in paths:
-        try:
-            stored = read_landscape(path).attributes.get("measurement_plan")
-        except LandscapeNotFoundError:
-            continue
-        if stored is not None:
-            try:
-                return MeasurementPlan.from_json(stored)
-            except (TypeError, ValueError) as error:
-                raise LandscapeError(
-                    f"landscape file {path} was measured with a plan that cannot be used here ({error}). Pass "
-                    "overwrite=True to measure it anew, or name= to write another file beside it."
-                ) from error
-    return None

@@ -82,7 +82,7 @@ def survey(
         x: coordinates along the first direction, shape (nx,).
         y: coordinates along the second direction, shape (ny,); None for a line.
         path: the landscape file; None keeps the landscape in memory only.
-        attributes: what the file shall say beside what the survey knows itself.
+        attributes: what the file says beside what the survey knows itself.
         settings: which points, how exactly, for how long.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The tasks of a survey: which there are, and where their results go."""
+"""The tasks of a survey: what is still to be measured, and where the results go."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ _TRAJECTORY_PARTS = {
     "projected": ("projected", "projected_status"),
     "with_plane_buffers": ("with_plane_buffers", "with_plane_buffers_status"),
 }
+
+
 _UNMEASURED = (PointStatus.PENDING, PointStatus.FAILED)
 
 
@@ -36,15 +38,6 @@ def trajectory_tasks(plane: Plane, data: LandscapeData) -> list[Task]:
     ]
 
 
-def forget_unmeasured(data: LandscapeData) -> None:
-    """Makes pending again what an earlier run interpolated, and what failed in it."""
-    again = (data.status == PointStatus.INTERPOLATED) | (data.status == PointStatus.FAILED)
-    data.status[again] = PointStatus.PENDING
-    data.metrics.pop(LOSS_ERROR, None)
-    for values in data.metrics.values():
-        values[again] = np.nan
-
-
 def grid_tasks(data: LandscapeData, points: Iterable[int]) -> Iterator[Task]:
     """Yields the measurement of grid points.
 
@@ -60,20 +53,13 @@ def grid_tasks(data: LandscapeData, points: Iterable[int]) -> Iterator[Task]:
         yield PointTask(("grid", int(flat)), tuple(coordinates))
 
 
-def _trajectory_task(plane: Plane, path: TrajectoryData, part: str, index: int) -> Task:
-    key = (part, index)
-    if part == "projected":
-        coordinates = [path.x[index]] if path.y is None else [path.x[index], path.y[index]]
-        return PointTask(key, tuple(float(value) for value in coordinates))
-    reader = plane.checkpoints[index]
-    return StateTask(key, lambda: _read_state(plane, reader, own_buffers=part == "own"))
-
-
-def _read_state(plane: Plane, reader: StateReader, *, own_buffers: bool) -> tuple[State, State | None]:
-    parameters = {tensor.name: reader.read(tensor.name) for tensor in plane.space.parameters}
-    if not own_buffers:
-        return parameters, None
-    return parameters, {tensor.name: reader.read(tensor.name) for tensor in plane.space.buffers}
+def forget_unmeasured(data: LandscapeData) -> None:
+    """Makes pending again what an earlier run interpolated, and what failed in it."""
+    again = (data.status == PointStatus.INTERPOLATED) | (data.status == PointStatus.FAILED)
+    data.status[again] = PointStatus.PENDING
+    data.metrics.pop(LOSS_ERROR, None)
+    for values in data.metrics.values():
+        values[again] = np.nan
 
 
 def keep(data: LandscapeData, result: Result) -> None:
@@ -97,3 +83,19 @@ def keep(data: LandscapeData, result: Result) -> None:
         metrics[name][place] = value
     status[place] = PointStatus.MEASURED
     data.errors.pop(label, None)
+
+
+def _trajectory_task(plane: Plane, path: TrajectoryData, part: str, index: int) -> Task:
+    key = (part, index)
+    if part == "projected":
+        coordinates = [path.x[index]] if path.y is None else [path.x[index], path.y[index]]
+        return PointTask(key, tuple(float(value) for value in coordinates))
+    reader = plane.checkpoints[index]
+    return StateTask(key, lambda: _read_state(plane, reader, own_buffers=part == "own"))
+
+
+def _read_state(plane: Plane, reader: StateReader, *, own_buffers: bool) -> tuple[State, State | None]:
+    parameters = {tensor.name: reader.read(tensor.name) for tensor in plane.space.parameters}
+    if not own_buffers:
+        return parameters, None
+    return parameters, {tensor.name: reader.read(tensor.name) for tensor in plane.space.buffers}
