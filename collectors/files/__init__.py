@@ -1,1 +1,1 @@
-"""Where bytes lie: local files, remote folders, and how they get there whole."""
+"""Files on this machine and behind URLs: written whole, in the background, and again after a failure."""

@@ -29,7 +29,7 @@ class NewestState:
         interval: the least number of seconds between two saves, and before the first.
         rest: after a save the thread rests at least this many times as long as the save took.
         last: called on the thread before it ends; after an error too, and its own errors are then dropped.
-        explain: turns what was raised on the thread into the error for the caller; None leaves it as it is.
+        explain: turns the thread's error into the one for the caller; None leaves it as it is.
     """
 
     def __init__(
@@ -152,10 +152,10 @@ class OrderedJobs(NewestState):
         name: of the thread.
         most: how many jobs may wait or be under way.
         most_bytes: how many bytes these may hold; a larger job has the thread to itself.
-        save: writes the state as the jobs left it; None where there is none.
+        save: writes the state that the jobs have changed; None if there is none.
         interval: the least number of seconds between two saves, and before the first.
         last: called on the thread before it ends; after an error too, and its own errors are then dropped.
-        explain: turns what was raised on the thread into the error for the caller; None leaves it as it is.
+        explain: turns the thread's error into the one for the caller; None leaves it as it is.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class OrderedJobs(NewestState):
         return bool(self._jobs) and (len(self._jobs) >= self._most or self._bytes + size > self._most_bytes)
 
     def _do_first_job(self) -> None:
-        # It stays in the queue meanwhile, so that the limits hold for all that is in memory.
+        # The job stays in the queue while it runs, so that the limits hold for everything in memory.
         self._jobs[0][0]()
         with self._changed:
             _, size = self._jobs.popleft()

@@ -20,7 +20,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Gives the path of a temporary sibling to write; it replaces the file when the block ends without an error.
 
     Raises:
-        OSError: the file cannot be written; what was there is untouched, and nothing else is left behind.
+        OSError: the file cannot be written; an existing file is untouched, and nothing else is left behind.
     """
     target = Path(path)
     temporary = temporary_sibling(target)
@@ -119,7 +119,7 @@ class TemporaryFolder:
         self._remove = weakref.finalize(self, _remove, self.path, os.getpid())
 
     def remove(self) -> None:
-        """Removes it with all that lies in it; a second call does nothing."""
+        """Removes it with everything in it; a second call does nothing."""
         self._remove()
 
 

@@ -28,7 +28,7 @@ AnyPath: TypeAlias = Path | RemotePath
 
 
 class LocalCopies:
-    """Copies of remote checkpoints in the temporary folder, at most half of what is free there and 64 GiB.
+    """Copies of remote checkpoints in the temporary folder, at most half of the free space and 64 GiB.
 
     They are removed with this object; those of a killed process, when the next object is made.
     """
@@ -39,7 +39,7 @@ class LocalCopies:
         self._copies: dict[str, Path] = {}
 
     def copy_of(self, file: RemotePath) -> Path | None:
-        """Returns a file's copy; None where there is no room for it.
+        """Returns a file's copy; None if there is no room for it.
 
         Raises:
             OSError: the file cannot be read, or the copy cannot be written.

@@ -33,7 +33,7 @@ class RemotePath:
     Args:
         file_system: of fsspec.
         path: in its own notation.
-        folder: in which it lies, if that is known.
+        folder: its parent, if that is known.
 
     Raises:
         OSError: from every method that asks the server: it cannot be reached or read.
@@ -57,7 +57,7 @@ class RemotePath:
 
     @property
     def parent(self) -> RemotePath:
-        """The folder in which it lies."""
+        """The folder that it is in."""
         return self._folder or RemotePath(self._file_system, self._file_system._parent(self._path))
 
     def is_dir(self) -> bool:
@@ -66,7 +66,7 @@ class RemotePath:
             return bool(self._file_system.isdir(self._path))
 
     def is_file(self) -> bool:
-        """Returns whether it is a file; a folder is listed once for all that lie in it."""
+        """Returns whether it is a file; a folder is listed once for all its files."""
         return self.name in self.parent._files
 
     def exists(self) -> bool:
@@ -147,7 +147,7 @@ class RemotePath:
         self.parent._forget()
 
     def remove_folder(self) -> None:
-        """Removes the folder and all that lies in it."""
+        """Removes the folder and everything in it."""
         with os_errors(self):
             if self._file_system.exists(self._path):
                 self._file_system.rm(self._path, recursive=True)

@@ -1,4 +1,4 @@
-"""Trying again what a blip of the network made fail."""
+"""Tries again what failed because of a blip of the network."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 _Result = TypeVar("_Result")
 
 LAST_PAUSES_SECONDS = (1.0, 5.0, 20.0)
-"""Before the attempts that follow the first one, for the last write of all: nothing else may go on meanwhile."""
+"""The pauses between the attempts of a last write, which everything else waits for."""
 
 
 def retry(
@@ -22,10 +22,10 @@ def retry(
     Args:
         action: what to try; it is called at most once more than there are pauses.
         pauses: in seconds.
-        when: whether an error may pass by itself; all others are raised at once.
+        when: says whether an error may go away by itself; other errors are raised at once.
 
     Raises:
-        Exception: what the last attempt raised.
+        Exception: the error of the last attempt.
     """
     for pause in pauses:
         try:

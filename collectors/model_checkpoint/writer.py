@@ -55,7 +55,7 @@ class CheckpointWriter:
         self.check()
 
     def check(self) -> None:
-        """Takes note of a file that is written by now.
+        """Takes note of a file that has been written.
 
         Raises:
             CheckpointWriteError: it could not be written.

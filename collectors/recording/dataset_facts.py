@@ -1,4 +1,4 @@
-"""A PyTorch data set as facts for a run's lineage: its pipeline, where it lies, how many samples it has."""
+"""A PyTorch data set as facts for a run's lineage: its pipeline, its folder, how many samples it has."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def dataset_graph(dataset: Any) -> dict[str, Any]:
 
 
 def dataset_path(dataset: Any) -> str | None:
-    """Returns the folder that the data lies in, or None where the data set does not tell."""
+    """Returns the folder of the data, or None if the data set does not name it."""
     for part in _parts(dataset, 0):
         place = _place(part)
         if place is not None:
@@ -33,7 +33,7 @@ def dataset_path(dataset: Any) -> str | None:
 
 
 def dataset_size(dataset: Any) -> int | None:
-    """Returns the exact number of samples, or None where only an epoch can tell."""
+    """Returns the exact number of samples, or None if only an epoch can show it."""
     if isinstance(dataset, list | tuple):
         return _samples_in(dataset)
     # Without a batch sampler the items of the inner data set are whole batches.
@@ -43,7 +43,7 @@ def dataset_size(dataset: Any) -> int | None:
 
 
 def dataset_batch_size(dataset: Any, element: Any) -> int | None:
-    """Returns the samples per batch: what the loader was told, else as many as there are in the given batch."""
+    """Returns the samples per batch: the loader's setting, else the size of the given batch."""
     size = getattr(dataset, "batch_size", None)
     if isinstance(size, int) and not isinstance(size, bool):
         return size
@@ -51,7 +51,7 @@ def dataset_batch_size(dataset: Any, element: Any) -> int | None:
 
 
 def samples_of(element: Any) -> int | None:
-    """Returns how many samples a batch (inputs, targets) has, or None where it is no such pair."""
+    """Returns how many samples a batch (inputs, targets) has, or None if it is not such a pair."""
     if not isinstance(element, tuple | list) or len(element) != 2:
         return None
     from ..networks.batches import sample_count
@@ -60,7 +60,7 @@ def samples_of(element: Any) -> int | None:
 
 
 class EpochSamples:
-    """Counts the samples of the first whole epoch, for data sets that do not tell how many they are."""
+    """Counts the samples of the first whole epoch, for data sets that do not know their size."""
 
     def __init__(self) -> None:
         self._batches = self._samples = 0
@@ -117,7 +117,7 @@ def _text(value: Any) -> str:
     try:
         return repr(value)[:_LONGEST_TEXT]
     except Exception:
-        # Whatever a user's object does when it is shown, the training goes on.
+        # A user's object may raise anything in its repr; the training must go on.
         return type(value).__name__
 
 

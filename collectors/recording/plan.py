@@ -29,7 +29,7 @@ TENSOR_RECORDS = 20
 # The ``cb_params`` of a run, or those of its keys that are known.
 Parameters = Mapping[str, Any]
 INSTALL = "pip install 'summary-landscape[tensorboard]'"
-# By this suffix a collector knows its own files from those of other records in the directory.
+# The suffix that distinguishes a collector's files from those of other records in the directory.
 FILE_SUFFIX = "_collector_MS"
 _OWN_FILE = re.compile(
     rf"events\.out\.tfevents\.summary\.(\d{{10,}})\..+\.\d+\.([0-9a-f]{{12}})\.\d{{5,}}{FILE_SUFFIX}(_lineage)?"
@@ -138,7 +138,7 @@ class SummaryPlan:
         return any(given) or self.max_file_size is not None
 
     def where_possible(self, says_something: bool, landscape: bool) -> SummaryPlan | None:
-        """Returns the plan, or None where there is nothing to record or no TensorBoard to record it with.
+        """Returns the plan, or None if there is nothing to record or TensorBoard is missing.
 
         Args:
             says_something: whether the user gave ``collect_specified_data``.
@@ -170,8 +170,8 @@ def check_specified(value: object) -> dict[str, Any]:
     """Returns a copy of ``collect_specified_data``; its ``collect_landscape`` is not checked here.
 
     Raises:
-        TypeError: it is no dictionary, or an item has the wrong type.
-        ValueError: a key is unknown, or ``histogram_regular`` is no regular expression.
+        TypeError: it is not a dictionary, or an item has the wrong type.
+        ValueError: a key is unknown, or ``histogram_regular`` is not a regular expression.
     """
     if value is None:
         return {}
@@ -195,7 +195,7 @@ def check_specified(value: object) -> dict[str, Any]:
 def tensor_steps(every: int, total: int) -> Container[int]:
     """Returns the multiples of ``every`` up to ``total``, or twenty steps over the whole run if there are more of them.
 
-    The 0 counts as one of them: it stands for the first step, which is recorded whatever its number.
+    The 0 counts as one of them: it stands for the first step, which is always recorded.
     """
     if total // every + 1 <= TENSOR_RECORDS:
         return range(0, total + 1, every)

@@ -70,7 +70,7 @@ class SummaryCollection:
         self._failure_is_told = False
 
     def begin_training(self, params: Parameters) -> None:
-        """Learns what is known before the first step."""
+        """Notes what is known before the first step."""
         self._learn(params)
         dataset = params.get("train_dataset")
         if dataset is not None and "collect_train_lineage" in self._items and dataset_size(dataset) is None:
@@ -83,7 +83,7 @@ class SummaryCollection:
             self._rates = learning_rates(params.get("optimizer"))
 
     def end_step(self, params: Parameters) -> None:
-        """Records a step where that is due; the first one always is."""
+        """Records a step if it is due; the first one always is."""
         self._step = step = int(params["cur_step_num"])
         first, self._is_first = self._is_first, False
         if self._samples is not None:
@@ -97,12 +97,12 @@ class SummaryCollection:
             self._write()
 
     def end_epoch(self, params: Parameters) -> None:
-        """Counts the data set's samples where it cannot tell them."""
+        """Counts the samples of a data set that does not know its size."""
         if self._samples is not None:
             self._samples.end_epoch(params.get("batch_num"))
 
     def end_training(self, params: Parameters) -> None:
-        """Records what the training was."""
+        """Records the lineage of the training."""
         if "collect_train_lineage" not in self._items:
             return
         for rate in learning_rates(params.get("optimizer"))[:1]:
@@ -252,7 +252,7 @@ class RemoteCollection(SummaryCollection):
 
     Args:
         directory: the run directory.
-        plan: what to record; without a limit of its own, event files are begun anew after 32 MiB.
+        plan: what to record; without a limit of its own, a new event file begins after 32 MiB.
         begin: the number of steps done before.
 
     Raises:
@@ -272,7 +272,7 @@ class RemoteCollection(SummaryCollection):
             raise
 
     def end_step(self, params: Parameters) -> None:
-        """Records a step where that is due."""
+        """Records a step if it is due."""
         super().end_step(params)
         self._uploads.warn_of_failure()
 

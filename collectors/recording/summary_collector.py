@@ -154,12 +154,12 @@ class SummaryCollector(BuiltInCallback):
         Args:
             network: the network that trains; with JAX, a function without arguments that returns the present
                 parameters (see ``collectors.jax``).
-            steps_per_epoch: where it is known; otherwise learnt at the first epoch's end.
+            steps_per_epoch: if it is known; otherwise it is counted in the first epoch.
             start_epoch: epochs already done, after a resume.
             start_step: steps already done, after a resume.
             optimizer: has its learning rate recorded, and histograms of the parameters that it moves; without it, of
                 those that are trained.
-            epochs: how many there will be in all, where it is known; with ``steps_per_epoch`` it spreads the records
+            epochs: how many there will be in all, if that is known; with ``steps_per_epoch`` it spreads the records
                 of tensors over the run.
 
         Raises:
@@ -212,9 +212,8 @@ class SummaryCollector(BuiltInCallback):
         Args:
             number: the step or epoch (the unit of ``collect_landscape``), growing from call to call. With
                 ``existing="resume"`` the first call's number says where training goes on.
-            arrays: name to array; floating-point arrays are what a plane spans, all others are buffers. They are
-                copied.
-            network: a name for what the arrays belong to.
+            arrays: name to array; a plane spans the floating-point arrays, all others are buffers. They are copied.
+            network: a name for the model that the arrays belong to.
 
         Raises:
             RuntimeError: the context was not entered.
@@ -256,7 +255,7 @@ class SummaryCollector(BuiltInCallback):
         return self
 
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Opens the run directory and saves the state before the first step where that is asked for."""
+        """Opens the run directory and saves the state before the first step if that is asked for."""
         parameters = run_context.original_args()
         self._check_alone(parameters.get("list_callback"))
         self._begin(parameters)

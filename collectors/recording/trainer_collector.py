@@ -85,7 +85,7 @@ class TrainerCollector:
 
 
 class TrainingFailedError(Exception):
-    """Stands for an exception that nobody told us."""
+    """Stands for an exception that the trainer did not pass on."""
 
 
 def _abandon(run: WatchedTraining) -> None:

@@ -28,9 +28,9 @@ def train_lineage(
 
     Args:
         params: its ``cb_params``.
-        learning_rate: the first learning rate, None where it changed.
+        learning_rate: the first learning rate, None if it changed.
         batch_size: samples per batch.
-        counted: samples of an epoch, for a data set that does not know.
+        counted: samples of an epoch, for a data set that does not know its size.
     """
     dataset = params.get("train_dataset")
     model_path, model_size = _model(params.get("list_callback"))
@@ -65,7 +65,7 @@ def eval_lineage(params: Mapping[str, Any]) -> EvalLineage:
 
 
 def last_loss(net_outputs: Any) -> float | None:
-    """Returns the loss as a number, or None where there is none."""
+    """Returns the loss as a number, or None if there is none."""
     if net_outputs is None:
         return None
     try:
@@ -112,7 +112,7 @@ def histogram_parameters(network: Any, optimizer: Any, pattern: re.Pattern[str] 
 
 
 def input_images(element: Any) -> Any:
-    """Returns the images that a batch begins with, the first 64 of them, or None where it begins with something else.
+    """Returns the images that a batch begins with, at most 64 of them, or None if it begins with something else.
 
     Args:
         element: ``cb_params.train_dataset_element``; its first column counts.

@@ -146,7 +146,7 @@ class WatchedTraining:
     """A hand-written training loop that is watched; made by ``SummaryCollector.watch``.
 
     Args:
-        begin: opens the run directory; None is returned where nothing is collected.
+        begin: opens the run directory; returns None if nothing is collected.
         finish: waits until everything is on disk; called with what ended the training, if it did not end well.
         parameters: the training's ``cb_params``.
     """

@@ -58,7 +58,7 @@ class RunDirectory:
 
         Args:
             number: its step or epoch.
-            space: the network that it must fit, where that is known; it is then read under that network's names.
+            space: the network that it must fit, if that is known; it is then read under that network's names.
 
         Raises:
             CheckpointError: it is not in the directory, truncated, of a format that cannot be read here, of another
@@ -111,7 +111,7 @@ class RunDirectory:
         return self._frozen
 
     def checkpoint_path(self, number: int) -> AnyPath:
-        """Returns where a checkpoint lies, always inside ``ckpt_dir``.
+        """Returns the path of a checkpoint, always inside ``ckpt_dir``.
 
         Raises:
             CheckpointError: the run has no such checkpoint, or its file is gone or links to somewhere else.

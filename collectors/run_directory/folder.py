@@ -35,7 +35,7 @@ class CheckpointFolder(Protocol):
 
     @property
     def remedy(self) -> str:
-        """What to do where it cannot be written, for an error's text."""
+        """What to do if it cannot be written, for an error's text."""
 
     def prepare(self) -> None:
         """Makes the folder if it does not exist.
@@ -55,7 +55,7 @@ class CheckpointFolder(Protocol):
         """Replaces the metadata.
 
         Raises:
-            OSError: it cannot be written; what was there stays.
+            OSError: it cannot be written; the old metadata stays.
         """
 
     def remove_metadata(self) -> None:

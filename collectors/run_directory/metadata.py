@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class FrozenFile:
-    """The file that holds what all checkpoints share.
+    """The file with the parameters that all checkpoints share.
 
     Attributes:
         file: its name inside ``ckpt_dir``.
@@ -51,7 +51,7 @@ class RunMetadata:
         framework: "torch", ...; "mindspore" where the reference's own collector wrote the directory.
         network: {"name": class name, "parameters": number of elements, "trainable": names}; what is trainable
             is only reported, the network itself decides in phase 2.
-        frozen: the file of those parameters that training does not move; None where there are none.
+        frozen: the file of the frozen parameters; None if there are none.
     """
 
     settings: LandscapeSettings

@@ -28,7 +28,7 @@ class TrajectoryRecorder:
         settings: what to collect.
         existing: what to do with a run that is already there: "error", "resume" or "overwrite".
         network: the network that trains; only rank 0 of a distributed training saves it.
-        step_per_epoch: where it is known; otherwise it is learnt at the end of the first whole epoch.
+        step_per_epoch: if it is known; otherwise it is counted in the first whole epoch.
         start_epoch: epochs already done (after a resume).
         start_step: steps already done (after a resume).
 
@@ -123,7 +123,7 @@ class Snapshots:
         directory: the run directory, on this machine or behind a URL; it is created with the first snapshot.
         settings: what to collect.
         existing: what to do with a run that is already there: "error", "resume" or "overwrite".
-        network: a name for what the arrays belong to.
+        network: a name for the model that the arrays belong to.
     """
 
     def __init__(self, directory: AnyPath, settings: LandscapeSettings, existing: str, network: str) -> None:

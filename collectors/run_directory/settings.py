@@ -111,7 +111,7 @@ def check_intervals(name: str, value: object) -> tuple[tuple[int, ...], ...]:
     """Returns intervals as tuples of sorted, unique, non-negative numbers, at least three each.
 
     Raises:
-        TypeError: the value is no list of lists or ranges of ints.
+        TypeError: the value is not a list of lists or ranges of ints.
         ValueError: there is no interval, or one is too short, too long, unsorted, repeated or negative.
     """
     intervals = tuple(check_interval(f"{name}[{index}]", item) for index, item in enumerate(_sequence(name, value)))

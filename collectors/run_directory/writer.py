@@ -1,4 +1,4 @@
-"""Writes a run directory while the network trains: checkpoints on a thread of its own, metadata behind them."""
+"""Writes a run directory while the network trains: checkpoints in the background, and the metadata after them."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class RunWriter:
         space: the description of the network that trains.
         existing: what to do with a run that is already there.
         start: the number (of the settings' unit) from which training goes on; 0 for a new run.
-        step_per_epoch: where it is known.
+        step_per_epoch: if it is known.
 
     Raises:
         TypeError: a tensor has an element type that checkpoints cannot hold.
         RunDirectoryError: a run is there and ``existing="error"``, it is another run than the one that is resumed,
-            or the directory lies behind a URL and cannot be written.
+            or the directory is behind a URL and cannot be written.
         OSError: the directory cannot be created or written.
     """
 
@@ -107,7 +107,7 @@ class RunWriter:
             self._jobs.touch()
 
     def check(self) -> None:
-        """Raises what the writing thread ran into, if anything."""
+        """Raises the error of the writing thread, if there is one."""
         self._jobs.check()
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class RunWriter:
         self._jobs.close()
 
     def finish(self, reached: int, error: BaseException | None) -> None:
-        """Closes at the end of a training, and warns of what was not collected.
+        """Closes at the end of a training, and warns of checkpoints that are missing.
 
         Args:
             reached: the step or epoch at which training ended.
@@ -196,7 +196,7 @@ class RunWriter:
             self._space.check_state(str(path), shapes)
         except CheckpointError as error:
             raise RunDirectoryError(
-                f"{run.path} cannot be resumed, because its last checkpoint does not go with the network: {error}"
+                f"{run.path} cannot be resumed, because its last checkpoint does not fit the network: {error}"
             ) from error
         self._frozen = None if frozen is None else FrozenParameters(frozen)
 

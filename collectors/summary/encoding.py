@@ -141,7 +141,7 @@ def image_grid(images: NDArray[Any]) -> UInt8[np.ndarray, "height width channels
     """Returns a batch of images (N, H, W, C) as one picture, eight a row, with 3 or 4 channels.
 
     uint8 stays as it is, and so do other integers from 0 to 255. Booleans and floats from 0 to 1 are scaled by 255.
-    Whatever lies outside is scaled so that the batch's finite range fills 0 to 255; NaN becomes 0.
+    A batch with other values is scaled so that the batch's finite range fills 0 to 255; NaN becomes 0.
     """
     pixels = _to_uint8(images)
     count, height, width, channels = pixels.shape

@@ -52,7 +52,7 @@ class EventFiles:
     """The event files of one record in one process.
 
     Args:
-        directory: where they lie; it exists.
+        directory: their folder; it exists.
         prefix: what their names begin with.
         suffix: what their names end with.
         max_file_size: bytes after which the next file is begun; None sets no limit. An event that is larger than
@@ -138,9 +138,9 @@ def write_event_file(path: Path, events: list[bytes], token: str) -> None:
     """Writes an event file at once, in place of the one that may be there.
 
     Raises:
-        OSError: it cannot be written; what was there stays.
+        OSError: it cannot be written; the old file stays.
     """
-    # TensorBoard must not take the unfinished file for one of its own.
+    # TensorBoard must not read the unfinished file.
     temporary = path.with_name(f".{token}.{os.getpid()}.tmp")
     temporary.unlink(missing_ok=True)
     file = _WholeWrites(temporary)
@@ -171,7 +171,7 @@ def record(content: bytes) -> bytes:
 
 
 def prepare_directory(directory: Path) -> Path:
-    """Creates a directory where it is missing; returns its real path.
+    """Creates a directory if it is missing; returns its real path.
 
     Raises:
         NotADirectoryError: it, or a part of it, is a file.
@@ -213,7 +213,7 @@ def check_export_options(value: Any) -> dict[str, str | None]:
     """Returns the options; None means none.
 
     Raises:
-        TypeError: it is no dictionary with str keys, or the format is no str.
+        TypeError: it is not a dictionary with str keys, or the format is not a str.
         ValueError: a key or the format is unknown.
     """
     if value is None:
@@ -228,7 +228,7 @@ def check_name_part(name: str, value: Any) -> str:
     """Returns what file names begin or end with.
 
     Raises:
-        TypeError: it is no str.
+        TypeError: it is not a str.
         ValueError: it is empty, begins with ``.``, or has characters other than ASCII letters, digits, ``_`` and ``.``.
     """
     if not isinstance(value, str):

@@ -104,7 +104,7 @@ def check_custom_lineage(name: str, value: Any) -> dict[str, int | float | str]:
     """Returns a user's own facts, str to int, float or str.
 
     Raises:
-        TypeError: it is no such dictionary; a bool or None is no fact.
+        TypeError: it is not such a dictionary; a bool or None is not a fact.
     """
     check_instance(name, value, Mapping, "a dict from str to int, float or str")
     facts: dict[str, int | float | str] = {}
@@ -121,7 +121,7 @@ def check_dataset_graph(name: str, value: Any) -> dict[str, Any]:
     """Returns a data pipeline as nested dictionaries (``op_type``, ``parameters``, ``children``, ...).
 
     Raises:
-        TypeError: it is no dictionary with str keys, or holds something other than dictionaries, lists, numbers, str
+        TypeError: it is not a dictionary with str keys, or holds something other than dictionaries, lists, numbers, str
             and None.
         ValueError: it is nested too deeply, or holds itself.
     """

@@ -49,7 +49,7 @@ class SummaryRecord:
         raise_exception: what ``record`` does when writing has failed: True raises, False warns once and returns
             False. ``flush`` and ``close`` raise in both cases.
         export_options: ``{"tensor_format": "npy"}`` writes tensors as ``.npy`` files as well, below ``export_*``.
-        num_process: taken for scripts written for the reference; one thread writes, whatever it says.
+        num_process: accepted for scripts written for the reference; one thread writes in any case.
 
     Raises:
         ImportError: TensorBoard is not installed.
@@ -95,7 +95,7 @@ class SummaryRecord:
         """Sets the phase, "train" or "eval"; what ``capture`` is given counts in training only.
 
         Raises:
-            TypeError: it is no str.
+            TypeError: it is not a str.
             ValueError: it is another str.
         """
         self._mode = check_choice("mode", mode, MODES)
@@ -184,7 +184,7 @@ class SummaryRecord:
             return self._refuse(ValueError(f"the SummaryRecord of {self._directory} is closed; open a new one."))
         values = self._graph_values(self._network or train_network) + self._take(plugin_filter)
         try:
-            # A writer that has failed says so even where there is nothing to write.
+            # A writer that has failed says so even if there is nothing to write.
             self._writer.check()
             if values:
                 self._writer.submit(SummaryStep(step, time.time(), tuple(values)))
@@ -244,7 +244,7 @@ class SummaryRecord:
         self._events = EventFiles(self._directory, self._prefix, self._suffix, self._max_file_size)
         files = SummaryFiles(self._events, self._export_options.get("tensor_format") == "npy")
         self._writer = SummaryWriter(files, str(self._directory))
-        # Closes at the interpreter's exit too, where nobody did; it must not hold on to the record itself.
+        # Closes at the interpreter's exit too, if nobody did; it must not keep the record itself alive.
         weakref.finalize(self, self._writer.abandon)
 
     def _follow_fork(self) -> None:

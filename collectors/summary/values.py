@@ -68,10 +68,10 @@ class SummaryStep:
 
 
 def check_value(plugin: Any, name: Any, value: Any) -> tuple[SummaryValue, ...]:
-    """Returns what is to be written for one value, copied.
+    """Returns copies of what must be written for one value.
 
     Raises:
-        TypeError: the plugin or the name is no string, or the value is of a type or an element type that the
+        TypeError: the plugin or the name is not a string, or the value is of a type or an element type that the
             plugin cannot record.
         ValueError: the plugin is unknown, the name is empty, or the value has a shape that the plugin cannot record.
     """

@@ -58,11 +58,7 @@ class SummaryWriter:
         )
 
     def check(self) -> None:
-        """Raises what the thread ran into, if anything.
-
-        Raises:
-            SummaryWriteError: the thread has failed.
-        """
+        """Raises SummaryWriteError if the thread has failed."""
         self._jobs.check()
 
     def submit(self, step: SummaryStep) -> None:
@@ -102,7 +98,7 @@ class SummaryWriter:
 
     def abandon(self) -> None:
         """Closes a writer that nobody closed, at exit or when its record is forgotten."""
-        # What nobody was told yet shows as an exception that is ignored; the rest need not show again.
+        # An error that was not raised yet shows as an ignored exception; one that was need not show again.
         with contextlib.suppress(SummaryWriteError) if self._jobs.error_was_raised else contextlib.nullcontext():
             self._jobs.close()
 

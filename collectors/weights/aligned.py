@@ -58,7 +58,7 @@ class AlignedState:
         return self._cast(name, self._reader.read_block(self._names[name], start, stop))
 
     def sha256(self) -> str:
-        """Returns the SHA-256 of what was read from."""
+        """Returns the SHA-256 of the state as it was stored."""
         return self._reader.sha256()
 
     def _cast(self, name: str, array: NDArray[Any]) -> NDArray[Any]:
@@ -73,10 +73,10 @@ def align(reader: StateReader, space: WeightSpace) -> AlignedState:
 
 
 def as_reader(label: str, weights: Weights) -> StateReader:
-    """Returns something that reads the weights; what lies in memory is copied.
+    """Returns a reader of the weights; those in memory are copied.
 
     Raises:
-        TypeError: the weights have a form that is not known, or a value is no tensor.
+        TypeError: the weights have an unknown form, or a value is not a tensor.
         CheckpointError: a file is missing, damaged or holds no weights.
     """
     if is_network(weights):

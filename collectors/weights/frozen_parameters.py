@@ -1,4 +1,4 @@
-"""Parameters that training does not move: saved once, in a file that all checkpoints of a run share."""
+"""Frozen parameters: saved once, in a file that all checkpoints of a run share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class FrozenParameters:
         self._digests = {name: state_sha256({name: reader.read(name)}) for name in reader.shapes}
 
     def moved_or_trained(self, state: State) -> dict[str, NDArray[Any]]:
-        """Returns what a checkpoint must hold of a state: all but the frozen parameters that are what they were.
+        """Returns what a checkpoint must hold of a state: everything but the frozen parameters that have not changed.
 
         The bytes are compared, because a layer may be thawed in the middle of a training, and a program may write into
         a frozen one.
@@ -43,7 +43,7 @@ def frozen_state(space: WeightSpace, state: State) -> dict[str, NDArray[Any]]:
 
 
 class CompletedState:
-    """A checkpoint, and for what it lacks the run's file of frozen parameters.
+    """A checkpoint that is completed by the run's file of frozen parameters.
 
     Args:
         checkpoint: what was saved at one step or epoch.

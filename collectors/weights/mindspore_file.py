@@ -29,8 +29,8 @@ _SLOTS = re.compile(
 class MindSporeCheckpoint:
     """A ``.ckpt`` file, read tensor by tensor or block by block (see ``StateReader``).
 
-    MindSpore reads such a file only as a whole, so it is kept as a temporary safetensors file meanwhile; memory never
-    holds more than one checkpoint.
+    MindSpore reads such a file only as a whole, so it is copied into a temporary safetensors file; memory never holds
+    more than one checkpoint.
 
     Args:
         path: the file.

@@ -28,7 +28,7 @@ def read_state_dict(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
     path = Path(path)
     if path.suffix.lower() == ".safetensors":
         file = CheckpointFile(path)
-        # What a ModelCheckpoint keeps beside the weights (optimizer state and the like) is no part of the network.
+        # What a ModelCheckpoint saves besides the weights (optimizer state and the like) is not part of the network.
         weights = [name for name in file.shapes if not name.startswith(RESERVED_PREFIX)]
         return _canonical(path, {name: file.read(name) for name in weights})
     if path.suffix.lower() == ".ckpt":
@@ -51,7 +51,7 @@ def _read_torch_file(path: Path) -> dict[str, NDArray[Any]]:
         raise CheckpointError(f"checkpoint {path} does not exist.")
     try:
         with warnings.catch_warnings():
-            # How a file was pickled is no concern of those who read it.
+            # The reader of a file need not care how it was pickled.
             warnings.filterwarnings("ignore", "Detected pickle protocol")
             content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:

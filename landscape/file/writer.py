@@ -1,4 +1,4 @@
-"""Keeps the landscape file on disk at most a few seconds behind what is measured."""
+"""Keeps the landscape file on disk at most a few seconds behind the measurement."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class LandscapeWriter:
         with contextlib.suppress(Exception):
             self._flushes.close()
         if error is not None and error is self._flushes.error:
-            # Once more, because room may have come back meanwhile; that it had gone has been said already.
+            # Once more, because there may be room again; the first failure has been reported already.
             with contextlib.suppress(Exception):
                 self._write()
         else:
@@ -70,7 +70,7 @@ class LandscapeWriter:
             return
         with self._lock:
             image = landscape_bytes(self._data)
-        # Whoever measures must not wait for a slow disk or server.
+        # The measurement must not wait for a slow disk or server.
         if not isinstance(self._place, RemoteStore):
             write_image(self._place, image)
         elif last:

@@ -186,7 +186,7 @@ Folded.__name__ = "SmallNetwork"
         (Renamed, "it holds the network .*'SmallNetwork'.*now it is .*'Renamed'"),
         (lambda: SmallNetwork(width=6), "cannot be resumed: it holds the network"),
         (frozen, "cannot be resumed: it holds the network"),
-        (Folded, r"does not go with the network: .*\n  0.weight: the network has \(3, 5\), found \(5, 3\)"),
+        (Folded, r"does not fit the network: .*\n  0.weight: the network has \(3, 5\), found \(5, 3\)"),
     ],
 )
 def test_resuming_with_another_network(tmp_path, build, match):
