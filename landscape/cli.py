@@ -18,7 +18,7 @@ from .commands.measure import demo, devices, run
 
 _MEASURE, _LOOK, _EXCHANGE = "Measure", "Look", "Exchange files with other tools"
 _EPILOG = (
-    "Exit codes: 0 done; 1 an error, said in one text with its remedy; 2 unknown options; 3 a bug of this program; "
+    "Exit codes: 0 done; 1 an error, explained with its remedy; 2 unknown options; 3 a bug of this program; "
     "130 interrupted by Ctrl-C; 143 terminated. What was measured until then is in the landscape file."
 )
 _DEBUG_VARIABLE = "LANDSCAPE_DEBUG"

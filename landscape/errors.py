@@ -1,4 +1,4 @@
-"""What can go wrong with a landscape and its file; every text says how to mend it."""
+"""What can go wrong with a landscape and its file; every text says how to fix it."""
 
 from __future__ import annotations
 

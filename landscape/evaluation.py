@@ -63,7 +63,7 @@ def evaluate(
     Raises:
         TypeError: an argument has the wrong type.
         ValueError: an argument has a wrong value.
-        LandscapeError: something else went wrong; the subclass and the text say what and how to mend it.
+        LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
     """
     chosen: SurveyOptions = with_defaults("evaluate", SurveyOptions, options)
     check_instance("plane", plane, Plane, "a Plane (from random_plane, pca_plane, plane_through, line_between)")

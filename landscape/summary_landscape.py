@@ -77,9 +77,9 @@ class SummaryLandscape:
     ) -> list[Landscape]:
         """Measures the landscapes of the run, one after another, each on all devices.
 
-        For every interval a plane is laid through its checkpoints' principal directions ("train"); around the last
-        checkpoint of the last interval a plane of random directions is measured ("result"). A landscape that an earlier
-        call left unfinished is continued.
+        For every interval, the plane of its checkpoints' principal directions is measured ("train"); around the last
+        checkpoint of the last interval, a plane of random directions ("result"). A landscape that an earlier call left
+        unfinished is continued.
 
         Args:
             callback_fn: takes no argument, returns (model, network, dataset, metrics); for PyTorch a Model or a loss
@@ -101,7 +101,7 @@ class SummaryLandscape:
             ValueError: an argument has a wrong value.
             RunDirectoryError: the directory holds no usable run.
             CheckpointError: a checkpoint is missing, damaged, or of another network.
-            LandscapeError: something else went wrong; the subclass and the text say what and how to mend it.
+            LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
         """
         chosen: RunOptions = with_defaults("SummaryLandscape.gen_landscapes_with_multi_process", RunOptions, options)
         run = RunDirectory(self._path)
@@ -134,7 +134,7 @@ class SummaryLandscape:
             seconds=how.budget,
         ) as pool:
             space = pool.description.space
-            # All planes are laid before the first point is measured, so that a damaged checkpoint shows at once.
+            # All planes are built before the first point is measured, so that a damaged checkpoint shows at once.
             # Each checkpoint is opened, and its SHA-256 checked, once for all the landscapes that it is part of.
             numbers = dict.fromkeys(number for job in jobs for number in job.numbers)
             readers = {number: run.checkpoint(number, space) for number in numbers}

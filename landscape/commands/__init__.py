@@ -1,1 +1,1 @@
-"""The commands of ``landscape``, one in each file."""
+"""The commands of ``landscape``, one file for each group in the help."""

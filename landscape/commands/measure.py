@@ -1,4 +1,4 @@
-"""``landscape run``."""
+"""The commands that measure: ``run``, ``devices`` and ``demo``."""
 
 from __future__ import annotations
 

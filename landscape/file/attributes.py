@@ -1,4 +1,4 @@
-"""The attributes of a landscape from which the program itself goes on, and what they must look like."""
+"""The attributes of a landscape that the program computes with, and what they must look like."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def landscape_bytes(data: LandscapeData) -> bytes:
     handles open when it fails while closing.
 
     Raises:
-        TypeError: an attribute is no JSON value, or not what the program goes on from.
+        TypeError: an attribute is no JSON value, or has the wrong type.
         ValueError: names, shapes, types or status values do not fit together.
     """
     data.validate()

@@ -1,4 +1,4 @@
-"""Who may write a landscape file, and what killed writers left beside it."""
+"""The lock of a landscape file, and the temporary files that killed writers left beside it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def lock_landscape(path: str | os.PathLike[str] | RemotePath) -> Iterator[None]:
     """Holds the right to write a landscape file, by a lock that the system frees when its holder dies.
 
     The lock is on ``.<name>.lock`` beside the file, because the file itself is replaced at every write. That of a file
-    behind a URL lies in the temporary folder, and keeps off writers on this machine alone.
+    behind a URL is in the temporary folder, and keeps out only the writers on this machine.
 
     Raises:
         LandscapeLockedError: another writer, in this process or another, holds it; the text has its process id.
@@ -31,7 +31,7 @@ def lock_landscape(path: str | os.PathLike[str] | RemotePath) -> Iterator[None]:
     from filelock import FileLock, Timeout
 
     file = _lock_of(path)
-    # Not zero: who opened the file just before its holder removed it has to try again.
+    # Not zero: a writer that opened the file just before its holder removed it has to try again.
     lock = FileLock(file, timeout=0.1, poll_interval=0.01, thread_local=False, fallback_to_soft=False)
     try:
         lock.acquire()
@@ -52,7 +52,7 @@ def lock_landscape(path: str | os.PathLike[str] | RemotePath) -> Iterator[None]:
             file.write_text(str(os.getpid()))
         yield
     finally:
-        # Removed while it is still held: whoever opened it meanwhile sees that the name is gone and tries again.
+        # Removed while it is still held: who has opened it meanwhile sees that the name is gone and tries again.
         with suppress(OSError):
             file.unlink(missing_ok=True)
         lock.release()

@@ -1,10 +1,9 @@
-"""The folders into which landscapes, pictures and exports are written."""
+"""How a landscape is saved: its folder is made, and a file that is there stays unless the user says otherwise."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from collectors.files.places import check_can_be_directory, check_can_be_file
 from collectors.validation import check_bool, check_path
@@ -14,12 +13,9 @@ from .data import LandscapeData
 from .landscape_file import write_landscape
 from .lock import lock_landscape
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 def make_output_folder(name: str, folder: Path) -> Path:
-    """Makes the folder of landscape files where it is missing, with those above it.
+    """Makes the folder of landscape files, and those above it, where they are missing.
 
     Args:
         name: of the argument, for an error's text.

@@ -26,7 +26,7 @@ _LARGE_COSINE = 0.1
 def plane_of_trajectory(
     readers: Sequence[StateReader], numbers: Sequence[int], space: WeightSpace, *, centering: str = "none"
 ) -> Plane:
-    """Lays a plane through the last of a run's checkpoints, in their two principal directions.
+    """Returns a plane through the last of a run's checkpoints, in their two principal directions.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -69,7 +69,7 @@ def random_plane_of(
     number: int | None = None,
     dimension: int = 2,
 ) -> Plane:
-    """Lays a plane, or a line, in random directions through one checkpoint.
+    """Returns a plane, or a line, in random directions through one checkpoint.
 
     Args:
         reader: the weights.
@@ -136,7 +136,7 @@ def random_plane_of(
 
 
 def plane_of_points(readers: Sequence[StateReader], space: WeightSpace) -> Plane:
-    """Lays a plane through three sets of weights, or a line through two; the first is the origin.
+    """Returns a plane through three sets of weights, or a line through two; the first is the origin.
 
     Raises:
         CheckpointError: weights do not fit the network or are not finite.

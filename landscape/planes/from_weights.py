@@ -1,4 +1,4 @@
-"""Planes and lines for whoever holds weights, with or without a collected run.
+"""Planes and lines through weights in any form, with or without a collected run.
 
 A set of weights may be given as a network, a mapping from name to tensor or array (a state dict), a
 ``StateReader``, or a path to a ``.safetensors`` or ``.pt`` file. Unless one of them is a network, ``network=``
@@ -28,7 +28,7 @@ def random_plane(
     normalization: str = "filter",
     perturb_one_dimensional: bool = False,
 ) -> Plane:
-    """Lays a plane in two random directions through a set of weights.
+    """Returns a plane in two random directions through a set of weights.
 
     Args:
         origin: the weights.
@@ -56,7 +56,7 @@ def random_line(
     normalization: str = "filter",
     perturb_one_dimensional: bool = False,
 ) -> Plane:
-    """Lays a line in a random direction through a set of weights; see ``random_plane``."""
+    """Returns a line in a random direction through a set of weights; see ``random_plane``."""
     return _random(origin, network, 1, seed, normalization, perturb_one_dimensional)
 
 
@@ -67,7 +67,7 @@ def pca_plane(
     numbers: Sequence[int] | None = None,
     centering: str = "none",
 ) -> Plane:
-    """Lays a plane through the last checkpoint, in the two principal directions of all of them.
+    """Returns a plane through the last checkpoint, in the two principal directions of all of them.
 
     Args:
         checkpoints: at least 3, in the order of training.
@@ -89,7 +89,7 @@ def pca_plane(
 
 
 def plane_through(a: Weights, b: Weights, c: Weights, *, network: object = None) -> Plane:
-    """Lays the plane through three sets of weights, which get the coordinates (0, 0), (1, 0) and (0, 1).
+    """Returns the plane through three sets of weights, which get the coordinates (0, 0), (1, 0) and (0, 1).
 
     Args:
         a: the origin.
@@ -108,7 +108,7 @@ def plane_through(a: Weights, b: Weights, c: Weights, *, network: object = None)
 
 
 def line_between(a: Weights, b: Weights, *, network: object = None) -> Plane:
-    """Lays the line through two sets of weights, which get the coordinates 0 and 1; see ``plane_through``.
+    """Returns the line through two sets of weights, which get the coordinates 0 and 1; see ``plane_through``.
 
     Source: Goodfellow, Vinyals, Saxe 2015.
     """
@@ -122,7 +122,7 @@ def custom_plane(
     network: object = None,
     normalization: str = "none",
 ) -> Plane:
-    """Lays a plane, or a line, in directions of your own, such as eigenvectors of the Hessian.
+    """Returns a plane, or a line, in directions of your own, such as eigenvectors of the Hessian.
 
     Args:
         origin: the weights.
@@ -161,7 +161,7 @@ def network_space(network: object, *weights: Weights) -> WeightSpace:
 
     Raises:
         TypeError: nothing describes the network.
-        PlaneError: no plane can be laid through the weights of this network.
+        PlaneError: no plane can run through the weights of this network.
     """
     if isinstance(network, WeightSpace):
         space = network

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # Fixed, not taken from the workers at hand, because the points must not depend on them.
 _SMALLEST_BATCH = 8
-# Where so much had to be measured, what is left is as rough.
+# A surface of which this much had to be measured is as rough elsewhere: all of it is measured.
 _REST_SHARE = 0.75
 
 
@@ -53,7 +53,7 @@ class AdaptiveSampling:
     Args:
         shape: (ny, nx), or (nx,) for a line.
         tolerance: the largest error of an interpolated loss, as a share of the range of the finite losses; the root
-            mean square is aimed below a tenth of it.
+            mean square is kept below a tenth of it.
         relative: whether the tolerance is a share of the loss itself (with the first percentile of its magnitudes as
             a floor), as a logarithmic plot needs.
         seed: of the held-out points.

@@ -52,7 +52,7 @@ def _by_axis(values: Float64[np.ndarray, "rows columns"], step: Step, degree: in
 def extend(
     values: Float64[np.ndarray, "rows columns"], holes: Bool[np.ndarray, "rows columns"]
 ) -> Float64[np.ndarray, "rows columns"]:
-    """Returns the values with smooth numbers in the holes, so that a spline can be laid beside them.
+    """Returns the values with smooth numbers in the holes, so that a spline can be fitted beside them.
 
     Nothing of this is ever shown: a point between a hole and a value is measured. The next points in a hole continue
     the parabola of their neighbours along rows and columns; those further in take the nearest.
@@ -97,7 +97,7 @@ def _shifted(
 
 
 def window_sum(values: Float64[np.ndarray, "rows columns"], radius: int) -> Float64[np.ndarray, "rows columns"]:
-    """Returns the sum over the square window around each point; added up, not running, so that nothing cancels."""
+    """Returns the sum over the square window around each point; each is added up by itself, so that nothing cancels."""
     from scipy.ndimage import convolve1d
 
     for axis in (0, 1):

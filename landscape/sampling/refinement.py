@@ -1,8 +1,8 @@
-"""How well a surface is known that is measured in part: prediction, estimated error, and where to look closer.
+"""How well a partly measured surface is known: prediction, estimated error, and where to look closer.
 
 The grids are nested. Each one is predicted from the next coarser one by a spline; at points that are measured the
 measured value takes the prediction's place, and the difference, the surplus, tells how far predictions are off
-thereabouts. Where surpluses shrink from grid to grid, as they do on smooth surfaces, the next ones are expected to
+nearby. Where surpluses shrink from grid to grid, as they do on smooth surfaces, the next ones are expected to
 shrink as much; on noise they do not shrink, and everything gets measured.
 
 Source: Deslauriers and Dubuc 1989 and Donoho 1992 (interpolating wavelets); Bungartz and Griebel 2004 (surpluses).

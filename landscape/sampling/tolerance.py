@@ -51,8 +51,8 @@ class LossScale:
         Args:
             first: the finite losses of the first grid.
             loss: all finite losses so far.
-            tolerance: as a share of the range of the losses, or of the loss itself.
-            relative: which of both.
+            tolerance: as a share.
+            relative: whether it is a share of the loss itself.
         """
         largest = float(np.abs(loss).max(initial=0.0)) or 1.0
         if relative:

@@ -78,7 +78,7 @@ def new_landscape(
 
 
 def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: str | AnyPath) -> None:
-    """Compares the identity in a file with the one that is to be measured, as JSON values.
+    """Compares the identity in a file with this run's, as JSON values.
 
     Args:
         stored: the file's identity, nested dictionaries allowed.

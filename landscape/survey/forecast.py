@@ -1,4 +1,4 @@
-"""What a survey will cost, said before it begins."""
+"""What a survey will cost, estimated before it begins."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def make_forecast(
 
     Args:
         space: the network's description.
-        points: how many are to be measured.
+        points: how many are still to be measured.
         grid_size: how many the grid has.
         metrics: how many values each has.
         axes: of the plane.
@@ -93,7 +93,7 @@ def make_forecast(
 
 
 def fewest_points(points: int, sampling: str) -> int:
-    """Returns how many points of a grid are measured at least."""
+    """Returns the smallest number of a grid's points that are measured."""
     return min(points, _FIRST_GRID + int(points * _CHECKED_SHARE)) if sampling == "adaptive" else points
 
 

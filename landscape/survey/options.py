@@ -24,8 +24,8 @@ class SurveyOptions(TypedDict, total=False):
         address: address of a Ray cluster to join.
         seed: seed of random directions, of ``samples="random"`` and of adaptive sampling.
         samples: which samples: "first" (in data-set order) or "random" (a seeded subset).
-        buffers: "fixed" (the origin's) or "recalibrate" (normalization statistics anew at each point).
-        recalibration_batch_size: samples per batch while statistics are computed anew.
+        buffers: "fixed" (those of the origin) or "recalibrate" (normalization statistics are computed at each point).
+        recalibration_batch_size: samples per batch while these statistics are computed.
         sampling: "full" (every grid point is measured) or "adaptive" (some are measured, the others interpolated,
             marked as such, until the estimated error of the loss is within the tolerance).
         tolerance: largest error of the loss in adaptive sampling, as a share of the range of all losses.
@@ -39,7 +39,8 @@ class SurveyOptions(TypedDict, total=False):
         progress: whether a progress bar and, before it, a forecast are shown.
         plan: how to compute; None tunes a plan, or takes that of the file which is continued.
         compile: whether a PyTorch network is compiled (``torch.compile``): True, False or "auto" (where the forecast
-            says that it pays back). Where compiled code gives other values, the network runs eagerly and that is said.
+            says that it pays back). Where compiled code gives other values, the network runs eagerly, and a note says
+            so.
     """
 
     devices_per_worker: int

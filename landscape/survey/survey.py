@@ -1,4 +1,4 @@
-"""Drives sampling, pool and file: measures a plane, keeps what is measured, goes on where a run stopped."""
+"""Drives sampling, pool and file: measures a plane, keeps what is measured, continues where a run stopped."""
 
 from __future__ import annotations
 
