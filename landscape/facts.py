@@ -252,15 +252,8 @@ def _metric(values: NDArray[Any], landscape: LandscapeData) -> dict[str, Any]:
 
 
 def _trajectory(path: TrajectoryData) -> dict[str, Any]:
-    return {
-        "number": path.number,
-        "x": path.x,
-        "y": path.y,
-        "residual": path.residual,
-        "norm": path.norm,
-        "loss": path.metrics["loss"],
-        "projected_loss": path.projected["loss"],
-    }
+    columns = {name: getattr(path, name) for name in ("number", "x", "y", "residual", "norm")}
+    return {**columns, "loss": path.metrics["loss"], "projected_loss": path.projected["loss"]}
 
 
 def _plain(value: Any) -> Any:

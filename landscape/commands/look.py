@@ -16,13 +16,7 @@ if TYPE_CHECKING:
     from ..landscape import Landscape
 
 
-_PLANES = {
-    "contour": "plot_contour",
-    "lines": "plot_contour_lines",
-    "heatmap": "plot_heatmap",
-    "surface": "plot_surface",
-}
-_KINDS = ("auto", *_PLANES, "profile", "difference", "multiples", "animation")
+_OTHER_KINDS = ("profile", "difference", "multiples", "animation")
 _MOVING = (".gif", ".mp4")
 _OPTIONS = {"path": "--output", **{name: f"--{name}" for name in ("levels", "metric", "scale", "style", "theme")}}
 
@@ -70,10 +64,11 @@ def plot(
     """Draws landscape files as a picture, or as an animation of the optimizer's walk."""
     from collectors.validation import check_choice
 
+    from ..figures.multiples import PLANE_KINDS
     from ..landscape import Landscape
 
-    check_choice("--kind", kind, _KINDS)
-    check_choice("--over", over, ("auto", *_PLANES))
+    check_choice("--kind", kind, ("auto", *PLANE_KINDS, *_OTHER_KINDS))
+    check_choice("--over", over, ("auto", *PLANE_KINDS))
     landscapes = [Landscape.load(file) for file in files]
     metrics = metric or ["loss"]
     for name in metrics:
@@ -184,6 +179,7 @@ def _choose(kind: str, landscapes: list[Landscape], output: Path) -> str:
 
 def _draw(chosen: str, landscapes: list[Landscape], output: Path, over: str, others: list[str], look: Look) -> None:
     from .. import figures
+    from ..figures.multiples import PLANE_KINDS
 
     if chosen == "animation":
         figures.save_animation(landscapes[0], output, "contour" if over == "auto" else over, **look)
@@ -196,7 +192,7 @@ def _draw(chosen: str, landscapes: list[Landscape], output: Path, over: str, oth
     elif chosen == "profile":
         drawn = figures.plot_profile(landscapes[0], others=others, **look)
     else:
-        drawn = getattr(figures, _PLANES[chosen])(landscapes[0], **look)
+        drawn = getattr(figures, PLANE_KINDS[chosen].function)(landscapes[0], **look)
     # In print 300 dots per inch are asked for; on a screen more than 200 only cost time.
     figures.save_figure(drawn, output, dpi=400 if look["style"] == "paper" else 200)
 

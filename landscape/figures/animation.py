@@ -144,8 +144,7 @@ def _left_axes(projection: str | None, look: Look) -> Any:
     with choose_appearance(look.get("theme"), "screen", None).applied():
         figure = Figure(figsize=(9.6, 4.5), layout="constrained")
         grid = figure.add_gridspec(1, 2, width_ratios=(1.25, 1))
-        options: dict[str, Any] = {"projection": projection} if projection else {}
-        return figure.add_subplot(grid[0], **options)
+        return figure.add_subplot(grid[0], projection=projection)
 
 
 class _Stage:

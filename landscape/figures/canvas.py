@@ -23,12 +23,11 @@ _METADATA: dict[str, dict[str, Any]] = {
 }
 
 
-def new_axes(width: float, height: float, **options: Any) -> Axes:
+def new_axes(width: float, height: float, projection: str | None = None) -> Axes:
     """Returns axes on a figure of their own, sizes in inches."""
     from matplotlib.figure import Figure
 
-    axes: Axes = Figure(figsize=(width, height), layout="constrained").add_subplot(**options)
-    return axes
+    return Figure(figsize=(width, height), layout="constrained").add_subplot(projection=projection)
 
 
 def settle(figure: Any) -> None:

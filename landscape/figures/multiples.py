@@ -114,8 +114,7 @@ def _grid(kind: Kind, count: int, across: int, *, paper: bool) -> list[Axes]:
     width = (3.4 if across == 1 else 7.0) if paper else 1.0 + 3.6 * across
     height = (0.55 if paper else 0.9) + down * shape * (width - (0.5 if paper else 1.0)) / across
     figure = Figure(figsize=(width, height), layout="constrained")
-    options: dict[str, Any] = {"projection": kind.projection} if kind.projection else {}
-    return [figure.add_subplot(down, across, index + 1, **options) for index in range(count)]
+    return [figure.add_subplot(down, across, index + 1, projection=kind.projection) for index in range(count)]
 
 
 def _drop_repeated_labels(sheets: list[Sheet], across: int) -> None:

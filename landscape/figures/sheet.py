@@ -249,7 +249,7 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
         own = ax is None
         if ax is None:
             width, height = (3.4, kind.paper_height) if appearance.paper else kind.size
-            ax = new_axes(width, height, **({"projection": kind.projection} if kind.projection else {}))
+            ax = new_axes(width, height, kind.projection)
         label = more.pop("label", plain(metric))
         yield Sheet(
             landscape, ax, own, metric, label, values, status, measured, scale, appearance, colors, trajectory, **more
