@@ -183,9 +183,8 @@ class _Stage:
         assert self.path.y is not None
         places = [self.path.x, self.path.y]
         if self.sheet.ax.name == "3d":
-            scale = self.sheet.scale
             values = self.path.projected.get(self.sheet.metric, np.full(len(self.path.x), np.nan))
-            places.append(np.full(len(values), np.nan) if scale.empty else scale.forward(scale.shown(values)))
+            places.append(self.sheet.scale.heights(values))
         return np.column_stack(places)
 
     def _draw_still(self) -> None:

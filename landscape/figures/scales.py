@@ -87,7 +87,7 @@ class Scale:
         finite = np.where(np.isfinite(values), np.clip(values, -_EXTREME, _EXTREME), np.nan)
         return np.asarray(np.where(finite <= 0, 0.99 * self.low, finite) if self.kind == "log" else finite)
 
-    def shown(self, values: NDArray[Any]) -> NDArray[Any]:
+    def shown(self, values: Any) -> NDArray[Any]:
         """Returns the values as they are drawn: a copy in which values beyond the ends lie at the ends."""
         return np.asarray(np.clip(np.where(np.isfinite(values), values, np.nan), self.low, self.high))
 
@@ -100,6 +100,10 @@ class Scale:
             scaled = np.abs(values) / self.threshold
             return np.asarray(np.sign(values) * np.where(scaled < 1, scaled, 1 + np.log10(np.maximum(scaled, 1))))
         return np.asarray(values)
+
+    def heights(self, values: Any) -> NDArray[Any]:
+        """Returns the heights at which values are drawn, NaN where one is not finite."""
+        return self.forward(self.shown(values))
 
     def height_values(self, heights: Any) -> NDArray[Any]:
         """Returns the values that have these heights."""

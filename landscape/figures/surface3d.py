@@ -60,7 +60,7 @@ def draw_surface(sheet: Sheet) -> None:
         # The layout engine misjudges three-dimensional axes and would leave them half the page.
         space.figure.set_layout_engine("none")
         space.set_position((0.06, 0.17, 0.86, 0.86) if look.paper else (0.03, 0.10, 0.86, 0.82))
-    heights = scale.forward(scale.shown(sheet.measured)) if not scale.empty else np.full(sheet.measured.shape, np.nan)
+    heights = scale.heights(sheet.measured)
     low, high = _height_range(scale)
     floor = low - _FLOOR * (high - low)
     space.computed_zorder = False
@@ -175,14 +175,9 @@ def _draw_floor(sheet: Sheet, heights: NDArray[Any], floor: float) -> None:
 def _draw_path(sheet: Sheet, floor: float) -> None:
     landscape, scale, metric = sheet.landscape, sheet.scale, sheet.metric
     space, factor = cast(Any, sheet.ax), sheet.appearance.factor
-
-    def height(values: Any) -> NDArray[Any]:
-        values = np.asarray(values, np.float64)
-        return np.full(values.shape, np.nan) if scale.empty else scale.forward(scale.shown(values))
-
     path = landscape.trajectory
     if path is not None and path.y is not None and metric in path.projected and len(path.number):
-        up = height(path.projected[metric])
+        up = scale.heights(path.projected[metric])
         there = np.flatnonzero(np.isfinite(up))
         x, y, up = path.x[there], path.y[there], up[there]
         below = np.full(len(x), floor)
@@ -197,7 +192,7 @@ def _draw_path(sheet: Sheet, floor: float) -> None:
             start = sized(START, factor)
             sheet.entries += space.plot(x[:1], y[:1], up[:1], linestyle="none", label=label, zorder=7, **start)
     point = landscape.convergence
-    at = float(height(point.metrics.get(metric, math.nan)))
+    at = float(scale.heights(point.metrics.get(metric, math.nan)))
     if math.isfinite(at):
         star = sized(STAR, factor)
         sheet.entries += space.plot(

@@ -64,7 +64,7 @@ def _plane(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: A
     x, y = landscape.x, landscape.y
     assert y is not None
     low, high = (float(scale.forward(end)) for end in (scale.low, scale.high))
-    heights = scale.forward(scale.shown(values))
+    heights = scale.heights(values)
     lines = {"start": low, "end": high, "size": (high - low) / _LINES}
     grid = {"x": x, "y": y, "coloraxis": "coloraxis", "connectgaps": False}
     still = {"highlight": False}
@@ -114,7 +114,7 @@ def _plane(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: A
 def _line(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: Appearance) -> _Parts:
     curve = {
         "type": "scatter", "mode": "lines+markers", "name": "loss", "x": landscape.x, "connectgaps": False,
-        "y": _compact(scale.forward(scale.shown(values))), "line": {"color": look.series[0], "width": 2},
+        "y": _compact(scale.heights(values)), "line": {"color": look.series[0], "width": 2},
         "marker": {"size": 5}, **_hover(landscape),
     }  # fmt: skip
     frame = {**_frame(look), "gridcolor": look.faint}
@@ -186,9 +186,9 @@ def _line_marks(landscape: LandscapeData, scale: Scale) -> list[dict[str, Any]]:
     path, point, traces = landscape.trajectory, landscape.convergence, []
     if path is not None and "loss" in path.projected:
         marker = {"symbol": "diamond", "size": 9, "color": PATH}
-        heights = scale.forward(scale.shown(path.projected["loss"]))
+        heights = scale.heights(path.projected["loss"])
         traces.append(_mark("checkpoints (projected)", path.x, heights, marker) | _path_hover(landscape))
-    height = scale.forward(scale.shown(np.array([point.metrics.get("loss", np.nan)])))
+    height = scale.heights(np.array([point.metrics.get("loss", np.nan)]))
     return [*traces, _mark("convergence point", [point.x], height, _STAR)]
 
 
@@ -206,7 +206,7 @@ def _path_marks(landscape: LandscapeData, scale: Scale, heights: NDArray[Any]) -
     if path is not None and path.y is not None and len(path.number):
         about = _path_hover(landscape)
         projected = path.projected.get("loss", np.full(len(path.number), np.nan))
-        feet = scale.forward(scale.shown(projected)) + lift
+        feet = scale.heights(projected) + lift
         x, y, z = _draped(landscape, path.x, path.y, feet, heights + lift)
         dots = {"size": 6, "color": "white", "line": _EDGE}
         hidden = {"showlegend": False}
@@ -229,7 +229,7 @@ def _path_marks(landscape: LandscapeData, scale: Scale, heights: NDArray[Any]) -
                 "marker": {**dots, "size": 3},
             },
         ]  # fmt: skip
-    origin = scale.forward(scale.shown(np.array([point.metrics.get("loss", np.nan)]))) + lift
+    origin = scale.heights(np.array([point.metrics.get("loss", np.nan)])) + lift
     diamond = {"symbol": "diamond", "size": 5, "color": STAR["color"], "line": _EDGE}
     return [
         *traces,
