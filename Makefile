@@ -2,17 +2,25 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := -m pytest --no-cov
-# Trials that mostly wait, three at a time; all other tests two files at a time.
+# Trials that mostly wait; each may run beside any other.
 FAULTS := tests/stress/test_faults.py
+# Some tests wait for processes that they started, so there are more workers than cores.
+PARALLEL := --dist loadfile --no-loadscope-reorder --numprocesses
+# Tests start hundreds of processes: what is compiled is kept.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-peers test-frameworks test-trainers test-mindspore test-composer stress bench docs lint types format check clean
+.PHONY: demo test test-all test-peers test-frameworks test-trainers test-mindspore test-composer stress bench docs lint types format check clean
 
 demo: .venv/.installed
 	$(BIN)/landscape demo --output demo_output
 
 test: .venv/.installed
 	sh constraints/install_chromium.sh
-	$(BIN)/python -m pytest --cov --cov-report= --numprocesses 2 --dist loadfile --no-loadscope-reorder --ignore=$(FAULTS)
+	$(BIN)/python $(PYTEST) -m "not slow" $(PARALLEL) 3
+
+test-all: .venv/.installed
+	sh constraints/install_chromium.sh
+	$(BIN)/python -m pytest --cov --cov-report= $(PARALLEL) 4 --ignore=$(FAULTS)
 	$(BIN)/python -m pytest --cov --cov-append --cov-report=term --numprocesses 3 $(FAULTS)
 
 test-peers: .venv/.installed .venv-peers/.installed

@@ -1,5 +1,6 @@
-"""What all tests share: executed shape annotations, and a folder for Ray's files."""
+"""What all tests share: one thread for each process, executed shape annotations, a folder for Ray's files."""
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -8,6 +9,9 @@ import pytest
 from jaxtyping import install_import_hook
 
 sys.path[:0] = [str(Path(__file__).parent / folder) for folder in ("support", "frameworks")]
+
+# Small matrices on several threads that wait for each other take a busy machine a hundred times longer.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 install_import_hook(["collectors", "workers", "landscape"], "shape_checks.only_shapes")
 

@@ -60,6 +60,7 @@ def followed(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_quick_start_leaves_what_it_says(followed):
     assert {path.name for path in (followed / "run").glob("*.h5")} == {
         "landscape_0-20_pca.h5",
@@ -69,6 +70,7 @@ def test_the_quick_start_leaves_what_it_says(followed):
         assert (followed / name).stat().st_size > 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in pages_with_code() if page != "quick_start.md"])
 def test_the_code_of(page, followed, tmp_path):
     folder = tmp_path / "followed"

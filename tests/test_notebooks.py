@@ -24,10 +24,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    # Small matrices on several threads that wait for each other take a busy machine a hundred times longer.
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-
+def run(tmp_path):
     def execute(name, **expressions):
         """Returns what a notebook shows and prints, and the values that expressions have at its end."""
         notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
@@ -54,6 +51,7 @@ def test_every_notebook_is_checked_here_and_kept_without_outputs():
         assert not any(cell.get("outputs") for cell in notebook.cells)
 
 
+@pytest.mark.slow
 def test_collect_and_analyse(run):
     pictures, text, facts = run(
         "01_collect_and_analyse",
@@ -69,6 +67,7 @@ def test_collect_and_analyse(run):
     assert facts["end"] < 0.2
 
 
+@pytest.mark.slow
 def test_reading_a_landscape(run):
     pictures, _, facts = run(
         "02_reading_a_landscape",
@@ -94,6 +93,7 @@ def test_reading_a_landscape(run):
     assert facts["rise"]["sharpest"] > 20 * facts["rise"]["random"] > 0
 
 
+@pytest.mark.slow
 def test_comparing_recipes(run):
     pictures, _, facts = run(
         "03_comparing_recipes",

@@ -4,11 +4,13 @@ import re
 import subprocess
 import sys
 
+import pytest
 from places import ROOT
 
 README = ROOT / "README.md"
 
 
+@pytest.mark.slow
 def test_the_code_of_the_readme(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     assert len(blocks) == 1

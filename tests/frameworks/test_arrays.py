@@ -27,6 +27,7 @@ def train(folder, calls, **arguments):
             collector.snapshot(*call)
 
 
+@pytest.mark.slow
 def test_the_page(tmp_path):
     classifier, function = code_blocks("anything_else")
     run_page_block(classifier, tmp_path / "classifier")

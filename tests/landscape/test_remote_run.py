@@ -81,6 +81,7 @@ def test_no_such_run(remote):
         SummaryLandscape("memory://bucket/other")
 
 
+@pytest.mark.slow
 def test_an_s3_server_from_the_command_line(trained, server, tmp_path):
     """In a process of its own: s3fs keeps a thread for its connections."""
     script = f"""

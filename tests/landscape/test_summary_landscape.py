@@ -116,6 +116,7 @@ def test_a_checkpoints_own_loss_its_foot_and_its_residual(run):
     assert abs(path.metrics["loss"][1] - path.with_plane_buffers["loss"][1]) > 1e-4
 
 
+@pytest.mark.slow
 def test_in_process_and_ray_write_the_same_files_bit_for_bit(run, tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     digests = []
@@ -208,6 +209,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_killed_driver_is_continued_and_no_stored_point_is_measured_again(run, tmp_path):
     script = tmp_path / "driver.py"
     script.write_text(DRIVER.format(support=str(SUPPORT), folder=str(run)))
@@ -254,6 +256,7 @@ def wait_for_the_orphans(driver):
     raise AssertionError("a killed driver's Ray left its folder behind")
 
 
+@pytest.mark.slow
 def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
     from landscape.planes.from_checkpoints import plane_of_trajectory
     from landscape.survey.settings import SurveySettings

@@ -1,6 +1,5 @@
 """Small trainings under watch of a collector, and what their checkpoints must hold."""
 
-import contextlib
 from pathlib import Path
 
 import torch
@@ -54,18 +53,6 @@ def snapshot(network):
     return {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
 
 
-@contextlib.contextmanager
-def one_thread():
-    """Networks this small lose most of their time to waiting for a second thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
-@one_thread()
 def train(network, run=None, epochs=2, data=None, first_step=0):
     """Trains; returns {step: state dict} with the state before the first step, and {epoch: state dict}."""
     data = batches() if data is None else data

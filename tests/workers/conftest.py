@@ -6,17 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 from ray_environment import without_ray
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Networks this small lose most of their time to waiting for a second thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

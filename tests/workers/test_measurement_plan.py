@@ -136,6 +136,7 @@ def watched(plan):
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_settings_of_the_plan_hold_inside_and_the_users_come_back(threads):
+    threads_before = torch.get_num_threads()
     torch.set_num_threads(2)
     torch.set_float32_matmul_precision("medium")
     try:
@@ -146,6 +147,7 @@ def test_settings_of_the_plan_hold_inside_and_the_users_come_back(threads):
         assert torch.get_num_threads() == 2
         assert torch.is_grad_enabled()
     finally:
+        torch.set_num_threads(threads_before)
         torch.set_float32_matmul_precision("highest")
     (settings,) = seen
     assert settings[:4] == (threads, False, False, False)

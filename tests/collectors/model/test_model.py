@@ -25,15 +25,6 @@ EVALUATION = ["on_eval_begin", "on_eval_epoch_begin", "on_eval_step_begin", "on_
 EVALUATION += ["on_eval_epoch_end", "on_eval_end"]
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Networks this small lose most of their time to waiting for a second thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def batches(sizes=(4, 4), seed=0):
     generator = torch.Generator().manual_seed(seed)
     return [

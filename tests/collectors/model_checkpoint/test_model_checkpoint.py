@@ -26,15 +26,6 @@ from collectors.model_checkpoint.model_checkpoint import ModelCheckpoint
 from collectors.model_checkpoint.random_state import capture_random_state, dataset_generators, restore_random_state
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Networks this small lose most of their time to waiting for a second thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture
 def folder(tmp_path):
     return tmp_path / "checkpoints"

@@ -38,15 +38,6 @@ EPOCHS, BATCHES = 3, 5
 STEPS = EPOCHS * BATCHES
 
 
-@pytest.fixture(autouse=True)
-def one_thread():
-    """Networks this small lose most of their time to waiting for a second thread."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 class Noisy(Dataset):
     """Samples with noise from all three global generators and one of its own."""
 
@@ -510,7 +501,6 @@ def trial(folder, kind, hook, step, asynchronous):
 
 
 def main(folder, seed):
-    torch.set_num_threads(1)
     # PyTorch imports much of itself at the first optimizer step; the children inherit it.
     run("shuffled", folder / "warm", steps=STEPS)
     choose = random.Random(seed)

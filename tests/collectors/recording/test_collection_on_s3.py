@@ -46,7 +46,6 @@ def training(place, existing, network, start=0):
             print("step", flush=True)
     return RunDirectory(place)
 
-torch.set_num_threads(1)
 network = seeded(SmallNetwork)
 """
 BEGIN = """
@@ -77,6 +76,7 @@ print(len(numbers))
 WARNINGS = ("error", "ignore:This process:DeprecationWarning")
 
 
+@pytest.mark.slow
 def test_a_training_that_is_killed_and_resumed_on_s3(server, tmp_path):
     seed = random.randrange(10**6)
     print("seed", seed)

@@ -11,6 +11,8 @@ from runs import SmallNetwork, assert_holds, names
 from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory
 
+pytestmark = pytest.mark.slow
+
 TRAINING = """
 import sys
 rank, folder = int(sys.argv[1]), sys.argv[2]
@@ -21,7 +23,6 @@ from runs import SmallNetwork, batches, seeded, train
 from collectors.model.model import Model
 from collectors.recording.summary_collector import SummaryCollector
 
-torch.set_num_threads(1)
 distributed.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
 landscape = {"intervals": [range(5)]}
 # Ranks start from different weights and see different data: only synchronized gradients keep them together.

@@ -15,7 +15,7 @@ import torch
 from event_reading import accumulated, event_files, scalars, tensors
 from PIL import Image
 from places import ROOT
-from runs import SmallNetwork, assert_holds, batches, names, one_thread, seeded
+from runs import SmallNetwork, assert_holds, batches, names, seeded
 from torch import nn
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
@@ -36,12 +36,6 @@ ITEMS = {
     "histogram_regular": {"0.weight/auto", "0.bias/auto", "3.weight/auto", "3.bias/auto"},
 }
 EVERYTHING = set().union(*ITEMS.values())
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with one_thread():
-        yield
 
 
 class Recorder(Callback):

@@ -21,7 +21,7 @@ from event_reading import event_files, scalars
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import _registry as registered
 from remote_stores import empty_memory, temporary
-from runs import SmallNetwork, assert_holds, batches, collected, names, one_thread, seeded, train
+from runs import SmallNetwork, assert_holds, batches, collected, names, seeded, train
 from torch import nn
 
 from collectors import Model, SummaryCollector
@@ -189,7 +189,6 @@ def test_resuming_goes_on(memory, tmp_path):
     assert stored(memory) == on_disk(tmp_path)
 
 
-@one_thread()
 def train_between(run, network, optimizer, start, stop):
     with run:
         for step in range(start, stop):

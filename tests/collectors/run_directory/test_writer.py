@@ -442,7 +442,6 @@ from runs import SmallNetwork, seeded
 from collectors.recording.summary_collector import SummaryCollector
 from collectors.run_directory import writer as run_writer
 run_writer.METADATA_INTERVAL_SECONDS = 0.0
-torch.set_num_threads(1)
 network = seeded(SmallNetwork)
 collector = SummaryCollector(sys.argv[1], collect_landscape={"intervals": [range(150)]})
 with collector.watch(network) as run:

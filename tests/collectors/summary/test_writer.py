@@ -231,6 +231,7 @@ print(sorted(set(sys.modules) - before))
     assert (result.stdout, result.stderr) == ("[]\n", "")
 
 
+@pytest.mark.slow
 def test_memory_stays_flat(tmp_path):
     script = f"""
 import numpy as np

@@ -55,6 +55,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_another_experiment_names_the_options_that_mend_it(folder):
     arguments = ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--samples", "32"]
     arguments += ["--no-result", "--no-progress", "-o", "twice"]
@@ -88,6 +89,7 @@ def test_run_info_and_plot(folder):
     assert (folder / "surface.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_a_dry_run_says_what_it_would_cost_and_measures_nothing(folder):
     arguments = ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--samples", "32"]
     said = command(*arguments, "--dry-run", "--size", "30", "-o", "dry", "--budget", "1h", folder=folder).stdout
@@ -98,6 +100,7 @@ def test_a_dry_run_says_what_it_would_cost_and_measures_nothing(folder):
     assert "adaptive sampling: from" in said
 
 
+@pytest.mark.slow
 def test_adaptive_sampling_from_the_command_line(folder):
     command(
         "run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--size", "40", "--samples", "32",
@@ -112,6 +115,7 @@ def test_adaptive_sampling_from_the_command_line(folder):
     assert wrong.returncode == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_leaves_a_file_that_the_same_command_continues(folder, number):
     arguments = [
@@ -147,6 +151,7 @@ def test_an_interruption_leaves_a_file_that_the_same_command_continues(folder, n
     assert (finished.loss[measured] == stored.loss[measured]).all()
 
 
+@pytest.mark.slow
 def test_import_checkpoints(folder):
     torch.manual_seed(0)
     for number in range(3):

@@ -128,6 +128,7 @@ for arguments in (("--json",), ("--devices", "4", "--workers-per-device", "2")):
 """
 
 
+@pytest.mark.slow
 def test_of_a_cluster_the_nodes_are_shown(tmp_path):
     script = tmp_path / "cluster.py"
     script.write_text(CLUSTER)

@@ -81,6 +81,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 def test_each_is_shown_for_what_it_is(open_page, example) -> None:
     for group in (list(CASES)[:5], list(CASES)[5:]):
         data = [case(example) for case in group]
@@ -99,6 +100,7 @@ def test_each_is_shown_for_what_it_is(open_page, example) -> None:
         opened.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [unfinished, one_row])
 def test_their_surfaces(open_page, example, case) -> None:
     data = case(example)

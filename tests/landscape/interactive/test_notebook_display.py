@@ -167,6 +167,7 @@ evaluate(random_plane(network), callback_fn, size=3, device_ids=[0]).loss.shape
 """
 
 
+@pytest.mark.slow
 # The kernel's client is not ours, and warns about its own event loop.
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::RuntimeWarning")
 @pytest.mark.parametrize("widgets", [True, False])

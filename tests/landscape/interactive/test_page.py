@@ -134,6 +134,7 @@ class TestOnePlane:
 
 
 class TestPath:
+    @pytest.mark.slow
     def test_the_player_walks_over_the_checkpoints(self, open_page, example) -> None:
         data = example()
         path = data.trajectory
@@ -283,6 +284,7 @@ class TestDownloads:
         assert rows[3 * 13 + 4]["status"] == "failed"
         opened.check()
 
+    @pytest.mark.slow
     def test_the_view_as_png(self, open_page, example) -> None:
         import matplotlib.image
 

@@ -50,7 +50,7 @@ def undisturbed(plane):
     return landscape.evaluate(plane, hungry_network.unlimited, device_ids=[0], **GRID).loss
 
 
-@pytest.mark.parametrize("devices", [[0], [0, 1]])
+@pytest.mark.parametrize("devices", [[0], pytest.param([0, 1], marks=pytest.mark.slow)])
 @pytest.mark.parametrize("callback", [hungry_network.hungry_from_the_start, hungry_network.hungry_after_some_points])
 def test_batches_are_halved_for_all_workers(plane, undisturbed, tmp_path, devices, callback):
     found, told = survey_elsewhere(plane, callback, devices, tmp_path)

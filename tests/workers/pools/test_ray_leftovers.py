@@ -106,6 +106,7 @@ with open_pool(Paraboloid, MeasurementOptions(), device_ids=[0, 1]):
 """
 
 
+@pytest.mark.slow
 def test_the_private_ray_of_a_killed_driver_goes_at_once(support_folder, tmp_path):
     """Its raylet dies with it; the others need up to a minute to notice."""
     script = tmp_path / "script.py"

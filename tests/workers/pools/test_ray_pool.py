@@ -84,7 +84,9 @@ def in_process():
         return values(pool.run(iter(tasks()))), pool.description
 
 
-@pytest.mark.parametrize("actors", [1, 2, 3])
+@pytest.mark.parametrize(
+    "actors", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
+)
 def test_numbers_are_those_of_one_process(session, in_process, actors, monkeypatch):
     expected, description = in_process
     loss, network, dataset = case("batchnorm")
@@ -193,6 +195,7 @@ class TestCallbacks:
         with pytest.raises(NondeterministicLossError, match=text.format("x: .*'shape'")):
             RayPool(different_networks, MeasurementOptions(), device_ids=(4, 7))
 
+    @pytest.mark.slow
     def test_what_the_evaluator_notes_the_user_hears(self, session):
         def callback():
             loss, network, dataset = case("plain")
@@ -274,6 +277,7 @@ class TestFailures:
         assert re.match(r"The worker died \d times while it measured this point: ", results[61].error)
         assert paraboloid.workers == 2
 
+    @pytest.mark.slow
     def test_a_worker_that_cannot_start_again_is_given_up(self, session, tmp_path):
         marker = tmp_path / "gone"
 
@@ -295,6 +299,7 @@ class TestFailures:
                 list(run)
 
 
+@pytest.mark.slow
 def test_a_language_model_with_tied_weights(session):
     def callback():
         loss, network, dataset = case("transformer")
@@ -315,6 +320,7 @@ def test_a_language_model_with_tied_weights(session):
 
 
 class TestPlaces:
+    @pytest.mark.slow
     def test_some_find_no_place(self, session, paraboloid, monkeypatch):
         """The cluster has four places, two of which are taken."""
         monkeypatch.setattr(ray_placement, "PLACEMENT_SECONDS", 6.0)

@@ -189,12 +189,14 @@ print("good")
 )
 
 
+@pytest.mark.slow
 def test_ray_may_be_imported_already(run_alone, tmp_path):
     """That is when it reads most of its settings."""
     assert run_alone(EARLIER).stdout.splitlines()[-1] == "good"
     assert not (tmp_path / ".ray").exists()
 
 
+@pytest.mark.slow
 def test_a_token_that_is_there_is_used_and_kept(run_alone, tmp_path):
     token = tmp_path / ".ray" / "auth_token"
     token.parent.mkdir()
@@ -219,6 +221,7 @@ with open_pool(Paraboloid, OPTIONS, device_ids=[0, 1]) as pool:
 )
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_everything(tmp_path, support_folder, tests_folder):
     """A terminal sends SIGINT to the whole process group."""
     script = tmp_path / "script.py"

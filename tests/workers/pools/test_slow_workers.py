@@ -19,7 +19,10 @@ from workers.pools import ray_crew
 from workers.pools.ray_pool import RayPool
 from workers.pools.ray_session import RaySession
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignore::FutureWarning:ray")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignore::FutureWarning:ray"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -205,6 +205,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", [PINNED, LOGICAL_GPUS], ids=["pinned", "logical GPUs"])
 def test_places(run_python, support_folder, own_ray, script):
     result = run_python(script, support_folder, RAY_AUTH_TOKEN="0123456789" * 4, timeout=250)
