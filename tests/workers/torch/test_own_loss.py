@@ -10,9 +10,9 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import Sentences, TinyTransformer, classes, evaluator_of, features, mlp, plane_of, seeded
 
+from workers import OwnLoss
 from workers.errors import CallbackFunctionError, SamplesError
 from workers.samples.batches import as_whole_batch, cut, join
-from workers.torch.own_loss import OwnLoss
 
 POINT = np.array([[0.2, -0.3]])
 LONGEST = 12
