@@ -19,6 +19,8 @@ from .losses import JaxTotal
 
 Plane: TypeAlias = tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]
 """Origin and directions of the trainable parameters, as wide as points are computed, and all that stays fixed."""
+POINTS_AT_ONCE = 8
+_MOST_OPERATIONS = 64e6
 
 
 class CompiledFunctions:
@@ -106,10 +108,6 @@ def find_device(device: str, notes: list[str]) -> Any:
 def ran_out_of_memory(error: Exception) -> bool:
     """Returns whether an exception means that a batch was too large."""
     return isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" in str(error)
-
-
-POINTS_AT_ONCE = 8
-_MOST_OPERATIONS = 64e6
 
 
 def points_at_once(lowered: Any) -> int:

@@ -1,7 +1,9 @@
-"""Chooses a measurement plan by timing real forward passes for about a second."""
+"""Chooses how to compute by timing real forward passes for a second or two: a whole plan, or a batch size alone."""
 
 from __future__ import annotations
 
+import functools
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +13,13 @@ from ..samples.batches import Batch
 from ..samples.samples import Samples
 
 _BATCH_SIZES = (64, 128, 256, 512, 1024, 4096)
+# Of a GPU, after one batch of all samples.
+_LARGE_BATCH_SIZES = (65536, 16384, 4096, 1024, 256)
+# Where each size is compiled for itself, or each call has a cost of its own; the first is the likeliest.
+_FEW_BATCH_SIZES = (1024, 256, 4096)
 _BUDGET_SECONDS = 1.0
+_BUDGET_SECONDS_WITH_COMPILATION = 2.0
+_PASSES = 3
 _CLEARLY_FASTER = 1.1
 # Several threads wait for the slowest of them, and where other programs run that may be ten times as long.
 _WORTH_SEVERAL_THREADS = 1.3
@@ -53,12 +61,12 @@ def tune(
     largest = min(samples.count, _BATCH_SIZES[-1])
     sizes = [None] if fixed_batches else [*(size for size in _BATCH_SIZES if size < largest), largest]
     if largest_first and not fixed_batches:
-        sizes = list(dict.fromkeys(min(size, samples.count) for size in (samples.count, 65536, 16384, 4096, 1024, 256)))
+        sizes = list(dict.fromkeys(min(size, samples.count) for size in (samples.count, *_LARGE_BATCH_SIZES)))
     plans = [MeasurementPlan(size, threads) for size in sizes]
     best, best_rate = plans[0], 0.0
     for plan in plans:
         if best_rate and time.perf_counter() > start + _BUDGET_SECONDS / 2:
-            break  # layout and threads matter more, and are to have their turn
+            break  # layout and threads matter more, and must have their turn
         try:
             rate = samples_per_second(run, plan, samples)
         except Exception as error:
@@ -89,22 +97,11 @@ def samples_per_second(
     """Returns how fast a plan is: the best of a few passes over four batches."""
     batches = samples.batches(plan.batch_size)[:4]
     count = sum(batch.size for batch in batches)
-    seconds = []
-    for _ in range(3):
-        start = time.perf_counter()
-        run(plan, batches)
-        seconds.append(time.perf_counter() - start)
-        if sum(seconds) > _BUDGET_SECONDS / 8:
-            break
-    return count / min(seconds)
-
-
-_SIZES_OF_CALLS = (1024, 256, 4096)
-_SECONDS_OF_CALLS = 2.0
+    return count / _best_seconds(functools.partial(run, plan, batches), _BUDGET_SECONDS / 8)
 
 
 def choose_batch_size(run: Callable[[int], int], available: int, ran_out_of_memory: Callable[[Exception], bool]) -> int:
-    """Returns the batch size that was fastest of a few; compilation takes time, and does not count.
+    """Returns the fastest of a few batch sizes; compilation takes time, and does not count.
 
     A later candidate must be clearly faster than the best so far, so that noise rarely changes the choice.
 
@@ -113,14 +110,14 @@ def choose_batch_size(run: Callable[[int], int], available: int, ran_out_of_memo
         available: how many samples there are.
         ran_out_of_memory: says whether an exception means that a batch was too large.
     """
-    deadline = time.perf_counter() + _SECONDS_OF_CALLS
-    best, best_rate = min(available, *_SIZES_OF_CALLS), 0.0
-    for size in dict.fromkeys(min(size, available) for size in _SIZES_OF_CALLS):
+    deadline = time.perf_counter() + _BUDGET_SECONDS_WITH_COMPILATION
+    best, best_rate = min(available, *_FEW_BATCH_SIZES), 0.0
+    for size in dict.fromkeys(min(size, available) for size in _FEW_BATCH_SIZES):
         if best_rate and time.perf_counter() > deadline:
             break
         try:
-            run(size)
-            rate = max(_samples_per_second(run, size) for _ in range(3))
+            count = run(size)  # compiles
+            rate = count / _best_seconds(functools.partial(run, size))
         except Exception as error:
             if not ran_out_of_memory(error):
                 raise
@@ -130,6 +127,11 @@ def choose_batch_size(run: Callable[[int], int], available: int, ran_out_of_memo
     return best
 
 
-def _samples_per_second(run: Callable[[int], int], size: int) -> float:
-    start = time.perf_counter()
-    return run(size) / (time.perf_counter() - start)
+def _best_seconds(run: Callable[[], object], budget: float = math.inf) -> float:
+    """Returns the seconds of the fastest of a few passes; no other one begins once they have taken the budget."""
+    seconds: list[float] = []
+    while len(seconds) < _PASSES and sum(seconds) <= budget:
+        start = time.perf_counter()
+        run()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds)

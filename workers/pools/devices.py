@@ -11,6 +11,8 @@ from pathlib import Path
 
 from collectors.validation import check_int, wrong_value
 
+CORES_PER_SLOT = 4
+
 
 @dataclass(frozen=True)
 class WorkerPlace:
@@ -109,9 +111,6 @@ class WorkerLayout:
             parts = [None] * self.workers_per_device if share is None else share_cores(self.workers_per_device, share)
             places += [WorkerPlace(group, part, index) for index, part in enumerate(parts)]
         return tuple(places)
-
-
-CORES_PER_SLOT = 4
 
 
 def available_cores() -> tuple[int, ...]:

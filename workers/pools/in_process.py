@@ -21,6 +21,7 @@ from .devices import available_cores, gpu_ids
 # What an interruption may cost in this process, and how many points an evaluator may need at once to be fast.
 _CHUNK_SECONDS = 0.1
 _LONGEST_CHUNK = 64
+Outcome: TypeAlias = tuple[dict[str, float] | None, str | None]
 
 
 class InProcessPool(Pool):
@@ -108,9 +109,6 @@ class InProcessPool(Pool):
         except Exception:
             return None, traceback.format_exc()
         return measure_task_state(self._evaluator, parameters, buffers)
-
-
-Outcome: TypeAlias = tuple[dict[str, float] | None, str | None]
 
 
 def measure_points(evaluator: Evaluator, points: Sequence[tuple[float, ...]]) -> list[Outcome]:

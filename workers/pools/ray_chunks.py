@@ -12,6 +12,8 @@ from ..pool import PointTask, StateTask, Task
 
 CHUNK_SECONDS = 1.0
 KILLS_BEFORE_SPLIT = 3
+_REMEMBERED = 3
+_GROWTH = 4
 
 
 @dataclass(eq=False)
@@ -122,10 +124,6 @@ class ChunkQueue:
             if task is None:
                 return
             self._ahead.append(task)
-
-
-_REMEMBERED = 3
-_GROWTH = 4
 
 
 class MeasuredSpeed:

@@ -23,6 +23,7 @@ _WAIT_SECONDS = 1.0
 _PATIENCE_SECONDS = 30.0
 # For fewer points on each worker, compiling hardly ever pays back.
 _POINTS_WORTH_COMPILING = 100
+_LOOK_SECONDS = 2.0
 
 
 class RayCrew:
@@ -186,9 +187,6 @@ def _may_be_compiled(plan: MeasurementPlan | None, workload: Workload | None) ->
     if workload is None:
         return False
     return workload.compile is True or (workload.compile == "auto" and workload.points >= _POINTS_WORTH_COMPILING)
-
-
-_LOOK_SECONDS = 2.0
 
 
 class LateNodes:

@@ -16,6 +16,11 @@ from .ray_worker import InFlight, RayWorker
 _IN_FLIGHT = 2
 _WAIT_SECONDS = 1.0
 _IDLE_WAIT_SECONDS = 0.1
+_WORTHWHILE_SECONDS = 0.1
+# A chunk that killed a worker may cost another one, so it is left where it is unless that worker hangs.
+_WORTHWHILE_RISK_SECONDS = 60.0
+# How long a point may take as long as no worker has measured any.
+_UNKNOWN_SECONDS = 10.0
 
 
 class RayRun:
@@ -155,13 +160,6 @@ class RayRun:
     def _settle(self, chunk: Chunk) -> None:
         chunk.settle()
         self._unsettled.discard(chunk)
-
-
-_WORTHWHILE_SECONDS = 0.1
-# A chunk that killed a worker may cost another one, so it is left where it is unless that worker hangs.
-_WORTHWHILE_RISK_SECONDS = 60.0
-# How long a point may take as long as no worker has measured any.
-_UNKNOWN_SECONDS = 10.0
 
 
 def chunks_to_steal(

@@ -19,6 +19,8 @@ from ..samples.samples import Samples
 from ..samples.torch_samples import place_samples
 from .compile_record import CLEARLY_FASTER, CompileCache, compile_options, count_shapes, forecast_compile
 
+_REPEATS = 3
+
 
 @dataclass(frozen=True)
 class SettledPlan:
@@ -136,9 +138,6 @@ def has_images(samples: Samples, network: nn.Module) -> bool:
 def _even_batches(batch_size: int | None, count: int) -> int | None:
     """Returns a batch size that leaves no remainder, or a small one: each shape is compiled for itself."""
     return batch_size if batch_size is None else -(-count // -(-count // batch_size))
-
-
-_REPEATS = 3
 
 
 @dataclass(frozen=True)

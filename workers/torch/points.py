@@ -14,6 +14,10 @@ from ..measuring.totals import Pending, Total
 from ..samples.batches import Batch
 from .moves import NetworkInPlace
 
+Capture: TypeAlias = Callable[[Callable[[], torch.Tensor]], Callable[[], torch.Tensor]]
+_WARM_UP = 3
+_CLOSE = 1e-5
+
 
 class PointRunner:
     """Moves the network and computes, without reading anything from the device.
@@ -87,12 +91,6 @@ class PointRunner:
             raise RuntimeError("the loss or a metric is computed on the host")
         self._parts = point.parts
         return point.numbers
-
-
-Capture: TypeAlias = Callable[[Callable[[], torch.Tensor]], Callable[[], torch.Tensor]]
-
-_WARM_UP = 3
-_CLOSE = 1e-5
 
 
 def capture_of(device: torch.device) -> Capture | None:
