@@ -31,8 +31,8 @@ def evaluator_from(
         def callback_fn():
             return evaluator_from(make_model(), make_loader())
 
-    The loss is ``model.loss(model.forward(batch), batch)``, in eval mode. Everything here can be pickled that the model
-    and the data can, so ``functools.partial(evaluator_from, model, dataloader)`` is a callback_fn as well.
+    The loss is ``model.loss(model.forward(batch), batch)``, in eval mode. What is returned can be pickled if
+    the model and the data can, so ``functools.partial(evaluator_from, model, dataloader)`` is a callback_fn as well.
 
     Args:
         model: the ComposerModel, built like the one that was trained.
@@ -42,7 +42,7 @@ def evaluator_from(
             batch); None takes the model's own, ``model.get_metrics(is_train=False)``.
 
     Raises:
-        TypeError: ``model`` is no ComposerModel.
+        TypeError: ``model`` is not a ComposerModel.
     """
     check_instance("model", model, composer.ComposerModel, "a composer.ComposerModel")
     chosen = None
@@ -66,13 +66,13 @@ def composer_metrics(model: Any, metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _MetricOfModel:
-    """A torchmetrics object of (outputs, batch): the model knows what of them it takes."""
+    """A torchmetrics object of (outputs, batch): the model knows which parts of them it needs."""
 
     def __init__(self, model: Any, metric: Any) -> None:
         self._model, self._metric = model, copy.deepcopy(metric)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> _MetricOfModel:
-        # The model must be the one that moves.
+        # Not a copy of the model: it must be the one that moves.
         return _MetricOfModel(self._model, self._metric)
 
     def to(self, device: Any) -> _MetricOfModel:
@@ -81,7 +81,7 @@ class _MetricOfModel:
         return self
 
     def reset(self) -> None:
-        """Starts anew."""
+        """Starts again."""
         self._metric.reset()
 
     def update(self, outputs: Any, batch: Any) -> None:

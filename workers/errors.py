@@ -20,7 +20,7 @@ class NondeterministicLossError(LandscapeError):
 
 
 class MemoryShortageError(LandscapeError):
-    """Memory ran out while a point was measured, and smaller batches are no way out."""
+    """Memory ran out while a point was measured, and smaller batches cannot help."""
 
 
 class PoolError(LandscapeError):

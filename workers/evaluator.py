@@ -32,8 +32,8 @@ class MeasurementOptions:
         num_samples: how many samples a value is averaged over; None means all of the data set.
         samples: "first" (in data-set order) or "random" (a seeded subset).
         seed: of that subset.
-        buffers: "fixed" (the origin's) or "recalibrate" (normalization statistics are computed anew at each point).
-        recalibration_batch_size: samples per batch while statistics are computed anew.
+        buffers: "fixed" (the origin's) or "recalibrate" (normalization statistics are recomputed at each point).
+        recalibration_batch_size: samples per batch while statistics are recomputed.
     """
 
     num_samples: int | None = None

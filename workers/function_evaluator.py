@@ -1,4 +1,4 @@
-"""An evaluator of a plain function of named arrays, for everything that is no network of a known framework."""
+"""An evaluator of a plain function of named arrays, for whatever is not a network of a known framework."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class FunctionEvaluator(Evaluator):
             Floating-point arrays are what a plane spans, all others are buffers. A ``WeightSpace`` (see
             ``describe_arrays``) says more.
         num_samples: over how many samples the function averages; stored with the landscape.
-        samples: the data that the function uses, from which an interrupted landscape sees that they are the same.
+        samples: the data that the function uses; an interrupted landscape goes on only if they are the same.
 
     Raises:
         TypeError: an argument has the wrong type.

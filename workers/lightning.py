@@ -40,8 +40,8 @@ def evaluator_from(
     Args:
         lightning_module: a LightningModule, or its class or any function without arguments that returns one.
         datamodule: a LightningDataModule or a DataLoader, or a class or function that returns one; None takes the
-            module's own data loaders. One that no Trainer has set up is: ``prepare_data()``, ``setup("fit")``. Every
-            worker gets it by pickling, so a function is better where it holds much data.
+            module's own data loaders. Where no Trainer has set it up, ``prepare_data()`` and ``setup("fit")`` are
+            called. Every worker gets it by pickling, so pass a function if it holds much data.
         stage: "validation" or "training" for the step that gives the loss; None takes ``validation_step`` where that
             returns a loss, else ``training_step``.
         data: "validation" or "training" for the data loader that is read.
@@ -80,7 +80,7 @@ class LightningCallback:
         """Returns (own loss, network, data loader, metrics).
 
         Raises:
-            CallbackFunctionError: there is no data loader or no step as asked for.
+            CallbackFunctionError: the data loader or the step that was asked for is missing.
         """
         source = self._module
         module = copy.deepcopy(source) if isinstance(source, nn.Module) else source()
@@ -174,7 +174,7 @@ class _Step:
         names = inspect.signature(step).parameters
         if stage == "training" and not module.automatic_optimization:
             raise CallbackFunctionError(
-                f"{type(module).__name__} optimizes by hand, so its training_step moves the weights and cannot be "
+                f"{type(module).__name__} optimizes manually, so its training_step moves the weights and cannot be "
                 "measured; return the loss from validation_step."
             )
         numbers = {name: 0 for name in ("batch_idx", "dataloader_idx") if name in names}
@@ -232,7 +232,7 @@ def _is_torchmetric(layer: object) -> bool:
 
 
 def _overrides(holder: Any, name: str) -> bool:
-    """Returns whether the user has given the method, so that it is not Lightning's empty one."""
+    """Returns whether the method is the user's rather than Lightning's empty one."""
     if name in vars(holder):
         return True  # LightningDataModule.from_datasets
     for kind in type(holder).__mro__:
@@ -251,4 +251,4 @@ def _without_trainer(datamodule: Any) -> Any:
 
 
 def _do_nothing(*arguments: Any, **options: Any) -> None:
-    """Takes the place of ``log``, which wants a Trainer."""
+    """Takes the place of ``log``, which needs a Trainer."""

@@ -21,7 +21,7 @@ class PointTask:
     """One point of the loaded plane.
 
     Attributes:
-        key: by which its result is recognized.
+        key: identifies its result.
         coordinates: in units of the directions, one per axis.
     """
 
@@ -34,7 +34,7 @@ class StateTask:
     """One full set of weights, such as a checkpoint.
 
     Attributes:
-        key: by which its result is recognized.
+        key: identifies its result.
         read: returns (parameters, buffers); buffers None means as on the plane. Called when a worker is free, so
             that memory never holds more than a few sets.
     """
@@ -48,7 +48,7 @@ Task: TypeAlias = PointTask | StateTask
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a task: values by metric name, or the traceback of what went wrong."""
+    """The result of a task: values by metric name, or the traceback of what went wrong."""
 
     key: Hashable
     values: dict[str, float] | None

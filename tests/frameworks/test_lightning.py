@@ -369,7 +369,7 @@ class TestEvaluatorFrom:
         for arguments, options, text in (
             ((Nothing, DataModule), {}, "Nothing has no training_step, so it has no loss"),
             ((NoLoss, DataModule), {"stage": "validation"}, r"a dictionary of \['logits'\].*stage='training'"),
-            ((ByHand, DataModule), {}, "ByHand optimizes by hand"),
+            ((ByHand, DataModule), {}, "ByHand optimizes manually"),
             ((LitModel, Several), {}, r"must return one data loader, but returned several \(list\)"),
             ((LitModel, dict), {}, "datamodule must return a LightningDataModule or a DataLoader, not dict"),
             ((dict, DataModule), {}, "lightning_module must return a LightningModule, not dict"),

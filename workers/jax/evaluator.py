@@ -21,7 +21,7 @@ from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
 from ..measurement_plan import MeasurementPlan
 from ..measuring.checks import callback_errors, check_movable, check_points, find_loss, partition_tolerance
 from ..measuring.partition import ChosenLoss, choose_loss
-from ..measuring.tuning import choose_batch_size
+from ..measuring.tuning import choose_batch_size, plan_batches
 from ..samples.array_samples import read_array_samples
 from ..samples.batches import Batch
 from ..samples.samples import Samples
@@ -62,10 +62,10 @@ class JaxEvaluator(Evaluator):
             Dataset.
         metrics: name to function of (outputs, targets), which returns the same as a loss.
         options: what is measured.
-        threads: noted in the plan alone: XLA takes as many CPU threads as this process has cores when JAX starts.
+        threads: only noted in the plan: XLA takes as many CPU threads as this process has cores when JAX starts.
         device: "cpu", "cuda:0", ...
         plan: how to compute; None tunes one.
-        restore_network: of no consequence.
+        restore_network: not used, because the user's arrays never change.
 
     Raises:
         FrozenNetworkError: no parameter is trainable.
@@ -105,7 +105,7 @@ class JaxEvaluator(Evaluator):
             notes.extend(chosen.notes)
             dependent = bool(chosen.notes)
             fixed_batches = dependent or not self._samples.can_be_cut
-            self._plan = self._final_plan(plan, threads, fixed_batches)
+            self._plan = plan_batches(plan, threads, fixed_batches=fixed_batches, choose=self._choose_batch_size)
             names = tuple(self._measure_weights(self._own))
         self._description = EvaluatorDescription(
             space=self._space,
@@ -139,7 +139,7 @@ class JaxEvaluator(Evaluator):
                 self._place(fixed),
             )
             self._points_at_once = None
-            # Compiled here rather than at the first point, from whose time a survey tells how long it will take.
+            # Compiled here rather than at the first point, whose time a survey uses to forecast its own.
             jax.block_until_ready(self._start(np.zeros((1, len(directions)))))
 
     def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
@@ -170,7 +170,7 @@ class JaxEvaluator(Evaluator):
             return self._measure_weights(state)
 
     def use_batch_size(self, batch_size: int) -> None:
-        """Measures in smaller batches from now on; they are compiled for anew."""
+        """Measures in smaller batches from now on, which are compiled first."""
         self._plan = replace(self._plan, batch_size=batch_size)
         self._description = replace(self._description, plan=self._plan)
 
@@ -207,7 +207,7 @@ class JaxEvaluator(Evaluator):
         return jax.device_get(self._functions.at_state(self._own, Batch(inputs, targets, 0)))
 
     def _start(self, coordinates: NDArray[Any]) -> list[Any]:
-        """Begins to measure a few points; returns what comes of each batch."""
+        """Begins to measure a few points; returns the values of each batch."""
         plane = self._loaded_plane()
         if len(coordinates) == 1:
             return [self._functions.at_point(coordinates[0], plane, batch) for batch in self._batches()]
@@ -241,14 +241,8 @@ class JaxEvaluator(Evaluator):
             }
         return self._placed[batch_size]
 
-    def _final_plan(self, plan: MeasurementPlan | None, threads: int, fixed_batches: bool) -> MeasurementPlan:
-        if plan is None:
-            size = None
-            if not fixed_batches:
-                size = choose_batch_size(self._run_some, self._samples.count, ran_out_of_memory)
-            plan = MeasurementPlan(size, threads)
-        # Memory layout and compilation are XLA's own business.
-        return replace(plan, batch_size=None if fixed_batches else plan.batch_size, channels_last=False, compile=False)
+    def _choose_batch_size(self) -> int:
+        return choose_batch_size(self._run_some, self._samples.count, ran_out_of_memory)
 
     def _run_some(self, batch_size: int) -> int:
         batches = self._placed_batches(batch_size)[:4]
@@ -291,7 +285,7 @@ def _with_targets(samples: Samples) -> Samples:
 
 
 def _groups(points: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:
-    """Yields the points in groups of that size, and what is left over one by one: each size is compiled anew."""
+    """Yields the points in groups of that size and the rest one by one, because each size is compiled separately."""
     whole = len(points) - len(points) % size
     for start in range(0, whole, size):
         yield points[start : start + size]

@@ -1,4 +1,4 @@
-"""The compiled functions of a JAX network: what comes of one batch, at a point of a plane or at given weights."""
+"""The compiled functions of a JAX network, of one batch at a point of a plane or at given weights; where they run."""
 
 from __future__ import annotations
 

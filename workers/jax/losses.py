@@ -28,7 +28,7 @@ Part: TypeAlias = dict[str, NDArray[Any]]
 class JaxTotal(Total):
     """A loss or a metric, in two halves: one traced by ``jax.jit``, the other in NumPy.
 
-    Its ``outputs`` are not the network's alone, but what came of ``inside`` for every total, by key.
+    Its ``outputs`` are not the network's, but what ``inside`` returned for every total, by key.
 
     Args:
         key: its own.
@@ -122,7 +122,7 @@ def find_metrics(metrics: object) -> dict[str, Function]:
     """Returns the metrics by name.
 
     Raises:
-        CallbackFunctionError: they are no dict of functions, or a name cannot be stored.
+        CallbackFunctionError: they are not a dict of functions, or a name cannot be stored.
     """
     found = check_metrics(metrics, "function of outputs and targets")
     for name, metric in found.items():

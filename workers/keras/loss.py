@@ -67,7 +67,7 @@ class SampleLoss(Total):
         with_penalties: whether the losses of layers and regularizers count.
 
     Raises:
-        ValueError: nobody knows how the loss splits.
+        ValueError: it is unknown how the loss splits.
     """
 
     adds_up = True

@@ -37,7 +37,7 @@ class MetricState:
         self.reset()
 
     def reset(self) -> None:
-        """Starts anew."""
+        """Starts again."""
         with keras.StatelessScope() as scope:
             self._metric.reset_state()
         fresh = [scope.get_current_value(variable) for variable in self._metric.variables]
@@ -55,11 +55,11 @@ class MetricState:
         )
 
     def result(self) -> Any:
-        """Returns what the metric says."""
+        """Returns the metric's value."""
         return self._metric.stateless_result(self._values)
 
     def _update_once(self, prediction: Prediction, targets: Any) -> None:
-        # Some metrics make their variables with their first batch, which cannot be while JAX compiles.
+        # Some metrics make their variables with their first batch, which is impossible while JAX compiles.
         before = [(variable, to_array(variable)) for variable in self._metric.variables]
         labels, weights = unpack(targets)
         options = {"sample_weight": weights} if self._weighted and weights is not None else {}
@@ -75,13 +75,13 @@ class MetricState:
 
 
 class MetricValue(Total):
-    """One of the numbers that a Keras metric says.
+    """One of the numbers that a Keras metric returns.
 
     Args:
         name: its name.
         state: the metric.
         leads: whether this is the first number of the metric, which feeds it for the others.
-        key: which number of a metric that says several.
+        key: which number of a metric that returns several.
     """
 
     adds_up = True
@@ -110,7 +110,7 @@ def find_metrics(metrics: object) -> dict[str, Any]:
     """Returns the metrics beside the compiled ones, by name.
 
     Raises:
-        CallbackFunctionError: they are no dict, or a name cannot be stored.
+        CallbackFunctionError: they are not a dict, or a name cannot be stored.
     """
     return check_metrics(metrics, "keras.metrics.Metric or function of y_true and y_pred")
 

@@ -86,7 +86,7 @@ class KerasNetwork:
             self._variables[name].assign(value)
 
     def forward(self, *inputs: Any, **named_inputs: Any) -> Prediction:
-        """Returns the outputs without training; several inputs are a list, as Keras wants them."""
+        """Returns the outputs without training; several inputs are a list, as Keras takes them."""
         given: Any = named_inputs or (inputs[0] if len(inputs) == 1 else list(inputs))
         if self.back_end == "torch":
             outputs = self._network(given, **self._options)
@@ -137,7 +137,7 @@ def check_back_end() -> str:
     """Returns the name of Keras' back end.
 
     Raises:
-        ValueError: it is one on which nothing was ever measured.
+        ValueError: it is one that was never tried.
     """
     name = str(keras.backend.backend())
     if name not in _BACK_ENDS:

@@ -31,7 +31,7 @@ def read_keras_samples(dataset: Any, options: MeasurementOptions) -> tuple[Sampl
         are weights.
 
     Raises:
-        TypeError: the data set is of no kind that can be read.
+        TypeError: the data set is of a kind that cannot be read.
         ValueError: random samples of a stream were asked for.
         SamplesError: it is empty, unlabelled, or gives other samples each time.
     """

@@ -21,7 +21,7 @@ from ..samples.samples import Samples
 from .checks import callback_errors, check_loaded, check_movable, check_points, partition_tolerance
 from .partition import ChosenLoss, choose_loss, run_batches
 from .totals import Total
-from .tuning import choose_batch_size
+from .tuning import choose_batch_size, plan_batches
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -52,11 +52,11 @@ class ArrayNetwork(Protocol):
         """Returns the context in which everything is computed; the framework's own settings come back afterwards."""
 
     def recalibrate(self, batches: Sequence[Batch]) -> None:
-        """Computes normalization statistics anew; only called where ``can_recalibrate``."""
+        """Recomputes normalization statistics; only called where ``can_recalibrate``."""
 
     @property
     def can_recalibrate(self) -> bool:
-        """Whether normalization statistics can be computed anew."""
+        """Whether normalization statistics can be recomputed."""
 
     def ran_out_of_memory(self, error: Exception) -> bool:
         """Returns whether an exception means that a batch was too large."""
@@ -133,7 +133,7 @@ class ArrayEvaluator(Evaluator):
             notes.extend(chosen.notes)
             dependent = bool(chosen.notes)
             fixed_batches = dependent or not self._samples.can_be_cut
-            used = self._final_plan(plan, fixed_batches)
+            used = plan_batches(plan, threads, fixed_batches=fixed_batches, choose=self._choose_batch_size)
             self._batch_size, self._threads = used.batch_size, used.threads
             with self._settings():
                 names = tuple(self._measure_current())
@@ -225,18 +225,12 @@ class ArrayEvaluator(Evaluator):
                 partition_tolerance(self._space),
             )
 
-    def _final_plan(self, plan: MeasurementPlan | None, fixed_batches: bool) -> MeasurementPlan:
-        if plan is None:
-            size = None
-            if not fixed_batches:
-                size = choose_batch_size(self._run_some, self._samples.count, self._network.ran_out_of_memory)
-            plan = MeasurementPlan(size, self._threads)
-        # Memory layout and compilation are the framework's own business here.
-        return replace(plan, batch_size=None if fixed_batches else plan.batch_size, channels_last=False, compile=False)
+    def _choose_batch_size(self) -> int:
+        return choose_batch_size(self._run_some, self._samples.count, self._network.ran_out_of_memory)
 
     def _run_some(self, batch_size: int) -> int:
         batches = self._samples.batches(batch_size)[:4]
-        # A few batches may hold nothing but padding, of which there is no mean.
+        # A few batches may hold nothing but padding, which has no mean.
         with self._settings(), contextlib.suppress(SamplesError):
             run_batches(self._network.forward, batches, self._loss, {})
         return sum(batch.size for batch in batches)

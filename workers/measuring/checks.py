@@ -1,4 +1,4 @@
-"""What evaluators of every framework check alike."""
+"""What the evaluators of all frameworks check: the loss, the weights that move, coordinates, the origin."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def find_loss(model: object, expected: str) -> Callable[..., Any]:
 
 
 def wrong_loss(expected: str, found: object) -> CallbackFunctionError:
-    """Returns the error of a first item that is no loss."""
+    """Returns the error for a first item that is not a loss."""
     if isinstance(found, type):
         shown = f"the class {found.__name__} (make an object of it)"
     else:
@@ -103,7 +103,7 @@ def partition_tolerance(space: WeightSpace) -> float:
 
 @contextlib.contextmanager
 def callback_errors(what: str = "evaluated") -> Iterator[None]:
-    """Says of whatever the user's network, loss and metrics raise that they did.
+    """Turns what the user's network, loss and metrics raise into an error that says so.
 
     Args:
         what: what was tried with them.

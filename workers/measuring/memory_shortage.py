@@ -49,7 +49,7 @@ def within_memory(evaluator: Evaluator, measure: Callable[[], _Measured]) -> _Me
 
 
 def halved(batch_size: int, samples: int) -> int:
-    """Returns the next smaller batch size for so many samples."""
+    """Returns the next smaller batch size for that many samples."""
     return (min(batch_size, samples) + 1) // 2
 
 

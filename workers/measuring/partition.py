@@ -33,7 +33,7 @@ class ChosenLoss:
 
 
 def add_batches(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequence[Total]) -> None:
-    """Adds batches up anew in every total, from the same forward passes."""
+    """Resets every total and adds the batches up in all of them, from the same forward passes."""
     for total in totals:
         total.reset()
     for batch in batches:
@@ -62,11 +62,11 @@ def choose_loss(
     metrics: Mapping[str, Total],
     tolerance: float,
 ) -> ChosenLoss:
-    """Measures under two partitions of the samples and returns how the loss is to be added up.
+    """Measures under two partitions of the samples and returns how to add the loss up.
 
     Args:
         whole: the user's loss, as it is.
-        split: the same as sums over samples, or None where nobody knows how it splits.
+        split: the same as sums over samples, or None where it is unknown how the loss splits.
         forward: the network.
         samples: what is measured.
         metrics: the metrics, which follow the same rule.
@@ -94,7 +94,7 @@ def choose_weighting(
     metrics: Mapping[str, Total],
     tolerance: float,
 ) -> ChosenLoss:
-    """Measures under two partitions of the samples and returns by what a network's own loss is to be weighted.
+    """Measures under two partitions of the samples and returns how to weight a network's own loss.
 
     Args:
         candidates: the ways to weight batches; the first is for a loss that belongs to its batches.

@@ -24,7 +24,7 @@ class SampleLossTotal(Total):
     Args:
         elementwise: the loss without its reduction, of (outputs, targets).
         reduction: "mean", "sum" or "batchmean".
-        class_weights: weights by which the mean's denominator counts class targets, shape (classes,).
+        class_weights: how much each class counts in the mean's denominator, shape (classes,).
         ignore_index: the class target that counts nothing.
     """
 

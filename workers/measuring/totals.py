@@ -38,7 +38,7 @@ class Total(ABC):
     """Adds up a loss or a metric over batches."""
 
     adds_up: bool
-    """Whether it is made for adding up batches, so that batches which cannot show it need not."""
+    """Whether it is made to add batches up, so that samples on which this cannot be tested need not prove it."""
 
     @abstractmethod
     def reset(self) -> None:
@@ -100,10 +100,10 @@ def batch_loss(loss: Callable[[Any, Any], Any]) -> BatchMean:
 
 
 def scalar(label: str, value: Any) -> Any:
-    """Returns a loss or a metric as it is, still on its device, once it is known to be a single number.
+    """Returns a loss or a metric, still on its device, after checking that it is a single number.
 
     Raises:
-        CallbackFunctionError: it is no single number.
+        CallbackFunctionError: it is not a single number.
     """
     if is_tensor(value):
         if value.numel() == 1:
@@ -130,7 +130,7 @@ def check_metrics(metrics: object, kinds: str) -> dict[str, Any]:
         kinds: what a metric may be, for an error's text.
 
     Raises:
-        CallbackFunctionError: they are no dict, or a name cannot be stored.
+        CallbackFunctionError: they are not a dict, or a name cannot be stored.
     """
     if metrics is None:
         return {}
@@ -146,7 +146,7 @@ _Result = TypeVar("_Result")
 
 
 class NamedMetric(Total):
-    """A metric that says its name where the user's code raises.
+    """A metric whose name is in the error where the user's code raises.
 
     Args:
         label: what an error's text calls it, such as "metric 'accuracy'".

@@ -15,7 +15,7 @@ from ..samples.samples import Samples
 _BATCH_SIZES = (64, 128, 256, 512, 1024, 4096)
 # Of a GPU, after one batch of all samples.
 _LARGE_BATCH_SIZES = (65536, 16384, 4096, 1024, 256)
-# Where each size is compiled for itself, or each call has a cost of its own; the first is the likeliest.
+# Where each size is compiled separately, or each call has a cost of its own; the first is the likeliest.
 _FEW_BATCH_SIZES = (1024, 256, 4096)
 _BUDGET_SECONDS = 1.0
 _BUDGET_SECONDS_WITH_COMPILATION = 2.0
@@ -98,6 +98,22 @@ def samples_per_second(
     batches = samples.batches(plan.batch_size)[:4]
     count = sum(batch.size for batch in batches)
     return count / _best_seconds(functools.partial(run, plan, batches), _BUDGET_SECONDS / 8)
+
+
+def plan_batches(
+    plan: MeasurementPlan | None, threads: int, *, fixed_batches: bool, choose: Callable[[], int]
+) -> MeasurementPlan:
+    """Returns the plan for a framework that itself decides on memory layout and compilation.
+
+    Args:
+        plan: a plan from elsewhere, or None.
+        threads: CPU threads that may be used, where there is no plan.
+        fixed_batches: whether the data set's own batches must be kept.
+        choose: returns the batch size, where there is no plan.
+    """
+    if plan is None:
+        plan = MeasurementPlan(None if fixed_batches else choose(), threads)
+    return replace(plan, batch_size=None if fixed_batches else plan.batch_size, channels_last=False, compile=False)
 
 
 def choose_batch_size(run: Callable[[int], int], available: int, ran_out_of_memory: Callable[[Exception], bool]) -> int:

@@ -1,4 +1,4 @@
-"""A user's loss as sums over samples (MindSpore), so that batch size never changes a result."""
+"""A user's loss and metrics in MindSpore: found in what callback_fn returned, and added up over batches."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def call_loss(loss: _Loss, outputs: Any, targets: Any) -> Any:
 
 
 def as_tensor(leaf: Any) -> Any:
-    """Returns an array as a tensor; what is no array stays what it is."""
+    """Returns an array as a tensor, and anything else unchanged."""
     return mindspore.Tensor(np.ascontiguousarray(leaf).reshape(leaf.shape)) if isinstance(leaf, np.ndarray) else leaf
 
 
@@ -110,7 +110,7 @@ def make_metrics(metrics: Any) -> dict[str, Total]:
             (outputs, targets) may stand for a metric; None means none.
 
     Raises:
-        CallbackFunctionError: it is no such collection, or a name is unknown or cannot be stored.
+        CallbackFunctionError: it is not such a collection, or a name is unknown or cannot be stored.
     """
     if metrics is None:
         return {}

@@ -29,7 +29,7 @@ def read_mindspore_samples(dataset: object, options: MeasurementOptions) -> tupl
         The samples as NumPy arrays, and notes for the user.
 
     Raises:
-        TypeError: the data set is of no kind that can be read.
+        TypeError: the data set is of a kind that cannot be read.
         ValueError: random samples of a pipeline were asked for.
         SamplesError: it is empty, has no target column or no batches, or gives other samples each time.
     """

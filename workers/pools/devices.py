@@ -1,4 +1,4 @@
-"""How many devices a worker has, or how many workers share a device."""
+"""Which devices and CPU cores there are, and how workers share them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class WorkerPlace:
 
     @property
     def label(self) -> str:
-        """How an error's text calls its worker."""
+        """The worker's name in error texts."""
         worker = "the worker" if self.part is None else f"worker {self.part}"
         ids = ", ".join(str(device) for device in self.devices)
         return f"{worker} of device{'s' if len(self.devices) > 1 else ''} {ids}"
@@ -40,7 +40,7 @@ class WorkerPlace:
 class WorkerLayout:
     """How workers and devices belong together; at least one of the two numbers is 1.
 
-    With GPUs, both have been run only on logical ones, which Ray counts and hands out though none is there.
+    With GPUs, both were tried only on logical ones, which Ray hands out although the machine has none.
 
     Attributes:
         devices_per_worker: GPUs that each worker sees, or slots whose cores it joins.
@@ -55,7 +55,7 @@ class WorkerLayout:
         """Returns the layout after checking what a user gave.
 
         Raises:
-            TypeError: a number is no int.
+            TypeError: a number is not an int.
             ValueError: a number is below 1, or both are above.
         """
         layout = cls(
@@ -75,7 +75,7 @@ class WorkerLayout:
         return 1 / self.workers_per_device if self.workers_per_device > 1 else self.devices_per_worker
 
     def workers(self, devices: int) -> int:
-        """Returns how many workers so many devices give; devices that are too few for one more stay free."""
+        """Returns how many workers that many devices give; devices that are left over stay free."""
         return devices // self.devices_per_worker * self.workers_per_device
 
     def check_devices(self, devices: Sequence[int]) -> None:
@@ -136,7 +136,7 @@ def choose_devices(asked: tuple[int, ...] | None) -> tuple[int, ...]:
         asked: ids that the user named, or None: every GPU or, without GPUs, one slot for each group of four cores.
 
     Raises:
-        ValueError: a GPU was asked for that is not there.
+        ValueError: a GPU that was asked for is not there.
     """
     gpus = gpu_ids()
     if asked is None:

@@ -1,4 +1,4 @@
-"""The contract between a survey and the places where points are measured (contract 3)."""
+"""A pool in this process, and how a worker of any pool measures points, sets of weights and the origin."""
 
 from __future__ import annotations
 

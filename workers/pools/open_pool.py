@@ -1,4 +1,4 @@
-"""What a run would compute on, looked up without starting anything."""
+"""Opens a pool on the asked devices, or reports what it would compute on without starting anything."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class PlannedWorker:
     """One worker of a run.
 
     Attributes:
-        name: what an error would call it.
+        name: the one in error texts.
         devices: ids of its GPUs or slots; on a cluster with GPUs they are Ray's choice, and None.
         cores: the CPU cores that are its own; None where a cluster decides.
         threads: how many CPU threads it may use.
@@ -103,9 +103,9 @@ class NodeReport:
 
     Attributes:
         name: its host name.
-        address: by which Ray knows it.
+        address: the one that Ray uses.
         resources: how many "GPU", "NPU" and "CPU" it has.
-        free: how many of them nobody uses; None where Ray does not say.
+        free: how many of them are not in use; None where Ray does not say.
     """
 
     name: str
@@ -195,7 +195,7 @@ def _cluster(ray: Any, asked: tuple[int, ...] | None, layout: WorkerLayout) -> D
     gpus = ray.cluster_resources().get("GPU", 0) > 0
     places = layout.places(free_devices(ray, "GPU" if gpus else None, None if gpus else asked), cores=None)
     if gpus:
-        # Which GPUs these are shows only when Ray hands them out; of those that were asked for, a run keeps no more.
+        # Which GPUs these are is known only when Ray hands them out; a run keeps no more than were asked for.
         most = len(places) if asked is None else layout.workers(len(asked)) * len(_alive(ray))
         names = [f"worker {index}, GPU of Ray's choice" for index in range(min(len(places), most))]
         workers = tuple(PlannedWorker(name, None, None, 1) for name in names)

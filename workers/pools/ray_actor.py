@@ -29,7 +29,7 @@ class MeasurementActor:
         cores: the CPU cores that are its own, or None to stay where the cluster put it.
         threads: how many it may use.
         device: the framework's name of its device.
-        search_path: where the driver looks for modules, so that callback_fn's are found here too.
+        search_path: where the driver looks for modules, so that those of callback_fn are found here.
         workers_per_device: how many workers share that device's memory.
     """
 

@@ -1,4 +1,4 @@
-"""Cuts tasks into chunks that take about a second, and brings lost ones back."""
+"""Cuts tasks into chunks that take about a second at a worker's measured speed, and takes lost ones back."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Chunk:
         kills: how many workers died of it.
         alone: whether it must not share a worker with another chunk, because its worker died before.
         copies: how many workers have it.
-        settled: whether nobody waits for its outcomes any more: they are known, or the run that asked has ended.
-        weights: those of a set, where the workers find them, while it is not settled.
+        settled: whether its outcomes are no longer awaited: they are known, or the run that asked has ended.
+        weights: of a set of weights, where the workers find them until it is settled.
     """
 
     tasks: Sequence[Task]
@@ -42,13 +42,13 @@ class Chunk:
         return isinstance(self.tasks[0], StateTask)
 
     def settle(self) -> None:
-        """Notes that nobody waits for its outcomes any more."""
+        """Notes that its outcomes are no longer awaited."""
         self.settled = True
         self.weights = None
 
 
 class ChunkQueue:
-    """The tasks that are not given out yet.
+    """The tasks that no worker has yet.
 
     Args:
         tasks: read only as far as they are needed.
@@ -66,8 +66,8 @@ class ChunkQueue:
 
         Args:
             speed: the worker's.
-            idle: whether it has no other chunk in flight. Only then is a chunk given out again whose worker died:
-                of two in flight it would be uncertain which one killed.
+            idle: whether it has no other chunk in flight. Only then does it get a chunk whose worker died: with two in
+                flight it would be uncertain which one killed.
         """
         size = speed.points_in(CHUNK_SECONDS)
         self._look_ahead(2 * self._workers * size)
@@ -97,7 +97,7 @@ class ChunkQueue:
             killed: whether it was being measured, rather than waiting, when the worker died.
 
         Returns:
-            The chunk, if it has killed too often and cannot be split any further; otherwise None.
+            The chunk if it has killed too often and cannot be split any further, else None.
         """
         if chunk.settled:
             return None
@@ -151,8 +151,8 @@ class MeasuredSpeed:
     def points_in(self, seconds: float) -> int:
         """Returns how many points make a chunk of that length, at least one.
 
-        It is at most four times the longest of the last chunks: points that fail at once look fast, and are no reason
-        to give one worker everything.
+        It is at most four times the longest of the last chunks: points that fail at once look fast, but one
+        worker should not get everything for that.
         """
         pace = self.seconds_per_point
         if pace is None:

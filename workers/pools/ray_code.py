@@ -1,4 +1,4 @@
-"""The code that travels to a cluster: our packages, and the modules beside the one that callback_fn comes from."""
+"""The code that is sent to a cluster: our packages, and the modules next to the one that defines callback_fn."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _OURS = ("collectors", "workers", "landscape")
 
 
 def code_of(callback_fn: Callable[[], Any]) -> dict[str, Any]:
-    """Returns the ``runtime_env`` by which Ray takes the code to nodes that do not have it.
+    """Returns the ``runtime_env`` with which Ray sends the code to nodes that do not have it.
 
-    It holds our packages in this process's version and, from the folder that callback_fn's module (or the script) lies
-    in, every ``.py`` file and every package; data files that lie elsewhere stay where they are. What is installed in
-    the environment of Python is not sent: every node needs its own.
+    It holds our packages in this process's version and every ``.py`` file and package from the folder of callback_fn's
+    module (or of the script). Data files elsewhere are not sent, nor what is installed in the Python environment:
+    every node needs its own.
     """
     modules = [str(Path(__file__).parents[2] / name) for name in _OURS]
     for folder in _folders(callback_fn):
@@ -26,7 +26,7 @@ def code_of(callback_fn: Callable[[], Any]) -> dict[str, Any]:
 
 
 def _folders(callback_fn: Callable[[], Any]) -> list[Path]:
-    """Returns where the user's own modules lie."""
+    """Returns the folders of the user's own modules."""
     function = callback_fn
     while hasattr(function, "func"):  # functools.partial
         function = function.func

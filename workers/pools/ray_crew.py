@@ -1,4 +1,4 @@
-"""The workers of a Ray pool: started together, asked together, replaced when they die."""
+"""The workers of a Ray pool: started and asked together, replaced when they die, joined by those of new nodes."""
 
 from __future__ import annotations
 
@@ -178,7 +178,9 @@ class RayCrew:
                 "the last worker died and could not be started again. What was measured is in the file; run the same "
                 f"call again to go on. The last error was: {error}"
             ) from error
-        warnings.warn(f"{worker.label} keeps dying and is given up; {len(self.workers)} go on. {error}", stacklevel=2)
+        warnings.warn(
+            f"{worker.label} keeps dying and is given up; the other {len(self.workers)} go on. {error}", stacklevel=2
+        )
 
 
 def _may_be_compiled(plan: MeasurementPlan | None, workload: Workload | None) -> bool:
@@ -192,12 +194,12 @@ def _may_be_compiled(plan: MeasurementPlan | None, workload: Workload | None) ->
 class LateNodes:
     """Watches a cluster for nodes that were not there when the pool started.
 
-    A node that takes the place of a lost one is such a node too.
+    A node that replaces a lost one counts as new.
 
     Args:
         crew: to which the workers of new nodes are added.
         recipe: how actors are made.
-        wanted: how many workers there shall be at most; None takes all that new nodes have.
+        wanted: the largest number of workers; None takes all that new nodes have.
     """
 
     def __init__(self, crew: RayCrew, recipe: ActorRecipe, wanted: int | None) -> None:

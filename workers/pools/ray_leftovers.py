@@ -38,10 +38,10 @@ def remove_dead_sessions(parent: str | os.PathLike[str]) -> None:
     Ray's processes notice by themselves that their driver is gone, but only after about a minute.
 
     Args:
-        parent: where the folders lie.
+        parent: the folder that holds theirs.
     """
     for folder in folders_of_dead_processes(parent, FOLDER_PREFIX):
-        # The lock tells of owners whose id means nothing here, such as those in another container with the same /tmp.
+        # The lock also shows owners whose process id means nothing here, as in another container with the same /tmp.
         if not _is_owned(folder):
             end_session(folder)
 

@@ -16,7 +16,7 @@ PLACEMENT_SECONDS = 30.0
 
 
 def private_devices(asked: tuple[int, ...] | None, address: str | None) -> tuple[tuple[int, ...], bool]:
-    """Returns the device ids that a private Ray is sized for and whether they are GPUs; none where Ray is there."""
+    """Returns the device ids of a private Ray (none where Ray runs already), and whether they are GPUs."""
     if ray_is_running() or ray_address(address) is not None:
         return (), False
     return choose_devices(asked), bool(gpu_ids())
@@ -51,7 +51,7 @@ def cluster_workers(recipe: ActorRecipe, asked: tuple[int, ...] | None) -> list[
 
 
 def new_workers(recipe: ActorRecipe, ids: tuple[int, ...]) -> list[RayWorker]:
-    """Returns workers for so many devices of a cluster, not placed yet."""
+    """Returns workers for that many devices of a cluster, not placed yet."""
     return _with_shared_devices(recipe, [RayWorker(recipe, place) for place in recipe.layout.places(ids, cores=None)])
 
 
@@ -86,7 +86,7 @@ def place_workers(workers: list[RayWorker], asked: tuple[int, ...] | None = None
     first = 1 if is_private else len(waiting)
     came, late = wait_while_alive(ray, list(waiting), count=first, seconds=PLACEMENT_SECONDS)
     while is_private and came and late:
-        # There is a place for each, but many processes take long to start: they are waited for as long as they come.
+        # There is a place for each, but many processes take long to start: we wait as long as more of them come.
         came, late = wait_while_alive(ray, late, seconds=PLACEMENT_SECONDS)
     _drop_late(workers, [waiting[reference] for reference in late])
     try:

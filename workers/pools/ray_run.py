@@ -19,15 +19,15 @@ _IDLE_WAIT_SECONDS = 0.1
 _WORTHWHILE_SECONDS = 0.1
 # A chunk that killed a worker may cost another one, so it is left where it is unless that worker hangs.
 _WORTHWHILE_RISK_SECONDS = 60.0
-# How long a point may take as long as no worker has measured any.
+# How long a point is expected to take until a worker has measured one.
 _UNKNOWN_SECONDS = 10.0
 
 
 class RayRun:
     """Measures tasks on a crew; the results are what it iterates over.
 
-    Towards the end a chunk may be with two workers: the first answer counts, and nobody waits for the other one. The
-    worker that lags behind keeps it in flight, also into the next run, where its answer is dropped.
+    Towards the end two workers may have the same chunk: the first answer counts, and the other one is not awaited. The
+    slower worker keeps it in flight, even into the next run, where its answer is dropped.
 
     Args:
         crew: who measures.
@@ -165,7 +165,7 @@ class RayRun:
 def chunks_to_steal(
     thieves: Sequence[RayWorker], workers: Sequence[RayWorker], now: float
 ) -> list[tuple[RayWorker, Chunk]]:
-    """Returns for each idle worker the chunk that it finishes earliest before those that have it, if there is one.
+    """Returns which awaited chunk each idle worker should measure as well, where that clearly saves time.
 
     Args:
         thieves: have nothing in flight.
@@ -191,7 +191,7 @@ def _least_gain(chunk: Chunk) -> float:
 
 
 def _seconds_left(workers: Sequence[RayWorker], usual: float, now: float) -> dict[Chunk, float]:
-    """Returns the chunks that somebody waits for and may be worth stealing, and when they will be finished."""
+    """Returns the awaited chunks that may be worth stealing, and in how many seconds they will be finished."""
     expected: dict[Chunk, float] = {}
     for worker in workers:
         for chunk, seconds in _seconds_left_of(worker, worker.speed.seconds_per_point or usual, now):
@@ -203,6 +203,6 @@ def _seconds_left_of(worker: RayWorker, pace: float, now: float) -> Iterator[tup
     left = 0.0
     for position, item in enumerate(worker.in_flight):
         seconds = pace * len(item.chunk.tasks)
-        # What is late by some time will take as long again: nothing else is known of it.
+        # A late chunk is expected to take as long again as it is late: nothing else is known about it.
         left += abs(seconds - (now - worker.busy_since)) if position == 0 else seconds
         yield item.chunk, left

@@ -26,7 +26,7 @@ _REACH_SECONDS = 5.0
 _CLIENT_PAUSES_SECONDS = (2.0, 2.0)
 _NO_SERVER = "Starting Ray client server failed"
 _NICENESS = "RAY_worker_niceness"
-# Ray's word to a driver that `ray job submit` started.
+# Set by Ray for a driver that `ray job submit` started.
 _SUBMITTED_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 
 
@@ -52,8 +52,8 @@ class RaySession:
         address: of a cluster; None looks at RAY_ADDRESS.
         slots: how many workers the private one is sized for.
         gpus: ids of the GPUs it may see.
-        runtime_env: makes what the nodes of a cluster that is joined here are given, in Ray's terms. A Ray that is
-            already initialized, and a job that was submitted, keep their own.
+        runtime_env: makes Ray's runtime environment for the nodes of a cluster that is joined here. A Ray that is
+            already initialized and a job that was submitted keep their own.
 
     Raises:
         PoolError: there is no cluster at the address, or Ray cannot start.
@@ -115,7 +115,7 @@ class RaySession:
             ) from error
         except Exception as error:
             raise PoolError(
-                f"address={address!r} names no Ray cluster that can be joined: {error} Start one with `ray start "
+                f"address={address!r} is not a Ray cluster that can be joined: {error} Start one with `ray start "
                 "--head`, or leave address (and RAY_ADDRESS) out for a private one."
             ) from error
 
@@ -135,7 +135,7 @@ class RaySession:
             "RAY_TMPDIR": None,
             "RAY_USAGE_STATS_ENABLED": "0",
             SESSION_VARIABLE: folder.name,
-            # Ray's own 15 would leave workers a thirtieth of a core that anything else wants, too.
+            # With Ray's own 15, workers would get a thirtieth of a core that another process uses as well.
             _NICENESS: os.environ.get(_NICENESS, "0"),
             **_visible_gpus(gpus),
             **_python_path(),
@@ -253,7 +253,7 @@ def _without_monitors() -> Iterator[None]:
     """Keeps Ray from starting its autoscaler's and its log monitor.
 
     Neither serves a private Ray; they cost about a second at the start and another at the end. Ray has no public
-    switch for them, so this does nothing where its inside looks otherwise.
+    switch for them, so this does nothing if its internals have changed.
     """
     from ray._private import parameter
 
@@ -271,10 +271,10 @@ def _without_monitors() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _on_loopback() -> Iterator[dict[str, str]]:
-    """Gives what has Ray bind its ports to the loopback interface alone.
+    """Yields the options that make Ray bind its ports to the loopback interface only.
 
-    Ray does so where a node's address is 127.0.0.1, but it replaces that address by one that other machines reach. It
-    has no public switch for that, so this gives nothing where its inside looks otherwise.
+    Ray does so for a node at 127.0.0.1, but replaces that address by one that other machines can reach. It
+    has no public switch for that, so this yields no options if its internals have changed.
     """
     from ray._private import services
 

@@ -20,7 +20,7 @@ def check_ray_alive(ray: Any) -> None:
         ray: the module, connected.
 
     Raises:
-        PoolError: it does not. Ray would end this process without a word some seconds later.
+        PoolError: it does not. Some seconds later Ray would end this process without a message.
     """
     path = getattr(getattr(ray._private.worker, "_global_node", None), "raylet_socket_name", None)
     if path is None:  # a client of a cluster elsewhere
@@ -78,7 +78,7 @@ def get_while_alive(ray: Any, references: Sequence[Any]) -> list[Any]:
     except ray.exceptions.RayTaskError:
         raise
     except ray.exceptions.RayError:
-        # Workers die with the raylet; that is the cause to tell of.
+        # Workers die with the raylet, which is the cause to report.
         check_ray_alive(ray)
         raise
     return [answers[reference] for reference in references]

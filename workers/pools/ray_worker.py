@@ -45,7 +45,7 @@ class ActorRecipe:
 
     @property
     def kind(self) -> str | None:
-        """How Ray calls the devices that actors need; None where they are slots of CPU cores."""
+        """Ray's name for the devices that actors need; None where they are slots of CPU cores."""
         return "GPU" if self.gpus else "NPU" if self.npus else None
 
 
@@ -66,9 +66,9 @@ class RayWorker:
         recipe: how its actor is made.
         place: its devices and cores.
         shared: the device that it shares with others of the pool, or None.
-        node: the id of a cluster's node where it shall be if that is possible, or None.
+        node: the id of the cluster's node where it should be placed if possible, or None.
         in_flight: what it measures and what waits for it, in that order.
-        busy_since: when it began with the first of them.
+        busy_since: when it began the first of them.
         starting: references of the calls that start it again, in the order in which they run.
         started_at: when those were made.
         speed: as measured.
@@ -91,7 +91,7 @@ class RayWorker:
 
     @property
     def label(self) -> str:
-        """How an error's text calls it."""
+        """Its name in error texts."""
         return self.place.label
 
     def create(self) -> Any:

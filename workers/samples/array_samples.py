@@ -30,7 +30,7 @@ def read_array_samples(dataset: object, options: MeasurementOptions) -> tuple[Sa
         The samples, every array and tensor as a NumPy array, and notes for the user.
 
     Raises:
-        TypeError: the data set is of no kind that can be read.
+        TypeError: the data set is of a kind that cannot be read.
         ValueError: random samples of a stream were asked for.
         SamplesError: it is empty, unlabelled, or gives other samples each time.
     """
@@ -43,14 +43,14 @@ def read_array_samples(dataset: object, options: MeasurementOptions) -> tuple[Sa
 
         samples, notes = read_samples(dataset, options)
         return samples.map(as_numpy), notes
-    # An iterator stays one, so that nobody tries to read it a second time.
+    # An iterator stays one, so that it is not read a second time.
     stream = map(_item_as_numpy, dataset) if isinstance(dataset, Iterator) else _Converted(dataset)
     raw = read_stream(stream, options, notes)
     return collect_samples(raw, options), notes
 
 
 def as_numpy(leaf: Any) -> Any:
-    """Returns an array of any framework as a NumPy array; what is no array stays what it is."""
+    """Returns an array of any framework as a NumPy array, and anything else unchanged."""
     if is_tensor(leaf):
         from collectors.networks.torch_network import to_array
 

@@ -38,7 +38,7 @@ def as_batch(item: object) -> Batch:
     """Returns a batch of (inputs, targets).
 
     Raises:
-        SamplesError: the batch is no pair, or has no tensor that says how many samples there are.
+        SamplesError: the batch is not a pair, or has no tensor that says how many samples there are.
     """
     if not isinstance(item, tuple | list) or len(item) != 2:
         shown = f"a {type(item).__name__}" + (f" of {len(item)}" if isinstance(item, tuple | list) else "")
@@ -57,7 +57,7 @@ def as_batch(item: object) -> Batch:
 
 
 def as_whole_batch(item: object) -> Batch:
-    """Returns a batch that is handed to the network as it is, without targets apart.
+    """Returns a batch that is handed to the network as it is, without separate targets.
 
     Raises:
         SamplesError: it has no tensor that says how many samples there are.

@@ -18,7 +18,7 @@ from .batches import Batch, as_batch, cut, is_tensor, join, leaf_bytes, map_batc
 
 
 class Samples:
-    """Samples in the loader's own batches or cut anew.
+    """Samples in the loader's own batches or in batches of another size.
 
     Args:
         batches: the loader's own batches.
@@ -85,7 +85,7 @@ def collect_samples(
         make_batch: checks a batch.
 
     Raises:
-        SamplesError: a batch is no pair of inputs and targets.
+        SamplesError: a batch is not a pair of inputs and targets.
     """
     batches = [make_batch(item) for item in raw]
     if options.num_samples is not None:

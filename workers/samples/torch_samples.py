@@ -27,7 +27,7 @@ def place_samples(samples: Samples, device: torch.device, channels_last: bool = 
         leaf = leaf.to(device)
         if not channels_last or leaf.ndim != 4:
             return leaf
-        # Of one channel every layout looks contiguous to PyTorch; only the strides tell it which one is meant.
+        # With one channel every layout looks contiguous to PyTorch; only the strides say which one is meant.
         return torch.empty_like(leaf, memory_format=torch.channels_last).copy_(leaf)
 
     return samples.map(place)
@@ -49,7 +49,7 @@ def read_samples(
         The samples, and notes for the user.
 
     Raises:
-        TypeError: the data set is of no kind that can be read.
+        TypeError: the data set is of a kind that cannot be read.
         ValueError: random samples of a stream were asked for.
         SamplesError: it is empty, unlabelled, or gives other samples each time.
     """
@@ -92,7 +92,7 @@ def _read_loader(
 
 
 class _Items:
-    """The items of an indexed data set, in order, each time anew."""
+    """The items of an indexed data set, in order, read again each time."""
 
     def __init__(self, dataset: Any, collate: Callable[[Any], Any], subset: Sequence[int] | None) -> None:
         self._dataset, self._collate = dataset, collate

@@ -39,8 +39,8 @@ class CompileRecord:
         cold_seconds: with an empty cache.
         warm_seconds: with everything in the cache.
         speed_up: how many times as fast the compiled network is.
-        batch_size: for which it was compiled; another one would have to be compiled anew.
-        compiled: whether it was measured; otherwise it is a guess from the size of the network.
+        batch_size: for which it was compiled; another one would have to be compiled as well.
+        compiled: whether this was measured; if not, it is a guess from the size of the network.
     """
 
     cold_seconds: float
@@ -72,10 +72,10 @@ def forecast_compile(
         record: what it costs and gains.
         seconds_per_point: of the eager network, on one worker.
         workload: how many points are measured.
-        shapes: how many shapes of batches there are, each of which is compiled for itself.
+        shapes: how many shapes of batches there are, each of which is compiled separately.
     """
     if shapes > _MOST_SHAPES:
-        return CompileForecast(False, f"batches have {shapes} shapes, and each would be compiled for itself")
+        return CompileForecast(False, f"batches have {shapes} shapes, and each would be compiled separately")
     known = "measured before" if record.compiled else "an estimate"
     if record.speed_up < CLEARLY_FASTER:
         return CompileForecast(False, f"compiled it is {record.speed_up:.2f} times as fast ({known})")
@@ -131,7 +131,7 @@ class CompileCache:
         return CompileRecord(cold, warm, _SPEED_UP, None, compiled=False)
 
     def keep(self, seconds: float, speed_up: float, batch_size: int | None) -> None:
-        """Remembers what compiling cost and gained; a folder that cannot be written is no error."""
+        """Remembers what compiling cost and gained, if the folder can be written."""
         before = self.record()
         if before.compiled and before.batch_size == batch_size:
             # The first run found the cache empty, later ones do not.
@@ -177,12 +177,12 @@ def compile_options(device: torch.device) -> dict[str, str | int | bool | Callab
 
 
 def cache_folder() -> Path:
-    """Returns the folder of what can be made anew: ``$XDG_CACHE_HOME/summary-landscape``."""
+    """Returns the folder of what can be made again: ``$XDG_CACHE_HOME/summary-landscape``."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "summary-landscape"
 
 
 def _users_folder() -> Path | None:
-    """Returns the user's folder of compiled code; PyTorch itself sets the variable to its default at some time."""
+    """Returns the user's folder of compiled code, or None: PyTorch itself may have set the variable, to its default."""
     folder = os.environ.get(CACHE_VARIABLE)
     module = sys.modules.get("torch._inductor.runtime.cache_dir_utils")
     default = module.default_cache_dir() if module is not None else None

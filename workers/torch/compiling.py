@@ -1,4 +1,4 @@
-"""Decides whether a tuned plan is compiled (PyTorch)."""
+"""Decides whether a PyTorch network is compiled, and compiles it."""
 
 from __future__ import annotations
 
@@ -136,13 +136,13 @@ def has_images(samples: Samples, network: nn.Module) -> bool:
 
 
 def _even_batches(batch_size: int | None, count: int) -> int | None:
-    """Returns a batch size that leaves no remainder, or a small one: each shape is compiled for itself."""
+    """Returns a batch size that leaves no remainder, or a small one: each shape is compiled separately."""
     return batch_size if batch_size is None else -(-count // -(-count // batch_size))
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """What came of compiling.
+    """The result of compiling.
 
     Attributes:
         network: the compiled network, or None where it cannot be used.

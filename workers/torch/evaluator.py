@@ -233,7 +233,7 @@ class TorchEvaluator(Evaluator):
 
     def _time_plan(self, plan: MeasurementPlan, batches: Sequence[Batch]) -> None:
         self._plan = replace(plan, compile=False)
-        # A few batches may hold nothing but padding, of which there is no mean.
+        # A few batches may hold nothing but padding, which has no mean.
         with self._settings(), contextlib.suppress(SamplesError):
             run_batches(self._forward, batches, self._loss, {})
 

@@ -1,4 +1,4 @@
-"""A user's loss as sums over samples (PyTorch), so that batch size never changes a result."""
+"""A user's loss and metrics in PyTorch, as what adds them up over batches."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def make_metrics(metrics: object, device: torch.device) -> dict[str, Total]:
         device: where the network runs.
 
     Raises:
-        CallbackFunctionError: it is no such dictionary, or a name cannot be stored.
+        CallbackFunctionError: it is not such a dictionary, or a name cannot be stored.
     """
     totals: dict[str, Total] = {}
     for name, metric in check_metrics(metrics, "torchmetrics object or function of outputs and targets").items():

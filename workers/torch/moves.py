@@ -1,4 +1,4 @@
-"""Moves a PyTorch network through weight space, in place."""
+"""Moves a PyTorch network through weight space, in place, and leaves it as it was found."""
 
 from __future__ import annotations
 
@@ -187,12 +187,12 @@ def _like(target: torch.Tensor, array: NDArray[Any]) -> torch.Tensor:
 
 
 class NetworkSnapshot:
-    """A user's module, brought to a device for a while.
+    """A user's module as it was found, to be put on a device for a while.
 
     Args:
         module: the network, or a loss that is a module.
         device: where it is needed.
-        restore: whether ``restore`` will be asked for; without it nothing is remembered.
+        restore: whether ``restore`` will be called; without it nothing is remembered.
     """
 
     def __init__(self, module: nn.Module, device: torch.device, *, restore: bool) -> None:
@@ -213,7 +213,7 @@ class NetworkSnapshot:
         self._buffers = [(layer, name, buffer) for layer in layers for name, buffer in layer._buffers.items()]
 
     def apply(self) -> None:
-        """Brings the module to the device, in eval mode."""
+        """Puts the module on the device, in eval mode."""
         if any(tensor.device != self._device for tensor in (*self._module.parameters(), *self._module.buffers())):
             for _, _, parameter, _, _ in self._moved:
                 parameter.grad = None
@@ -221,7 +221,7 @@ class NetworkSnapshot:
         self._module.eval()
 
     def restore(self) -> None:
-        """Makes the module what it was when it came."""
+        """Makes the module what it was when it was found."""
         with torch.no_grad():
             for target, value in self._values:
                 collapsed(target).copy_(value)
@@ -243,7 +243,7 @@ def collapsed(tensor: torch.Tensor, like: torch.Tensor | None = None) -> torch.T
     An expanded tensor (``torch.arange(n).expand(batch, n)`` as a buffer) cannot be written to as it is.
 
     Args:
-        tensor: of which a view is taken.
+        tensor: the tensor to view.
         like: the expanded tensor of the same shape whose repeated axes are meant; None means itself.
     """
     template = tensor if like is None else like

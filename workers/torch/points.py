@@ -49,7 +49,7 @@ class PointRunner:
         return self._graph is not None
 
     def check(self) -> str:
-        """Finds out, before a plane is there, whether the forward pass can be recorded; returns why not, or ""."""
+        """Finds out, before a plane is loaded, whether the forward pass can be recorded; returns why not, or ""."""
         return self._record(axes=0) if self._capture is not None else ""
 
     def record(self, axes: int) -> None:

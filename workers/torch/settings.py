@@ -1,4 +1,4 @@
-"""PyTorch's global settings while something is measured; the user's own come back afterwards."""
+"""PyTorch's state while something is measured: global settings, which come back afterwards, and running statistics."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _full_precision(stack: contextlib.ExitStack, device: torch.device) -> None:
             torch.set_float32_matmul_precision("highest")
             stack.callback(torch.set_float32_matmul_precision, before)
     except RuntimeError:
-        pass  # the user has set the newer attributes, beside which PyTorch refuses the older function
+        pass  # the user has set the newer attributes, and PyTorch does not allow both
     for owner in _precision_owners(device):
         before = getattr(owner, "fp32_precision", "none")
         if before not in _FULL:
@@ -73,7 +73,8 @@ def normalization_layers(network: nn.Module) -> list[_NormBase]:
 def recalibrate(network: Callable[..., Any], layers: Sequence[_NormBase], batches: Sequence[Batch]) -> None:
     """Sets running statistics to their cumulative average over the batches; the layers alone are in train mode.
 
-    A batch of one sample is left out: normalization in train mode refuses it, and it would count as much as a full one.
+    A batch of one sample is left out: normalization in train mode raises on it, and it would count as much as a
+    full one.
     """
     momenta = [layer.momentum for layer in layers]
     try:

@@ -157,7 +157,7 @@ def test_of_a_cluster_the_nodes_are_shown(tmp_path):
 def test_where_no_cluster_is():
     nowhere = command("--address", "127.0.0.1:1", check=False)
     assert nowhere.returncode == 1
-    assert "address='127.0.0.1:1' names no Ray cluster" in nowhere.stderr
+    assert "address='127.0.0.1:1' is not a Ray cluster" in nowhere.stderr
 
 
 def test_a_run_takes_the_same_arguments(tmp_path):

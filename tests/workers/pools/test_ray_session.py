@@ -286,7 +286,7 @@ class TestAddress:
     @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "[::1]:1", "no.such.host.invalid:6379"])
     def test_an_address_without_a_cluster(self, address):
         start = time.monotonic()
-        with pytest.raises(PoolError, match=r"names no Ray cluster that can be joined: .* Start one with `ray start"):
+        with pytest.raises(PoolError, match=r"is not a Ray cluster that can be joined: .* Start one with `ray start"):
             RaySession(address, slots=1)
         assert time.monotonic() - start < 60
         assert not ray_is_running()
