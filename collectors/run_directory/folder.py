@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
 
 from ..errors import RunDirectoryError
 from ..files.local_files import TemporaryFolder, remove_stale_temporaries, write_text
@@ -22,59 +21,14 @@ PAUSES_SECONDS = (1.0, 5.0, 20.0, 60.0, 120.0)
 _OUR_FILES = re.compile(r"[\w.-]+_(?:[0-9]+_(?:step|epoch)|frozen)\.safetensors|train_metadata\.json")
 
 
-class CheckpointFolder(Protocol):
-    """Where checkpoints and their metadata go; each file is whole or absent."""
-
-    @property
-    def path(self) -> AnyPath:
-        """The folder itself."""
-
-    @property
-    def least_interval(self) -> float:
-        """The least number of seconds between two writes of the metadata."""
-
-    @property
-    def remedy(self) -> str:
-        """What to do if it cannot be written, for an error's text."""
-
-    def prepare(self) -> None:
-        """Makes the folder if it does not exist.
-
-        Raises:
-            RunDirectoryError: it cannot be made, or is behind a URL and cannot be written.
-        """
-
-    def write_checkpoint(self, name: str, state: State, information: Mapping[str, str]) -> str:
-        """Writes a state under a name; returns the file's SHA-256.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-
-    def write_metadata(self, text: str) -> None:
-        """Replaces the metadata.
-
-        Raises:
-            OSError: it cannot be written; the old metadata stays.
-        """
-
-    def remove_metadata(self) -> None:
-        """Removes the metadata if it exists."""
-
-    def remove(self, names: Iterable[str]) -> None:
-        """Removes files by their names; the metadata, and what is not a file, stays."""
-
-    def remove_leftovers(self) -> None:
-        """Removes what killed processes left half-written."""
-
-
-def checkpoint_folder(run: AnyPath) -> CheckpointFolder:
-    """Returns the folder of a run directory's checkpoints."""
-    return RemoteCheckpointFolder(run) if isinstance(run, RemotePath) else LocalCheckpointFolder(run)
-
-
 class LocalCheckpointFolder:
-    """A folder of this machine."""
+    """A folder of this machine.
+
+    Attributes:
+        path: the folder itself.
+        least_interval: the least number of seconds between two writes of the metadata.
+        remedy: what to do if it cannot be written, for an error's text.
+    """
 
     least_interval = 0.0
     remedy = "free some space or choose another summary_dir"
@@ -83,7 +37,11 @@ class LocalCheckpointFolder:
         self.path = run / CHECKPOINT_FOLDER
 
     def prepare(self) -> None:
-        """Makes the folder and its parents."""
+        """Makes the folder and its parents if they do not exist.
+
+        Raises:
+            RunDirectoryError: it cannot be made.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -93,11 +51,19 @@ class LocalCheckpointFolder:
             ) from error
 
     def write_checkpoint(self, name: str, state: State, information: Mapping[str, str]) -> str:
-        """Writes a state through a temporary sibling."""
+        """Writes a state under a name; returns the file's SHA-256.
+
+        Raises:
+            OSError: it cannot be written.
+        """
         return write_checkpoint(self.path / name, state, information)
 
     def write_metadata(self, text: str) -> None:
-        """Replaces the metadata through a temporary sibling."""
+        """Replaces the metadata.
+
+        Raises:
+            OSError: it cannot be written; the old metadata stays.
+        """
         write_text(self.path / METADATA_NAME, text)
 
     def remove_metadata(self) -> None:
@@ -105,7 +71,7 @@ class LocalCheckpointFolder:
         (self.path / METADATA_NAME).unlink(missing_ok=True)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Removes files, and links rather than what they point to."""
+        """Removes files by their names; links rather than what they point to, and never the metadata."""
         for name in names:
             path = self.path / name
             # A damaged or foreign file map may name anything.
@@ -120,7 +86,8 @@ class LocalCheckpointFolder:
 class RemoteCheckpointFolder:
     """A folder behind a URL; a checkpoint is written on this machine, uploaded, and removed here.
 
-    An upload that fails is tried again after growing pauses; once all attempts have failed, later uploads get only one.
+    Its attributes and methods are those of ``LocalCheckpointFolder``. An upload that fails is tried again after growing
+    pauses; once all attempts have failed, later uploads get only one.
     """
 
     # Google's store takes one write per second of the same name.
@@ -133,12 +100,16 @@ class RemoteCheckpointFolder:
         self._pauses: tuple[float, ...] = PAUSES_SECONDS
 
     def prepare(self) -> None:
-        """Makes the folder, where its file system has folders, and checks that files can be written there."""
+        """Makes the folder, where its file system has folders.
+
+        Raises:
+            RunDirectoryError: files cannot be written there.
+        """
         self._run.check_writable("summary_dir")
         self.path.make_folder()
 
     def write_checkpoint(self, name: str, state: State, information: Mapping[str, str]) -> str:
-        """Writes a state into the temporary folder and uploads it from there."""
+        """Writes a state into the temporary folder and uploads it from there; returns the file's SHA-256."""
         local = TemporaryFolder(UPLOAD_PREFIX)
         try:
             file = local.path / name
@@ -173,3 +144,8 @@ class RemoteCheckpointFolder:
         except OSError:
             self._pauses = ()
             raise
+
+
+def checkpoint_folder(run: AnyPath) -> LocalCheckpointFolder | RemoteCheckpointFolder:
+    """Returns the folder of a run directory's checkpoints; each file in it is whole or absent."""
+    return RemoteCheckpointFolder(run) if isinstance(run, RemotePath) else LocalCheckpointFolder(run)

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import urllib.parse
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,87 +26,6 @@ _LONGEST_TAG = 180
 
 class SummaryWriteError(LandscapeError, OSError):
     """A summary could not be written, for example because the disk is full."""
-
-
-class Files(Protocol):
-    """What the thread writes to."""
-
-    def write(self, step: SummaryStep) -> None:
-        """Writes one step."""
-
-    def sync(self) -> None:
-        """Makes everything written durable."""
-
-    def close(self) -> None:
-        """Makes everything durable and lets go."""
-
-
-class SummaryWriter:
-    """Writes steps on a thread of its own, which begins with the first step and sleeps while there is nothing to do.
-
-    Args:
-        files: where the steps go; only the thread touches them.
-        label: what to call the place in an error's text.
-    """
-
-    def __init__(self, files: Files, label: str) -> None:
-        self._files = files
-        self._label = label
-        self._is_synced = True
-        self._jobs = OrderedJobs(
-            "summary-writer", LONGEST_QUEUE, most_bytes=LARGEST_QUEUE_BYTES, last=files.close, explain=self._explain
-        )
-
-    def check(self) -> None:
-        """Raises SummaryWriteError if the thread has failed."""
-        self._jobs.check()
-
-    def submit(self, step: SummaryStep) -> None:
-        """Takes a step over; waits while the queue is full.
-
-        Raises:
-            SummaryWriteError: the thread has failed, before or while waiting, or the writer is closed.
-        """
-        try:
-            self._jobs.submit(functools.partial(self._files.write, step), step.size)
-        except WriterClosedError as error:
-            raise SummaryWriteError(
-                f"the SummaryRecord of {self._label} was closed meanwhile; open a new one."
-            ) from error
-        self._is_synced = False
-
-    def flush(self) -> None:
-        """Returns when every step that was taken over is on the disk.
-
-        Raises:
-            SummaryWriteError: one of them could not be written.
-        """
-        # Closing makes everything durable as well.
-        with contextlib.suppress(WriterClosedError):
-            if not self._is_synced:
-                self._is_synced = True
-                self._jobs.submit(self._files.sync)
-        self._jobs.wait()
-
-    def close(self) -> None:
-        """Returns when everything is on the disk and the files are closed; a second call does nothing.
-
-        Raises:
-            SummaryWriteError: something could not be written.
-        """
-        self._jobs.close()
-
-    def abandon(self) -> None:
-        """Closes a writer that nobody closed, at exit or when its record is forgotten."""
-        # An error that was not raised yet shows as an ignored exception; one that was need not show again.
-        with contextlib.suppress(SummaryWriteError) if self._jobs.error_was_raised else contextlib.nullcontext():
-            self._jobs.close()
-
-    def _explain(self, error: BaseException) -> SummaryWriteError:
-        return SummaryWriteError(
-            f"summaries cannot be written to {self._label}: {error}. Nothing more is recorded there; make room or "
-            "choose another log_dir, then open a new SummaryRecord."
-        )
 
 
 class SummaryFiles:
@@ -168,3 +87,71 @@ class SummaryFiles:
         path = folder / f"{tag}_{step}.npy"
         with replacing(path) as temporary, temporary.open("wb") as file:
             np.save(file, content, allow_pickle=False)
+
+
+class SummaryWriter:
+    """Writes steps on a thread of its own, which begins with the first step and sleeps while there is nothing to do.
+
+    Args:
+        files: where the steps go; only the thread touches them.
+        label: what to call the place in an error's text.
+    """
+
+    def __init__(self, files: SummaryFiles, label: str) -> None:
+        self._files = files
+        self._label = label
+        self._is_synced = True
+        self._jobs = OrderedJobs(
+            "summary-writer", LONGEST_QUEUE, most_bytes=LARGEST_QUEUE_BYTES, last=files.close, explain=self._explain
+        )
+
+    def check(self) -> None:
+        """Raises SummaryWriteError if the thread has failed."""
+        self._jobs.check()
+
+    def submit(self, step: SummaryStep) -> None:
+        """Takes a step over; waits while the queue is full.
+
+        Raises:
+            SummaryWriteError: the thread has failed, before or while waiting, or the writer is closed.
+        """
+        try:
+            self._jobs.submit(functools.partial(self._files.write, step), step.size)
+        except WriterClosedError as error:
+            raise SummaryWriteError(
+                f"the SummaryRecord of {self._label} was closed meanwhile; open a new one."
+            ) from error
+        self._is_synced = False
+
+    def flush(self) -> None:
+        """Returns when every step that was taken over is on the disk.
+
+        Raises:
+            SummaryWriteError: one of them could not be written.
+        """
+        # Closing makes everything durable as well.
+        with contextlib.suppress(WriterClosedError):
+            if not self._is_synced:
+                self._is_synced = True
+                self._jobs.submit(self._files.sync)
+        self._jobs.wait()
+
+    def close(self) -> None:
+        """Returns when everything is on the disk and the files are closed; a second call does nothing.
+
+        Raises:
+            SummaryWriteError: something could not be written.
+        """
+        self._jobs.close()
+
+    def abandon(self) -> None:
+        """Closes a writer that nobody closed, at exit or when its record is forgotten."""
+        # An error that was not raised yet shows as an ignored exception; one that was need not show again.
+        with contextlib.suppress(SummaryWriteError) if self._jobs.error_was_raised else contextlib.nullcontext():
+            self._jobs.close()
+
+    def _explain(self, error: BaseException) -> SummaryWriteError:
+        return SummaryWriteError(
+            f"summaries cannot be written to {self._label}: {error}. Nothing more is recorded there; make room or "
+            "choose another log_dir, then open a new SummaryRecord."
+        )

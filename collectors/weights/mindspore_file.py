@@ -26,8 +26,8 @@ _SLOTS = re.compile(
 )
 
 
-class MindSporeCheckpoint:
-    """A ``.ckpt`` file, read tensor by tensor or block by block (see ``StateReader``).
+class MindSporeCheckpoint(CheckpointFile):
+    """A ``.ckpt`` file, read tensor by tensor or block by block.
 
     MindSpore reads such a file only as a whole, so it is copied into a temporary safetensors file; memory never holds
     more than one checkpoint.
@@ -44,31 +44,19 @@ class MindSporeCheckpoint:
     """
 
     def __init__(self, path: Path, space: WeightSpace | None = None, label: str | None = None) -> None:
-        self.path = path
-        self.label = label or str(path)
         state = load_ckpt(path)
         if space is not None:
             state = _of_network(state, space)
         self._folder = TemporaryFolder("landscape-ckpt-")
         copy = self._folder.path / "state.safetensors"
         write_checkpoint(copy, state)
-        self._file = CheckpointFile(copy)
-        self.shapes = self._file.shapes
-        self.dtypes = self._file.dtypes
-        self._digest: str | None = None
-
-    def read(self, name: str) -> NDArray[Any]:
-        """Returns one tensor."""
-        return self._file.read(name)
-
-    def read_block(self, name: str, start: int, stop: int) -> NDArray[Any]:
-        """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
-        return self._file.read_block(name, start, stop)
+        super().__init__(copy, label or str(path))
+        self._original = path
 
     def sha256(self) -> str:
         """Returns the SHA-256 of the ``.ckpt`` file, computed once."""
         if self._digest is None:
-            self._digest = file_sha256(self.path)
+            self._digest = file_sha256(self._original)
         return self._digest
 
 
