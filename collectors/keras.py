@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .networks.keras_network import synchronize, to_array
-from .recording.trainer_collector import TrainerCollector, TrainingFailedError, takes_arguments_of
-
 try:
     import keras
 except ImportError as error:
     raise ImportError("collectors.keras needs Keras 3; pip install 'summary-landscape[keras]'.") from error
+
+from .networks.keras_network import synchronize, to_array
+from .recording.trainer_collector import TrainerCollector, TrainingFailedError, takes_arguments_of
 
 
 class SummaryCollector(TrainerCollector, keras.callbacks.Callback):  # type: ignore[misc]
