@@ -8,6 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from collectors.run_directory import RunDirectory
+
 # Framework to the packages that it needs; a session of make says which must be there (test_sessions.py).
 PACKAGES: dict[str, tuple[str, ...]] = {
     "torch": ("torch",),
@@ -94,3 +96,9 @@ def all_cases(kind: str) -> list[Any]:
     names = [name for name in PACKAGES if runs_here(name) and (here / f"{name}_cases.py").exists()]
     modules = [import_module(f"{name}_cases") for name in names]
     return [case for module in modules for case in getattr(module, kind, [])]
+
+
+def weights(folder: Path, number: int) -> dict[str, Any]:
+    """Returns a run's checkpoint, whose SHA-256 is checked on opening."""
+    file = RunDirectory(folder).checkpoint(number)
+    return {name: file.read(name) for name in file.shapes}

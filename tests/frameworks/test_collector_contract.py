@@ -5,7 +5,7 @@ import threading
 
 import numpy as np
 import pytest
-from cases import CollectorCase, Crash, all_cases
+from cases import CollectorCase, Crash, all_cases, weights
 
 from collectors import RunDirectory, RunDirectoryError
 
@@ -17,12 +17,6 @@ EPOCHS = {"unit": "epoch", "intervals": [[0, 1, 2, 3]]}
 @pytest.fixture(params=CASES, ids=lambda case: case.name)
 def case(request) -> CollectorCase:
     return request.param
-
-
-def weights(folder, number):
-    """Returns a run's checkpoint, whose SHA-256 is checked on opening."""
-    file = RunDirectory(folder).checkpoint(number)
-    return {name: file.read(name) for name in file.shapes}
 
 
 def assert_same(first, second):

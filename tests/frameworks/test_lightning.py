@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import pytorch_lightning
 import torch
+from cases import weights
 from lightning_cases import CLASSES, PACKAGES, quiet_trainer, run_quietly
 from pages import code_blocks, run_page_block
 from torch.nn import functional
@@ -43,11 +44,6 @@ def fit(name, collector, *, module=None, data=None, ckpt_path=None, callbacks=()
     trainer = quiet_trainer(name, callbacks=[collector, *callbacks], **options)
     run_quietly(trainer.fit, module or seeded(lit_model), data or data_module(32, 8), ckpt_path=ckpt_path)
     return trainer
-
-
-def weights(folder, number):
-    file = RunDirectory(folder).checkpoint(number)
-    return {name: file.read(name) for name in file.shapes}
 
 
 def assert_same(first, second):
@@ -189,6 +185,7 @@ import sys
 sys.path[:0] = {folders!r}
 import warnings
 warnings.simplefilter("ignore")
+from cases import weights
 from lightning_cases import CLASSES, PACKAGES, quiet_trainer
 from worker_cases import seeded
 from collectors.lightning import SummaryCollector

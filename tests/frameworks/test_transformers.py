@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from cases import Crash
+from cases import Crash, weights
 from pages import code_blocks, run_page_block
 from safetensors.numpy import load_file
 from torch.utils.data import DataLoader
@@ -33,11 +33,6 @@ with warnings.catch_warnings():
 
 STEPS = {"unit": "step", "intervals": [range(0, 13)]}
 EPOCHS = {"unit": "epoch", "intervals": [range(0, 4)]}
-
-
-def weights(folder, number):
-    file = RunDirectory(folder).checkpoint(number)
-    return {name: file.read(name) for name in file.shapes}
 
 
 def make_adapted():

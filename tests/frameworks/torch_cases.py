@@ -2,6 +2,7 @@
 
 import torch
 from cases import CollectorCase, Crash, EvaluatorCase
+from examples import accuracy
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
@@ -9,10 +10,6 @@ from worker_cases import ConvNet, classes, features, found, images, mlp, seeded
 
 from collectors import Callback, Model, ModelCheckpoint, SummaryCollector, latest_checkpoint
 from collectors.model_checkpoint.config import CheckpointConfig
-
-
-def accuracy(outputs, targets):
-    return (outputs.argmax(1) == targets).float().mean()
 
 
 def build_mlp():

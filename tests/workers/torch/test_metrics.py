@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 import torchmetrics
+from examples import accuracy
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import classes, evaluator_of, features, mlp, plane_of
@@ -14,10 +15,6 @@ from workers.errors import CallbackFunctionError
 from workers.pools.in_process import measure_points
 
 POINTS = np.array([[0.0, 0.0], [0.4, -0.2]])
-
-
-def accuracy(outputs, targets):
-    return (outputs.argmax(1) == targets).float().mean()
 
 
 def macro_recall(outputs, targets):
