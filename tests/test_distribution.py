@@ -22,6 +22,6 @@ def test_the_wheel_holds_three_packages_and_one_command(tmp_path):
     assert {top for top in tops if not top.endswith(".dist-info")} == {"collectors", "workers", "landscape"}
     for package in ("collectors", "workers", "landscape"):
         assert f"{package}/py.typed" in names
-        sources = {str(path.relative_to(ROOT)) for path in (ROOT / package).rglob("*.py")}
-        assert sources <= set(names)
+        sources = {str(path.relative_to(ROOT)) for path in (ROOT / package).rglob("*.*") if path.suffix != ".pyc"}
+        assert sources <= set(names), sources - set(names)
     assert "landscape = landscape.cli:main" in commands

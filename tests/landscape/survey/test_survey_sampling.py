@@ -132,7 +132,7 @@ def test_a_budget_ends_with_the_picture_so_far(tmp_path, sampling):
     path = tmp_path / "landscape.h5"
     budget = 2 if sampling == "full" else "2s"
     with pytest.warns(UserWarning, match=r"budget of 2 s ended the landscape after \d+ of 4225 points"):
-        landscape = measure(valley, path, seconds=0.004, sampling=sampling, budget=budget, tolerance=0.0001)
+        landscape = measure(valley, path, seconds=0.004, sampling=sampling, budget=budget, tolerance=0.00001)
     assert not landscape.complete
     assert not landscape.attributes["sampling"]["reached"]
     assert landscape.report.seconds < 6
@@ -140,7 +140,7 @@ def test_a_budget_ends_with_the_picture_so_far(tmp_path, sampling):
     assert 169 <= measured.sum() < 600  # the first grid is whole, so that the rest is interpolated
     assert (landscape.status[~measured] == PointStatus.INTERPOLATED).all()
     assert abs(landscape.loss - exact(valley)).max() < 0.05 * np.ptp(exact(valley))
-    went_on = measure(valley, path, sampling=sampling, tolerance=0.0001)
+    went_on = measure(valley, path, sampling=sampling, tolerance=0.00001)
     assert went_on.complete
     assert went_on.report.resumed == measured.sum()
 
