@@ -96,8 +96,7 @@ def evaluate(
         data, report = survey(
             pool,
             plane,
-            x_axis,
-            y_axis,
+            (x_axis, y_axis),
             path=path,
             attributes={"seed": settings.seed, "samples": measured.samples},
             settings=settings,

@@ -140,20 +140,19 @@ class SummaryLandscape:
             readers = {number: run.checkpoint(number, space) for number in numbers}
             planes = [_plane(job, readers, space, chosen) for job in jobs]
             for index, (job, plane) in enumerate(zip(jobs, planes, strict=True)):
-                x, y = plane.axes(settings.landscape_size)
+                axes = plane.axes(settings.landscape_size)
                 if deadline is not None:
                     # What is left is shared by the landscapes that are left.
                     left = max(deadline - time.perf_counter(), 0.0) / (len(jobs) - index)
                     how = replace(how, budget=left)
                 if chosen["dry_run"]:
-                    forecast = forecast_survey(pool, plane, x, y, path=job.path, settings=how)
+                    forecast = forecast_survey(pool, plane, axes, path=job.path, settings=how)
                     print(f"{job.path.name}: {forecast}")  # noqa: T201
                     continue
                 data, report = survey(
                     pool,
                     plane,
-                    x,
-                    y,
+                    axes,
                     path=job.path,
                     attributes={
                         "unit": settings.unit,

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ from .trajectory import Trajectory, check_independent
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
+Axes: TypeAlias = "tuple[Float64[np.ndarray, ' nx'], Float64[np.ndarray, ' ny'] | None]"
+"""The coordinates of a grid: x of the shape (nx,) and y of the shape (ny,), or None for a line."""
 
 DECOMPOSITIONS = ("pca", "random", "points", "custom")
 
@@ -92,9 +94,7 @@ class Plane:
         """The cosine between the two directions, or None for a line."""
         return cosine(self.directions[0], self.directions[1], self.space) if self.dimension == 2 else None
 
-    def axes(
-        self, size: int | tuple[int, int], margin: float = 0.2
-    ) -> tuple[Float64[np.ndarray, " nx"], Float64[np.ndarray, " ny"] | None]:
+    def axes(self, size: int | tuple[int, int], margin: float = 0.2) -> Axes:
         """Returns the coordinates to measure at.
 
         They span the trajectory's range and ``margin`` times that range on each side, or [-1, 1] (exactly

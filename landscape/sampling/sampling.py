@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,28 +14,10 @@ if TYPE_CHECKING:
     from jaxtyping import Float64, UInt8
 
 
-class Sampling(Protocol):
-    """Says round by round which points to measure."""
-
-    def next_points(self, loss: Float64[np.ndarray, "*grid"], status: UInt8[np.ndarray, "*grid"]) -> list[int]:
-        """Returns the points of the next round.
-
-        Args:
-            loss: what is measured so far, shape (ny, nx), or (nx,) for a line.
-            status: ``PointStatus`` of each point; none of an earlier round is pending.
-
-        Returns:
-            Flat indices in C order, the most wanted first; empty when nothing more is wanted.
-        """
-
-
-class FullSampling:
-    """Every point, in one round, coarse to fine."""
-
-    def next_points(self, loss: Float64[np.ndarray, "*grid"], status: UInt8[np.ndarray, "*grid"]) -> list[int]:
-        """Returns all points that are pending."""
-        pending = (status == PointStatus.PENDING).reshape(-1)
-        return [flat for flat in full_grid(status.shape) if pending[flat]]
+def pending_points(_loss: Float64[np.ndarray, "*grid"], status: UInt8[np.ndarray, "*grid"]) -> list[int]:
+    """Returns, for full sampling, what ``AdaptiveSampling.next_points`` does: all pending points, coarse to fine."""
+    pending = (status == PointStatus.PENDING).reshape(-1)
+    return [flat for flat in full_grid(status.shape) if pending[flat]]
 
 
 def full_grid(shape: tuple[int, ...]) -> Iterator[int]:

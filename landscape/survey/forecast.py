@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from collectors.networks.weight_space import WeightSpace, direction_dtype, numpy_dtype
+from collectors.networks.weight_space import direction_dtype, numpy_dtype
+from workers.pool import Pool
 
+from ..file.checks import PointStatus
+from ..file.data import LandscapeData
+from ..planes.plane import Plane
 from .settings import SurveySettings, duration_text
+from .tasks import trajectory_tasks
 
 _FILE_BASE = 15_000  # bytes of a landscape file without its grid: attributes, trajectory, HDF5's own
 # What adaptive sampling measures of a smooth surface: its first grid, and a fiftieth to check itself.
@@ -56,38 +61,27 @@ class Forecast:
 
 
 def make_forecast(
-    space: WeightSpace,
-    *,
-    points: int,
-    grid_size: int,
-    metrics: int,
-    axes: int,
-    seconds_per_point: float,
-    workers: int,
-    settings: SurveySettings,
+    pool: Pool, plane: Plane, data: LandscapeData, seconds_per_point: float, settings: SurveySettings
 ) -> Forecast:
     """Returns what a survey will cost.
 
     Args:
-        space: the network's description.
-        points: how many are still to be measured.
-        grid_size: how many the grid has.
-        metrics: how many values each has.
-        axes: of the plane.
+        pool: where points are measured.
+        plane: what is measured.
+        data: the landscape; what is pending in it is still to be measured.
         seconds_per_point: on one worker.
-        workers: how many measure at once.
         settings: how the plane is surveyed.
     """
-    everything = sum(tensor.size * numpy_dtype(tensor.dtype).itemsize for tensor in space.tensors)
-    moving = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in space.trainable)
-    grids = metrics + (1 if settings.sampling == "adaptive" else 0)
+    everything = sum(tensor.size * numpy_dtype(tensor.dtype).itemsize for tensor in plane.space.tensors)
+    moving = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in plane.space.trainable)
+    grids = len(data.metrics) + (settings.sampling == "adaptive")
     return Forecast(
-        points=points,
+        points=data.status_counts[PointStatus.PENDING] + len(trajectory_tasks(plane, data)),
         sampling=settings.sampling,
         seconds_per_point=seconds_per_point,
-        workers=workers,
-        memory=everything + (1 + axes) * moving,
-        disk=_FILE_BASE + grid_size * (8 * grids + 1),
+        workers=pool.workers,
+        memory=everything + (1 + plane.dimension) * moving,
+        disk=_FILE_BASE + data.status.size * (8 * grids + 1),
         budget=settings.budget,
     )
 

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,16 +28,13 @@ from ..file.data import LOSS_ERROR, LandscapeData
 from ..file.landscape_file import read_landscape
 from ..file.lock import clean_temporaries, lock_landscape
 from ..file.writer import LandscapeWriter
-from ..planes.plane import Plane
+from ..planes.plane import Axes, Plane
 from ..sampling.adaptive_sampling import AdaptiveSampling
-from ..sampling.sampling import FullSampling, Sampling
+from ..sampling.sampling import pending_points
 from .experiment import check_identity, new_landscape
 from .forecast import Forecast, make_forecast
 from .settings import SurveySettings, duration_text
 from .tasks import forget_unmeasured, grid_tasks, keep, trajectory_tasks
-
-if TYPE_CHECKING:
-    from jaxtyping import Float64
 
 
 @dataclass(frozen=True)
@@ -67,8 +64,7 @@ class SurveyReport:
 def survey(
     pool: Pool,
     plane: Plane,
-    x: Float64[np.ndarray, " nx"],
-    y: Float64[np.ndarray, " ny"] | None,
+    axes: Axes,
     *,
     path: AnyPath | None,
     attributes: Mapping[str, Any],
@@ -79,8 +75,7 @@ def survey(
     Args:
         pool: where points are measured.
         plane: what is measured.
-        x: coordinates along the first direction, shape (nx,).
-        y: coordinates along the second direction, shape (ny,); None for a line.
+        axes: the coordinates of the grid, as ``Plane.axes`` returns them.
         path: the landscape file; None keeps the landscape in memory only.
         attributes: what the file says beside what the survey knows itself.
         settings: which points, how exactly, for how long.
@@ -96,10 +91,8 @@ def survey(
             stack.enter_context(lock_landscape(path))
             clean_temporaries(path)
         plan = pool.description.plan
-        data, seconds_per_point = _begin(pool, plane, x, y, path, attributes, settings)
-        forget_unmeasured(data)
+        data, forecast = _begin(pool, plane, axes, path, attributes, settings)
         before = _measured(data)
-        forecast = _forecast(pool, plane, data, seconds_per_point, settings)
         writer = stack.enter_context(LandscapeWriter(path, data))
         bar = stack.enter_context(_progress_bar(data, settings.progress))
         if settings.progress:
@@ -121,9 +114,9 @@ def survey(
         adaptive = AdaptiveSampling(
             data.shape, settings.tolerance, relative=settings.relative_tolerance, seed=settings.seed
         )
-        full = FullSampling()
         data.attributes["sampling"] = {"mode": settings.sampling, "finished": False}
-        _measure_grid(plane, data, measure, adaptive if settings.sampling == "adaptive" else full, clock)
+        next_points = adaptive.next_points if settings.sampling == "adaptive" else pending_points
+        _measure_grid(plane, data, measure, next_points, clock)
         data.attributes["sampling"]["finished"] = not clock.is_late
         if settings.sampling == "adaptive" or (data.status == PointStatus.PENDING).any():
             writer.update(functools.partial(_fill_gaps, data, adaptive))
@@ -136,13 +129,7 @@ def survey(
 
 
 def forecast_survey(
-    pool: Pool,
-    plane: Plane,
-    x: Float64[np.ndarray, " nx"],
-    y: Float64[np.ndarray, " ny"] | None,
-    *,
-    path: AnyPath | None,
-    settings: SurveySettings,
+    pool: Pool, plane: Plane, axes: Axes, *, path: AnyPath | None, settings: SurveySettings
 ) -> Forecast:
     """Returns what ``survey`` would cost; measures the origin alone and writes nothing.
 
@@ -150,9 +137,7 @@ def forecast_survey(
         NondeterministicLossError: the same weights gave two losses.
         LandscapeError: the file cannot be used; the subclass says why.
     """
-    data, seconds_per_point = _begin(pool, plane, x, y, path, {}, settings)
-    forget_unmeasured(data)
-    return _forecast(pool, plane, data, seconds_per_point, settings)
+    return _begin(pool, plane, axes, path, {}, settings)[1]
 
 
 class _Clock:
@@ -178,13 +163,13 @@ class _Clock:
 def _begin(
     pool: Pool,
     plane: Plane,
-    x: Float64[np.ndarray, " nx"],
-    y: Float64[np.ndarray, " ny"] | None,
+    axes: Axes,
     path: AnyPath | None,
     attributes: Mapping[str, Any],
     settings: SurveySettings,
-) -> tuple[LandscapeData, float]:
-    fresh = new_landscape(pool.description, plane, x, y, attributes)
+) -> tuple[LandscapeData, Forecast]:
+    """Returns the landscape with its origin measured, and what the rest will cost."""
+    fresh = new_landscape(pool.description, plane, *axes, attributes)
     data = _stored(path, fresh) if path is not None and not settings.overwrite else fresh
     pool.load(plane.origin, plane.directions, plane.buffers)
     start = time.perf_counter()
@@ -195,19 +180,20 @@ def _begin(
         check_same_values("the origin", stored.metrics, values, "now, after the file's own value")
     else:
         stored.metrics, stored.status = values, PointStatus.MEASURED
-    return data, seconds_per_point
+    forget_unmeasured(data)
+    return data, make_forecast(pool, plane, data, seconds_per_point, settings)
 
 
 def _measure_grid(
     plane: Plane,
     data: LandscapeData,
     measure: Callable[[Iterable[Task]], None],
-    sampling: Sampling,
+    next_points: Callable[[Any, Any], list[int]],
     clock: _Clock,
 ) -> None:
     first = trajectory_tasks(plane, data)
     while True:
-        points = sampling.next_points(data.metrics["loss"], data.status)
+        points = next_points(data.metrics["loss"], data.status)
         if not (points or first) or clock.is_late:
             return
         measure(itertools.chain(first, grid_tasks(data, points)))
@@ -221,22 +207,6 @@ def _fill_gaps(data: LandscapeData, adaptive: AdaptiveSampling) -> None:
     data.status[...] = filled.status
     data.metrics[LOSS_ERROR] = filled.loss_error
     data.attributes["sampling"] |= filled.report.to_json()
-
-
-def _forecast(
-    pool: Pool, plane: Plane, data: LandscapeData, seconds_per_point: float, settings: SurveySettings
-) -> Forecast:
-    pending = int((data.status == PointStatus.PENDING).sum())
-    return make_forecast(
-        plane.space,
-        points=pending + len(trajectory_tasks(plane, data)),
-        grid_size=data.status.size,
-        metrics=len(data.metrics),
-        axes=plane.dimension,
-        seconds_per_point=seconds_per_point,
-        workers=pool.workers,
-        settings=settings,
-    )
 
 
 def _stored(path: AnyPath, fresh: LandscapeData) -> LandscapeData:
@@ -262,8 +232,7 @@ def _measured(data: LandscapeData) -> int:
 
 def _warn_about(data: LandscapeData) -> None:
     loss = data.metrics["loss"]
-    failed = int((data.status == PointStatus.FAILED).sum())
-    if failed:
+    if failed := data.status_counts[PointStatus.FAILED]:
         place, text = next(iter(data.errors.items()))
         warnings.warn(
             f"{failed} of {data.status.size} points failed and are marked so in the file; the first one is "
@@ -279,10 +248,9 @@ def _warn_about(data: LandscapeData) -> None:
 
 
 def _warn_of_budget(data: LandscapeData, settings: SurveySettings) -> None:
-    measured = int((data.status == PointStatus.MEASURED).sum())
     warnings.warn(
-        f"the budget of {duration_text(settings.budget or 0)} ended the landscape after {measured} of "
-        f"{data.status.size} points; the others are interpolated where that is possible. The same call goes on from "
-        "here.",
+        f"the budget of {duration_text(settings.budget or 0)} ended the landscape after "
+        f"{data.status_counts[PointStatus.MEASURED]} of {data.status.size} points; the others are interpolated where "
+        "that is possible. The same call goes on from here.",
         stacklevel=4,
     )

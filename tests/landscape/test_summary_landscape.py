@@ -279,7 +279,7 @@ def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
     directory = RunDirectory(run)
     readers = [directory.checkpoint(number) for number in range(5)]
     plane = plane_of_trajectory(readers, range(5), describe_network(batch_norm()[1]))
-    x, y = plane.axes((11, 9))
+    axes = plane.axes((11, 9))
     quiet = SurveySettings(progress=False)
     options = MeasurementOptions(num_samples=32)
     disturbed, undisturbed = tmp_path / "disturbed.h5", tmp_path / "undisturbed.h5"
@@ -288,11 +288,11 @@ def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
         # The workers need about two seconds for the 99 points; the blow falls in the middle.
         blow = threading.Timer(1.0, os.kill, (victim, signal.SIGKILL))
         blow.start()
-        survey(pool, plane, x, y, path=disturbed, attributes={}, settings=quiet)
+        survey(pool, plane, axes, path=disturbed, attributes={}, settings=quiet)
         assert not blow.is_alive()
         assert not Path(f"/proc/{victim}").exists()
     with InProcessPool(slow, options, plan=PLAN) as pool:
-        survey(pool, plane, x, y, path=undisturbed, attributes={}, settings=quiet)
+        survey(pool, plane, axes, path=undisturbed, attributes={}, settings=quiet)
     assert digest(disturbed) == digest(undisturbed)
 
 
