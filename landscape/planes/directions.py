@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -57,18 +58,12 @@ def random_direction(
     """
     seed = check_int("seed", seed, minimum=0)
     index = check_int("index", index, minimum=0)
-    check_choice("normalization", normalization, NORMALIZATIONS)
-    check_bool("perturb_one_dimensional", perturb_one_dimensional)
-    direction: Direction = {}
-    for tensor in space.trainable:
-        dtype = direction_dtype(tensor.dtype).type
-        if len(tensor.shape) < 2 and not perturb_one_dimensional:
-            direction[tensor.name] = np.zeros(tensor.shape, dtype)
-            continue
+
+    def draw(tensor: TensorInfo) -> NDArray[Any]:
         generator = np.random.default_rng([seed, index, zlib.crc32(tensor.name.encode())])
-        values = np.asarray(generator.standard_normal(tensor.shape, dtype=dtype))
-        direction[tensor.name] = _normalize_tensor(values, tensor, origin, normalization)
-    return direction
+        return np.asarray(generator.standard_normal(tensor.shape, dtype=direction_dtype(tensor.dtype).type))
+
+    return _normalized(draw, origin, space, normalization, perturb_one_dimensional)
 
 
 def normalize(
@@ -101,17 +96,11 @@ def normalize(
 
     Source: Li, Xu, Taylor, Studer, Goldstein 2018.
     """
-    check_choice("normalization", normalization, NORMALIZATIONS)
-    check_bool("perturb_one_dimensional", perturb_one_dimensional)
-    result: Direction = {}
-    for tensor in space.trainable:
-        dtype = direction_dtype(tensor.dtype)
-        if len(tensor.shape) < 2 and not perturb_one_dimensional:
-            result[tensor.name] = np.zeros(tensor.shape, dtype)
-            continue
-        values = np.array(direction[tensor.name], dtype=dtype, order="C", copy=True)
-        result[tensor.name] = _normalize_tensor(values, tensor, origin, normalization)
-    return result
+
+    def copied(tensor: TensorInfo) -> NDArray[Any]:
+        return np.array(direction[tensor.name], dtype=direction_dtype(tensor.dtype), order="C", copy=True)
+
+    return _normalized(copied, origin, space, normalization, perturb_one_dimensional)
 
 
 def empty_direction(space: WeightSpace) -> Direction:
@@ -133,6 +122,23 @@ def cosine(first: Direction, second: Direction, space: WeightSpace) -> float:
     """Returns the cosine of the angle between two directions; NaN when one of them is zero."""
     length = norm(first, space) * norm(second, space)
     return inner_product(first, second, space) / length if length else math.nan
+
+
+def _normalized(
+    values_of: Callable[[TensorInfo], NDArray[Any]],
+    origin: StateReader,
+    space: WeightSpace,
+    normalization: str,
+    perturb_one_dimensional: bool,
+) -> Direction:
+    check_choice("normalization", normalization, NORMALIZATIONS)
+    check_bool("perturb_one_dimensional", perturb_one_dimensional)
+    return {
+        tensor.name: _normalize_tensor(values_of(tensor), tensor, origin, normalization)
+        if len(tensor.shape) >= 2 or perturb_one_dimensional
+        else np.zeros(tensor.shape, direction_dtype(tensor.dtype))
+        for tensor in space.trainable
+    }
 
 
 def _normalize_tensor(

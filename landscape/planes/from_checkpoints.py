@@ -18,7 +18,7 @@ from ..errors import PlaneError
 from .directions import empty_direction, random_direction
 from .pca import principal_directions
 from .plane import Plane
-from .trajectory import Trajectory, check_numbers, difference_blocks, not_finite, project, trajectory_at
+from .trajectory import check_numbers, difference_blocks, not_finite, project, trajectory_at
 
 _LARGE_COSINE = 0.1
 
@@ -40,19 +40,18 @@ def plane_of_trajectory(
     states = tuple(align(reader, space) for reader in readers)
     principal = principal_directions(states, space, centering=centering)
     origin = states[-1]
-    parameters, buffers = origin_state(origin, space)
+    identity = {
+        "decomposition": "pca",
+        "checkpoints": [state.sha256() for state in states],
+        "centering": centering,
+    }
     return Plane(
-        space=space,
-        origin=parameters,
-        buffers=buffers,
-        directions=principal.directions,
-        decomposition="pca",
-        normalization="none",
-        identity={
-            "decomposition": "pca",
-            "checkpoints": [state.sha256() for state in states],
-            "centering": centering,
-        },
+        space,
+        *origin_state(origin, space),
+        principal.directions,
+        "pca",
+        "none",
+        identity,
         explained_variance_ratio=principal.explained_variance_ratio,
         trajectory=project(states, numbers, origin, principal.directions, space),
         checkpoints=states,
@@ -66,7 +65,6 @@ def random_plane_of(
     seed: int,
     normalization: str,
     perturb_one_dimensional: bool = False,
-    number: int | None = None,
     dimension: int = 2,
 ) -> Plane:
     """Returns a plane, or a line, in random directions through one checkpoint.
@@ -77,7 +75,6 @@ def random_plane_of(
         seed: non-negative.
         normalization: "filter", "layer", "weight" or "none".
         perturb_one_dimensional: also moves biases and the parameters of normalization layers.
-        number: the checkpoint's number; with it the checkpoint becomes the plane's trajectory, of one point.
         dimension: 2, or 1 for a line.
 
     Raises:
@@ -89,7 +86,7 @@ def random_plane_of(
     check_spannable(space)
     dimension = check_int("dimension", dimension, minimum=1, maximum=2)
     state = align(reader, space)
-    parameters, buffers = origin_state(state, space)
+    origin = origin_state(state, space)
     directions = tuple(
         random_direction(
             space,
@@ -107,24 +104,15 @@ def random_plane_of(
             "axes and values other than zero. Pass perturb_one_dimensional=True to move biases and normalization "
             'layers too, or normalization="none" to move weights that are zero.'
         )
-    plane = Plane(
-        space=space,
-        origin=parameters,
-        buffers=buffers,
-        directions=directions,
-        decomposition="random",
-        normalization=normalization,
-        identity={
-            "decomposition": "random",
-            "origin": state.sha256(),
-            "seed": int(seed),
-            "normalization": normalization,
-            "perturb_one_dimensional": bool(perturb_one_dimensional),
-            "dimension": dimension,
-        },
-        trajectory=None if number is None else _single_point(number, dimension),
-        checkpoints=() if number is None else (state,),
-    )
+    identity = {
+        "decomposition": "random",
+        "origin": state.sha256(),
+        "seed": int(seed),
+        "normalization": normalization,
+        "perturb_one_dimensional": bool(perturb_one_dimensional),
+        "dimension": dimension,
+    }
+    plane = Plane(space, *origin, directions, "random", normalization, identity)
     if plane.cosine is not None and abs(plane.cosine) > _LARGE_COSINE:
         warnings.warn(
             f"the two random directions have a cosine of {plane.cosine:.3f}, so the plane's picture is sheared; few "
@@ -149,24 +137,17 @@ def plane_of_points(readers: Sequence[StateReader], space: WeightSpace) -> Plane
     for block in difference_blocks(others, origin, space):
         for direction, row in zip(directions, block.differences, strict=True):
             direction[block.name].reshape(-1)[block.start : block.stop] = row
-    parameters, buffers = origin_state(origin, space)
+    identity = {"decomposition": "points", "points": [state.sha256() for state in states]}
+    # By definition rather than by least squares, so that the corners are exactly (1, 0) and (0, 1).
+    corners = np.eye(len(states), len(others), k=-1)
     return Plane(
-        space=space,
-        origin=parameters,
-        buffers=buffers,
-        directions=directions,
-        decomposition="points",
-        normalization="none",
-        identity={"decomposition": "points", "points": [state.sha256() for state in states]},
-        # By definition rather than by least squares, so that the corners are exactly (1, 0) and (0, 1).
-        trajectory=trajectory_at(
-            states,
-            range(len(states)),
-            np.eye(len(states), len(others), k=-1),
-            origin,
-            directions,
-            space,
-        ),
+        space,
+        *origin_state(origin, space),
+        directions,
+        "points",
+        "none",
+        identity,
+        trajectory=trajectory_at(states, range(len(states)), corners, origin, directions, space),
         checkpoints=states,
     )
 
@@ -197,9 +178,3 @@ def check_spannable(space: WeightSpace) -> None:
             f"the network {space.network} has complex trainable parameters {complex_names[:10]}, which are not "
             "supported; set requires_grad=False on them to keep them as they are."
         )
-
-
-def _single_point(number: int, dimension: int) -> Trajectory:
-    x, y, residual, norm = np.zeros((4, 1))
-    numbers = np.array(check_numbers([number], 1), dtype=np.int64)
-    return Trajectory(numbers, x, y if dimension == 2 else None, residual, norm)

@@ -144,7 +144,7 @@ def custom_plane(
         raise wrong_value("directions", "a list of one direction (a line) or two (a plane)", len(directions))
     space = network_space(network, origin)
     reader = align(as_reader("origin", origin), space)
-    parameters, buffers = origin_state(reader, space)
+    state = origin_state(reader, space)
     own = [_custom_direction(f"directions[{index}]", item, space) for index, item in enumerate(directions)]
     identity = {
         "decomposition": "custom",
@@ -153,7 +153,7 @@ def custom_plane(
         "normalization": normalization,
     }
     scaled = tuple(normalize(direction, reader, space, normalization, True) for direction in own)
-    return Plane(space, parameters, buffers, scaled, "custom", normalization, identity)
+    return Plane(space, *state, scaled, "custom", normalization, identity)
 
 
 def network_space(network: object, *weights: Weights) -> WeightSpace:

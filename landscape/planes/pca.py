@@ -92,27 +92,20 @@ def principal_directions(
         )
     # A few rows are too little work for several threads: their waiting for each other costs up to thirty times as much.
     with threadpool_limits(1, "blas"):
-        return _principal_directions(checkpoints, space, centering, components, block_bytes)
-
-
-def _principal_directions(
-    checkpoints: Sequence[StateReader], space: WeightSpace, centering: str, components: int, block_bytes: int
-) -> PrincipalDirections:
-    count = len(checkpoints)
-    gram, total, rounding = _gram_matrix(checkpoints, space, centering, block_bytes)
-    eigenvalues, eigenvectors = np.linalg.eigh(gram)
-    leading = np.sqrt(np.clip(eigenvalues[::-1][:components], 0.0, None))
-    _check_rank(leading, count, centering)
-    if leading[-1] <= rounding * math.sqrt(count):
-        warnings.warn(
-            f"principal direction {components} of this trajectory is as short as the rounding of the stored weights "
-            f"(singular value {leading[-1]:.3g}), so it may show rounding rather than training; choose a longer "
-            "interval or a line.",
-            UserWarning,
-            stacklevel=3,
-        )
-    coefficients = (eigenvectors[:, ::-1][:, :components] / leading).T
-    directions, lengths = _rebuild(checkpoints, space, centering, coefficients, block_bytes)
+        gram, total, rounding = _gram_matrix(checkpoints, space, centering, block_bytes)
+        eigenvalues, eigenvectors = np.linalg.eigh(gram)
+        leading = np.sqrt(np.clip(eigenvalues[::-1][:components], 0.0, None))
+        _check_rank(leading, count, centering)
+        if leading[-1] <= rounding * math.sqrt(count):
+            warnings.warn(
+                f"principal direction {components} of this trajectory is as short as the rounding of the stored "
+                f"weights (singular value {leading[-1]:.3g}), so it may show rounding rather than training; choose a "
+                "longer interval or a line.",
+                UserWarning,
+                stacklevel=2,
+            )
+        coefficients = (eigenvectors[:, ::-1][:, :components] / leading).T
+        directions, lengths = _rebuild(checkpoints, space, centering, coefficients, block_bytes)
     singular_values = leading * lengths
     return PrincipalDirections(directions, singular_values**2 / total, singular_values)
 

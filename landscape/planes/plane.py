@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
@@ -172,13 +171,12 @@ class Plane:
         return 0.2 * math.sqrt(math.fsum(squares)) or 2.0
 
 
-def directions_path(landscape_path: str | os.PathLike[str] | RemotePath) -> AnyPath:
+def directions_path(landscape_path: AnyPath) -> AnyPath:
     """Returns where the vectors of a landscape lie: ``<stem>_directions.safetensors``."""
-    path = landscape_path if isinstance(landscape_path, RemotePath) else Path(landscape_path)
-    return path.parent / f"{path.stem}_directions.safetensors"
+    return landscape_path.parent / f"{landscape_path.stem}_directions.safetensors"
 
 
-def write_directions(landscape_path: str | os.PathLike[str] | RemotePath, plane: Plane) -> AnyPath:
+def write_directions(landscape_path: AnyPath, plane: Plane) -> None:
     """Writes the directions as ``direction_<axis>/<parameter>``, once; the origin is the checkpoint of the identity.
 
     Raises:
@@ -208,7 +206,6 @@ def write_directions(landscape_path: str | os.PathLike[str] | RemotePath, plane:
             f"the directions cannot be written to {path}: {error}. Free some space, then run again with "
             "save_directions=True."
         ) from error
-    return path
 
 
 def _axis(values: Float64[np.ndarray, " n"], count: int, margin: float) -> Float64[np.ndarray, " size"] | None:

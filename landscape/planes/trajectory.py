@@ -76,7 +76,7 @@ def project(
     products = np.zeros((len(checkpoints), dimension))
     gram = np.zeros((dimension, dimension))
     for block in difference_blocks(checkpoints, origin, space, block_bytes):
-        rows = _rows(directions, block.name, block.start, block.stop)
+        rows = _rows(directions, block)
         products += block.differences @ rows.T
         gram += rows @ rows.T
     norms = np.sqrt(np.diag(gram))
@@ -113,7 +113,7 @@ def trajectory_at(
     for block in difference_blocks(checkpoints, origin, space, block_bytes):
         norm += np.einsum("ij,ij->i", block.differences, block.differences)
         rest = block.differences
-        rest -= coordinates @ _rows(directions, block.name, block.start, block.stop)
+        rest -= coordinates @ _rows(directions, block)
         residual += np.einsum("ij,ij->i", rest, rest)
     return Trajectory(
         number=np.array(numbers, dtype=np.int64),
@@ -211,7 +211,6 @@ def _finite_block(reader: StateReader, name: str, start: int, stop: int) -> NDAr
     return block
 
 
-def _rows(
-    directions: Sequence[Direction], name: str, start: int, stop: int
-) -> Float64[np.ndarray, "dimension elements"]:
-    return np.stack([direction[name].reshape(-1)[start:stop].astype(np.float64) for direction in directions])
+def _rows(directions: Sequence[Direction], block: DifferenceBlock) -> Float64[np.ndarray, "dimension elements"]:
+    part = slice(block.start, block.stop)
+    return np.stack([direction[block.name].reshape(-1)[part].astype(np.float64) for direction in directions])
