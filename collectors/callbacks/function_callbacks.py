@@ -14,28 +14,10 @@ Hook = Callable[[RunContext], Any]
 class LambdaCallback(BuiltInCallback):
     """Calls the given functions, each with the run context, where the hook of that name runs.
 
-    It takes part in the evaluations inside ``Model.fit`` as well. As in ``Callback``, the legacy hooks run in training
-    and in evaluation, except where the hook of that phase is given too: then that one runs in its place.
-
-    Args:
-        on_train_epoch_begin: a function of the run context, or None, as are all others.
-        on_train_epoch_end: see ``Callback`` for when each hook runs.
-        on_train_step_begin: likewise.
-        on_train_step_end: likewise.
-        on_train_begin: likewise.
-        on_train_end: likewise.
-        on_eval_epoch_begin: likewise.
-        on_eval_epoch_end: likewise.
-        on_eval_step_begin: likewise.
-        on_eval_step_end: likewise.
-        on_eval_begin: likewise.
-        on_eval_end: likewise.
-        epoch_begin: legacy, runs in both phases.
-        epoch_end: legacy.
-        step_begin: legacy.
-        step_end: legacy.
-        begin: legacy.
-        end: legacy.
+    Each argument is a function of the run context, or None, and has the name of its hook (see ``Callback``). It takes
+    part in the evaluations inside ``Model.fit`` as well. As in ``Callback``, the legacy hooks (``begin``,
+    ``epoch_begin``, ...) run in training and in evaluation, except where the hook of that phase is given too: then that
+    one runs in its place.
 
     Raises:
         TypeError: an argument is neither a function nor None.

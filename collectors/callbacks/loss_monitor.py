@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +62,7 @@ class LossMonitor(BuiltInCallback):
         if prints or isinstance(loss, float) or len(self._unread) >= _UNREAD_LIMIT:
             self._read_losses(run_context)
         if prints:
-            _write_line(f"epoch: {epoch} step: {step}, loss is {float(loss)}")
+            print(f"epoch: {epoch} step: {step}, loss is {float(loss)}", flush=True)
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
         """Prints the metrics when the epoch was evaluated."""
@@ -71,7 +70,7 @@ class LossMonitor(BuiltInCallback):
         params = run_context.original_args()
         metrics = params.get("metrics")
         if metrics and self._per_print_times:
-            _write_line(f"Eval result: epoch {params['cur_epoch_num']}, metrics: {metrics}")
+            print(f"Eval result: epoch {params['cur_epoch_num']}, metrics: {metrics}", flush=True)
 
     def on_eval_epoch_end(self, run_context: RunContext) -> None:
         """Reads the losses that were left on the accelerator."""
@@ -123,8 +122,3 @@ class LossMonitor(BuiltInCallback):
             message += ", training is asked to stop"
         if self._last_was_finite:
             warnings.warn(f"{message}. {remedy}.", UserWarning, stacklevel=2)
-
-
-def _write_line(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()

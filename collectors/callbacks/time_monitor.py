@@ -41,7 +41,7 @@ class TimeMonitor(BuiltInCallback):
 
     def on_train_epoch_begin(self, run_context: RunContext) -> None:
         """Starts the time of a training epoch."""
-        self._begin_epoch(self._train, run_context)
+        self._train.start(run_context)
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
         """Notes that a batch is there."""
@@ -62,12 +62,11 @@ class TimeMonitor(BuiltInCallback):
     def on_eval_begin(self, run_context: RunContext) -> None:
         """Halts the time of the training epoch around this evaluation, if there is one."""
         self._eval = _EpochTimer()
-        _wait_for_device(run_context.original_args().get("network"))
-        self._train.pause(perf_counter())
+        self._train.pause(_time_of_device(run_context))
 
     def on_eval_epoch_begin(self, run_context: RunContext) -> None:
         """Starts the time of an evaluation."""
-        self._begin_epoch(self._eval, run_context)
+        self._eval.start(run_context)
 
     def on_eval_step_begin(self, run_context: RunContext) -> None:
         """Notes that a batch is there."""
@@ -83,28 +82,19 @@ class TimeMonitor(BuiltInCallback):
 
     def on_eval_end(self, run_context: RunContext) -> None:
         """Lets the time of the training epoch go on."""
-        _wait_for_device(run_context.original_args().get("network"))
-        self._train.resume(perf_counter())
+        self._train.resume(_time_of_device(run_context))
 
     def on_exception(self, run_context: RunContext, error: BaseException) -> None:
         """Forgets the epoch that did not end."""
         self._train, self._eval = _EpochTimer(), _EpochTimer()
 
-    def _begin_epoch(self, timer: _EpochTimer, run_context: RunContext) -> None:
-        params = run_context.original_args()
-        _wait_for_device(params.get("network"))
-        timer.start(perf_counter(), params.get("cur_step_num"))
-
     def _end_epoch(self, mode: str, timer: _EpochTimer, run_context: RunContext) -> None:
-        params = run_context.original_args()
-        _wait_for_device(params.get("network"))
-        milliseconds = timer.stop(perf_counter()) * 1000
-        steps = self._executed_steps(timer, params)
+        milliseconds = timer.stop(_time_of_device(run_context)) * 1000
+        steps = self._executed_steps(timer, run_context.original_args())
         text = f"{mode} epoch time: {milliseconds:5.3f} ms, per step time: {milliseconds / steps:5.3f} ms"
         if self._data_time:
             text += f" (data time: {timer.waited * 1000 / steps:5.3f} ms)"
-        sys.stdout.write(f"{text}\n")
-        sys.stdout.flush()
+        print(text, flush=True)
 
     def _executed_steps(self, timer: _EpochTimer, params: dict[str, Any]) -> int:
         step = params.get("cur_step_num")
@@ -122,16 +112,16 @@ class TimeMonitor(BuiltInCallback):
         return self._data_size
 
 
-def _wait_for_device(network: Any) -> None:
-    # A GPU works asynchronously: without waiting, the measured time would end before the epoch's work does.
-    torch = sys.modules.get("torch")
-    if torch is None or not isinstance(network, torch.nn.Module):
-        return
-    for device in {parameter.device for parameter in network.parameters()}:
-        if device.type == "cuda":
-            torch.cuda.synchronize(device)
-        elif device.type == "mps":
-            torch.mps.synchronize()
+def _time_of_device(run_context: RunContext) -> float:
+    """Returns the time when the network's device has done its work: a GPU works asynchronously."""
+    torch, network = sys.modules.get("torch"), run_context.original_args().get("network")
+    if torch is not None and isinstance(network, torch.nn.Module):
+        for device in {parameter.device for parameter in network.parameters()}:
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)
+            elif device.type == "mps":
+                torch.mps.synchronize()
+    return perf_counter()
 
 
 class _EpochTimer:
@@ -144,9 +134,9 @@ class _EpochTimer:
         self._waiting_since: float | None = None
         self._paused_at: float | None = None
 
-    def start(self, now: float, step: int | None) -> None:
-        self.waited, self.first_step = 0.0, step
-        self._start = self._waiting_since = now
+    def start(self, run_context: RunContext) -> None:
+        self.waited, self.first_step = 0.0, run_context.original_args().get("cur_step_num")
+        self._start = self._waiting_since = _time_of_device(run_context)
         self._paused_at = None
 
     def stop(self, now: float) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
 from ..callbacks.callback import Callback, CallbackParameters, RunContext
@@ -162,12 +161,7 @@ class FromComposer(Callback):
         if self._model_state is not None and state["timestamp"] is not None:
             self._model_state.load_state_dict(state["timestamp"])
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         now, self._model_state = self._model_state, None
         if now is None:
             return

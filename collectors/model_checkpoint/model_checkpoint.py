@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ..callbacks.callback import BuiltInCallback, RunContext
@@ -128,12 +127,7 @@ class ModelCheckpoint(BuiltInCallback):
         if self._run is not None and self._config.exception_save:
             self._run.save_exception(run_context)
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         run, self._run = self._run, None
         if run is not None:
             run.close()
