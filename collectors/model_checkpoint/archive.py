@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import sys
 from collections import Counter
 from collections.abc import Mapping
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CheckpointError
+from ..files.local_files import sync_directory
 from ..networks.weight_space import State, canonical_name, numpy_dtype, state_sha256
 from ..weights.safetensors_file import RESERVED_PREFIX, STORABLE_DTYPES, CheckpointFile, write_checkpoint
 from .encryption import decrypt, encrypt
@@ -57,7 +57,7 @@ class Archive:
         arrays = dict(weights)
         contents = {
             "info": encode(dict(info), f"{RESERVED_PREFIX}info", arrays),
-            "training": None if state is None else encode(state.to_tree(), f"{RESERVED_PREFIX}training", arrays),
+            "training": None if state is None else encode(vars(state), f"{RESERVED_PREFIX}training", arrays),
         }
         return cls(arrays, json.dumps(contents))
 
@@ -96,11 +96,7 @@ def write_archive(path: Path, archive: Archive, key: bytes | None, mode: str) ->
     metadata |= {"format": _FORMAT, "format_version": _VERSION}
     metadata["sha256"] = _digest(arrays, metadata)
     write_checkpoint(path, arrays, metadata)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_directory(path.parent)
 
 
 def read_archive(path: Path, key: bytes | None, mode: str) -> Archive:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ..errors import CheckpointError
@@ -60,17 +60,9 @@ def encrypt(plain: bytes, key: bytes, mode: str) -> bytes:
 
     Args:
         plain: what to encrypt.
-        key: 16, 24 or 32 bytes.
+        key: as ``CheckpointConfig`` has checked it.
         mode: "AES-GCM" or "AES-CBC".
-
-    Raises:
-        TypeError: the key is not bytes.
-        ValueError: its length is wrong, or the mode is unknown.
-        ImportError: the package ``cryptography`` is missing.
     """
-    check_key("enc_key", key)
-    check_choice("enc_mode", mode, ENCRYPTION_MODES)
-    require_cryptography()
     salt = os.urandom(_SALT)
     file_key, mac_key, verifier = _derive(key, salt, mode)
     head = salt + verifier
@@ -114,36 +106,27 @@ def _derive(key: bytes, salt: bytes, mode: str) -> tuple[bytes, bytes, bytes]:
     return derived[: len(key)], derived[len(key) : -_VERIFIER], derived[-_VERIFIER:]
 
 
-def _gcm_blocks(size: int) -> int:
-    return max(1, -(-size // _BLOCK))
-
-
 def _seal_gcm(plain: bytes, key: bytes, head: bytes) -> bytes:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    cipher, count, view = AESGCM(key), _gcm_blocks(len(plain)), memoryview(plain)
-    # The number of blocks is authenticated with each, so that none can be cut off.
-    about = head + count.to_bytes(8, "big")
-    return b"".join(
-        cipher.encrypt(index.to_bytes(12, "big"), view[index * _BLOCK : (index + 1) * _BLOCK], about)
-        for index in range(count)
-    )
+    return _gcm(AESGCM(key).encrypt, plain, _BLOCK, head)
 
 
 def _open_gcm(body: bytes, key: bytes, head: bytes) -> bytes | None:
     from cryptography.exceptions import InvalidTag
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    block = _BLOCK + _TAG
-    cipher, count, view = AESGCM(key), max(1, -(-len(body) // block)), memoryview(body)
-    about = head + count.to_bytes(8, "big")
     try:
-        return b"".join(
-            cipher.decrypt(index.to_bytes(12, "big"), view[index * block : (index + 1) * block], about)
-            for index in range(count)
-        )
+        return _gcm(AESGCM(key).decrypt, body, _BLOCK + _TAG, head)
     except InvalidTag:
         return None
+
+
+def _gcm(crypt: Callable[[bytes, memoryview, bytes], bytes], data: bytes, size: int, head: bytes) -> bytes:
+    blocks = list(_blocks(data, size)) or [memoryview(b"")]
+    # The number of blocks is authenticated with each, so that none can be cut off.
+    about = head + len(blocks).to_bytes(8, "big")
+    return b"".join(crypt(index.to_bytes(12, "big"), block, about) for index, block in enumerate(blocks))
 
 
 def _seal_cbc(plain: bytes, key: bytes, mac_key: bytes, head: bytes) -> bytes:
@@ -151,7 +134,7 @@ def _seal_cbc(plain: bytes, key: bytes, mac_key: bytes, head: bytes) -> bytes:
 
     vector = os.urandom(_AES_BLOCK)
     padder, encryptor = PKCS7(_AES_BLOCK * 8).padder(), _cbc(key, vector).encryptor()
-    encrypted = [encryptor.update(padder.update(block)) for block in _blocks(plain)]
+    encrypted = [encryptor.update(padder.update(block)) for block in _blocks(plain, _BLOCK)]
     body = b"".join((vector, *encrypted, encryptor.update(padder.finalize())))
     return body + hmac.digest(mac_key, head + body, hashlib.sha256)
 
@@ -164,7 +147,7 @@ def _open_cbc(body: bytes, key: bytes, mac_key: bytes, head: bytes) -> bytes | N
     if not hmac.compare_digest(tag, hmac.digest(mac_key, head + body, hashlib.sha256)):
         return None
     decryptor, unpadder = _cbc(key, body[:_AES_BLOCK]).decryptor(), PKCS7(_AES_BLOCK * 8).unpadder()
-    plain = [unpadder.update(decryptor.update(block)) for block in _blocks(body[_AES_BLOCK:])]
+    plain = [unpadder.update(decryptor.update(block)) for block in _blocks(body[_AES_BLOCK:], _BLOCK)]
     return b"".join((*plain, unpadder.finalize()))
 
 
@@ -176,6 +159,6 @@ def _cbc(key: bytes, vector: bytes) -> Any:
     return Cipher(AES(key), CBC(vector))
 
 
-def _blocks(data: bytes) -> Iterator[memoryview]:
+def _blocks(data: bytes, size: int) -> Iterator[memoryview]:
     view = memoryview(data)
-    return (view[start : start + _BLOCK] for start in range(0, len(data), _BLOCK))
+    return (view[start : start + size] for start in range(0, len(data), size))

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -135,11 +136,13 @@ class CheckpointRun:
         network = params["network"] if saved is None else saved
         state = None
         if self._config.training_state and isinstance(run_context, TrainingContext):
+            from ..networks.torch_network import unwrap
+
             self._current = None if ending else path
             state = run_context.capture(random)
             self._current = None
-            if saved is not None and not _is_same(saved, params["network"]):
-                state = state.with_network(read_network(params["network"]))
+            if saved is not None and unwrap(saved) is not unwrap(params["network"]):
+                state = replace(state, network=read_network(params["network"]))
         archive = Archive.pack(read_network(network), self._config.info(epoch, step), state)
         self._policy.saved(step, time.monotonic())
         self._saved_with_unused_gradients = _has_unused_gradients(run_context)
@@ -180,12 +183,6 @@ def _place(run_context: RunContext) -> tuple[int, int, int]:
 
 def _has_unused_gradients(run_context: RunContext) -> bool:
     return isinstance(run_context, TrainingContext) and run_context.has_unused_gradients
-
-
-def _is_same(first: Any, second: Any) -> bool:
-    from ..networks.torch_network import unwrap
-
-    return unwrap(first) is unwrap(second)
 
 
 def _is_of(prefix: str, name: str) -> bool:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any, get_type_hints
-
-from ..networks.weight_space import State
 
 
 @dataclass(frozen=True)
@@ -50,17 +48,9 @@ class TrainingState:
         """How many whole epochs were done."""
         return self.epoch if self.epoch_complete else self.epoch - 1
 
-    def with_network(self, weights: State) -> TrainingState:
-        """Returns the state with the weights of the network that trained."""
-        return replace(self, network=dict(weights))
-
-    def to_tree(self) -> dict[str, Any]:
-        """Returns the state as a dict, for ``archive.encode``."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
     @classmethod
     def from_tree(cls, tree: Any) -> TrainingState:
-        """Returns the state that was made into a dict.
+        """Returns the state whose attributes a dict holds by name.
 
         Raises:
             ValueError: the dict is not such a state.

@@ -17,6 +17,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+from ..files.local_files import sync_directory
 from ..files.places import check_can_be_directory
 from ..validation import check_choice, check_int, check_keys, wrong_type, wrong_value
 
@@ -180,15 +181,6 @@ def prepare_directory(directory: Path) -> Path:
     check_can_be_directory("log_dir", directory, writable=True)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return directory.resolve()
-
-
-def sync_directory(directory: Path) -> None:
-    """Makes the names in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def check_max_file_size(value: Any) -> int | None:
