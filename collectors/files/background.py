@@ -153,9 +153,7 @@ class OrderedJobs(NewestState):
         most: how many jobs may wait or be under way.
         most_bytes: how many bytes these may hold; a larger job has the thread to itself.
         save: writes the state that the jobs have changed; None if there is none.
-        interval: the least number of seconds between two saves, and before the first.
-        last: called on the thread before it ends; after an error too, and its own errors are then dropped.
-        explain: turns the thread's error into the one for the caller; None leaves it as it is.
+        interval: this and what follows are as for ``NewestState``.
     """
 
     def __init__(

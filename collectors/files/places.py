@@ -21,7 +21,6 @@ from .remote_path import RemotePath
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(://|::)")
 _LOST_SLASHES = re.compile(r"[a-z][a-z0-9+.-]*:/[^/]")
 
-_COPY_PREFIX = "landscape-copy-"
 _COPIES_AT_MOST = 64 * 2**30
 
 AnyPath: TypeAlias = Path | RemotePath
@@ -34,7 +33,7 @@ class LocalCopies:
     """
 
     def __init__(self) -> None:
-        self._folder = TemporaryFolder(_COPY_PREFIX)
+        self._folder = TemporaryFolder("landscape-copy-")
         self._left = min(shutil.disk_usage(self._folder.path).free // 2, _COPIES_AT_MOST)
         self._copies: dict[str, Path] = {}
 

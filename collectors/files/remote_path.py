@@ -50,7 +50,7 @@ class RemotePath:
         # A server may take %2e%2e%2f for ../ and what follows a question mark for a query.
         if _SUSPICIOUS.search(name):
             raise CheckpointError(f"{name!r} cannot be the name of a file behind {self}; rename the file.")
-        return RemotePath(self._file_system, f"{self._path.rstrip('/')}/{name}", self)
+        return self._child(name)
 
     def __str__(self) -> str:
         return str(self._file_system.unstrip_protocol(self._path))
@@ -79,7 +79,7 @@ class RemotePath:
 
     def open_raw(self) -> io.RawIOBase:
         """Opens the file for reading at any position; exactly what is asked for is transferred."""
-        return RemoteFile(self._file_system, self._path, self.size())
+        return _RemoteFile(self)
 
     def size(self) -> int:
         """Returns the bytes of the file."""
@@ -91,7 +91,7 @@ class RemotePath:
 
     def files(self) -> list[RemotePath]:
         """Returns the files of the folder, by name; none if the folder does not exist."""
-        return [RemotePath(self._file_system, f"{self._path.rstrip('/')}/{name}", self) for name in sorted(self._files)]
+        return [self._child(name) for name in sorted(self._files)]
 
     def make_folder(self) -> None:
         """Makes the folder and its parent, where the file system has folders; buckets are never made."""
@@ -127,10 +127,10 @@ class RemotePath:
                 "there, your credentials and your right to write."
             ) from error
 
-    def read_bytes(self, limit: int) -> bytes:
-        """Returns the file's bytes as they are now, at most so many of them."""
+    def read_bytes(self, start: int, stop: int) -> bytes:
+        """Returns the bytes in a range, as they are now; fewer where the file ends."""
         with os_errors(self):
-            return bytes(self._file_system.cat_file(self._path, start=0, end=limit))
+            return bytes(self._file_system.cat_file(self._path, start=start, end=stop))
 
     def write_bytes(self, content: bytes) -> None:
         """Replaces the file's content; whole or not at all on object stores and on file systems that rename."""
@@ -163,6 +163,9 @@ class RemotePath:
             if file.name.startswith(".") and file.suffix == _UNFINISHED:
                 file.unlink(missing_ok=True)
 
+    def _child(self, name: str) -> RemotePath:
+        return RemotePath(self._file_system, f"{self._path.rstrip('/')}/{name}", self)
+
     def _put(self, put: Callable[[str], None]) -> None:
         with os_errors(self):
             kinds = self._file_system.protocol
@@ -192,42 +195,28 @@ class RemotePath:
         }
 
 
-class RemoteFile(io.RawIOBase):
-    """A remote file, opened for reading at any position.
-
-    Args:
-        file_system: of fsspec.
-        path: in its own notation.
-        size: in bytes.
-    """
-
-    def __init__(self, file_system: Any, path: str, size: int) -> None:
-        self._file_system = file_system
+class _RemoteFile(io.RawIOBase):
+    def __init__(self, path: RemotePath) -> None:
         self._path = path
-        self._size = size
+        self._size = path.size()
         self._position = 0
 
     def readable(self) -> bool:
-        """Returns True."""
         return True
 
     def seekable(self) -> bool:
-        """Returns True."""
         return True
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Moves to a position; returns it."""
         self._position = offset + {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
         return self._position
 
     def readinto(self, buffer: Any) -> int:
-        """Reads into a buffer in one request; returns the number of bytes, which is 0 at the end."""
         view = memoryview(buffer).cast("B")
         stop = min(self._position + len(view), self._size, self._position + _PIECE)
         if stop <= self._position:
             return 0
-        with os_errors(self._path):
-            content = self._file_system.cat_file(self._path, start=self._position, end=stop)
+        content = self._path.read_bytes(self._position, stop)
         view[: len(content)] = content
         self._position += len(content)
         return len(content)
@@ -246,6 +235,6 @@ def os_errors(place: object) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        kinds = ((FileNotFoundError, errno.ENOENT), (PermissionError, errno.EACCES))
-        number = next((number for kind, number in kinds if isinstance(error, kind)), errno.EIO)
+        missing, forbidden = isinstance(error, FileNotFoundError), isinstance(error, PermissionError)
+        number = errno.ENOENT if missing else errno.EACCES if forbidden else errno.EIO
         raise OSError(number, f"{type(error).__name__}: {error}", str(place)) from error

@@ -10,7 +10,6 @@ from .local_files import TemporaryFolder, unsent_folder
 from .remote_path import RemotePath
 from .retrying import LAST_PAUSES_SECONDS, retry
 
-RECORDS_PREFIX = "landscape-records-"
 INTERVAL_SECONDS = 30.0
 # Uploading takes at most a tenth of the time, however slow the network is.
 _REST = 9
@@ -35,7 +34,7 @@ class RecordUploads:
     def __init__(self, target: RemotePath) -> None:
         target.check_writable("summary_dir")
         self._target = target
-        self._local = TemporaryFolder(RECORDS_PREFIX)
+        self._local = TemporaryFolder("landscape-records-")
         self.folder = self._local.path / "records"
         self.folder.mkdir()
         self._uploaded: dict[str, tuple[int, int]] = {}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..callbacks.callback import BuiltInCallback, RunContext
@@ -304,12 +303,7 @@ class SummaryCollector(BuiltInCallback):
         """Leaves a directory behind that can be analysed as far as training came."""
         self._finish(error)
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
         self._is_entered = False
         self._finish(error)
 

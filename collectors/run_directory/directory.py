@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ..errors import CheckpointError, RunDirectoryError
+from ..errors import CheckpointError, LandscapeError, RunDirectoryError
 from ..files.places import AnyPath, LocalCopies, check_directory, has_lost_slashes
 from ..files.remote_path import RemotePath
 from ..networks.weight_space import WeightSpace
@@ -35,8 +35,7 @@ class RunDirectory:
         self._copies = LocalCopies() if isinstance(self.path, RemotePath) else None
         self._folder = self.path / CHECKPOINT_FOLDER
         metadata = self._folder / METADATA_NAME
-        if isinstance(metadata, Path) and metadata.is_file() and not _lies_in(metadata.parent, metadata):
-            raise RunDirectoryError(f"{metadata} links out of the run directory; copy the file itself there.")
+        _check_lies_in_folder(metadata, RunDirectoryError, str(metadata))
         self.metadata = RunMetadata.load(metadata)
         self._frozen: CheckpointFile | None = None
 
@@ -102,8 +101,7 @@ class RunDirectory:
         named = self.metadata.frozen
         if named is not None and self._frozen is None:
             path = self._folder / named.file
-            if isinstance(path, Path) and path.exists():
-                _check_lies_in_folder(path)
+            _check_lies_in_folder(path, CheckpointError, f"checkpoint {path}")
             file = CheckpointFile(self._nearby(path), str(path))
             if file.sha256() != named.sha256:
                 raise _changed(path)
@@ -128,9 +126,7 @@ class RunDirectory:
             raise CheckpointError(
                 f"checkpoint {path} of {unit} {number} is missing; restore it or leave the number out."
             )
-        # What is remote has no links; its names are checked when they are joined.
-        if isinstance(path, Path):
-            _check_lies_in_folder(path)
+        _check_lies_in_folder(path, CheckpointError, f"checkpoint {path}")
         return path
 
     def _has(self, number: int) -> bool:
@@ -171,9 +167,10 @@ def find_run(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
     raise RunDirectoryError(f"summary_dir {found} {kind}; give the directory that a SummaryCollector wrote.{hint}")
 
 
-def _check_lies_in_folder(path: Path) -> None:
-    if not _lies_in(path.parent, path):
-        raise CheckpointError(f"checkpoint {path} links out of the run directory; copy the file itself there.")
+def _check_lies_in_folder(path: AnyPath, error: type[LandscapeError], label: str) -> None:
+    # What is remote has no links; its names are checked when they are joined.
+    if isinstance(path, Path) and path.is_file() and path.resolve().parent != path.parent.resolve():
+        raise error(f"{label} links out of the run directory; copy the file itself there.")
 
 
 def _changed(path: AnyPath) -> CheckpointError:
@@ -181,7 +178,3 @@ def _changed(path: AnyPath) -> CheckpointError:
         f"checkpoint {path} is not the file that training wrote (its SHA-256 differs from the metadata's); "
         "restore it from a copy, or import the changed checkpoints with `landscape import-checkpoints`."
     )
-
-
-def _lies_in(folder: Path, path: Path) -> bool:
-    return path.resolve().parent == folder.resolve()

@@ -15,7 +15,6 @@ from ..networks.weight_space import State
 from ..weights.safetensors_file import write_checkpoint
 from .directory import CHECKPOINT_FOLDER, METADATA_NAME
 
-UPLOAD_PREFIX = "landscape-upload-"
 # A blip of the network must not end a night's training; file systems try again on their own as well, in between.
 PAUSES_SECONDS = (1.0, 5.0, 20.0, 60.0, 120.0)
 _OUR_FILES = re.compile(r"[\w.-]+_(?:[0-9]+_(?:step|epoch)|frozen)\.safetensors|train_metadata\.json")
@@ -66,10 +65,6 @@ class LocalCheckpointFolder:
         """
         write_text(self.path / METADATA_NAME, text)
 
-    def remove_metadata(self) -> None:
-        """Removes the metadata if it exists."""
-        (self.path / METADATA_NAME).unlink(missing_ok=True)
-
     def remove(self, names: Iterable[str]) -> None:
         """Removes files by their names; links rather than what they point to, and never the metadata."""
         for name in names:
@@ -110,7 +105,7 @@ class RemoteCheckpointFolder:
 
     def write_checkpoint(self, name: str, state: State, information: Mapping[str, str]) -> str:
         """Writes a state into the temporary folder and uploads it from there; returns the file's SHA-256."""
-        local = TemporaryFolder(UPLOAD_PREFIX)
+        local = TemporaryFolder("landscape-upload-")
         try:
             file = local.path / name
             digest = write_checkpoint(file, state, information)
@@ -122,10 +117,6 @@ class RemoteCheckpointFolder:
     def write_metadata(self, text: str) -> None:
         """Replaces the metadata in one request."""
         self._persist(lambda: (self.path / METADATA_NAME).write_bytes(text.encode("utf-8")))
-
-    def remove_metadata(self) -> None:
-        """Removes the metadata if it exists."""
-        (self.path / METADATA_NAME).unlink(missing_ok=True)
 
     def remove(self, names: Iterable[str]) -> None:
         """Removes those files that a listing shows; nothing outside of the folder can be among them."""

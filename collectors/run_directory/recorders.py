@@ -52,7 +52,6 @@ class TrajectoryRecorder:
         self._numbers = settings.numbers
         self._epoch, self._step = start_epoch, start_step
         self._steps_in_epoch = 0
-        self._learns_steps = step_per_epoch is None
         # After a resume in the middle of an epoch, the first epoch's end would teach a wrong number of steps.
         self._epoch_is_whole = start_step == 0
         self._writer: RunWriter | None = None
@@ -88,9 +87,8 @@ class TrajectoryRecorder:
         """Notes that one epoch is done."""
         self._epoch += 1
         if self._writer is not None:
-            if self._learns_steps and self._epoch_is_whole and self._steps_in_epoch:
+            if self._epoch_is_whole and self._steps_in_epoch:
                 self._writer.set_step_per_epoch(self._steps_in_epoch)
-                self._learns_steps = False
             self._writer.check()
             if self._settings.unit == "epoch":
                 self._save_if_asked()
@@ -100,8 +98,7 @@ class TrajectoryRecorder:
         """Waits until everything is on disk.
 
         Args:
-            error: what ended the training, if it did not end well; a failed write is then added to it as a note
-                instead of hiding it.
+            error: what ended the training, if it did not end well; a failed write is then added to it as a note.
 
         Raises:
             CheckpointWriteError: a checkpoint could not be written.
@@ -122,7 +119,7 @@ class Snapshots:
     Args:
         directory: the run directory, on this machine or behind a URL; it is created with the first snapshot.
         settings: what to collect.
-        existing: what to do with a run that is already there: "error", "resume" or "overwrite".
+        existing: as for ``TrajectoryRecorder``.
         network: a name for the model that the arrays belong to.
     """
 
@@ -166,14 +163,7 @@ class Snapshots:
             self._writer.save(number, state)
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Waits until everything is on disk; a second call does nothing.
-
-        Args:
-            error: what ended the training, if it did not end well.
-
-        Raises:
-            CheckpointWriteError: a checkpoint could not be written.
-        """
+        """Waits until everything is on disk; as ``TrajectoryRecorder.finish``."""
         writer, self._writer = self._writer, None
         if writer is not None:
             writer.finish(self._last or 0, error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ class CreateLandscape:
     def from_dict(cls, value: object, name: str = "create_landscape") -> CreateLandscape:
         """Returns the validated choice; a key that is absent keeps its default (True)."""
         if isinstance(value, CreateLandscape):
-            value = {"train": value.train, "result": value.result}
+            value = asdict(value)
         given = check_keys(name, value, ("train", "result"))
         chosen = cls(**{key: check_bool(f"{name}[{key!r}]", item) for key, item in given.items()})
         if not (chosen.train or chosen.result):
@@ -100,10 +100,7 @@ class LandscapeSettings:
             "unit": self.unit,
             "num_samples": self.num_samples,
             "landscape_size": self.landscape_size,
-            "create_landscape": {
-                "train": self.create_landscape.train,
-                "result": self.create_landscape.result,
-            },
+            "create_landscape": asdict(self.create_landscape),
         }
 
 

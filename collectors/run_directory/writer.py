@@ -123,8 +123,7 @@ class RunWriter:
 
         Args:
             reached: the step or epoch at which training ended.
-            error: what ended the training, if it did not end well; a failed write is then added to it as a note
-                instead of hiding it.
+            error: what ended the training, if it did not end well; a failed write is then added to it as a note.
 
         Raises:
             CheckpointWriteError: a checkpoint or the metadata could not be written.
@@ -148,8 +147,7 @@ class RunWriter:
 
     def discard(self) -> None:
         """Removes what was written, after ``close``; other files stay."""
-        self._folder.remove_metadata()
-        self._folder.remove(self._metadata.file_names)
+        self._remove(self._metadata)
 
     def _take_over(self, existing: str, start: int) -> None:
         path, run = self._folder.path / METADATA_NAME, self._folder.path.parent
@@ -160,9 +158,7 @@ class RunWriter:
             )
         old = RunMetadata.load(path)
         if existing == "overwrite":
-            # The metadata goes first: it must never name files that are gone.
-            self._folder.remove_metadata()
-            self._folder.remove(old.file_names)
+            self._remove(old)
             self._folder.remove_leftovers()
             return
         if old.settings != self._metadata.settings:
@@ -199,6 +195,11 @@ class RunWriter:
                 f"{run.path} cannot be resumed, because its last checkpoint does not fit the network: {error}"
             ) from error
         self._frozen = None if frozen is None else FrozenParameters(frozen)
+
+    def _remove(self, run: RunMetadata) -> None:
+        # The metadata goes first: it must never name files that are gone.
+        (self._folder.path / METADATA_NAME).unlink(missing_ok=True)
+        self._folder.remove(run.file_names)
 
     def _write_metadata(self) -> None:
         self._folder.write_metadata(self._metadata.to_json())

@@ -9,7 +9,6 @@ import warnings
 import weakref
 from collections.abc import Callable, Mapping
 from os import PathLike
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..validation import check_bool, check_choice, check_int, check_path, wrong_type
@@ -216,12 +215,7 @@ class SummaryRecord:
             raise ValueError(f"the SummaryRecord of {self._directory} is closed; open a new one.")
         return self
 
-    def __exit__(
-        self,
-        error_type: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
         try:
             self.close()
         except SummaryWriteError as failure:

@@ -116,7 +116,7 @@ def _read(path: AnyPath, source: Path | bytes, size: int) -> LandscapeData:
 
 def _download(path: RemotePath) -> bytes:
     try:
-        image = path.read_bytes(_LARGEST_DOWNLOAD)
+        image = path.read_bytes(0, _LARGEST_DOWNLOAD)
     except FileNotFoundError as error:
         raise _not_found(path) from error
     except OSError as error:
