@@ -25,17 +25,14 @@ def dataset_graph(dataset: Any) -> dict[str, Any]:
 
 def dataset_path(dataset: Any) -> str | None:
     """Returns the folder of the data, or None if the data set does not name it."""
-    for part in _parts(dataset, 0):
-        place = _place(part)
-        if place is not None:
-            return place
-    return None
+    return next(filter(None, map(_place, _parts(dataset, 0))), None)
 
 
 def dataset_size(dataset: Any) -> int | None:
     """Returns the exact number of samples, or None if only an epoch can show it."""
     if isinstance(dataset, list | tuple):
-        return _samples_in(dataset)
+        counts = [samples_of(batch) for batch in dataset]
+        return None if None in counts else sum(count or 0 for count in counts)
     # Without a batch sampler the items of the inner data set are whole batches.
     if getattr(dataset, "batch_sampler", dataset) is None:
         return None
@@ -153,8 +150,3 @@ def _length(part: Any) -> int | None:
         return len(part)
     except (TypeError, NotImplementedError):
         return None
-
-
-def _samples_in(batches: list[Any] | tuple[Any, ...]) -> int | None:
-    counts = [samples_of(batch) for batch in batches]
-    return None if None in counts else sum(count or 0 for count in counts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from ..files.places import AnyPath
 from ..files.remote_path import RemotePath
 from ..summary.event_files import check_export_options, require_tensorboard
 from ..summary.lineage import check_custom_lineage
-from ..validation import check_bool, check_int, check_keys, wrong_type, wrong_value
+from ..validation import check_bool, check_instance, check_int, check_keys, wrong_value
 
 SWITCHES = (
     "collect_metric",
@@ -34,29 +34,6 @@ FILE_SUFFIX = "_collector_MS"
 _OWN_FILE = re.compile(
     rf"events\.out\.tfevents\.summary\.(\d{{10,}})\..+\.\d+\.([0-9a-f]{{12}})\.\d{{5,}}{FILE_SUFFIX}(_lineage)?"
 )
-
-
-@dataclass(frozen=True)
-class SummaryItems:
-    """The items to record.
-
-    Attributes:
-        names: those that are on.
-        asked: those that the user asked for by name, rather than by leaving them at their defaults.
-        pattern: which parameters get histograms; None takes the first five.
-    """
-
-    names: frozenset[str]
-    asked: frozenset[str]
-    pattern: re.Pattern[str] | None = None
-
-    @classmethod
-    def merged(cls, specified: Mapping[str, Any], keep_default_action: bool) -> SummaryItems:
-        """Returns the items that are given, with or without those that are on by default: all of them."""
-        given = {key for key in SWITCHES if specified.get(key)} | {HISTOGRAMS} & set(specified)
-        defaults = {*SWITCHES, HISTOGRAMS} - set(specified) if keep_default_action else set()
-        pattern = specified.get(HISTOGRAMS)
-        return cls(frozenset(given | defaults), frozenset(given), None if pattern is None else re.compile(pattern))
 
 
 @dataclass(frozen=True)
@@ -92,18 +69,22 @@ class SummaryPlan:
     """The summary part of a SummaryCollector's arguments, checked.
 
     Attributes:
-        items: what to record.
+        items: the names of what to record.
+        asked: those that the user asked for by name, rather than by leaving them at their defaults.
+        pattern: which parameters get histograms; None takes the first five.
         steps: when.
         custom_lineage: the user's own facts.
         max_file_size: bytes after which the next event file is begun.
         export_options: how tensors are exported.
     """
 
-    items: SummaryItems
+    items: frozenset[str]
+    asked: frozenset[str]
+    pattern: re.Pattern[str] | None
     steps: CollectionSteps
-    custom_lineage: Mapping[str, int | float | str] = field(default_factory=dict)
-    max_file_size: int | None = None
-    export_options: Mapping[str, str | None] = field(default_factory=dict)
+    custom_lineage: Mapping[str, int | float | str]
+    max_file_size: int | None
+    export_options: Mapping[str, str | None]
 
     @classmethod
     def from_arguments(
@@ -123,19 +104,19 @@ class SummaryPlan:
             ValueError: an argument has a wrong value.
         """
         every = check_int("collect_freq", collect_freq, minimum=1)
+        check_instance("custom_lineage_data", custom_lineage_data, (Mapping, type(None)), "a dict or None")
+        asked = {key for key in SWITCHES if specified.get(key)} | {HISTOGRAMS} & set(specified)
+        defaults = {*SWITCHES, HISTOGRAMS} - set(specified) if keep_default_action else set()
+        pattern = specified.get(HISTOGRAMS)
         return cls(
-            SummaryItems.merged(specified, keep_default_action),
+            frozenset(asked | defaults),
+            frozenset(asked),
+            None if pattern is None else re.compile(pattern),
             CollectionSteps(every, _optional_positive("collect_tensor_freq", collect_tensor_freq)),
-            _check_lineage(custom_lineage_data),
+            check_custom_lineage("custom_lineage_data", custom_lineage_data or {}),
             _optional_positive("max_file_size", max_file_size),
             check_export_options(export_options),
         )
-
-    @property
-    def is_asked_for(self) -> bool:
-        """Whether the user asked for a summary explicitly, rather than by leaving defaults alone."""
-        given = (self.items.asked, self.custom_lineage, self.export_options, self.steps.tensors_every)
-        return any(given) or self.max_file_size is not None
 
     def where_possible(self, says_something: bool, landscape: bool) -> SummaryPlan | None:
         """Returns the plan, or None if there is nothing to record or TensorBoard is missing.
@@ -147,12 +128,14 @@ class SummaryPlan:
         Raises:
             ImportError: the user asked for summaries, and TensorBoard is not installed.
         """
-        if not self.items.names and not self.is_asked_for:
+        options = (self.custom_lineage, self.export_options, self.steps.tensors_every, self.max_file_size)
+        is_asked_for = bool(self.asked) or any(options)
+        if not self.items and not is_asked_for:
             return None
         try:
             require_tensorboard()
         except ImportError:
-            if self.is_asked_for:
+            if is_asked_for:
                 raise
             # A user who asks for landscapes alone need not hear of summaries.
             if says_something or not landscape:
@@ -182,8 +165,7 @@ def check_specified(value: object) -> dict[str, Any]:
     pattern = given.get(HISTOGRAMS)
     if pattern is not None:
         name = "collect_specified_data['histogram_regular']"
-        if not isinstance(pattern, str):
-            raise wrong_type(name, "a regular expression (str) or None", pattern)
+        check_instance(name, pattern, str, "a regular expression (str) or None")
         try:
             re.compile(pattern)
         except re.error as error:
@@ -242,12 +224,6 @@ def _remove_exports(directory: Path) -> None:
     for emptied in (folder, directory):
         if not any(emptied.iterdir()):
             emptied.rmdir()
-
-
-def _check_lineage(value: Any) -> dict[str, int | float | str]:
-    if value is not None and not isinstance(value, Mapping):
-        raise wrong_type("custom_lineage_data", "a dict or None", value)
-    return check_custom_lineage("custom_lineage_data", value or {})
 
 
 def _optional_positive(name: str, value: Any) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,16 +16,9 @@ from ..summary.graph import is_torch_network
 from ..summary.lineage import custom_lineage_with_environment
 from ..summary.record import SummaryRecord
 from ..summary.writer import SummaryWriteError
+from . import training_facts
 from .dataset_facts import EpochSamples, dataset_batch_size, dataset_graph, dataset_size
 from .plan import FILE_SUFFIX, HISTOGRAMS, Parameters, SummaryPlan
-from .training_facts import (
-    eval_lineage,
-    histogram_parameters,
-    input_images,
-    learning_rate_tag,
-    learning_rates,
-    train_lineage,
-)
 
 # Only the last event file grows, so this is the most that a long training uploads again and again.
 LARGEST_FILE = 32 * 2**20
@@ -54,7 +48,7 @@ class SummaryCollection:
             max_file_size=plan.max_file_size,
             export_options=plan.export_options,
         )
-        self._items = set(plan.items.names)
+        self._items = set(plan.items)
         self._step = begin
         self._total: int | None = None
         self._is_first = True
@@ -80,7 +74,7 @@ class SummaryCollection:
         """Looks at the learning rate that the step will use: callbacks may set the next one before it ends."""
         self._learn(params)
         if self._is_first or self._plan.steps.collects(int(params["cur_step_num"])):
-            self._rates = learning_rates(params.get("optimizer"))
+            self._rates = training_facts.learning_rates(params.get("optimizer"))
 
     def end_step(self, params: Parameters) -> None:
         """Records a step if it is due; the first one always is."""
@@ -105,16 +99,12 @@ class SummaryCollection:
         """Records the lineage of the training."""
         if "collect_train_lineage" not in self._items:
             return
-        for rate in learning_rates(params.get("optimizer"))[:1]:
+        for rate in training_facts.learning_rates(params.get("optimizer"))[:1]:
             self._rate_changed |= self._first_rate is not None and float(rate) != self._first_rate
         rate = None if self._rate_changed else self._first_rate
         counted = None if self._samples is None else self._samples.total
-        self._try(
-            "collect_train_lineage",
-            lambda: self._record.add_value(
-                "train_lineage", "train_lineage", train_lineage(params, rate, self._batch_size, counted)
-            ),
-        )
+        lineage = functools.partial(training_facts.train_lineage, params, rate, self._batch_size, counted)
+        self._add("collect_train_lineage", "train_lineage", "train_lineage", lineage)
         self._write()
 
     def begin_evaluation(self) -> None:
@@ -126,10 +116,8 @@ class SummaryCollection:
         self._evaluating = False
         self._record_custom_lineage()
         if "collect_eval_lineage" in self._items:
-            self._try(
-                "collect_eval_lineage",
-                lambda: self._record.add_value("eval_lineage", "eval_lineage", eval_lineage(params)),
-            )
+            lineage = functools.partial(training_facts.eval_lineage, params)
+            self._add("collect_eval_lineage", "eval_lineage", "eval_lineage", lineage)
             self._write()
 
     def capture(self, plugin: str, name: str, value: Any) -> None:
@@ -158,14 +146,12 @@ class SummaryCollection:
 
     def _record_once(self, params: Parameters) -> None:
         self._batch_size = dataset_batch_size(params.get("train_dataset"), params.get("train_dataset_element"))
-        if "collect_graph" in self._items and is_torch_network(self._network):
+        if is_torch_network(self._network):
             self._try("collect_graph", self._add_graph)
         dataset = params.get("train_dataset")
-        if "collect_dataset_graph" in self._items and dataset is not None:
-            self._try(
-                "collect_dataset_graph",
-                lambda: self._record.add_value("dataset_graph", "train_dataset", dataset_graph(dataset)),
-            )
+        if dataset is not None:
+            graph = functools.partial(dataset_graph, dataset)
+            self._add("collect_dataset_graph", "dataset_graph", "train_dataset", graph)
         self._record_custom_lineage()
 
     def _record_custom_lineage(self) -> None:
@@ -188,34 +174,31 @@ class SummaryCollection:
 
     def _add_values(self, params: Parameters) -> None:
         if self._rates is None:
-            self._rates = learning_rates(params.get("optimizer"))
+            self._rates = training_facts.learning_rates(params.get("optimizer"))
         rates, self._rates = [float(rate) for rate in self._rates], None
         if rates:
             self._first_rate = rates[0] if self._first_rate is None else self._first_rate
             self._rate_changed |= rates[0] != self._first_rate
-        for item, add in (
-            ("collect_metric", lambda: self._add_metric(params, rates)),
-            ("collect_input_data", lambda: self._add_images(params)),
-            (HISTOGRAMS, lambda: self._add_histograms(params)),
-        ):
-            if item in self._items:
-                self._try(item, add)
+        self._try("collect_metric", lambda: self._add_metric(params, rates))
+        self._try("collect_input_data", lambda: self._add_images(params))
+        self._try(HISTOGRAMS, lambda: self._add_histograms(params))
 
     def _add_metric(self, params: Parameters, rates: list[float]) -> None:
         if params.get("net_outputs") is not None:
             self._record.add_value("scalar", "loss/auto", step_loss(params["net_outputs"]))
         for group, rate in enumerate(rates):
-            self._record.add_value("scalar", learning_rate_tag(group), rate)
+            series = "auto" if group == 0 else f"group_{group}/auto"
+            self._record.add_value("scalar", f"learning_rate/{series}", rate)
 
     def _add_images(self, params: Parameters) -> None:
         element = params.get("train_dataset_element")
-        images = input_images(element)
+        images = training_facts.input_images(element)
         if images is not None:
             self._record.add_value("image", "input_data/auto", images)
             return
         self._items.discard("collect_input_data")
         # A user who leaves the defaults alone need not hear that a table is not a picture.
-        if element is not None and "collect_input_data" in self._plan.items.asked:
+        if element is not None and "collect_input_data" in self._plan.asked:
             warnings.warn(
                 "collect_input_data records nothing: batches must begin with images, a tensor of shape (N, C, H, W) or "
                 "(N, H, W, C) with 1, 3 or 4 channels.",
@@ -225,9 +208,9 @@ class SummaryCollection:
 
     def _add_histograms(self, params: Parameters) -> None:
         if self._histograms is None:
-            pattern = self._plan.items.pattern
-            self._histograms = histogram_parameters(self._network, params.get("optimizer"), pattern)
-            if not self._histograms and HISTOGRAMS in self._plan.items.asked:
+            pattern = self._plan.pattern
+            self._histograms = training_facts.histogram_parameters(self._network, params.get("optimizer"), pattern)
+            if not self._histograms and HISTOGRAMS in self._plan.asked:
                 matching = "" if pattern is None else f" whose name begins with a match of {pattern.pattern!r}"
                 raise ValueError(f"the optimizer moves no parameter of the network{matching}")
         for name, parameter in self._histograms.items():
@@ -237,7 +220,12 @@ class SummaryCollection:
         # The record has warned when it returns False.
         self._failure_is_told |= not self._record.record(self._step)
 
+    def _add(self, item: str, plugin: str, name: str, facts: Callable[[], Any]) -> None:
+        self._try(item, lambda: self._record.add_value(plugin, name, facts()))
+
     def _try(self, item: str, add: Callable[[], None]) -> None:
+        if item not in self._items:
+            return
         try:
             add()
         except (TypeError, ValueError) as error:

@@ -292,7 +292,7 @@ class SummaryCollector(BuiltInCallback):
         parameters = run_context.original_args()
         if self._run is not None:
             self._run.end_evaluation(parameters)
-        elif self._plan is not None and "collect_eval_lineage" in self._plan.items.names and is_first_rank():
+        elif self._plan is not None and "collect_eval_lineage" in self._plan.items and is_first_rank():
             collection = open_collection(self._summary_dir, self._plan)
             try:
                 collection.end_evaluation(parameters)

@@ -84,11 +84,6 @@ def learning_rates(optimizer: Any) -> list[Any]:
     return [rate.detach().clone() if hasattr(rate, "detach") else float(rate) for rate in rates]
 
 
-def learning_rate_tag(group: int) -> str:
-    """Returns the name of the series of a parameter group."""
-    return "learning_rate/auto" if group == 0 else f"learning_rate/group_{group}/auto"
-
-
 def histogram_parameters(network: Any, optimizer: Any, pattern: re.Pattern[str] | None) -> dict[str, Any]:
     """Returns the parameters to draw histograms of, by name, in the network's order.
 

@@ -132,13 +132,11 @@ class CollectedRun:
 def open_collection(directory: AnyPath, plan: SummaryPlan, start_step: int = 0) -> SummaryCollection:
     """Returns an open record of a training or an evaluation."""
     # Imported here, because only a training with records needs it.
+    from . import records
+
     if isinstance(directory, RemotePath):
-        from .records import RemoteCollection
-
-        return RemoteCollection(directory, plan, start_step)
-    from .records import SummaryCollection
-
-    return SummaryCollection(directory, plan, start_step)
+        return records.RemoteCollection(directory, plan, start_step)
+    return records.SummaryCollection(directory, plan, start_step)
 
 
 class WatchedTraining:

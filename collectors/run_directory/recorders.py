@@ -68,7 +68,7 @@ class TrajectoryRecorder:
             # After a resume inside an epoch, these are not the weights with which the last epoch ended.
             inside = settings.unit == "epoch" and step_per_epoch and start_step != start_epoch * step_per_epoch
             if not inside:
-                self._save_if_asked()
+                self._save_if_asked(settings.unit)
 
     @property
     def _number(self) -> int:
@@ -78,21 +78,15 @@ class TrajectoryRecorder:
         """Notes that one optimizer step is done."""
         self._step += 1
         self._steps_in_epoch += 1
-        if self._writer is not None:
-            self._writer.check()
-            if self._settings.unit == "step":
-                self._save_if_asked()
+        self._save_if_asked("step")
 
     def end_epoch(self) -> None:
         """Notes that one epoch is done."""
         self._epoch += 1
-        if self._writer is not None:
-            if self._epoch_is_whole and self._steps_in_epoch:
-                self._writer.set_step_per_epoch(self._steps_in_epoch)
-            self._writer.check()
-            if self._settings.unit == "epoch":
-                self._save_if_asked()
+        if self._writer is not None and self._epoch_is_whole and self._steps_in_epoch:
+            self._writer.set_step_per_epoch(self._steps_in_epoch)
         self._steps_in_epoch, self._epoch_is_whole = 0, True
+        self._save_if_asked("epoch")
 
     def finish(self, error: BaseException | None = None) -> None:
         """Waits until everything is on disk.
@@ -107,10 +101,11 @@ class TrajectoryRecorder:
         if writer is not None:
             writer.finish(self._number, error)
 
-    def _save_if_asked(self) -> None:
-        number = self._number
-        if self._writer is not None and number in self._numbers:
-            self._writer.save(number, self._read())
+    def _save_if_asked(self, unit: str) -> None:
+        if self._writer is not None:
+            self._writer.check()
+            if unit == self._settings.unit and self._number in self._numbers:
+                self._writer.save(self._number, self._read())
 
 
 class Snapshots:

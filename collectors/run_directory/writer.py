@@ -87,11 +87,6 @@ class RunWriter:
             explain=self._explain,
         )
 
-    @property
-    def numbers(self) -> set[int]:
-        """The numbers whose checkpoints are on disk."""
-        return set(self._metadata.files)
-
     def save(self, number: int, state: dict[str, NDArray[Any]]) -> None:
         """Hands a state over; it is on disk a little later, at the latest when ``close`` returns.
 
@@ -137,7 +132,7 @@ class RunWriter:
                 error.add_note(f"The landscape collector failed as well: {failure}")
             return
         settings = self._metadata.settings
-        missing = sorted(settings.numbers - self.numbers)
+        missing = sorted(settings.numbers.difference(self._metadata.files))
         if missing and error is None:
             warnings.warn(
                 f"training ended at {settings.unit} {reached} without saving {missing} of collect_landscape's "

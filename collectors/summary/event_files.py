@@ -19,7 +19,7 @@ from typing import Any
 
 from ..files.local_files import sync_directory
 from ..files.places import check_can_be_directory
-from ..validation import check_choice, check_int, check_keys, wrong_type, wrong_value
+from ..validation import check_choice, check_instance, check_int, check_keys, wrong_value
 
 # Around each record: its length, and a checksum of the length and of the content.
 _FRAME_BYTES = 16
@@ -216,16 +216,14 @@ def check_export_options(value: Any) -> dict[str, str | None]:
     return given
 
 
-def check_name_part(name: str, value: Any) -> str:
+def check_name_part(name: str, value: str) -> str:
     """Returns what file names begin or end with.
 
     Raises:
         TypeError: it is not a str.
         ValueError: it is empty, begins with ``.``, or has characters other than ASCII letters, digits, ``_`` and ``.``.
     """
-    if not isinstance(value, str):
-        raise wrong_type(name, "a str", value)
-    if not _NAME_PART.fullmatch(value):
+    if not _NAME_PART.fullmatch(check_instance(name, value, str, "a str")):
         raise wrong_value(name, "ASCII letters, digits, '_' and, not in front, '.'; not empty", value)
     return value
 
@@ -253,9 +251,7 @@ class _WholeWrites:
         os.fsync(self.descriptor)
 
     def close(self) -> None:
-        if self.descriptor >= 0:
-            os.close(self.descriptor)
-            self.descriptor = -1
+        os.close(self.descriptor)
 
 
 def _masked_checksum(content: bytes) -> bytes:

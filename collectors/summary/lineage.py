@@ -73,31 +73,21 @@ _NUMBERS = ("loss", "learning_rate")
 _COUNTS = ("epoch", "device_num", "batch_size", "train_dataset_size", "valid_dataset_size", "model_size")
 
 
-def check_train_lineage(name: str, value: Any) -> dict[str, Any]:
-    """Returns the facts of a ``TrainLineage``, or of a dictionary with its fields.
+def check_lineage(name: str, value: Any, kind: type[TrainLineage] | type[EvalLineage]) -> dict[str, Any]:
+    """Returns the facts of a lineage of that kind, or of a dictionary with its fields.
 
     Raises:
         TypeError: it is neither, or a fact has the wrong type.
         ValueError: a key is unknown or a count is negative.
     """
-    given = _fields(name, value, TrainLineage)
+    if isinstance(value, kind):
+        given = asdict(value)
+    else:
+        check_instance(name, value, Mapping, f"a {kind.__name__} or a dict with its fields")
+        given = check_keys(name, value, kind.__dataclass_fields__)
+    if kind is EvalLineage:
+        given = {"metrics": {}, **given}
     return {key: _fact(f"{name}[{key!r}]", key, item) for key, item in given.items()}
-
-
-def check_eval_lineage(name: str, value: Any) -> dict[str, Any]:
-    """Returns the facts of an ``EvalLineage``, or of a dictionary with its fields.
-
-    Raises:
-        TypeError: it is neither, or a fact has the wrong type.
-        ValueError: a key is unknown or a count is negative.
-    """
-    given = _fields(name, value, EvalLineage)
-    metrics = check_instance(f"{name}['metrics']", given.pop("metrics", {}), Mapping, "a dict from name to number")
-    facts = {key: _fact(f"{name}[{key!r}]", key, item) for key, item in given.items()}
-    for metric in metrics:
-        check_instance(f"a key of {name}['metrics']", metric, str, "a str")
-    checked = {metric: _number(f"{name}['metrics'][{metric!r}]", item) for metric, item in metrics.items()}
-    return {"metrics": checked, **facts}
 
 
 def check_custom_lineage(name: str, value: Any) -> dict[str, int | float | str]:
@@ -161,14 +151,11 @@ def hyperparameters(facts: Mapping[str, Any]) -> dict[str, bool | float | str]:
     return result
 
 
-def _fields(name: str, value: Any, kind: type[TrainLineage] | type[EvalLineage]) -> dict[str, Any]:
-    if isinstance(value, kind):
-        return asdict(value)
-    check_instance(name, value, Mapping, f"a {kind.__name__} or a dict with its fields")
-    return check_keys(name, value, kind.__dataclass_fields__)
-
-
 def _fact(name: str, key: str, value: Any) -> Any:
+    if key == "metrics":
+        for metric in check_instance(name, value, Mapping, "a dict from name to number"):
+            check_instance(f"a key of {name}", metric, str, "a str")
+        return {metric: _number(f"{name}[{metric!r}]", item) for metric, item in value.items()}
     if value is None:
         return None
     if key in _NUMBERS:

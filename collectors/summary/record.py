@@ -12,14 +12,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
 from ..validation import check_bool, check_choice, check_int, check_path, wrong_type
-from .event_files import (
-    EventFiles,
-    check_export_options,
-    check_max_file_size,
-    check_name_part,
-    prepare_directory,
-    require_tensorboard,
-)
+from . import event_files
 from .graph import network_graph
 from .values import SummaryStep, SummaryValue, check_network, check_plugin, check_value
 from .writer import SummaryFiles, SummaryWriteError, SummaryWriter
@@ -71,15 +64,15 @@ class SummaryRecord:
         num_process: int = 32,
     ) -> None:
         directory = check_path("log_dir", log_dir)
-        self._prefix = check_name_part("file_prefix", file_prefix)
-        self._suffix = check_name_part("file_suffix", file_suffix)
+        self._prefix = event_files.check_name_part("file_prefix", file_prefix)
+        self._suffix = event_files.check_name_part("file_suffix", file_suffix)
         self._network = check_network("network", network)
-        self._max_file_size = check_max_file_size(max_file_size)
+        self._max_file_size = event_files.check_max_file_size(max_file_size)
         self._raise_exception = check_bool("raise_exception", raise_exception)
-        self._export_options = check_export_options(export_options)
+        self._export_options = event_files.check_export_options(export_options)
         check_int("num_process", num_process, minimum=1)
-        require_tensorboard()
-        self._directory = prepare_directory(directory)
+        event_files.require_tensorboard()
+        self._directory = event_files.prepare_directory(directory)
         self._mode = "train"
         self._closed = False
         self._begin()
@@ -125,14 +118,14 @@ class SummaryRecord:
             ValueError: the plugin is unknown, the name is empty, or the value has a shape that the plugin cannot take.
         """
         self._follow_fork()
+        plugin = check_plugin(plugin)
         values = check_value(plugin, name, value)
-        key = (check_plugin(plugin), name)
         with self._lock:
-            repeated = key in self._pending
-            self._pending[key] = values
+            repeated = (plugin, name) in self._pending
+            self._pending[plugin, name] = values
         if repeated:
             warnings.warn(
-                f"the {key[0]} {name!r} was added twice for one step; the newest value is kept.",
+                f"the {plugin} {name!r} was added twice for one step; the newest value is kept.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -146,9 +139,10 @@ class SummaryRecord:
         """
         self._follow_fork()
         if self._mode == "train":
+            plugin = check_plugin(plugin)
             values = check_value(plugin, name, value)
             with self._lock:
-                self._pending[check_plugin(plugin), name] = values
+                self._pending[plugin, name] = values
 
     def record(
         self,
@@ -235,7 +229,7 @@ class SummaryRecord:
         self._pending: dict[tuple[str, str], tuple[SummaryValue, ...]] = {}
         self._graph_recorded = False
         self._warned = False
-        self._events = EventFiles(self._directory, self._prefix, self._suffix, self._max_file_size)
+        self._events = event_files.EventFiles(self._directory, self._prefix, self._suffix, self._max_file_size)
         files = SummaryFiles(self._events, self._export_options.get("tensor_format") == "npy")
         self._writer = SummaryWriter(files, str(self._directory))
         # Closes at the interpreter's exit too, if nobody did; it must not keep the record itself alive.

@@ -11,9 +11,9 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..validation import wrong_type, wrong_value
+from ..validation import check_choice, check_instance, wrong_type, wrong_value
 from .graph import is_torch_network, network_graph, parse_graph
-from .lineage import check_custom_lineage, check_dataset_graph, check_eval_lineage, check_train_lineage
+from .lineage import EvalLineage, TrainLineage, check_custom_lineage, check_dataset_graph, check_lineage
 
 PLUGINS = (
     "scalar", "image", "tensor", "histogram", "graph", "train_lineage", "eval_lineage", "dataset_graph",
@@ -67,18 +67,14 @@ class SummaryStep:
         return 256 + sum(256 + value.size for value in self.values)
 
 
-def check_value(plugin: Any, name: Any, value: Any) -> tuple[SummaryValue, ...]:
-    """Returns copies of what must be written for one value.
+def check_value(plugin: str, name: Any, value: Any) -> tuple[SummaryValue, ...]:
+    """Returns copies of what must be written for one value of a plugin that ``check_plugin`` returned.
 
     Raises:
-        TypeError: the plugin or the name is not a string, or the value is of a type or an element type that the
-            plugin cannot record.
-        ValueError: the plugin is unknown, the name is empty, or the value has a shape that the plugin cannot record.
+        TypeError: the name is not a string, or the value is of a type or an element type that the plugin cannot record.
+        ValueError: the name is empty, or the value has a shape that the plugin cannot record.
     """
-    plugin = check_plugin(plugin)
-    if not isinstance(name, str):
-        raise wrong_type("name", "a str", name)
-    if not name.strip():
+    if not check_instance("name", name, str, "a str").strip():
         raise wrong_value("name", "a name that is not empty", name)
     if plugin == "landscape":
         return _landscape(name, value)
@@ -87,12 +83,8 @@ def check_value(plugin: Any, name: Any, value: Any) -> tuple[SummaryValue, ...]:
 
 def check_plugin(plugin: Any) -> str:
     """Returns the plugin's name; the documents write LANDSCAPE in capitals, which is the same."""
-    if not isinstance(plugin, str):
-        raise wrong_type("plugin", "a str", plugin)
-    known: str = "landscape" if plugin == "LANDSCAPE" else plugin
-    if known not in PLUGINS:
-        raise wrong_value("plugin", "one of " + ", ".join(map(repr, PLUGINS)), plugin)
-    return known
+    check_instance("plugin", plugin, str, "a str")
+    return check_choice("plugin", "landscape" if plugin == "LANDSCAPE" else plugin, PLUGINS)
 
 
 def check_network(name: str, value: Any) -> Any:
@@ -224,8 +216,8 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "tensor": _tensor,
     "histogram": _histogram,
     "graph": _graph,
-    "train_lineage": check_train_lineage,
-    "eval_lineage": check_eval_lineage,
+    "train_lineage": lambda name, value: check_lineage(name, value, TrainLineage),
+    "eval_lineage": lambda name, value: check_lineage(name, value, EvalLineage),
     "dataset_graph": check_dataset_graph,
     "custom_lineage_data": check_custom_lineage,
 }

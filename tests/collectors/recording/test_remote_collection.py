@@ -35,7 +35,6 @@ from collectors.run_directory import RunDirectory
 from collectors.run_directory import folder as checkpoint_folder
 from collectors.run_directory.settings import LandscapeSettings
 from collectors.run_directory.writer import RunWriter
-from collectors.summary import record as summary_record
 
 URL = "memory://bucket/run"
 LANDSCAPE = {"intervals": [range(9)]}
@@ -629,7 +628,7 @@ def test_a_record_that_cannot_begin_leaves_nothing(monkeypatch):
     def missing():
         raise ImportError("no TensorBoard any more")
 
-    monkeypatch.setattr(summary_record, "require_tensorboard", missing)
+    monkeypatch.setattr("collectors.summary.event_files.require_tensorboard", missing)
     run = SummaryCollector(URL, 1, {"collect_metric": True}, keep_default_action=False).watch(SmallNetwork())
     with pytest.raises(ImportError, match="no TensorBoard any more"):
         run.__enter__()

@@ -243,7 +243,7 @@ def test_states_are_written_by_another_thread_and_not_kept(tmp_path):
     assert threading.active_count() == before + 1
     started.close()
     assert threading.active_count() == before
-    assert started.numbers == {0}
+    assert set(started._metadata.files) == {0}
 
 
 def test_no_thread_is_left_whatever_happens(tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import pathlib
 
@@ -14,8 +15,7 @@ from collectors.summary.lineage import (
     TrainLineage,
     check_custom_lineage,
     check_dataset_graph,
-    check_eval_lineage,
-    check_train_lineage,
+    check_lineage,
     custom_lineage_with_environment,
     hyperparameters,
 )
@@ -25,36 +25,38 @@ TRAIN = {
     "epoch": 3, "parallel_mode": "stand_alone", "device_num": 1, "batch_size": 32, "train_dataset_path": "/data",
     "train_dataset_size": 100, "model_path": '{"ckpt": null}', "model_size": 12,
 }  # fmt: skip
+check_train = functools.partial(check_lineage, kind=TrainLineage)
+check_eval = functools.partial(check_lineage, kind=EvalLineage)
 
 
 def test_dataclass_and_dictionary_are_the_same():
-    assert check_train_lineage("x", TrainLineage(**TRAIN)) == check_train_lineage("x", TRAIN) == TRAIN
+    assert check_train("x", TrainLineage(**TRAIN)) == check_train("x", TRAIN) == TRAIN
     facts = {"metrics": {"accuracy": 0.5}, "valid_dataset_path": "/v", "valid_dataset_size": 3}
-    assert check_eval_lineage("x", EvalLineage(**facts)) == check_eval_lineage("x", facts) == facts
+    assert check_eval("x", EvalLineage(**facts)) == check_eval("x", facts) == facts
 
 
 def test_numbers_of_numpy_and_paths_are_taken():
-    found = check_train_lineage(
+    found = check_train(
         "x", {"loss": np.float32("nan"), "epoch": np.int64(2), "train_dataset_path": pathlib.Path("/data")}
     )
     assert np.isnan(found["loss"])
     assert found["epoch"] == 2
     assert found["train_dataset_path"] == "/data"
-    assert check_train_lineage("x", {"loss": -(10**400)})["loss"] == -np.inf
+    assert check_train("x", {"loss": -(10**400)})["loss"] == -np.inf
 
 
 @pytest.mark.parametrize(
     ("check", "value", "error", "match"),
     [
-        (check_train_lineage, EvalLineage(), TypeError, "x must be a TrainLineage or a dict"),
-        (check_train_lineage, {"color": 1}, ValueError, r"x has unknown keys \['color'\]"),
-        (check_train_lineage, {"epoch": 1.5}, TypeError, r"x\['epoch'\] must be an int"),
-        (check_train_lineage, {"epoch": -1}, ValueError, r"x\['epoch'\] must be an int of at least 0"),
-        (check_train_lineage, {"loss": "low"}, TypeError, r"x\['loss'\] must be a number"),
-        (check_train_lineage, {"network": 3}, TypeError, r"x\['network'\] must be a str or None"),
-        (check_eval_lineage, {"metrics": 3}, TypeError, r"x\['metrics'\] must be a dict"),
-        (check_eval_lineage, {"metrics": {"a": True}}, TypeError, r"x\['metrics'\]\['a'\] must be a number"),
-        (check_eval_lineage, {"metrics": {1: 1.0}}, TypeError, "a key of .* must be a str"),
+        (check_train, EvalLineage(), TypeError, "x must be a TrainLineage or a dict"),
+        (check_train, {"color": 1}, ValueError, r"x has unknown keys \['color'\]"),
+        (check_train, {"epoch": 1.5}, TypeError, r"x\['epoch'\] must be an int"),
+        (check_train, {"epoch": -1}, ValueError, r"x\['epoch'\] must be an int of at least 0"),
+        (check_train, {"loss": "low"}, TypeError, r"x\['loss'\] must be a number"),
+        (check_train, {"network": 3}, TypeError, r"x\['network'\] must be a str or None"),
+        (check_eval, {"metrics": 3}, TypeError, r"x\['metrics'\] must be a dict"),
+        (check_eval, {"metrics": {"a": True}}, TypeError, r"x\['metrics'\]\['a'\] must be a number"),
+        (check_eval, {"metrics": {1: 1.0}}, TypeError, "a key of .* must be a str"),
         (check_custom_lineage, {"a": True}, TypeError, r"x\['a'\] must be an int, a float or a str"),
         (check_custom_lineage, {"a": None}, TypeError, r"x\['a'\] must be an int, a float or a str"),
         (check_custom_lineage, {"a": [1]}, TypeError, r"x\['a'\] must be an int, a float or a str"),
