@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -63,11 +64,12 @@ def take_apart(network: Any) -> NamedArrays:
     """
     if isinstance(network, ParametersFunction):
         found = network.function()
-        parts = take_apart(found if _is_network(found) else JaxNetwork(_no_function, found, name="network"))
+        is_network = isinstance(found, JaxNetwork) or is_module(found)
+        parts = take_apart(found if is_network else JaxNetwork(_no_function, found, name="network"))
         network.check_space(parts.space)
         return parts
     if not isinstance(network, JaxNetwork):
-        network = JaxNetwork(_call_module, network)
+        network = JaxNetwork(operator.call, network)
     tree, apply = network.tree, network.apply
     if hasattr(tree, "opt_state"):
         raise TypeError(
@@ -117,10 +119,6 @@ def is_module(value: object) -> bool:
     """Returns whether an object is a flax.nnx.Module, without importing Flax."""
     nnx = sys.modules.get("flax.nnx")
     return nnx is not None and isinstance(value, nnx.Module)
-
-
-def _is_network(value: object) -> bool:
-    return isinstance(value, JaxNetwork) or is_module(value)
 
 
 def _named_leaves(tree: Any) -> dict[int, tuple[str, bool]]:
@@ -187,10 +185,6 @@ def _is_array(leaf: Any) -> bool:
 
 def _name(path: tuple[Any, ...]) -> str:
     return str(jax.tree_util.keystr(path, simple=True, separator="."))
-
-
-def _call_module(module: Any, *inputs: Any, **named_inputs: Any) -> Any:
-    return module(*inputs, **named_inputs)
 
 
 def _no_function(*_: Any) -> Any:

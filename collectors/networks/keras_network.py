@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -39,21 +39,23 @@ def named_variables(network: Any) -> list[tuple[TensorInfo, Any]]:
         TypeError: the network has no weights yet, or holds state that Keras does not know of.
     """
     _check_readable(network)
-    owned = list(_declared_parameters(network))
-    parameters = {id(variable): (layer, variable) for layer, variable in owned}
+    owners = {
+        id(variable): layer
+        for layer in network._flatten_layers(include_self=True, recursive=True)
+        for variable in layer._trainable_variables
+    }
     trainable = {id(variable) for variable in network.trainable_variables}
     variables = list({id(variable): variable for variable in network.variables}.values())
     result = []
     for name, variable in zip(_names(network, variables), variables, strict=True):
-        is_parameter = id(variable) in parameters or id(variable) in trainable
-        layer = parameters.get(id(variable), (None, variable))[0]
+        is_parameter = id(variable) in owners or id(variable) in trainable
         info = TensorInfo(
             name=name,
             shape=tuple(int(length) for length in variable.shape),
             dtype=str(variable.dtype),
             role="parameter" if is_parameter else "buffer",
             trainable=id(variable) in trainable,
-            filter_axis=_filter_axis(layer, variable) if is_parameter else None,
+            filter_axis=_filter_axis(owners.get(id(variable)), variable) if is_parameter else None,
         )
         result.append((info, variable))
     return result
@@ -112,12 +114,6 @@ def _check_readable(network: Any) -> None:
                 f"network {type(network).__name__} wraps a PyTorch module with buffers {names[:5]}, which Keras does "
                 "not keep among its variables; use Keras' own layers in its place, or train it as a PyTorch network."
             )
-
-
-def _declared_parameters(network: Any) -> Iterator[tuple[Any, Any]]:
-    for layer in network._flatten_layers(include_self=True, recursive=True):
-        for variable in layer._trainable_variables:
-            yield layer, variable
 
 
 def _filter_axis(layer: Any, variable: Any) -> int | None:

@@ -99,12 +99,9 @@ def repeated_reader(network: object) -> Callable[[], dict[str, NDArray[Any]]]:
         TypeError: the object is not a network of a supported framework.
     """
     reader = reader_of(network)
-    make = getattr(reader, "RepeatedReader", None)
-    return (
-        functools.partial(reader.read, network)
-        if make is None
-        else cast(Callable[[], dict[str, NDArray[Any]]], make(network))
-    )
+    if hasattr(reader, "RepeatedReader"):
+        return cast(Callable[[], dict[str, NDArray[Any]]], reader.RepeatedReader(network))
+    return functools.partial(reader.read, network)
 
 
 def is_network(value: object) -> bool:

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from .weight_space import TensorInfo, WeightSpace, canonical_name, numpy_dtype
+from .weight_space import Role, TensorInfo, WeightSpace, canonical_name, numpy_dtype
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 # One is filled while the other is written; more wait only where the disk is slow.
@@ -49,11 +49,10 @@ def named_tensors(network: nn.Module) -> list[tuple[TensorInfo, torch.Tensor]]:
         if isinstance(layer, _TRANSPOSED)
         for key, _ in layer.named_parameters(recurse=False)
     }
-    entries: list[tuple[str, str, torch.Tensor]] = []
+    entries: list[tuple[Role, str, torch.Tensor]] = []
     entries += [("parameter", *item) for item in module.named_parameters(remove_duplicate=False)]
     entries += [("buffer", *item) for item in _persistent_buffers(module)]
-    order: list[tuple[str, str, torch.Tensor, list[str]]] = []
-    by_storage: dict[tuple[Any, ...], list[str]] = {}
+    by_storage: dict[tuple[Any, ...], tuple[Role, str, torch.Tensor, list[str]]] = {}
     seen: set[str] = set()
     for role, raw_name, tensor in entries:
         name = canonical_name(raw_name)
@@ -64,21 +63,15 @@ def named_tensors(network: nn.Module) -> list[tuple[TensorInfo, torch.Tensor]]:
             )
         seen.add(name)
         _check_readable(name, tensor)
-        key = _storage_key(tensor)
-        if key in by_storage:
-            by_storage[key].append(name)
-            continue
-        aliases: list[str] = []
-        by_storage[key] = aliases
-        order.append((role, raw_name, tensor, aliases))
+        by_storage.setdefault(_storage_key(tensor), (role, raw_name, tensor, []))[-1].append(name)
     result = []
-    for role, raw_name, tensor, aliases in order:
+    for role, raw_name, tensor, (name, *aliases) in by_storage.values():
         axis = filter_axes.get(raw_name, 0) if role == "parameter" and tensor.ndim >= 2 else None
         info = TensorInfo(
-            name=canonical_name(raw_name),
+            name=name,
             shape=tuple(tensor.shape),
             dtype=str(tensor.dtype).removeprefix("torch."),
-            role=cast(Any, role),
+            role=role,
             trainable=role == "parameter" and tensor.requires_grad,
             filter_axis=axis,
             aliases=tuple(aliases),
@@ -154,13 +147,12 @@ def to_tensor(array: NDArray[Any]) -> torch.Tensor:
 
 
 def _persistent_buffers(module: nn.Module) -> list[tuple[str, torch.Tensor]]:
-    buffers = []
-    for path, layer in module.named_modules(remove_duplicate=False):
-        transient = layer._non_persistent_buffers_set
-        for key, tensor in layer._buffers.items():
-            if tensor is not None and key not in transient:
-                buffers.append((f"{path}.{key}" if path else key, tensor))
-    return buffers
+    return [
+        (f"{path}.{key}" if path else key, tensor)
+        for path, layer in module.named_modules(remove_duplicate=False)
+        for key, tensor in layer._buffers.items()
+        if tensor is not None and key not in layer._non_persistent_buffers_set
+    ]
 
 
 def _storage_key(tensor: torch.Tensor) -> tuple[Any, ...]:

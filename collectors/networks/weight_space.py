@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from ..errors import CheckpointError
 
 State: TypeAlias = Mapping[str, NDArray[Any]]
+Role: TypeAlias = Literal["parameter", "buffer"]
 
 _WRAPPERS = re.compile(r"(?:^|(?<=\.))_orig_mod\.")
 
@@ -48,7 +49,7 @@ class TensorInfo:
     name: str
     shape: tuple[int, ...]
     dtype: str
-    role: Literal["parameter", "buffer"]
+    role: Role
     trainable: bool = False
     filter_axis: int | None = None
     aliases: tuple[str, ...] = ()
@@ -212,8 +213,8 @@ def describe_arrays(arrays: State, network: str = "arrays", *, filter_axis: int 
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):
             raise TypeError(f"arrays must map names to NumPy arrays, but {name!r} is a {type(array).__name__}.")
-        floating = array.dtype.kind == "f" or array.dtype.name in ("bfloat16",)
+        floating = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
         axis = filter_axis % array.ndim if floating and array.ndim >= 2 else None
-        role: Literal["parameter", "buffer"] = "parameter" if floating else "buffer"
+        role: Role = "parameter" if floating else "buffer"
         tensors.append(TensorInfo(name, array.shape, array.dtype.name, role, floating, axis))
     return WeightSpace("arrays", network, tuple(tensors))
