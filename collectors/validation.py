@@ -81,9 +81,7 @@ def check_choice(name: str, value: Any, choices: Sequence[str]) -> str:
 
 def check_path(name: str, value: Any) -> Path:
     """Returns the value as an absolute path; nothing on disk is touched."""
-    if not isinstance(value, str | os.PathLike):
-        raise wrong_type(name, "a path (str or os.PathLike)", value)
-    text = os.fspath(value)
+    text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
         raise wrong_type(name, "a path (str or os.PathLike)", value)
     if not text.strip():

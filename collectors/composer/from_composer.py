@@ -99,7 +99,7 @@ class FromComposer(Callback):
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
         """Runs ``batch_start``."""
-        self._now.begin_step(run_context.original_args())
+        self._now.state.batch = run_context.original_args().train_dataset_element
         self._run("on_train_step_begin", run_context)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
@@ -131,7 +131,7 @@ class FromComposer(Callback):
 
     def on_eval_step_begin(self, run_context: RunContext) -> None:
         """Runs ``eval_batch_start``."""
-        self._now.begin_evaluation_step(run_context.original_args())
+        self._now.state.batch = run_context.original_args().eval_dataset_element
         self._run("on_eval_step_begin", run_context)
 
     def on_eval_step_end(self, run_context: RunContext) -> None:

@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..callbacks.callback import Callback, CallbackParameters, RunContext
 from ..callbacks.callback_manager import CallbackManager, restore_callbacks
-from .parameters import (
-    begin_evaluation,
-    composer_missing,
-    evaluation_parameters,
-    evaluation_results,
-    states_of,
-    step_loss,
-    training_parameters,
-)
+from ..networks.torch_network import unwrap
+from . import parameters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +21,7 @@ if TYPE_CHECKING:
 try:
     import composer
 except ImportError as error:
-    raise composer_missing(error) from error
+    raise parameters.composer_missing(error) from error
 
 EVENT_HOOKS: Mapping[str, tuple[str, ...]] = {
     "fit_start": ("on_train_begin",),
@@ -111,7 +104,7 @@ class InComposer(composer.Callback):  # type: ignore[misc]
             )
         self._give_up()
         with self._noticing_errors():
-            self._begin_run(training_parameters(state))
+            self._begin_run(parameters.training_parameters(state))
             self._call("fit_start", state)
             if not int(state.timestamp.batch_in_epoch):
                 self._restore()
@@ -136,7 +129,7 @@ class InComposer(composer.Callback):  # type: ignore[misc]
     def batch_end(self, state: State, logger: Logger) -> None:
         """Ends a step."""
         with self._noticing_errors():
-            self._params.net_outputs = step_loss(state)
+            self._params.net_outputs = parameters.step_loss(state)
             self._call("batch_end", state)
 
     def epoch_checkpoint(self, state: State, logger: Logger) -> None:
@@ -167,10 +160,10 @@ class InComposer(composer.Callback):  # type: ignore[misc]
         """Begins an evaluation, in training or outside of it."""
         with self._noticing_errors():
             if self._context is None:
-                self._begin_run(evaluation_parameters(state))
+                self._begin_run(CallbackParameters(mode="eval", network=unwrap(state.model)))
             if self._evaluates_for_fit:
                 self._audience = self._manager.for_fit_evaluation()
-            self._training = begin_evaluation(self._params, state)
+            self._training = parameters.begin_evaluation(self._params, state)
             self._call("eval_start", state)
 
     def eval_batch_start(self, state: State, logger: Logger) -> None:
@@ -191,7 +184,7 @@ class InComposer(composer.Callback):  # type: ignore[misc]
             params, training = self._params, self._training or {}
             before_metrics, *after = EVENT_HOOKS["eval_end"]
             self._call_hook(before_metrics)
-            params.metrics = evaluation_results(state)
+            params.metrics = parameters.evaluation_results(state)
             in_training = training.get("mode") == "train"
             if in_training:
                 several = len(state.evaluators) > 1
@@ -212,7 +205,7 @@ class InComposer(composer.Callback):  # type: ignore[misc]
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the states of the callbacks, for Composer's checkpoints."""
-        return {"callbacks": states_of(self._manager.callbacks)}
+        return {"callbacks": parameters.states_of(self._manager.callbacks)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Keeps the states until the next run has begun."""

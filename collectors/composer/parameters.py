@@ -54,11 +54,6 @@ def training_parameters(state: State) -> CallbackParameters:
     )
 
 
-def evaluation_parameters(state: State) -> CallbackParameters:
-    """Returns the parameters at the beginning of an evaluation outside training."""
-    return CallbackParameters(mode="eval", network=unwrap(state.model))
-
-
 def begin_evaluation(params: CallbackParameters, state: State) -> dict[str, Any]:
     """Sets the parameters for an evaluation and returns those of the training around it."""
     training = {key: params[key] for key in _FROM_TRAINING if key in params}

@@ -96,10 +96,6 @@ class ModelState:
         steps = params.get("batch_num")
         self.state.set_dataloader(params.train_dataset, TRAIN_LABEL, -1 if steps is None else steps)
 
-    def begin_step(self, params: CallbackParameters) -> None:
-        """Notes the batch of a training step."""
-        self.state.batch = params.train_dataset_element
-
     def end_step(self, params: CallbackParameters) -> None:
         """Notes the loss of a training step and lets time go on."""
         state = self.state
@@ -122,10 +118,6 @@ class ModelState:
         self.state.eval_timestamp = Timestamp()
         self.state.set_dataloader(params.valid_dataset, EVAL_LABEL, -1 if steps is None else steps)
         self._eval_began_at = perf_counter()
-
-    def begin_evaluation_step(self, params: CallbackParameters) -> None:
-        """Notes the batch of a step of an evaluation."""
-        self.state.batch = params.eval_dataset_element
 
     def end_evaluation_step(self, params: CallbackParameters) -> None:
         """Notes the outputs of a step of an evaluation and lets its time go on."""

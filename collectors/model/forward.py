@@ -61,8 +61,13 @@ class Forward:
             TypeError: the batch is neither tuple nor list.
             ValueError: it does not have two items.
         """
-        inputs, targets = split_batch(name, batch, index)
-        return to_device(inputs, self.device), to_device(targets, self.device)
+        expected = f"{name} must yield (inputs, targets) pairs, but its batch {index} is"
+        remedy = "Several inputs go into one tuple or dict: ((a, b), targets)."
+        if not isinstance(batch, tuple | list):
+            raise TypeError(f"{expected} a {type(batch).__name__}. {remedy}")
+        if len(batch) != 2:
+            raise ValueError(f"{expected} a {type(batch).__name__} of {len(batch)}. {remedy}")
+        return to_device(batch[0], self.device), to_device(batch[1], self.device)
 
     def __call__(self, inputs: Any, targets: Any) -> tuple[torch.Tensor | None, Any]:
         """Returns the loss (None without a loss function), a scalar tensor, and the network's outputs."""
@@ -108,8 +113,8 @@ def check_loss(name: str, loss: Any) -> torch.Tensor:
     return loss.reshape(())
 
 
-def check_dataset(name: str, dataset: Any) -> Iterable[Any]:
-    """Returns the data set if it can be iterated repeatedly and is not empty.
+def check_dataset(name: str, dataset: Any) -> None:
+    """Checks that a data set can be iterated repeatedly and is not empty.
 
     Raises:
         TypeError: it cannot be iterated, or only once.
@@ -124,7 +129,6 @@ def check_dataset(name: str, dataset: Any) -> Iterable[Any]:
         )
     if dataset_length(dataset) == 0:
         raise empty_dataset(name)
-    return dataset  # type: ignore[no-any-return]
 
 
 def empty_dataset(name: str) -> ValueError:
@@ -149,22 +153,6 @@ def announce_epoch(dataset: Any, epoch: int) -> None:
         set_epoch = getattr(getattr(dataset, owner, None), "set_epoch", None)
         if set_epoch is not None:
             set_epoch(epoch)
-
-
-def split_batch(name: str, batch: Any, index: int) -> tuple[Any, Any]:
-    """Returns inputs and targets of one batch.
-
-    Raises:
-        TypeError: the batch is neither tuple nor list.
-        ValueError: it does not have two items.
-    """
-    expected = f"{name} must yield (inputs, targets) pairs, but its batch {index} is"
-    remedy = "Several inputs go into one tuple or dict: ((a, b), targets)."
-    if not isinstance(batch, tuple | list):
-        raise TypeError(f"{expected} a {type(batch).__name__}. {remedy}")
-    if len(batch) != 2:
-        raise ValueError(f"{expected} a {type(batch).__name__} of {len(batch)}. {remedy}")
-    return batch[0], batch[1]
 
 
 def to_device(value: Any, device: torch.device) -> Any:

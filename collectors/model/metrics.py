@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -123,10 +124,9 @@ def _plain(result: Any) -> Any:
 
 
 def _number(name: str, value: Any) -> float:
-    if isinstance(value, torch.Tensor | np.ndarray | np.generic):
-        if value.shape.numel() == 1 if isinstance(value, torch.Tensor) else value.size == 1:
-            return float(value.item())
-    elif isinstance(value, int | float):
+    if isinstance(value, torch.Tensor | np.ndarray | np.generic) and math.prod(value.shape) == 1:
+        value = value.item()
+    if isinstance(value, int | float):
         return float(value)
     shape = f" of shape {tuple(value.shape)}" if hasattr(value, "shape") else ""
     raise TypeError(

@@ -85,7 +85,10 @@ class Model:
         self._clip_gradients = clip_gradients
         self._scaler: torch.amp.GradScaler | None = None
         if device is not None:
-            self._move_to(_checked_device(device))
+            checked_device = _checked_device(device)
+            network.to(checked_device)
+            if isinstance(loss_fn, nn.Module):
+                loss_fn.to(checked_device)
 
     def train(
         self,
@@ -291,11 +294,6 @@ class Model:
                 "metrics must be given to evaluate on valid_dataset, but there are none. Pass "
                 "Model(..., metrics={'name': metric})."
             )
-
-    def _move_to(self, device: torch.device) -> None:
-        self.network.to(device)
-        if isinstance(self.loss_fn, nn.Module):
-            self.loss_fn.to(device)
 
 
 def _manager(callbacks: Callbacks) -> CallbackManager:

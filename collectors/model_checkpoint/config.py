@@ -80,27 +80,13 @@ class CheckpointConfig:
     training_state: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
-        steps, seconds = _either(
-            ("save_checkpoint_steps", self.save_checkpoint_steps),
-            ("save_checkpoint_seconds", self.save_checkpoint_seconds),
-        )
-        maximum, minutes = _either(
-            ("keep_checkpoint_max", self.keep_checkpoint_max),
-            ("keep_checkpoint_per_n_minutes", self.keep_checkpoint_per_n_minutes),
-        )
-        if steps is None and seconds is None:
+        if not self._choose("save_checkpoint_steps", "save_checkpoint_seconds"):
             raise ValueError(
                 "save_checkpoint_steps or save_checkpoint_seconds must be positive, but both are 0 or None, so nothing "
                 "would ever be saved. Give one of them."
             )
-        if maximum is None and minutes is None:
-            maximum = 1
-        self._set(
-            save_checkpoint_steps=steps,
-            save_checkpoint_seconds=seconds,
-            keep_checkpoint_max=maximum,
-            keep_checkpoint_per_n_minutes=minutes,
-        )
+        if not self._choose("keep_checkpoint_max", "keep_checkpoint_per_n_minutes"):
+            self._set(keep_checkpoint_max=1)
         if not check_bool("integrated_save", self.integrated_save):
             _warn_without_effect("integrated_save=False", "sharded tensors are not supported, so no file is a part")
         self._set(async_save=_check_async(self.async_save))
@@ -142,23 +128,30 @@ class CheckpointConfig:
             "saved_network": self.saved_network,
         }
 
+    def _choose(self, *names: str) -> bool:
+        """Leaves at most one of two numbers, where one that the user gave wins over a default.
+
+        Returns:
+            Whether there is one.
+        """
+        given = {name: getattr(self, name) for name in names}
+        numbers = [
+            None if value is None else check_int(name, value, minimum=0) or None for name, value in given.items()
+        ]
+        if all(numbers):
+            by_default = [isinstance(value, _Default) for value in given.values()]
+            if not any(by_default):
+                raise ValueError(
+                    f"{names[0]} and {names[1]} exclude each other, but got {numbers[0]} and {numbers[1]}. "
+                    "Give one of them."
+                )
+            numbers[by_default.index(True)] = None
+        self._set(**dict(zip(names, numbers, strict=True)))
+        return any(numbers)
+
     def _set(self, **values: Any) -> None:
         for name, value in values.items():
             object.__setattr__(self, name, value)
-
-
-def _either(first: tuple[str, Any], second: tuple[str, Any]) -> tuple[int | None, int | None]:
-    """Returns two numbers of which at most one is not None; one that the user gave wins over a default."""
-    numbers = [None if value is None else check_int(name, value, minimum=0) or None for name, value in (first, second)]
-    if all(numbers):
-        by_default = [isinstance(value, _Default) for _, value in (first, second)]
-        if not any(by_default):
-            raise ValueError(
-                f"{first[0]} and {second[0]} exclude each other, but got {numbers[0]} and {numbers[1]}. "
-                "Give one of them."
-            )
-        numbers[by_default.index(True)] = None
-    return numbers[0], numbers[1]
 
 
 def _check_async(value: Any) -> bool | str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import time
@@ -219,8 +220,5 @@ def unused_prefix(folder: Path, prefix: str, taken: Collection[str]) -> str:
         taken: further prefixes that are in use.
     """
     used = {parts[0] for parts in (parse_name(file.name) for file in folder.iterdir()) if parts} | set(taken)
-    number, candidate = 0, prefix
-    while candidate in used:
-        number += 1
-        candidate = f"{prefix}_{number}"
-    return candidate
+    candidates = itertools.chain([prefix], (f"{prefix}_{number}" for number in itertools.count(1)))
+    return next(candidate for candidate in candidates if candidate not in used)
