@@ -12,7 +12,7 @@ import numpy as np
 from ..file.checks import PointStatus
 from ..file.data import SamplingReport
 from .grid_levels import GridLevels
-from .interpolation import linear
+from .interpolation import linear, nearest
 from .refinement import Prediction, predict
 from .tolerance import HeldOutCheck, LossScale
 
@@ -73,8 +73,10 @@ class AdaptiveSampling:
         self.tolerance = tolerance
         self.relative = relative
         self.seed = seed
-        self._levels = GridLevels.of((1, shape[0]) if len(shape) == 1 else (shape[0], shape[1]))
+        self._levels = GridLevels.of(shape)
         self._asked: Bool[np.ndarray, "rows columns"] = np.zeros(self._levels.shape, bool)
+        self._first = np.zeros_like(self._asked)
+        self._first[np.ix_(*self._levels.first)] = True
         self._rounds = 0
         self._failed_checks = 0
         self._probed = False
@@ -119,7 +121,7 @@ class AdaptiveSampling:
         loss, settled = self._grid(metrics["loss"]), self._settled(status)
         known = self._asked & settled
         check = None if waiting else self._check
-        if waiting and not known[np.ix_(*self._levels.first)].all():
+        if waiting and not known[self._first].all():
             return self._unfilled(metrics, status)
         # The check's own points stay out of the prediction: what the check says then holds for what is returned.
         scale = self._scale(loss, known) if check is None else check.scale
@@ -156,14 +158,13 @@ class AdaptiveSampling:
 
     def _settled(self, status: UInt8[np.ndarray, "*grid"]) -> Bool[np.ndarray, "rows columns"]:
         status = self._grid(status)
-        settled: Bool[np.ndarray, "rows columns"]
-        settled = (status == PointStatus.MEASURED) | (status == PointStatus.FAILED)
+        settled: Bool[np.ndarray, "rows columns"] = np.isin(status, (PointStatus.MEASURED, PointStatus.FAILED))
         return settled
 
     def _advance(self, loss: Float64[np.ndarray, "rows columns"]) -> None:
         """Adds the next round's points, all points asked for so far being measured."""
         if not self._rounds:
-            self._ask(self._first_round())
+            self._ask(self._first)
             return
         failed = np.zeros_like(self._asked) if self._check is None else self._check.failed(loss)
         if self._check is not None and not failed.any():
@@ -195,13 +196,8 @@ class AdaptiveSampling:
         self._rounds += not self._done
         self._asked |= wanted
 
-    def _first_round(self) -> Bool[np.ndarray, "rows columns"]:
-        wanted = np.zeros_like(self._asked)
-        wanted[np.ix_(*self._levels.first)] = True
-        return wanted
-
     def _scale(self, loss: Float64[np.ndarray, "rows columns"], known: Bool[np.ndarray, "rows columns"]) -> LossScale:
-        first = loss[np.ix_(*self._levels.first)]
+        first = loss[self._first]
         finite = loss[known & np.isfinite(loss)]
         return LossScale.of(first[np.isfinite(first)], finite, self.tolerance, relative=self.relative)
 
@@ -272,11 +268,7 @@ def predicted_loss(
         loss = np.maximum(loss, 0.5 * finite.min())
     if not prediction.holes.any():
         return loss
-    from scipy.ndimage import distance_transform_edt
-
-    sources = prediction.known & ~np.isfinite(measured)
-    nearest = distance_transform_edt(~sources, return_distances=False, return_indices=True)
-    return np.where(prediction.holes, measured[tuple(nearest)], loss)
+    return np.where(prediction.holes, nearest(measured, prediction.known & ~np.isfinite(measured)), loss)
 
 
 def linear_metric(

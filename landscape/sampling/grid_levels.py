@@ -53,8 +53,9 @@ class GridLevels:
     steps: tuple[Step, ...]
 
     @classmethod
-    def of(cls, shape: tuple[int, int]) -> GridLevels:
-        """Returns the nested grids of a shape (rows, columns)."""
+    def of(cls, grid: tuple[int, ...]) -> GridLevels:
+        """Returns the nested grids of a shape (ny, nx), or (nx,) for a line."""
+        shape = (1, grid[0]) if len(grid) == 1 else (grid[0], grid[1])
         most = _FIRST_INTERVALS_OF_A_LINE if 1 in shape else _FIRST_INTERVALS
         first = tuple(_first_nodes(length, most) for length in shape)
         coarser = [_coarser(nodes) for nodes in first]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .grid_levels import Step
 
@@ -24,28 +25,22 @@ def spline(values: Float64[np.ndarray, "rows columns"], step: Step) -> Float64[n
 
     Source: de Boor 1978.
     """
-    return _by_axis(values, step, 3)
+    from scipy.interpolate import make_interp_spline
+
+    for axis, (coarse, fine) in enumerate(zip(step.coarse, step.fine, strict=True)):
+        if len(coarse) < len(fine):
+            values = make_interp_spline(coarse, values, k=min(3, len(coarse) - 1), axis=axis)(fine)
+    return values
 
 
 def linear(values: Float64[np.ndarray, "rows columns"], step: Step) -> Float64[np.ndarray, "rows2 columns2"]:
     """Returns the bilinear interpolant on the finer grid; it is NaN wherever a value that it needs is."""
-    return _by_axis(values, step, 1)
-
-
-def _by_axis(values: Float64[np.ndarray, "rows columns"], step: Step, degree: int) -> Float64[np.ndarray, "_ _"]:
-    from scipy.interpolate import make_interp_spline
-
     for axis, (coarse, fine) in enumerate(zip(step.coarse, step.fine, strict=True)):
-        if len(coarse) == len(fine):
-            continue
-        if degree == 1:
-            before, after = step.before[axis], step.after[axis]
-            width = np.maximum(coarse[after] - coarse[before], 1)
-            weight = np.expand_dims((fine - coarse[before]) / width, 1 - axis)
-            low, high = np.take(values, before, axis), np.take(values, after, axis)
-            values = np.where(weight == 0, low, (1 - weight) * low + weight * high)
-        else:
-            values = make_interp_spline(coarse, values, k=min(degree, len(coarse) - 1), axis=axis)(fine)
+        before, after = step.before[axis], step.after[axis]
+        width = np.maximum(coarse[after] - coarse[before], 1)
+        weight = np.expand_dims((fine - coarse[before]) / width, 1 - axis)
+        low, high = np.take(values, before, axis), np.take(values, after, axis)
+        values = np.where(weight == 0, low, (1 - weight) * low + weight * high)
     return values
 
 
@@ -69,11 +64,18 @@ def extend(
         reached = holes & (count > 0)
         values = np.where(reached, np.where(known, guesses, 0).sum(0) / np.maximum(count, 1), values)
         holes &= ~reached
-    if holes.any():
-        from scipy.ndimage import distance_transform_edt
+    return nearest(values, ~holes) if holes.any() else values
 
-        values = values[tuple(distance_transform_edt(holes, return_distances=False, return_indices=True))]
-    return values
+
+def nearest(
+    values: Float64[np.ndarray, "rows columns"], sources: Bool[np.ndarray, "rows columns"]
+) -> Float64[np.ndarray, "rows columns"]:
+    """Returns, for each point, the value of the nearest source."""
+    from scipy.ndimage import distance_transform_edt
+
+    found: Float64[np.ndarray, "rows columns"]
+    found = values[tuple(distance_transform_edt(~sources, return_distances=False, return_indices=True))]
+    return found
 
 
 def _continued(values: Float64[np.ndarray, "rows columns"], axis: int) -> list[Float64[np.ndarray, "rows columns"]]:
@@ -105,23 +107,16 @@ def window_sum(values: Float64[np.ndarray, "rows columns"], radius: int) -> Floa
     return values
 
 
-def window_maximum(values: Float64[np.ndarray, "rows columns"], radius: int) -> Float64[np.ndarray, "rows columns"]:
-    """Returns the largest value in the square window around each point."""
+def window_maximum(values: NDArray[Any]) -> NDArray[Any]:
+    """Returns the largest value among each point and its eight neighbours; of booleans, whether one is true."""
     from scipy.ndimage import maximum_filter
 
-    largest: Float64[np.ndarray, "rows columns"] = maximum_filter(values, 2 * radius + 1, mode="nearest")
+    largest: NDArray[Any] = maximum_filter(values, 3, mode="nearest")
     return largest
 
 
-def largest_parent(values: Float64[np.ndarray, "rows columns"], step: Step) -> Float64[np.ndarray, "rows2 columns2"]:
-    """Returns, for each point of the finer grid, the largest value at the coarse points around it."""
+def largest_parent(values: NDArray[Any], step: Step) -> NDArray[Any]:
+    """Returns, for each point of the finer grid, the largest of the coarse values around it, numbers or booleans."""
     rows = np.maximum(values[step.before[0]], values[step.after[0]])
-    largest: Float64[np.ndarray, "rows2 columns2"] = np.maximum(rows[:, step.before[1]], rows[:, step.after[1]])
+    largest: NDArray[Any] = np.maximum(rows[:, step.before[1]], rows[:, step.after[1]])
     return largest
-
-
-def any_parent(holes: Bool[np.ndarray, "rows columns"], step: Step) -> Bool[np.ndarray, "rows2 columns2"]:
-    """Returns, for each point of the finer grid, whether one of the coarse points around it is a hole."""
-    rows = holes[step.before[0]] | holes[step.after[0]]
-    found: Bool[np.ndarray, "rows2 columns2"] = rows[:, step.before[1]] | rows[:, step.after[1]]
-    return found

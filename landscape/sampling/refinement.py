@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .grid_levels import GridLevels, Step
-from .interpolation import any_parent, extend, largest_parent, spline, window_maximum, window_sum
+from .interpolation import extend, largest_parent, spline, window_maximum, window_sum
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float64
@@ -125,8 +125,8 @@ def predict(
         fresh[np.ix_(*step.inside)] = False
         surplus = np.where(fresh, np.abs(np.where(fresh, truth, 0.0) - predicted), 0.0)
         state = state.refined(surplus, fresh, step)
-        some = any_parent(holes, step)
-        every = ~any_parent(~holes, step)
+        some = largest_parent(holes, step)
+        every = ~largest_parent(~holes, step)
         parent_error = largest_parent(error, step)
         error = np.maximum(caution * state.expected, parent_error)
         error = np.where(every, parent_error, np.where(some, np.inf, error))
@@ -141,8 +141,8 @@ def predict(
 
 def _beside_edge(holes: Bool[np.ndarray, "rows columns"]) -> Bool[np.ndarray, "rows columns"]:
     """Returns which points have both a hole and a value among themselves and their eight neighbours."""
-    near_hole, near_value = (window_maximum(which.astype(np.float64), 1) > 0 for which in (holes, ~holes))
-    return near_hole & near_value
+    beside: Bool[np.ndarray, "rows columns"] = window_maximum(holes) & window_maximum(~holes)
+    return beside
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class _Roughness:
         count = fresh.astype(np.float64)
         rate = largest_parent(self.rate, step)
         inherited = np.clip(_SAFETY * rate, _FASTEST, 1.0) * largest_parent(self.expected, step)
-        seen = window_maximum(surplus, 1)
+        seen = window_maximum(surplus)
         expected = np.where(window_sum(count, 1) >= self.few, seen, np.maximum(seen, inherited))
         counted = window_sum(count, 2)
         enough = counted >= 2 * self.few - 1

@@ -31,7 +31,7 @@ def full_grid(shape: tuple[int, ...]) -> Iterator[int]:
     Yields:
         Flat indices in C order.
     """
-    levels = GridLevels.of((1, shape[0]) if len(shape) == 1 else (shape[0], shape[1]))
+    levels = GridLevels.of(shape)
     grids = [levels.steps[0].coarse, *(step.fine for step in levels.steps)] if levels.steps else [levels.first]
     done = np.zeros(levels.shape, bool)
     indices = np.arange(done.size).reshape(done.shape)
