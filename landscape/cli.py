@@ -16,7 +16,6 @@ from .commands.exchange import export, import_checkpoints, import_landscape
 from .commands.look import info, plot, view, watch
 from .commands.measure import demo, devices, run
 
-_MEASURE, _LOOK, _EXCHANGE = "Measure", "Look", "Exchange files with other tools"
 _EPILOG = (
     "Exit codes: 0 done; 1 an error, explained with its remedy; 2 unknown options; 3 a bug of this program; "
     "130 interrupted by Ctrl-C; 143 terminated. What was measured until then is in the landscape file."
@@ -26,9 +25,9 @@ _DEBUG_VARIABLE = "LANDSCAPE_DEBUG"
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=_EPILOG)
 
 for panel, commands in (
-    (_MEASURE, (run, demo, devices)),
-    (_LOOK, (info, plot, view, watch)),
-    (_EXCHANGE, (export, import_landscape, import_checkpoints)),
+    ("Measure", (run, demo, devices)),
+    ("Look", (info, plot, view, watch)),
+    ("Exchange files with other tools", (export, import_landscape, import_checkpoints)),
 ):
     for command in commands:
         app.command(command.__name__.replace("_", "-"), rich_help_panel=panel)(command)

@@ -26,19 +26,16 @@ SAMPLES = 1024
 HELD_OUT = 360
 
 
-class _Data:
-    """scikit-learn's handwritten digits at their native 8 x 8, split into training and held-out samples."""
+def digits() -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
+    """Returns scikit-learn's handwritten digits at their native 8 x 8, as training and as held-out samples."""
+    import torch
+    from sklearn.datasets import load_digits
 
-    def __init__(self) -> None:
-        import torch
-        from sklearn.datasets import load_digits
-
-        digits = load_digits()
-        order = np.random.default_rng(SEED).permutation(len(digits.target))
-        images = torch.from_numpy(digits.images[order]).float().unsqueeze(1) / 16
-        targets = torch.from_numpy(digits.target[order]).long()
-        self.training = (images[HELD_OUT:], targets[HELD_OUT:])
-        self.held_out = (images[:HELD_OUT], targets[:HELD_OUT])
+    data = load_digits()
+    order = np.random.default_rng(SEED).permutation(len(data.target))
+    images = torch.from_numpy(data.images[order]).float().unsqueeze(1) / 16
+    targets = torch.from_numpy(data.target[order]).long()
+    return (images[HELD_OUT:], targets[HELD_OUT:]), (images[:HELD_OUT], targets[:HELD_OUT])
 
 
 def digits_network() -> nn.Module:
@@ -69,7 +66,7 @@ def callback_fn() -> tuple[Any, nn.Module, Any, dict[str, Any]]:
     """Returns what the landscape is measured with: loss, network, training samples, metrics."""
     from torch import nn
 
-    return nn.CrossEntropyLoss(), digits_network(), _Data().training, {"accuracy": accuracy}
+    return nn.CrossEntropyLoss(), digits_network(), digits()[0], {"accuracy": accuracy}
 
 
 def train(run_directory: Path) -> float:
@@ -87,9 +84,9 @@ def train(run_directory: Path) -> float:
     torch.manual_seed(SEED)
     # A network this small gains nothing from more threads, and loses much when another program wants the cores.
     torch.set_num_threads(1)
-    data = _Data()
+    training, held_out = digits()
     loader = DataLoader(
-        TensorDataset(*data.training), batch_size=64, shuffle=True, generator=torch.Generator().manual_seed(SEED)
+        TensorDataset(*training), batch_size=64, shuffle=True, generator=torch.Generator().manual_seed(SEED)
     )
     network = digits_network()
     model = Model(
@@ -101,7 +98,7 @@ def train(run_directory: Path) -> float:
         existing="overwrite",
     )
     model.train(EPOCHS, loader, callbacks=[collector])
-    return float(model.eval(DataLoader(TensorDataset(*data.held_out), batch_size=HELD_OUT))["accuracy"])
+    return float(model.eval(DataLoader(TensorDataset(*held_out), batch_size=HELD_OUT))["accuracy"])
 
 
 def run_demo(output: Path) -> list[Landscape]:

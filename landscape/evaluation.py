@@ -11,6 +11,7 @@ import numpy as np
 from collectors.errors import LandscapeError
 from collectors.files.places import AnyPath, check_can_be_file, check_directory
 from collectors.files.remote_path import RemotePath
+from collectors.networks.weight_space import WeightSpace
 from collectors.validation import check_bool, check_instance, wrong_type
 from workers.evaluator import MeasurementOptions
 from workers.pools.open_pool import open_pool
@@ -70,14 +71,14 @@ def evaluate(
     if plane.dimension == 1 and y is not None:
         raise ValueError("y must be None for a line, which has one direction; use a plane, or leave y out.")
     own_x, own_y = plane.axes(size) if x is None or (y is None and plane.dimension == 2) else (None, None)
-    x_axis = own_x if x is None else check_axis("x", x)
-    y_axis = own_y if y is None else check_axis("y", y)
+    x_axis = own_x if x is None else _axis("x", x)
+    y_axis = own_y if y is None else _axis("y", y)
     assert x_axis is not None
     settings = SurveySettings.checked(chosen)
     measured = MeasurementOptions(
         num_samples, chosen["samples"], settings.seed, chosen["buffers"], chosen["recalibration_batch_size"]
     )
-    path = None if output is None else check_output(output)
+    path = None if output is None else _output_file(output)
     if check_bool("save_directions", chosen["save_directions"]) and path is None:
         raise ValueError("save_directions needs output, beside which the directions are kept; give output a path.")
     with open_pool(
@@ -92,7 +93,7 @@ def evaluate(
         points=fewest_points(len(x_axis) * (1 if y_axis is None else len(y_axis)), settings.sampling),
         seconds=settings.budget,
     ) as pool:
-        check_same_network(pool.description.space.differences(plane.space), plane)
+        _check_same_network(plane, pool.description.space)
         data, report = survey(
             pool,
             plane,
@@ -106,13 +107,7 @@ def evaluate(
     return Landscape(data, path, report)
 
 
-def check_axis(name: str, values: object) -> Float64[np.ndarray, " n"]:
-    """Returns the coordinates of an axis as float64.
-
-    Raises:
-        TypeError: they are no numbers.
-        ValueError: they are not one-dimensional, not finite, or not increasing.
-    """
+def _axis(name: str, values: object) -> Float64[np.ndarray, " n"]:
     try:
         axis = np.array(values, np.float64)
     except (TypeError, ValueError) as error:
@@ -125,31 +120,17 @@ def check_axis(name: str, values: object) -> Float64[np.ndarray, " n"]:
     return axis
 
 
-def check_output(output: object) -> AnyPath:
-    """Returns where a landscape file goes, on this machine or behind a URL.
-
-    Raises:
-        TypeError: it is no path.
-        ValueError: it is no usable path.
-        NotADirectoryError: it does not lie in a directory that exists.
-        IsADirectoryError: it is a directory itself.
-        RunDirectoryError: it lies behind a URL and cannot be written.
-    """
+def _output_file(output: object) -> AnyPath:
     path = check_directory("output", output)
     if isinstance(path, RemotePath):
         path.parent.check_writable("output")
-        return path
-    check_can_be_file("output", path)
+    else:
+        check_can_be_file("output", path)
     return path
 
 
-def check_same_network(differences: list[str], plane: Plane) -> None:
-    """Checks that a plane was made for the network that callback_fn returns.
-
-    Raises:
-        LandscapeError: it was made for another one.
-    """
-    if differences:
+def _check_same_network(plane: Plane, space: WeightSpace) -> None:
+    if differences := space.differences(plane.space):
         raise LandscapeError(
             f"the plane was made for another network ({plane.space.network}) than callback_fn returns:\n  "
             + "\n  ".join(differences[:20])

@@ -188,17 +188,17 @@ def _jobs(run: RunDirectory, settings: LandscapeSettings, folder: AnyPath, stem:
     usable = []
     for interval in settings.intervals:
         present, missing = run.present(interval), run.missing(interval)
-        if missing and len(present) >= 3:
-            warnings.warn(
-                f"{run.path} has no checkpoints of {unit}s {missing}; the landscape is drawn without them.",
-                stacklevel=3,
-            )
-        if len(present) >= 3:
-            usable.append(tuple(present))
-        else:
+        if len(present) < 3:
             warnings.warn(
                 f"{run.path} has only {len(present)} of the checkpoints of {unit}s {list(interval)} (missing: "
                 f"{missing}); a plane needs three, so this interval is left out.",
+                stacklevel=3,
+            )
+            continue
+        usable.append(tuple(present))
+        if missing:
+            warnings.warn(
+                f"{run.path} has no checkpoints of {unit}s {missing}; the landscape is drawn without them.",
                 stacklevel=3,
             )
     if not usable:

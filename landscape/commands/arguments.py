@@ -97,10 +97,10 @@ def options_named(options: Mapping[str, str]) -> Iterator[None]:
         raise
 
 
-def integers(option: str, text: str) -> list[int]:
-    """Returns the whole numbers of a text such as ``0,1``."""
+def integers(option: str, text: str | None) -> list[int] | None:
+    """Returns the whole numbers of a text such as ``0,1``; None where the option is absent."""
     try:
-        return [int(item) for item in text.split(",")]
+        return None if text is None else [int(item) for item in text.split(",")]
     except ValueError as error:
         raise ValueError(
             f"{option} must be whole numbers separated by commas, such as 0,1, but got {text!r}."

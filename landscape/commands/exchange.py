@@ -75,7 +75,7 @@ def import_checkpoints(
         run = importing.import_checkpoints(
             run_directory,
             checkpoints,
-            numbers=None if numbers is None else integers("--numbers", numbers),
+            numbers=integers("--numbers", numbers),
             unit=unit,
             network_name=network_name,
             existing="overwrite" if overwrite else "error",

@@ -64,7 +64,7 @@ def run(
         landscapes = SummaryLandscape(run_directory).gen_landscapes_with_multi_process(
             load_function(function),
             settings or None,
-            _device_ids(devices),
+            integers("--devices", devices),
             output,
             samples=sample_choice,
             budget=_number_or_text(budget),
@@ -83,10 +83,6 @@ def _number_or_text(text: str | None) -> float | str | None:
         return text
 
 
-def _device_ids(text: str | None) -> list[int] | None:
-    return None if text is None else integers("--devices", text)
-
-
 @with_options(*_WORKER_OPTIONS)
 def devices(
     devices: _Devices = None,
@@ -97,7 +93,7 @@ def devices(
     from workers.pools.open_pool import report_devices
 
     with options_named(OPTIONS):
-        report = report_devices(_device_ids(devices), **options)
+        report = report_devices(integers("--devices", devices), **options)
     typer.echo(json.dumps(report.to_json(), indent=2) if as_json else str(report))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 from collectors.validation import check_bool, check_float, check_instance, check_int, wrong_type, wrong_value
@@ -31,11 +32,6 @@ def _check_sampling(name: str, value: object) -> None:
     missing = [key for key in _REPORT_CHECKS if key not in report]
     if report.get("interpolated") and missing:
         raise wrong_value(name, f"a report with {missing}, because points are interpolated", dict(report))
-
-
-def _check_plan(name: str, value: object) -> None:
-    # Another version's plan may have other entries too: the file can be read, but not continued.
-    _check_entries(name, value, PLAN_CHECKS)
 
 
 def _check_notes(name: str, value: object) -> None:
@@ -67,27 +63,25 @@ def _checked_list(name: str, value: object) -> Sequence[object]:
     return value
 
 
-def _check_text(name: str, value: object) -> None:
-    check_instance(name, value, str, "a str")
-
-
-def _check_count(name: str, value: object) -> None:
-    check_int(name, value, 0)
-
-
 def _check_number_or_none(name: str, value: object) -> None:
     if value is not None:
         check_float(name, value)
 
 
+_check_text: _Check = partial(check_instance, types=str, expected="a str")
 _SAMPLING_CHECKS: dict[str, _Check] = {"mode": _check_text, "finished": check_bool}
-_CHECK_OF_TYPE: dict[str, _Check] = {"int": _check_count, "bool": check_bool, "float": _check_number_or_none}
+_CHECK_OF_TYPE: dict[str, _Check] = {
+    "int": partial(check_int, minimum=0),
+    "bool": check_bool,
+    "float": _check_number_or_none,
+}
 _REPORT_CHECKS = {item.name: _CHECK_OF_TYPE[str(item.type)] for item in fields(SamplingReport)} | {
     "tolerance": check_float
 }
 _CHECKS: dict[str, _Check] = {
     "sampling": _check_sampling,
-    "measurement_plan": _check_plan,
+    # Another version's plan may have other entries too: the file can be read, but not continued.
+    "measurement_plan": partial(_check_entries, checks=PLAN_CHECKS),
     "notes": _check_notes,
     "intervals": _check_intervals,
 }

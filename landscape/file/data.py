@@ -96,11 +96,6 @@ class TrajectoryData:
         found = (self.status, self.projected_status, self.with_plane_buffers_status)
         return [status for status in found if status is not None]
 
-    @property
-    def complete(self) -> bool:
-        """Whether no measurement is pending."""
-        return not any((status == PointStatus.PENDING).any() for status in self.statuses)
-
 
 @dataclass
 class ConvergenceData:
@@ -197,9 +192,8 @@ class LandscapeData:
         """Whether the survey is finished and nothing is pending: grid, trajectory, origin."""
         return (
             bool((self.attributes.get("sampling") or {}).get("finished", True))
-            and not (self.status == PointStatus.PENDING).any()
             and self.convergence.status != PointStatus.PENDING
-            and (self.trajectory is None or self.trajectory.complete)
+            and not any((status == PointStatus.PENDING).any() for status in self.statuses)
         )
 
     @property

@@ -44,19 +44,16 @@ def landscape_bytes(data: LandscapeData) -> bytes:
         _write_grid(file, data)
         _write_errors(file, data.errors)
         _write_trajectory(file, data)
+        origin = data.convergence
         convergence = _group(file, "convergence")
-        _put(convergence, "x", np.float64(data.convergence.x))
-        if data.convergence.y is not None:
-            _put(convergence, "y", np.float64(data.convergence.y))
-        for name, value in ordered(data.convergence.metrics).items():
-            _put(convergence, name, np.float64(value))
-        _put(convergence, "status", np.uint8(data.convergence.status))
+        for name, value in {"x": origin.x, "y": origin.y, **ordered(origin.metrics)}.items():
+            if value is not None:
+                _put(convergence, name, np.float64(value))
+        _put(convergence, "status", np.uint8(origin.status))
         directions = _group(file, "directions")
-        _put(directions, "norms", data.directions.norms)
-        if data.directions.explained_variance_ratio is not None:
-            _put(directions, "explained_variance_ratio", data.directions.explained_variance_ratio)
-        if data.directions.cosine is not None:
-            _put(directions, "cosine", np.float64(data.directions.cosine))
+        for name, values in vars(data.directions).items():
+            if values is not None:
+                _put(directions, name, np.asarray(values, np.float64))
     return buffer.getvalue()
 
 
@@ -163,8 +160,7 @@ def _put_text(file: Any, name: str, text: str) -> None:
 def _texts(texts: Sequence[bytes]) -> NDArray[Any]:
     import h5py
 
-    length = max((len(text) for text in texts), default=0)
-    return np.array(texts, h5py.string_dtype("utf-8", max(length, 1)))
+    return np.array(texts, h5py.string_dtype("utf-8", max([1, *map(len, texts)])))
 
 
 def _text(text: str) -> bytes:

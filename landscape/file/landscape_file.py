@@ -19,15 +19,9 @@ from collectors.files.local_files import replacing
 from collectors.files.places import AnyPath, check_directory, has_lost_slashes, is_url
 from collectors.files.remote_path import RemotePath
 
-from ..errors import (
-    LandscapeDamagedError,
-    LandscapeFormatError,
-    LandscapeLockedError,
-    LandscapeNotFoundError,
-    LandscapeWriteError,
-)
+from .. import errors
 from .data import LandscapeData
-from .encoding import FORMAT, FORMAT_VERSION, OWN_ATTRIBUTES, landscape_bytes
+from .encoding import FORMAT, FORMAT_VERSION, landscape_bytes
 from .reading import read_attribute, read_root
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -57,8 +51,8 @@ def write_image(path: str | os.PathLike[str], image: bytes) -> None:
         with replacing(target) as temporary:
             temporary.write_bytes(image)
     except OSError as error:
-        kept = "The file on the disk is untouched" if _exists(target) else "No file was there, and none is now"
-        raise LandscapeWriteError(
+        kept = "The file on the disk is untouched" if os.path.lexists(target) else "No file was there, and none is now"
+        raise errors.LandscapeWriteError(
             f"landscape file {path} cannot be written: {error.strerror or error}. {kept}. "
             "Free some space or choose another output directory, then run again: it goes on from the file."
         ) from error
@@ -103,7 +97,7 @@ def _read(path: AnyPath, source: Path | bytes, size: int) -> LandscapeData:
     try:
         with h5py.File(io.BytesIO(source) if isinstance(source, bytes) else source, "r", **options) as file:
             _check_format(file, path)
-            data = read_root(file, size, own_attributes=OWN_ATTRIBUTES)
+            data = read_root(file, size)
     except LandscapeError:
         raise
     except BlockingIOError as error:
@@ -124,7 +118,7 @@ def _download(path: RemotePath) -> bytes:
             f"landscape file {path} cannot be read: {error.strerror}. Check the address and your right to read there."
         ) from error
     if len(image) == _LARGEST_DOWNLOAD:
-        raise LandscapeFormatError(
+        raise errors.LandscapeFormatError(
             f"{path} has {_LARGEST_DOWNLOAD} bytes or more and can be no landscape file. Correct the address."
         )
     if not image.startswith(_SIGNATURE):
@@ -142,13 +136,13 @@ def _check_openable(path: Path) -> None:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise _not_found(path) from error
     except IsADirectoryError as error:
-        raise LandscapeFormatError(f"{path} is a directory; give the path of a landscape file in it.") from error
+        raise errors.LandscapeFormatError(f"{path} is a directory; give the path of a landscape file in it.") from error
     except OSError as error:
         raise LandscapeError(
             f"landscape file {path} cannot be opened: {error.strerror}. Correct its permissions or copy it."
         ) from error
     if not regular:
-        raise LandscapeFormatError(f"{path} is no regular file; give the path of a landscape file.")
+        raise errors.LandscapeFormatError(f"{path} is no regular file; give the path of a landscape file.")
     if locked:
         raise _locked(path)
     if signature != _SIGNATURE:
@@ -167,46 +161,39 @@ def _is_locked(descriptor: int) -> bool:
     return False
 
 
-def _locked(path: AnyPath) -> LandscapeLockedError:
-    return LandscapeLockedError(
+def _locked(path: AnyPath) -> errors.LandscapeLockedError:
+    return errors.LandscapeLockedError(
         f"landscape file {path} is locked: another program has it open for writing. Close it there, or read a copy."
     )
 
 
-def _not_found(path: AnyPath) -> LandscapeNotFoundError:
+def _not_found(path: AnyPath) -> errors.LandscapeNotFoundError:
     hint = " A URL must be a str; a Path loses its slashes." if has_lost_slashes(path) else ""
-    return LandscapeNotFoundError(
+    return errors.LandscapeNotFoundError(
         f"there is no landscape file {path}. Measure the landscape first, or correct the path.{hint}"
     )
 
 
-def _no_signature(path: AnyPath) -> LandscapeDamagedError:
+def _no_signature(path: AnyPath) -> errors.LandscapeDamagedError:
     return _damaged(path, "it does not begin as an HDF5 file does, so it may be no landscape file at all")
 
 
 def _check_format(file: Any, path: AnyPath) -> None:
     if read_attribute(file, "format") != FORMAT:
-        raise LandscapeFormatError(
+        raise errors.LandscapeFormatError(
             f"{path} is an HDF5 file of another program (its attribute 'format' is not {FORMAT!r}). "
             "Give the path of a landscape file, or another name= to write one."
         )
     version = int(read_attribute(file, "format_version"))
     if version != FORMAT_VERSION:
-        raise LandscapeFormatError(
+        raise errors.LandscapeFormatError(
             f"landscape file {path} has format_version {version}, this program reads {FORMAT_VERSION}. "
             "Install a newer summary-landscape."
         )
 
 
-def _damaged(path: AnyPath, why: str) -> LandscapeDamagedError:
-    return LandscapeDamagedError(
+def _damaged(path: AnyPath, why: str) -> errors.LandscapeDamagedError:
+    return errors.LandscapeDamagedError(
         f"landscape file {path} is damaged ({why}). It was left as it is: copy it again from where it came, "
         "or measure it again with overwrite=True or another name=."
     )
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:
-        return False

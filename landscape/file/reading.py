@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX
 from .attributes import check_attributes
 from .checks import MAXIMUM_AXIS_LENGTH, PointStatus, ordered
 from .data import ConvergenceData, DirectionsData, LandscapeData, TrajectoryData
+from .encoding import OWN_ATTRIBUTES
 
 _FIXED = ("x", "y", "status")
 
@@ -25,25 +25,20 @@ _FIXED_TRAJECTORY = ("number", "x", "y", "residual", "norm", "status", "projecte
 _MAXIMUM_MEMBERS = 10_000
 
 
-def read_root(file: Any, size: int, own_attributes: Collection[str]) -> LandscapeData:
+def read_root(file: Any, size: int) -> LandscapeData:
     """Returns what an open HDF5 file of our format holds.
 
     Args:
         file: the file.
         size: its bytes on the disk; all that is read may not claim more.
-        own_attributes: names of attributes that describe the file rather than the landscape.
 
     Raises:
         Exception: of any kind, where the contents are not as they should be.
     """
     reader = BoundedReader(size)
     arrays, groups = reader.members(file)
-    trajectory = None
-    if "trajectory" in groups:
-        trajectory = _trajectory(reader.members(groups["trajectory"])[0])
     convergence, _ = reader.members(groups["convergence"])
     directions, _ = reader.members(groups["directions"])
-    ratio = directions.get("explained_variance_ratio")
     data = LandscapeData(
         x=arrays["x"],
         y=arrays.get("y"),
@@ -51,7 +46,7 @@ def read_root(file: Any, size: int, own_attributes: Collection[str]) -> Landscap
         status=arrays["status"],
         directions=DirectionsData(
             norms=directions["norms"],
-            explained_variance_ratio=ratio,
+            explained_variance_ratio=directions.get("explained_variance_ratio"),
             cosine=float(directions["cosine"]) if "cosine" in directions else None,
         ),
         convergence=ConvergenceData(
@@ -60,9 +55,9 @@ def read_root(file: Any, size: int, own_attributes: Collection[str]) -> Landscap
             metrics=ordered({name: float(value) for name, value in convergence.items() if name not in _FIXED}),
             status=PointStatus(int(convergence["status"])),
         ),
-        trajectory=trajectory,
+        trajectory=_trajectory(reader.members(groups["trajectory"])[0]) if "trajectory" in groups else None,
         errors=_errors(reader, groups["errors"]),
-        attributes=_attributes(file, own_attributes),
+        attributes=_attributes(file),
     )
     data.validate()
     check_attributes(data.attributes)
@@ -127,10 +122,7 @@ class BoundedReader:
         claimed = math.prod(shape) * dataset.dtype.itemsize
         if dataset.id.get_storage_size() < claimed:
             raise ValueError(f"{name!r} claims {claimed} bytes, more than are there")
-        self._charge(claimed, name)
-
-    def _charge(self, count: int, name: str) -> None:
-        self._remaining -= count
+        self._remaining -= claimed
         if self._remaining < 0:
             raise ValueError(f"{name!r} claims more bytes than the file has")
 
@@ -187,12 +179,12 @@ def _errors(reader: BoundedReader, group: Any) -> dict[str, str]:
     return {place.decode("utf-8"): texts[index] for place, index in zip(places, indices, strict=True)}
 
 
-def _attributes(file: Any, own_attributes: Collection[str]) -> dict[str, Any]:
+def _attributes(file: Any) -> dict[str, Any]:
     """Returns the file's attributes, JSON decoded; what other programs may have added in other types is left."""
     as_json = set(json.loads(read_attribute(file, "json_attributes")))
     attributes = {}
     for name in file.attrs:
-        value = None if name in own_attributes else read_attribute(file, name)
+        value = None if name in OWN_ATTRIBUTES else read_attribute(file, name)
         if value is not None:
             attributes[name] = json.loads(value) if name in as_json else value
     return attributes

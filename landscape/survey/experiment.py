@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 _SHOWN = 8
 
 
-_ABSENT = "absent"
-
-
 def new_landscape(
     description: EvaluatorDescription,
     plane: Plane,
@@ -181,5 +178,5 @@ def _flat(value: Any, prefix: str = "") -> dict[str, str]:
 
 
 def _short(values: Mapping[str, str], name: str, limit: int = 48) -> str:
-    text = values.get(name, _ABSENT)
+    text = values.get(name, "absent")
     return text if len(text) <= limit else f"{text[: limit - 15]}...{text[-12:]}"
