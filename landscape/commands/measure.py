@@ -52,18 +52,12 @@ def run(
 
     if train is False and result is False:
         raise ValueError("--no-train and --no-result leave no landscape to measure; leave one of them out.")
-    settings: dict[str, Any] = {}
-    if size is not None:
-        settings["landscape_size"] = size
-    if samples is not None:
-        settings["num_samples"] = samples
-    chosen = {key: value for key, value in (("train", train), ("result", result)) if value is not None}
-    if chosen:
-        settings["create_landscape"] = chosen
+    drawn = _given(train=train, result=result)
+    settings = _given(landscape_size=size, num_samples=samples, create_landscape=drawn)
     with interruptible(), options_named(OPTIONS):
         landscapes = SummaryLandscape(run_directory).gen_landscapes_with_multi_process(
             load_function(function),
-            settings or None,
+            settings,
             integers("--devices", devices),
             output,
             samples=sample_choice,
@@ -74,6 +68,11 @@ def run(
         )
     for landscape in landscapes:
         typer.echo(f"{landscape.path}\n  {landscape!r}")
+
+
+def _given(**values: Any) -> dict[str, Any] | None:
+    """Returns the values that are not None; None where there is none."""
+    return {name: value for name, value in values.items() if value is not None} or None
 
 
 def _number_or_text(text: str | None) -> float | str | None:

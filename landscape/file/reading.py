@@ -19,7 +19,9 @@ from .encoding import OWN_ATTRIBUTES
 _FIXED = ("x", "y", "status")
 
 
-_FIXED_TRAJECTORY = ("number", "x", "y", "residual", "norm", "status", "projected_status")
+_FIXED_TRAJECTORY = (
+    "number", "x", "y", "residual", "norm", "status", "projected_status", "with_plane_buffers_status",
+)  # fmt: skip
 
 
 _MAXIMUM_MEMBERS = 10_000
@@ -144,7 +146,7 @@ def member_names(group: Any) -> list[str]:
 def _trajectory(columns: dict[str, NDArray[Any]]) -> TrajectoryData:
     metrics, projected, with_plane_buffers = {}, {}, {}
     for name, values in columns.items():
-        if name in _FIXED_TRAJECTORY or name == "with_plane_buffers_status":
+        if name in _FIXED_TRAJECTORY:
             continue
         if name.startswith(PROJECTED_PREFIX):
             projected[name.removeprefix(PROJECTED_PREFIX)] = values
@@ -152,18 +154,12 @@ def _trajectory(columns: dict[str, NDArray[Any]]) -> TrajectoryData:
             with_plane_buffers[name.removesuffix(PLANE_BUFFERS_SUFFIX)] = values
         else:
             metrics[name] = values
+    fixed: dict[str, Any] = {name: columns[name] for name in _FIXED_TRAJECTORY if name in columns}
     return TrajectoryData(
-        number=columns["number"],
-        x=columns["x"],
-        y=columns.get("y"),
-        residual=columns["residual"],
-        norm=columns["norm"],
+        **{"y": None, **fixed},
         metrics=ordered(metrics),
         projected=ordered(projected),
         with_plane_buffers=ordered(with_plane_buffers),
-        status=columns["status"],
-        projected_status=columns["projected_status"],
-        with_plane_buffers_status=columns.get("with_plane_buffers_status"),
     )
 
 

@@ -7,7 +7,6 @@ import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 
 from collectors.files.background import NewestState
 from collectors.files.local_files import unsent_folder
@@ -53,9 +52,7 @@ class LandscapeWriter:
         self._write()
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         with contextlib.suppress(Exception):
             self._flushes.close()
         if error is not None and error is self._flushes.error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import cast
 
 import numpy as np
 
@@ -64,10 +65,7 @@ def forget_unmeasured(data: LandscapeData) -> None:
 
 def keep(data: LandscapeData, result: Result) -> None:
     """Writes a result to its place."""
-    assert isinstance(result.key, tuple)
-    part, index = result.key
-    assert isinstance(part, str)
-    assert isinstance(index, int)
+    part, index = cast("tuple[str, int]", result.key)
     if part == "grid":
         place = tuple(int(item) for item in np.unravel_index(index, data.shape))
         metrics, status, label = data.metrics, data.status, "grid/" + ",".join(map(str, place))
