@@ -68,19 +68,16 @@ class TrainerCollector:
         self._leave(TrainingFailedError("the training before this one did not end"))
         self._run = self._collector.watch(network, **options).__enter__()
         # The run does not refer to this callback, so it does not keep it alive.
-        self._finalizer = weakref.finalize(self, _abandon, self._run)
+        abandoned = TrainingFailedError("training did not end")
+        self._finalizer = weakref.finalize(self, self._run.__exit__, None, abandoned, None)
 
     def _leave(self, error: BaseException | None) -> None:
         """Waits until everything is on disk; a second call does nothing."""
         run, self._run = self._run, None
         if run is not None:
             self._finalizer.detach()
-            run.__exit__(None if error is None else type(error), error, None)
+            run.__exit__(None, error, None)
 
 
 class TrainingFailedError(Exception):
     """Stands for an exception that the trainer did not pass on."""
-
-
-def _abandon(run: WatchedTraining) -> None:
-    run.__exit__(TrainingFailedError, TrainingFailedError("training did not end"), None)

@@ -84,13 +84,8 @@ class SummaryEncoder:
             bucket=result.counts.tolist(),
         )
         values = [Summary.Value(tag=self._tag(name, "histogram"), histo=proto)]
-        strange = {
-            "nan": result.not_a_number,
-            "positive_infinity": result.positive_infinity,
-            "negative_infinity": result.negative_infinity,
-        }
         # TensorBoard's histograms have no room for these: they are series of their own, from the first one on.
-        for key, count in strange.items():
+        for key, count in result.not_finite.items():
             if count or f"{name}/{key}" in self._plugins:
                 values.append(scalar_value(self._tag(f"{name}/{key}", "scalar"), count))
         return values
@@ -183,18 +178,14 @@ class Histogram:
         counts: values per bin; the last bin includes its right edge.
         sum: sum of the finite values.
         sum_of_squares: sum of their squares.
-        not_a_number: how many values are NaN.
-        positive_infinity: how many are +inf.
-        negative_infinity: how many are -inf.
+        not_finite: how many values are "nan", "positive_infinity" and "negative_infinity".
     """
 
     edges: Float64[np.ndarray, " edges"]
     counts: Int64[np.ndarray, " bins"]
     sum: float
     sum_of_squares: float
-    not_a_number: int
-    positive_infinity: int
-    negative_infinity: int
+    not_finite: Mapping[str, int]
 
 
 def histogram(values: NDArray[Any]) -> Histogram:
@@ -206,15 +197,15 @@ def histogram(values: NDArray[Any]) -> Histogram:
     flat = values.reshape(-1)
     if flat.dtype.kind == "b":
         flat = flat.astype(np.uint8)
-    not_a_number = positive = negative = 0
-    if flat.dtype.kind == "f":
-        not_a_number = int(np.isnan(flat).sum())
-        positive, negative = int(np.isposinf(flat).sum()), int(np.isneginf(flat).sum())
-        if not_a_number + positive + negative:
-            flat = flat[np.isfinite(flat)]
+    not_finite = {
+        "nan": int(np.isnan(flat).sum()),
+        "positive_infinity": int(np.isposinf(flat).sum()),
+        "negative_infinity": int(np.isneginf(flat).sum()),
+    }
+    if any(not_finite.values()):
+        flat = flat[np.isfinite(flat)]
     if not flat.size:
-        nothing = np.zeros(0)
-        return Histogram(nothing, np.zeros(0, np.int64), 0.0, 0.0, not_a_number, positive, negative)
+        return Histogram(np.zeros(0), np.zeros(0, np.int64), 0.0, 0.0, not_finite)
     edges = _integer_edges(flat) if flat.dtype.kind in "iu" else _float_edges(flat)
     counts = np.zeros(len(edges) - 1, np.int64)
     total = squares = 0.0
@@ -226,7 +217,7 @@ def histogram(values: NDArray[Any]) -> Histogram:
             counts += np.bincount(np.clip(bins, 0, len(counts) - 1), minlength=len(counts))
             total += float(block.sum())
             squares += float(np.square(block).sum())
-    return Histogram(edges, counts, total, squares, not_a_number, positive, negative)
+    return Histogram(edges, counts, total, squares, not_finite)
 
 
 def bin_count(size: int) -> int:

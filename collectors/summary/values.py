@@ -180,12 +180,11 @@ def _image(name: str, value: Any) -> NDArray[Any]:
     array = to_summary_array(name, value)
     if array.dtype.kind == "c":
         raise TypeError(f"{name} must hold real numbers, but got {array.dtype}; record its absolute value.")
-    if array.ndim != 4 or not array.size:
-        raise wrong_value(name, expected, f"an array of shape {array.shape}")
-    if array.shape[1] in IMAGE_CHANNELS:
-        return array.transpose(0, 2, 3, 1)
-    if array.shape[3] in IMAGE_CHANNELS:
-        return array
+    if array.ndim == 4 and array.size:
+        if array.shape[1] in IMAGE_CHANNELS:
+            return array.transpose(0, 2, 3, 1)
+        if array.shape[3] in IMAGE_CHANNELS:
+            return array
     raise wrong_value(name, expected, f"an array of shape {array.shape}")
 
 
