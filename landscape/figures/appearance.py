@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -16,29 +16,37 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
 
 
-THEMES = ("light", "dark")
-STYLES = ("screen", "paper")
 DIVERGING = "RdBu_r"
-# Okabe and Ito (2008), distinct to all common kinds of colour vision; the darker half on light, the lighter on dark.
-_SERIES = {
-    "light": ("#0072b2", "#d55e00", "#009e73", "#a8568c", "#8a6d00"),
-    "dark": ("#56b4e9", "#e69f00", "#2ec4a0", "#e39ac4", "#f0e442"),
-}
-_COLORS = {
-    "light": {"page": "#ffffff", "ink": "#111111", "soft": "#767676", "faint": "#d5d5d5"},
-    "dark": {"page": "#14171c", "ink": "#ececec", "soft": "#9aa1ac", "faint": "#3a404a"},
-}
-_MISSING = {
+# Of curves: Okabe and Ito (2008), distinct to all common kinds of colour vision; the darker half on light.
+_THEMES: dict[str, dict[str, Any]] = {
     "light": {
-        "pending": {"facecolor": "#dcdcdc", "edgecolor": "#858585", "hatch": "..."},
-        "failed": {"facecolor": "#bdbdbd", "edgecolor": "#404040", "hatch": "xxxx"},
-        "not finite": {"facecolor": "#e8e8e8", "edgecolor": "#595959", "hatch": "////"},
+        "page": "#ffffff",
+        "ink": "#111111",
+        "soft": "#767676",
+        "faint": "#d5d5d5",
+        "series": ("#0072b2", "#d55e00", "#009e73", "#a8568c", "#8a6d00"),
+        "missing": {
+            "pending": {"facecolor": "#dcdcdc", "edgecolor": "#858585", "hatch": "..."},
+            "failed": {"facecolor": "#bdbdbd", "edgecolor": "#404040", "hatch": "xxxx"},
+            "not finite": {"facecolor": "#e8e8e8", "edgecolor": "#595959", "hatch": "////"},
+        },
     },
     "dark": {
-        "pending": {"facecolor": "#3c444f", "edgecolor": "#969eaa", "hatch": "..."},
-        "failed": {"facecolor": "#5a626e", "edgecolor": "#cdd2da", "hatch": "xxxx"},
-        "not finite": {"facecolor": "#2b3038", "edgecolor": "#aab1bc", "hatch": "////"},
+        "page": "#14171c",
+        "ink": "#ececec",
+        "soft": "#9aa1ac",
+        "faint": "#3a404a",
+        "series": ("#56b4e9", "#e69f00", "#2ec4a0", "#e39ac4", "#f0e442"),
+        "missing": {
+            "pending": {"facecolor": "#3c444f", "edgecolor": "#969eaa", "hatch": "..."},
+            "failed": {"facecolor": "#5a626e", "edgecolor": "#cdd2da", "hatch": "xxxx"},
+            "not finite": {"facecolor": "#2b3038", "edgecolor": "#aab1bc", "hatch": "////"},
+        },
     },
+}
+_STYLES: dict[str, dict[str, Any]] = {
+    "screen": {"paper": False, "factor": 1.0, "text_size": 10.0, "small_size": 9.0, "number_size": 8.0},
+    "paper": {"paper": True, "factor": 0.62, "text_size": 8.0, "small_size": 7.0, "number_size": 6.0},
 }
 _Corner: TypeAlias = Literal["upper right", "upper left", "lower left", "lower right"]
 _CORNERS: dict[_Corner, tuple[int, int]] = {
@@ -55,81 +63,40 @@ class Appearance:
 
     Attributes:
         theme: "light" or "dark".
-        style: "screen", or "paper": as wide as a column, small type, no title because a caption says it.
         own_colors: whether the page, the frame and the text are recoloured too, or stay as matplotlib has them.
+        page: the background.
+        ink: text and frame.
+        soft: what is less important than ink.
+        faint: grids and empty boxes' frames.
+        series: colours of curves, the most important first.
+        missing: how cells without a value are hatched, by kind.
+        paper: whether it is as wide as a column, in small type, without a title because a caption says it.
+        factor: by how much lines and marks shrink on paper.
+        text_size: titles and labels of axes, in points.
+        small_size: ticks and legends, in points.
+        number_size: numbers beside lines and checkpoints, in points.
     """
 
-    theme: str = "light"
-    style: str = "screen"
-    own_colors: bool = True
+    theme: str
+    own_colors: bool
+    page: str
+    ink: str
+    soft: str
+    faint: str
+    series: tuple[str, ...]
+    missing: dict[str, dict[str, Any]]
+    paper: bool
+    factor: float
+    text_size: float
+    small_size: float
+    number_size: float
 
-    @property
-    def paper(self) -> bool:
-        """Whether the picture is for a column of a paper."""
-        return self.style == "paper"
-
-    @property
-    def page(self) -> str:
-        """The background."""
-        return _COLORS[self.theme]["page"]
-
-    @property
-    def ink(self) -> str:
-        """Text and frame."""
-        return _COLORS[self.theme]["ink"]
-
-    @property
-    def soft(self) -> str:
-        """What is less important than ink."""
-        return _COLORS[self.theme]["soft"]
-
-    @property
-    def faint(self) -> str:
-        """Grids and empty boxes' frames."""
-        return _COLORS[self.theme]["faint"]
-
-    @property
-    def series(self) -> tuple[str, ...]:
-        """Colours of curves, the most important first."""
-        return _SERIES[self.theme]
-
-    @property
-    def missing(self) -> dict[str, dict[str, Any]]:
-        """How cells without a value are hatched, by kind."""
-        return _MISSING[self.theme]
-
-    @property
-    def factor(self) -> float:
-        """By how much lines and marks shrink on paper."""
-        return 0.62 if self.paper else 1.0
-
-    @property
-    def text_size(self) -> float:
-        """Titles and labels of axes, in points."""
-        return 8.0 if self.paper else 10.0
-
-    @property
-    def small_size(self) -> float:
-        """Ticks and legends, in points."""
-        return 7.0 if self.paper else 9.0
-
-    @property
-    def number_size(self) -> float:
-        """Numbers beside lines and checkpoints, in points."""
-        return 6.0 if self.paper else 8.0
-
-    @contextlib.contextmanager
-    def applied(self) -> Iterator[None]:
+    def applied(self) -> AbstractContextManager[None]:
         """Draws everything inside the block like this, and restores the user's matplotlib settings after it."""
         import matplotlib
 
         # matplotlib types the settings' names as literals, which a computed dictionary cannot have.
-        settings: Any = self._settings()
-        with matplotlib.rc_context(settings):
-            yield
-
-    def _settings(self) -> dict[str, Any]:
-        settings: dict[str, Any] = {
+        settings: Any = {
             "font.size": self.text_size,
             "axes.labelsize": self.text_size,
             "axes.titlesize": self.text_size * 1.1,
@@ -150,7 +117,7 @@ class Appearance:
             )
             settings |= {f"axes3d.{axis}axis.panecolor": self.page for axis in "xyz"}
             settings |= {"grid.color": self.faint, "legend.edgecolor": self.faint, "savefig.facecolor": "auto"}
-        return settings
+        return matplotlib.rc_context(settings)
 
 
 def choose_appearance(theme: str | None, style: str, ax: Axes | None) -> Appearance:
@@ -160,16 +127,16 @@ def choose_appearance(theme: str | None, style: str, ax: Axes | None) -> Appeara
         TypeError: ``theme`` or ``style`` is no string.
         ValueError: ``theme`` or ``style`` is unknown.
     """
-    check_choice("style", style, STYLES)
+    sizes = _STYLES[check_choice("style", style, tuple(_STYLES))]
     if theme is not None:
-        return Appearance(check_choice("theme", theme, THEMES), style)
+        return Appearance(theme, True, **_THEMES[check_choice("theme", theme, tuple(_THEMES))], **sizes)
     import matplotlib
     from matplotlib.colors import to_rgba
 
     behind = matplotlib.rcParams["figure.facecolor"] if ax is None else ax.get_facecolor()
     red, green, blue, alpha = to_rgba(behind)
-    dark = alpha > 0 and 0.299 * red + 0.587 * green + 0.114 * blue < 0.5
-    return Appearance("dark" if dark else "light", style, own_colors=False)
+    theme = "dark" if alpha > 0 and 0.299 * red + 0.587 * green + 0.114 * blue < 0.5 else "light"
+    return Appearance(theme, False, **_THEMES[theme], **sizes)
 
 
 def find_colormap(name: Any) -> Colormap:

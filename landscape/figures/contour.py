@@ -54,10 +54,8 @@ def plot_heatmap(landscape: LandscapeData, ax: Axes | None = None, **look: Unpac
 
 def draw_filled(sheet: Sheet) -> None:
     """Fills a sheet with coloured bands, dark lines between some of them."""
-    ax, landscape, scale = sheet.ax, sheet.landscape, sheet.scale
-    assert landscape.y is not None
-    frame_points(ax, landscape.x, landscape.y)
-    lines = None
+    scale, lines = sheet.scale, None
+    frame_points(sheet)
     if not scale.empty:
         shown = scale.drawn(sheet.measured)
         if not _has_lines(sheet) or not np.isfinite(shown).all():
@@ -65,9 +63,9 @@ def draw_filled(sheet: Sheet) -> None:
             sheet.mappable = draw_cells(sheet, shown)
         if _has_lines(sheet):
             finite = np.ma.masked_invalid(shown)
-            sheet.mappable = ax.contourf(
-                landscape.x, landscape.y, finite, scale.bands(), norm=scale.norm(), cmap=sheet.colors,
-                extend=scale.extend, zorder=1.2,
+            sheet.mappable = sheet.ax.contourf(
+                *sheet.plane, finite, scale.bands(), norm=scale.norm(), cmap=sheet.colors, extend=scale.extend,
+                zorder=1.2,
             )  # fmt: skip
             # Between antialiased bands a PDF viewer would show hairlines.
             sheet.mappable.set_edgecolor("face")
@@ -81,10 +79,8 @@ def draw_lines(sheet: Sheet) -> None:
     """Draws coloured lines on the bare page."""
     from matplotlib.cm import ScalarMappable
 
-    landscape, scale = sheet.landscape, sheet.scale
-    assert landscape.y is not None
-    frame_points(sheet.ax, landscape.x, landscape.y)
-    lines = None
+    scale, lines = sheet.scale, None
+    frame_points(sheet)
     if not scale.empty and _has_lines(sheet):
         finite = np.ma.masked_invalid(scale.drawn(sheet.measured))
         colors = readable(sheet.colors, sheet.appearance.theme)
@@ -97,9 +93,7 @@ def draw_lines(sheet: Sheet) -> None:
 
 def draw_heatmap(sheet: Sheet) -> None:
     """Fills a sheet with cells."""
-    landscape = sheet.landscape
-    assert landscape.y is not None
-    across, up = edges(landscape.x), edges(landscape.y)
+    across, up = map(edges, sheet.plane)
     sheet.ax.set_xlim(across[0], across[-1])
     sheet.ax.set_ylim(up[0], up[-1])
     if not sheet.scale.empty:
@@ -116,8 +110,7 @@ def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
         on_page: whether the path runs over the bare page, not over colours.
     """
     ax, landscape, look = sheet.ax, sheet.landscape, sheet.appearance
-    assert landscape.y is not None
-    x, y = landscape.x, landscape.y
+    x, y = sheet.plane
     ink = Ink(look.ink, look.page, look.page, look.ink) if on_page else Ink()
     if sheet.trajectory:
         sheet.entries += draw_path(ax, landscape, ink, look.factor)
@@ -140,24 +133,22 @@ def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
     sheet.late.append(write_numbers)
 
 
-def frame_points(ax: Axes, x: NDArray[Any], y: NDArray[Any]) -> None:
+def frame_points(sheet: Sheet) -> None:
     """Ends the axes at the outermost points; a single row or column gets the width of its cell."""
-    ax.set_xlim(*(x[[0, -1]] if len(x) > 1 else edges(x)))
-    ax.set_ylim(*(y[[0, -1]] if len(y) > 1 else edges(y)))
+    for axis, set_limits in zip(sheet.plane, (sheet.ax.set_xlim, sheet.ax.set_ylim), strict=True):
+        set_limits(*(axis[[0, -1]] if len(axis) > 1 else edges(axis)))
 
 
 def draw_cells(sheet: Sheet, shown: NDArray[Any]) -> Any:
     """Draws each value as the cell around its point; returns the mesh."""
-    landscape = sheet.landscape
-    assert landscape.y is not None
     return sheet.ax.pcolormesh(
-        edges(landscape.x), edges(landscape.y), np.ma.masked_invalid(shown), norm=sheet.scale.norm(),
-        cmap=sheet.colors, zorder=1, rasterized=True,
+        *map(edges, sheet.plane), np.ma.masked_invalid(shown), norm=sheet.scale.norm(), cmap=sheet.colors, zorder=1,
+        rasterized=True,
     )  # fmt: skip
 
 
 def _draw_lines(sheet: Sheet, finite: NDArray[Any], **style: Any) -> Any:
-    return sheet.ax.contour(sheet.landscape.x, sheet.landscape.y, finite, sheet.scale.levels, zorder=2, **style)
+    return sheet.ax.contour(*sheet.plane, finite, sheet.scale.levels, zorder=2, **style)
 
 
 def _has_lines(sheet: Sheet) -> bool:
@@ -181,11 +172,10 @@ def _label_lines(sheet: Sheet, lines: Any, taken: NDArray[Any], ink: Ink, rim: f
     padded = boxes + np.array([-margin, -margin, margin, margin])
     inside = (boxes[:, :2] >= frame[:2]).all(axis=1) & (boxes[:, 2:] <= frame[2:]).all(axis=1)
     candidates = np.flatnonzero(inside)
-    kept = set(candidates[free(padded[candidates], taken)].tolist())
-    for index, text in enumerate(texts):
-        if index not in kept:
-            text.remove()
-    return boxes[sorted(kept)]
+    kept = candidates[free(padded[candidates], taken)]
+    for index in np.setdiff1d(np.arange(len(texts)), kept):
+        texts[index].remove()
+    return boxes[kept]
 
 
 CONTOUR = Kind("plot_contour", draw_filled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -52,20 +53,11 @@ def draw_missing(
     entries = []
     across, up = edges(x), edges(y)
     for kind, where in missing_kinds(values, status).items():
-        cells = [
-            Path(
-                [
-                    (across[first], up[row]),
-                    (across[last], up[row]),
-                    (across[last], up[row + 1]),
-                    (across[first], up[row + 1]),
-                    (across[first], up[row]),
-                ],
-                closed=True,
-            )
-            for row in range(len(y))
-            for first, last in _runs(where[row])
-        ]
+        cells = []
+        for row, (bottom, top) in enumerate(itertools.pairwise(up)):
+            for left, right in across[_runs(where[row])]:
+                corners = [(left, bottom), (right, bottom), (right, top), (left, top), (left, bottom)]
+                cells.append(Path(corners, closed=True))
         style = styles[kind]
         # One path for all cells: hatching each by itself takes half a minute for a large grid.
         patch = PathPatch(Path.make_compound_path(*cells), linewidth=0, zorder=1.5, **style)
@@ -96,7 +88,7 @@ def draw_interpolated(
     )  # fmt: skip
 
 
-def _runs(where: NDArray[Any]) -> list[tuple[int, int]]:
-    """Returns first and last + 1 of every unbroken run of True."""
-    steps = np.diff(np.concatenate([[0], where.astype(np.int8), [0]]))
-    return list(zip(np.flatnonzero(steps == 1).tolist(), np.flatnonzero(steps == -1).tolist(), strict=True))
+def _runs(where: NDArray[Any]) -> NDArray[Any]:
+    """Returns first and last + 1 of every unbroken run of True, shape (runs, 2)."""
+    steps = np.diff(where, prepend=False, append=False)
+    return np.flatnonzero(steps).reshape(-1, 2)

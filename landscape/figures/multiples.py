@@ -54,7 +54,10 @@ def plot_multiples(
     chosen = KINDS[check_choice("kind", kind or ("contour" if plane else "profile"), tuple(KINDS))]
     options = check_look("plot_multiples", look)
     count = len(landscapes)
-    across = _columns(count) if columns is None else min(check_int("columns", columns, minimum=1), count)
+    if columns is None:
+        across = count if count <= 3 else math.ceil(math.sqrt(count))
+    else:
+        across = min(check_int("columns", columns, minimum=1), count)
     shared = shared_scale(chosen, landscapes, options)
     appearance = choose_appearance(options.get("theme"), options.get("style", "screen"), None)
     with appearance.applied():
@@ -100,10 +103,6 @@ def _names(landscapes: Sequence[LandscapeData]) -> list[str]:
         for name, landscape in zip(titles, landscapes, strict=True)
     ]
     return [f"{index}: {name}" if names.count(name) > 1 else name for index, name in enumerate(names, 1)]
-
-
-def _columns(count: int) -> int:
-    return count if count <= 3 else math.ceil(math.sqrt(count))
 
 
 def _grid(kind: Kind, count: int, across: int, *, paper: bool) -> list[Axes]:

@@ -124,6 +124,12 @@ class Sheet:
     mappable: Any = None
     late: list[Callable[[], None]] = field(default_factory=list)
 
+    @property
+    def plane(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The coordinates x and y of a plane."""
+        assert self.landscape.y is not None
+        return self.landscape.x, self.landscape.y
+
     def write_labels(self) -> None:
         """Names the axes."""
         for axis, setter in ((0, self.ax.set_xlabel), (1, self.ax.set_ylabel)):
@@ -142,12 +148,11 @@ class Sheet:
         heading = self.heading
         if heading is None:
             heading = "" if self.own and self.appearance.paper else title(self.landscape)
-        status = status_note(self.landscape, self.status)
-        said = [text for text in (status, *notes) if text]
         tight = self.appearance.paper or not self.furniture
+        said = [status_note(self.landscape, self.status), *notes]
         if tight:
-            said = [line for text in said for line in text.split(", ")]
-        lines = "\n".join([*([heading] if heading else []), *said])
+            said = [line for text in said if text for line in text.split(", ")]
+        lines = "\n".join(text for text in (heading, *said) if text)
         self.ax.set_title(lines, fontsize=self.appearance.text_size if tight else None)
 
     def write_flat_note(self) -> None:
@@ -169,10 +174,14 @@ class Sheet:
         if not isinstance(self.mappable, ContourSet):
             options["extend"] = self.scale.extend
         bar = self.ax.figure.colorbar(self.mappable, ax=axes, **options)
-        bar.set_ticks(self.scale.levels.tolist(), labels=self._bar_texts())
+        height = self.ax.bbox.height * 72 / self.ax.figure.dpi
+        low, high = self.scale.forward([self.scale.low, self.scale.high])
+        places = (self.scale.forward(self.scale.levels) - low) / (high - low)
+        texts = self.scale.spaced_texts(places, 1.15 * self.appearance.small_size / max(height, 1.0))
+        bar.set_ticks(self.scale.levels.tolist(), labels=texts)
         bar.minorticks_off()
         text = self.scale.label(self.label)
-        narrow = len(text) * 0.55 * self.appearance.text_size > self.ax.bbox.height * 72 / self.ax.figure.dpi
+        narrow = len(text) * 0.55 * self.appearance.text_size > height
         bar.set_label(text.replace(" (", "\n(") if narrow else text)
         bar.outline.set_edgecolor(self.ax.spines["left"].get_edgecolor())
         return bar
@@ -190,13 +199,6 @@ class Sheet:
         """Writes what is placed in pixels."""
         for write in self.late:
             write()
-
-    def _bar_texts(self) -> list[str]:
-        height = self.ax.bbox.height * 72 / self.ax.figure.dpi
-        least = 1.15 * self.appearance.small_size / max(height, 1.0)
-        ends = self.scale.forward(np.array([self.scale.low, self.scale.high]))
-        places = (self.scale.forward(self.scale.levels) - ends[0]) / (ends[1] - ends[0])
-        return self.scale.spaced_texts(places, least)
 
 
 def draw_picture(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look) -> Axes:

@@ -53,8 +53,7 @@ def plot_surface(landscape: LandscapeData, ax: Axes | None = None, **look: Unpac
 
 def draw_surface(sheet: Sheet) -> None:
     """Fills a sheet with three-dimensional axes."""
-    landscape, scale, look = sheet.landscape, sheet.scale, sheet.appearance
-    assert landscape.y is not None
+    scale, look = sheet.scale, sheet.appearance
     space = cast(Any, sheet.ax)
     if sheet.own:
         # The layout engine misjudges three-dimensional axes and would leave them half the page.
@@ -65,7 +64,9 @@ def draw_surface(sheet: Sheet) -> None:
     floor = low - _FLOOR * (high - low)
     space.computed_zorder = False
     space.set_zlim(floor, high)
-    _set_limits(space, landscape.x, landscape.y)
+    for axis, set_limits in zip(sheet.plane, (space.set_xlim, space.set_ylim), strict=True):
+        half = 0.0 if len(axis) > 1 else 0.5
+        set_limits(axis[0] - half, axis[-1] + half)
     _draw_cells(sheet, heights, (low, high))
     if not scale.flat:
         _draw_floor(sheet, heights, floor)
@@ -114,19 +115,12 @@ def _height_range(scale: Scale) -> tuple[float, float]:
     return (low - 0.5, low + 0.5) if scale.flat else (low, high)
 
 
-def _set_limits(space: Any, x: NDArray[Any], y: NDArray[Any]) -> None:
-    for axis, set_limits in ((x, space.set_xlim), (y, space.set_ylim)):
-        half = 0.0 if len(axis) > 1 else 0.5
-        set_limits(axis[0] - half, axis[-1] + half)
-
-
 def _draw_cells(sheet: Sheet, heights: NDArray[Any], limits: tuple[float, float]) -> None:
     """Draws every cell whose four corners have values, and a dot for a value that belongs to no such cell."""
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
     low, high = limits
-    assert sheet.landscape.y is not None
-    space, x, y = cast(Any, sheet.ax), sheet.landscape.x, sheet.landscape.y
+    space, (x, y) = cast(Any, sheet.ax), sheet.plane
     grid = np.stack([*np.meshgrid(x, y), heights], axis=-1)
     corners = np.stack([grid[:-1, :-1], grid[:-1, 1:], grid[1:, 1:], grid[1:, :-1]], axis=2)
     whole = np.isfinite(corners[..., 2]).all(axis=2)
@@ -162,11 +156,10 @@ def _draw_floor(sheet: Sheet, heights: NDArray[Any], floor: float) -> None:
     finite = np.isfinite(heights)
     if min(heights.shape) < 2 or not (finite[:-1, :-1] & finite[1:, 1:] & finite[:-1, 1:] & finite[1:, :-1]).any():
         return
-    assert sheet.landscape.y is not None
     scale, space = sheet.scale, cast(Any, sheet.ax)
-    across, up = np.meshgrid(sheet.landscape.x, sheet.landscape.y)
     space.contour(
-        across, up, np.ma.masked_invalid(heights), levels=scale.forward(scale.levels), zdir="z", offset=floor,
+        *np.meshgrid(*sheet.plane), np.ma.masked_invalid(heights), levels=scale.forward(scale.levels), zdir="z",
+        offset=floor,
         cmap=readable(sheet.colors, sheet.appearance.theme), vmin=scale.forward(scale.low),
         vmax=scale.forward(scale.high), linewidths=0.9 * sheet.appearance.factor, zorder=1,
     )  # fmt: skip

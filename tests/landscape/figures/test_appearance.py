@@ -25,7 +25,7 @@ from landscape.figures import (
     plot_surface,
     save_figure,
 )
-from landscape.figures.appearance import Appearance, readable
+from landscape.figures.appearance import choose_appearance, readable
 from landscape.landscape import Landscape
 
 PLANES = [plot_contour, plot_contour_lines, plot_heatmap, plot_surface]
@@ -86,7 +86,7 @@ class TestThemes:
 
     def test_curves_differ_for_every_eye(self) -> None:
         for theme in ("light", "dark"):
-            look = Appearance(theme)
+            look = choose_appearance(theme, "screen", None)
             page = brightness(look.page)
             assert len(set(look.series)) == 5
             assert all(abs(brightness(color) - page) > 0.25 for color in look.series)
