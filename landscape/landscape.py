@@ -6,6 +6,8 @@ import copy
 import importlib.util
 import io
 import os
+import tempfile
+import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +18,7 @@ from numpy.typing import NDArray
 
 from collectors.files.remote_path import RemotePath
 
+from . import figures
 from .file.checks import PointStatus
 from .file.data import LandscapeData
 from .file.landscape_file import path_of, read_landscape
@@ -120,47 +123,33 @@ class Landscape(LandscapeData):
 
     def plot_contour(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
         """Draws filled contours with the trajectory and the convergence point; see ``figures.plot_contour``."""
-        from .figures import plot_contour
-
-        return plot_contour(self, ax, **look)
+        return figures.plot_contour(self, ax, **look)
 
     def plot_contour_lines(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
         """Draws contour lines alone; see ``figures.plot_contour_lines``."""
-        from .figures import plot_contour_lines
-
-        return plot_contour_lines(self, ax, **look)
+        return figures.plot_contour_lines(self, ax, **look)
 
     def plot_heatmap(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
         """Draws every point as its cell; see ``figures.plot_heatmap``."""
-        from .figures import plot_heatmap
-
-        return plot_heatmap(self, ax, **look)
+        return figures.plot_heatmap(self, ax, **look)
 
     def plot_surface(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
         """Draws the surface in three dimensions; see ``figures.plot_surface``."""
-        from .figures import plot_surface
-
-        return plot_surface(self, ax, **look)
+        return figures.plot_surface(self, ax, **look)
 
     def plot_profile(self, ax: Axes | None = None, *, others: str | Sequence[str] = (), **look: Unpack[Look]) -> Axes:
         """Draws a line's loss, and other metrics on a second axis; see ``figures.plot_profile``."""
-        from .figures import plot_profile
-
-        return plot_profile(self, ax, others=others, **look)
+        return figures.plot_profile(self, ax, others=others, **look)
 
     def plot_difference(self, other: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
         """Draws this landscape minus another one on the same grid; see ``figures.plot_difference``."""
-        from .figures import plot_difference
-
-        return plot_difference(self, other, ax, **look)
+        return figures.plot_difference(self, other, ax, **look)
 
     def save_animation(
         self, path: str | os.PathLike[str], kind: str = "contour", *, seconds: float = 6.0, **look: Unpack[Look]
     ) -> Path:
         """Writes the optimizer's walk over the plane as GIF or MP4; see ``figures.save_animation``."""
-        from .figures import save_animation
-
-        return save_animation(self, path, kind, seconds=seconds, **look)
+        return figures.save_animation(self, path, kind, seconds=seconds, **look)
 
     def to_xarray(self) -> xarray.Dataset:
         """Returns the grid as an xarray Dataset with the coordinates x and y.
@@ -212,9 +201,15 @@ class Landscape(LandscapeData):
             ImportError: plotly is not installed.
             OSError: the page cannot be written.
         """
-        from .interactive.page import view
+        from .interactive import save_page
 
-        return view(self, path, size=size, show=show)
+        if path is None:
+            # The browser reads it after this process may have ended, so nobody can remove it here.
+            path = Path(tempfile.mkdtemp(prefix="landscape-")) / "landscape.html"
+        page = save_page(self, path, size=size)
+        if show:
+            webbrowser.open(page.resolve().as_uri())
+        return page
 
     def summary_values(self) -> dict[str, NDArray[Any]]:
         """Returns what a SummaryRecord shows of a landscape.
@@ -222,9 +217,7 @@ class Landscape(LandscapeData):
         Returns:
             "image": the contour (a line's profile), uint8 of shape (1, 3, height, width); "tensor": the loss.
         """
-        from .figures import figure_pixels
-
-        pixels = figure_pixels(self.plot_profile() if self.y is None else self.plot_contour())
+        pixels = figures.figure_pixels(self.plot_profile() if self.y is None else self.plot_contour())
         return {"image": np.ascontiguousarray(pixels.transpose(2, 0, 1)[None]), "tensor": np.array(self.loss)}
 
     def __repr__(self) -> str:
@@ -249,10 +242,8 @@ class Landscape(LandscapeData):
         return {} if figure is None else {MIME_TYPE: figure}
 
     def _repr_png_(self) -> bytes:
-        from .figures import save_figure
-
         image = io.BytesIO()
-        save_figure(self.plot_profile() if self.y is None else self.plot_contour(), image, dpi=120)
+        figures.save_figure(self.plot_profile() if self.y is None else self.plot_contour(), image, dpi=120)
         return image.getvalue()
 
 

@@ -142,6 +142,6 @@ def _plain(value: Any) -> Any:
     return value if text or (fits and not isinstance(value, bool)) else json.dumps(value, sort_keys=True)
 
 
-NETCDF = ExportFormat("NetCDF", ".nc", False, netcdf_writers)
-NPZ = ExportFormat("NumPy", ".npz", False, npz_writers)
-CSV = ExportFormat("comma-separated values", ".csv", False, csv_writers)
+NETCDF = ExportFormat(".nc", False, netcdf_writers)
+NPZ = ExportFormat(".npz", False, npz_writers)
+CSV = ExportFormat(".csv", False, csv_writers)

@@ -15,7 +15,7 @@ from ..errors import LandscapeDamagedError, LandscapeExportError
 from ..file.checks import PointStatus
 from ..file.data import ConvergenceData, DirectionsData, LandscapeData
 
-Writers = dict[Path, Callable[[Path], None]]
+Writers = dict[Path, Callable[[Path], object]]
 """What writes each file of an export, given the path to write to."""
 
 
@@ -24,14 +24,12 @@ class ExportFormat:
     """A format.
 
     Attributes:
-        program: the program that reads it, as texts name it.
         suffix: of its files' names; empty where names follow other rules.
         one_metric: whether a file holds the values of one metric only.
         writers: returns what writes the files, once the landscape is known to fit the format:
             ``writers(landscape, path, metric)``, where ``path`` names the main file. It touches no file.
     """
 
-    program: str
     suffix: str
     one_metric: bool
     writers: Callable[[LandscapeData, Path, str], Writers]
@@ -111,8 +109,7 @@ def foreign_landscape(
         ValueError: shapes or coordinates do not fit together.
     """
     axes = [np.asarray(axis, np.float64) for axis in (x, y) if axis is not None]
-    names = tuple(metrics)
-    origin = ConvergenceData(y=None if y is None else 0.0, metrics=dict.fromkeys(names, float("nan")))
+    origin = ConvergenceData(y=None if y is None else 0.0, metrics=dict.fromkeys(metrics, float("nan")))
     data = LandscapeData(
         x=axes[0],
         y=None if y is None else axes[1],

@@ -53,15 +53,11 @@ def landscaper_writers(landscape: LandscapeData, path: Path, metric: str) -> Wri
     warn_of_interpolated(landscape, _PROGRAM)
     warn_of_gaps(values, metric, _PROGRAM, "Landscaper's figures and its topology take finite numbers only.")
 
+    members = {"loss": values, "coordinates": np.stack((x, y)), AXIS_ORDER: np.array("yx")}
+
     def write(file: Path) -> None:
         with file.open("wb") as stream:
-            np.savez(
-                stream,
-                allow_pickle=False,
-                loss=values,
-                coordinates=np.stack((x, y)),
-                **{AXIS_ORDER: np.array("yx")},
-            )
+            np.savez(stream, allow_pickle=False, **members)
 
     return {path: write}
 
@@ -129,4 +125,4 @@ def _check_header(member: IO[bytes], name: str, size: int, kinds: str) -> None:
         raise ValueError(f"{name!r} claims the shape {shape}, more than its {size} bytes hold")
 
 
-LANDSCAPER = ExportFormat("Landscaper", ".npz", True, landscaper_writers)
+LANDSCAPER = ExportFormat(".npz", True, landscaper_writers)

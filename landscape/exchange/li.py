@@ -48,14 +48,14 @@ def li_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
     warn_of_interpolated(landscape, _PROGRAM)
     warn_of_gaps(landscape.loss, "loss", _PROGRAM, "The scripts leave them blank.")
     _warn_of_losses_taken_for_missing(landscape.loss)
-    directions, projection = _directions(landscape), _projection(landscape)
+    directions, trajectory = _directions(landscape), landscape.trajectory
     direction_path = path.with_name(f"{path.stem}_directions.h5")
-    writers: Writers = {}
-    writers[path] = _hdf5({"dir_file": direction_path.name if directions else "", **surface})
+    writers: Writers = {path: _hdf5({"dir_file": direction_path.name if directions else "", **surface})}
     if directions:
         writers[direction_path] = _hdf5(directions)
-    if projection:
-        writers[path.with_name(f"{path.stem}_directions.h5_proj_cos.h5")] = _hdf5(projection)
+    if trajectory is not None and trajectory.y is not None:
+        projection = {"proj_xcoord": trajectory.x, "proj_ycoord": trajectory.y}
+        writers[path.with_name(f"{direction_path.name}_proj_cos.h5")] = _hdf5(projection)
     return writers
 
 
@@ -141,11 +141,6 @@ def _vectors(file: CheckpointFile) -> dict[str, NDArray[Any]]:
     return vectors
 
 
-def _projection(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
-    path = landscape.trajectory
-    return {} if path is None or path.y is None else {"proj_xcoord": path.x, "proj_ycoord": path.y}
-
-
 def _hdf5(members: Mapping[str, Any]) -> Callable[[Path], None]:
     def write(file: Path) -> None:
         import h5py
@@ -198,4 +193,4 @@ def _landscape(file: object, path: Path, loss: str | None) -> LandscapeData:
     return foreign_landscape(x, y, metrics, status, imported, [])
 
 
-LI = ExportFormat("Li et al.'s scripts", ".h5", False, li_writers)
+LI = ExportFormat(".h5", False, li_writers)

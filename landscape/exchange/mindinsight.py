@@ -81,11 +81,7 @@ def mindinsight_writers(landscape: LandscapeData, path: Path, metric: str) -> Wr
     event = types.Event(wall_time=moment, step=0, summary=types.Summary(value=[value])).SerializeToString()
     version = types.Event(wall_time=moment, version="MindSpore.Event:1").SerializeToString()
     content = record(version) + record(event)
-    return {_file(path, moment, landscape): lambda file: _write(file, content)}
-
-
-def _write(file: Path, content: bytes) -> None:
-    file.write_bytes(content)
+    return {_file(path, moment, landscape): lambda file: file.write_bytes(content)}
 
 
 def _file(path: Path, moment: float, landscape: LandscapeData) -> Path:
@@ -192,4 +188,4 @@ def messages() -> SimpleNamespace:
     return SimpleNamespace(**found)
 
 
-MINDINSIGHT = ExportFormat("MindInsight", "", True, mindinsight_writers)
+MINDINSIGHT = ExportFormat("", True, mindinsight_writers)

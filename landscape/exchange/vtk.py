@@ -85,4 +85,4 @@ def _saving(dataset: Any, suffix: str) -> Callable[[Path], None]:
     return save
 
 
-VTK = ExportFormat("VTK", ".vts", False, vtk_writers)
+VTK = ExportFormat(".vts", False, vtk_writers)

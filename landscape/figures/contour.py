@@ -135,8 +135,9 @@ def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
 
 def frame_points(sheet: Sheet) -> None:
     """Ends the axes at the outermost points; a single row or column gets the width of its cell."""
-    for axis, set_limits in zip(sheet.plane, (sheet.ax.set_xlim, sheet.ax.set_ylim), strict=True):
-        set_limits(*(axis[[0, -1]] if len(axis) > 1 else edges(axis)))
+    x, y = (axis[[0, -1]] if len(axis) > 1 else edges(axis) for axis in sheet.plane)
+    sheet.ax.set_xlim(*x)
+    sheet.ax.set_ylim(*y)
 
 
 def draw_cells(sheet: Sheet, shown: NDArray[Any]) -> Any:

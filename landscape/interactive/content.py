@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..facts import page_facts
+from ..figures.path import with_path
 from ..figures.scales import choose_scale
 from ..figures.texts import axis_label, full_title
 from ..file.checks import PointStatus
@@ -27,7 +28,8 @@ def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
         landscape: what to show.
         name: a distinct name among the landscapes of the page.
     """
-    data = {
+    point = landscape.convergence
+    return {
         "name": name,
         "title": title(landscape),
         "note": note(landscape),
@@ -41,15 +43,13 @@ def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
         "scales": {metric: _scales(landscape, metric) for metric in landscape.metrics},
         "trajectory": None if landscape.trajectory is None else _trajectory(landscape.trajectory),
         "facts": page_facts(landscape),
+        "convergence": {
+            "x": point.x,
+            "y": point.y,
+            "metrics": _all_encoded({metric: np.array([value]) for metric, value in point.metrics.items()}),
+            "status": int(point.status),
+        },
     }
-    point = landscape.convergence
-    data["convergence"] = {
-        "x": point.x,
-        "y": point.y,
-        "metrics": _all_encoded({name: np.array([value]) for name, value in point.metrics.items()}),
-        "status": int(point.status),
-    }
-    return data
 
 
 def title(landscape: LandscapeData) -> str:
@@ -64,37 +64,24 @@ def note(landscape: LandscapeData) -> str:
     size = f"line of {len(landscape.x)} points"
     if landscape.y is not None:
         size = f"{len(landscape.x)} × {len(landscape.y)} points"
-    parts = [kind.get(decomposition.lower(), decomposition), size, _unfinished(landscape)]
-    return "; ".join(part for part in parts if part)
-
-
-def _unfinished(landscape: LandscapeData) -> str | None:
     counts = landscape.status_counts
-    parts = [
+    unfinished = ", ".join(
         f"{counts[status]} {status.name.lower()}"
         for status in (PointStatus.INTERPOLATED, PointStatus.FAILED, PointStatus.PENDING)
         if counts[status]
-    ]
-    return ", ".join(parts) or None
+    )
+    return "; ".join(part for part in (kind.get(decomposition.lower(), decomposition), size, unfinished) if part)
 
 
 def _scales(landscape: LandscapeData, metric: str) -> dict[str, Any]:
     """Returns the scale that the figures would choose for each setting; None where there is none."""
-    path, point = landscape.trajectory, landscape.convergence
-    values = [landscape[metric].ravel(), [point.metrics.get(metric, np.nan)]]
-    if path is not None:
-        values.append(path.projected.get(metric, []))
-    together = np.concatenate([np.asarray(part, np.float64) for part in values])
-    found: dict[str, Any] = {}
-    for kind in ("auto", "log", "linear"):
-        if kind == "log" and not (np.isfinite(together) & (together > 0)).any():
-            found[kind] = None
-            continue
-        scale = choose_scale(together, kind, metric=metric)
-        if scale.empty:
-            found[kind] = None
-            continue
-        found[kind] = {"kind": scale.kind, "low": scale.low, "high": scale.high, "threshold": scale.threshold}
+    values = with_path(landscape, metric, landscape[metric])
+    found: dict[str, Any] = dict.fromkeys(("auto", "log", "linear"))
+    for kind in found:
+        if kind != "log" or (np.isfinite(values) & (values > 0)).any():
+            scale = choose_scale(values, kind, metric=metric)
+            if not scale.empty:
+                found[kind] = {name: getattr(scale, name) for name in ("kind", "low", "high", "threshold")}
     return found
 
 

@@ -1,4 +1,4 @@
-"""Builds the interactive page from landscapes, its own assets and the plotly script; writes it and opens it."""
+"""Builds the interactive page from landscapes, its own assets and the plotly script, and writes it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import html
 import json
 import os
 import re
-import tempfile
-import webbrowser
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -62,17 +60,6 @@ def save_page(
         write_text(target.with_name(SCRIPT_NAME), plotly_script())
     write_text(target, text)
     return target
-
-
-def view(landscape: LandscapeData, path: str | os.PathLike[str] | None, *, size: str, show: bool) -> Path:
-    """Writes a page and opens it; see ``Landscape.view``."""
-    if path is None:
-        # The browser reads it after this process may have ended, so nobody can remove it here.
-        path = Path(tempfile.mkdtemp(prefix="landscape-")) / "landscape.html"
-    page = save_page(landscape, path, size=size)
-    if show:
-        webbrowser.open(page.resolve().as_uri())
-    return page
 
 
 def page_html(
@@ -171,7 +158,7 @@ def _checked(landscapes: LandscapeData | Sequence[LandscapeData], *, may_be_empt
     return list(landscapes)
 
 
-@functools.lru_cache(maxsize=1)
+@functools.cache
 def _packed_script() -> tuple[str, str]:
     script = plotly_script()
     return base64.b64encode(gzip.compress(script.encode("utf-8"), mtime=0)).decode("ascii"), _hash(script)

@@ -7,7 +7,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -51,16 +51,16 @@ class Progress:
     total: int
     text: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns the progress as JSON values."""
-        return dict(vars(self))
-
 
 class FileWatch:
     """Reads a landscape file again whenever it has changed; several threads may ask it.
 
     Args:
         path: the file, which need not exist yet.
+
+    Attributes:
+        landscape: what was read last; None before there was a file.
+        progress: as it was at the last look.
 
     Raises:
         LandscapeError: the path holds something that is no landscape file.
@@ -70,18 +70,13 @@ class FileWatch:
         self._path = path
         self._lock = threading.Lock()
         self._stamp: tuple[int, ...] | None = None
-        self._landscape: LandscapeData | None = None
+        self.landscape: LandscapeData | None = None
         self._content: dict[str, Any] | None = None
         self._problem: LandscapeError | None = None
         self._history: deque[tuple[float, int]] = deque()
         self.progress = self._look()
         if self._problem is not None:
             raise self._problem
-
-    @property
-    def landscape(self) -> LandscapeData | None:
-        """What was read last; None before there was a file."""
-        return self._landscape
 
     def look(self) -> tuple[Progress, dict[str, Any] | None]:
         """Returns the progress, and the landscape as the page reads it."""
@@ -104,7 +99,7 @@ class FileWatch:
 
     def _read(self, written: float) -> None:
         try:
-            self._landscape = read_landscape(self._path)
+            self.landscape = read_landscape(self._path)
         except (LandscapeNotFoundError, LandscapeLockedError):
             # It was removed or is being replaced; the next look will tell.
             return
@@ -112,8 +107,8 @@ class FileWatch:
             self._problem = error
             return
         self._problem = None
-        self._content = landscape_content(self._landscape, self._path.name)
-        done, _ = _counts(self._landscape)
+        self._content = landscape_content(self.landscape, self._path.name)
+        done, _ = _counts(self.landscape)
         if self._history and done < self._history[-1][1]:
             self._history.clear()  # another landscape took the file's place
         self._history.append((written, done))
@@ -124,18 +119,18 @@ class FileWatch:
         version = "" if self._stamp is None else "-".join(f"{number:x}" for number in self._stamp)
         if self._problem is not None:
             return Progress(version, "unreadable", 0, 0, str(self._problem))
-        if self._landscape is None:
+        if self.landscape is None:
             return Progress(version, "waiting", 0, 0, f"Waiting for {self._path}: it does not exist yet.")
-        done, total = _counts(self._landscape)
+        done, total = _counts(self.landscape)
         share = f"{done} of {total} measured ({100 * done / max(total, 1):.0f} %)"
-        if self._landscape.complete:
+        if self.landscape.complete:
             return Progress(version, "complete", done, total, f"Complete: {share}.")
         if not is_being_written(self._path):
             text = f"Stopped: {share}, and no process of this machine is writing. The same call goes on from there."
             return Progress(version, "stopped", done, total, text)
-        return Progress(version, "measuring", done, total, f"Measuring: {share}{self._left(total)}.")
+        return Progress(version, "measuring", done, total, f"Measuring: {share}{self._left(self.landscape, total)}.")
 
-    def _left(self, total: int) -> str:
+    def _left(self, landscape: LandscapeData, total: int) -> str:
         (first, before), (last, done) = self._history[0], self._history[-1]
         if not (last > first and done > before):
             return ""
@@ -144,9 +139,7 @@ class FileWatch:
         seconds -= max(time.time() - last, 0.0)
         if seconds < 1:
             return ""  # it takes longer than estimated, so nothing is known
-        adaptive = (
-            self._landscape is not None and self._landscape.attributes.get("sampling", {}).get("mode") == "adaptive"
-        )
+        adaptive = landscape.attributes.get("sampling", {}).get("mode") == "adaptive"
         return f", {'at most ' if adaptive else ''}about {duration_text(seconds)} left"
 
 
@@ -190,12 +183,12 @@ class WatchServer(ThreadingHTTPServer):
         landscape = self.watch.landscape
         shown = [] if landscape is None else [landscape]
         heading = self.file_name if landscape is None else None
-        return page_html(shown, script=SCRIPT_NAME, live=progress.to_json(), heading=heading).encode()
+        return page_html(shown, script=SCRIPT_NAME, live=asdict(progress), heading=heading).encode()
 
     def progress(self, known: str) -> bytes:
         """Returns the file's state, and its contents if the caller knows another version."""
         progress, content = self.watch.look()
-        return json.dumps({**progress.to_json(), "content": None if progress.version == known else content}).encode()
+        return json.dumps({**asdict(progress), "content": None if progress.version == known else content}).encode()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -208,13 +201,12 @@ class _Handler(BaseHTTPRequestHandler):
             return
         path, _, query = self.path.partition("?")
         token, _, name = path.removeprefix("/").partition("/")
-        if not secrets.compare_digest(token.encode(), self.server.token.encode()):
-            self._answer(HTTPStatus.NOT_FOUND, b"There is nothing here.\n", "text/plain")
-        elif name == "":
+        allowed = secrets.compare_digest(token.encode(), self.server.token.encode())
+        if allowed and name == "":
             self._answer(HTTPStatus.OK, self.server.page(), "text/html; charset=utf-8")
-        elif name == "progress":
+        elif allowed and name == "progress":
             self._answer(HTTPStatus.OK, self.server.progress(query.removeprefix("after=")), "application/json")
-        elif name == SCRIPT_NAME:
+        elif allowed and name == SCRIPT_NAME:
             self._answer(HTTPStatus.OK, self.server.script, "text/javascript; charset=utf-8")
         else:
             self._answer(HTTPStatus.NOT_FOUND, b"There is nothing here.\n", "text/plain")
