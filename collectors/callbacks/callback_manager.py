@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback as traceback_module
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 from ..validation import check_bool, check_instance, wrong_type
@@ -108,16 +107,11 @@ class CallbackManager(Callback):
             raise
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
         if self._depth > 1:
             self._depth -= 1
-            return
-        self._leave(exception)
+        else:
+            self._leave(error)
 
     def _leave(self, error: BaseException | None) -> None:
         entered, self._entered = self._entered, []

@@ -40,7 +40,6 @@ def named_metrics(metrics: Any) -> dict[str, Any]:
     """
     if metrics is None:
         return {}
-    named: dict[str, Any] = {}
     if isinstance(metrics, Mapping):
         for name, metric in metrics.items():
             if not isinstance(name, str):
@@ -48,10 +47,10 @@ def named_metrics(metrics: Any) -> dict[str, Any]:
             if not accumulates(metric) and (not callable(metric) or isinstance(metric, type)):
                 expected = "a torchmetrics object or a function of (outputs, targets)"
                 raise wrong_type(f"metrics[{name!r}]", expected, metric)
-            named[name] = metric
-        return named
+        return dict(metrics)
     if not isinstance(metrics, list | tuple | set | frozenset):
         raise wrong_type("metrics", "a dict of metrics, or a set or list of torchmetrics objects", metrics)
+    named: dict[str, Any] = {}
     for metric in metrics:
         if not accumulates(metric):
             expected = "a torchmetrics object (functions need a name: metrics={'name': function})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
 from collections.abc import Callable, Mapping
@@ -82,7 +83,7 @@ def take_apart(network: Any) -> NamedArrays:
         name = network.name or type(tree).__name__
         aliases, transposed = _shared_names(tree), _transposed_kernels(tree)
         graph, tree = sys.modules["flax.nnx"].split(tree)
-        apply = _of_module(apply, graph)
+        apply = functools.partial(_apply_in_eval_mode, apply, graph)
     else:
         name = network.name or function_name(apply)
     leaves, structure = jax.tree_util.tree_flatten(tree)
@@ -191,13 +192,10 @@ def _no_function(*_: Any) -> Any:
     raise TypeError("these parameters have no function; use JaxNetwork(apply, parameters).")
 
 
-def _of_module(apply: Callable[..., Any], graph: Any) -> Callable[..., Any]:
-    def apply_in_eval_mode(state: Any, *inputs: Any, **named_inputs: Any) -> Any:
-        module = sys.modules["flax.nnx"].merge(graph, state)
-        module.eval()  # of this copy: the user's module stays in its mode
-        return apply(module, *inputs, **named_inputs)
-
-    return apply_in_eval_mode
+def _apply_in_eval_mode(apply: Callable[..., Any], graph: Any, state: Any, /, *inputs: Any, **named_inputs: Any) -> Any:
+    module = sys.modules["flax.nnx"].merge(graph, state)
+    module.eval()  # of this copy: the user's module stays in its mode
+    return apply(module, *inputs, **named_inputs)
 
 
 def _shared_names(module: Any) -> dict[str, tuple[str, ...]]:
