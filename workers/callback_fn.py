@@ -9,8 +9,7 @@ from typing import Any
 from collectors.networks.readers import NETWORK_KINDS, framework_of
 
 from .errors import CallbackFunctionError
-from .evaluator import Evaluator, MeasurementOptions
-from .measurement_plan import MeasurementPlan, Workload
+from .evaluator import Evaluator, MeasurementSetup
 
 
 def call_callback(callback_fn: Callable[[], Any]) -> Any:
@@ -25,26 +24,12 @@ def call_callback(callback_fn: Callable[[], Any]) -> Any:
         raise CallbackFunctionError(f"callback_fn raised {type(error).__name__}: {error}") from error
 
 
-def make_evaluator(
-    result: Any,
-    options: MeasurementOptions,
-    *,
-    threads: int = 1,
-    device: str | None = None,
-    plan: MeasurementPlan | None = None,
-    restore_network: bool = True,
-    workload: Workload | None = None,
-) -> Evaluator:
+def make_evaluator(result: Any, setup: MeasurementSetup) -> Evaluator:
     """Returns an evaluator of what callback_fn returned.
 
     Args:
         result: (model, network, dataset, metrics), or an Evaluator.
-        options: what is measured.
-        threads: CPU threads that this worker may use.
-        device: the framework's name of the device; None means the CPU.
-        plan: how to compute; None tunes one on the real network and data.
-        restore_network: whether ``close`` puts the network back; a worker of its own saves that memory.
-        workload: for how much work a plan is tuned.
+        setup: what is measured, and how.
 
     Raises:
         CallbackFunctionError: the result is something else.
@@ -66,18 +51,6 @@ def make_evaluator(
             "the second item that callback_fn returns must be a network of a supported framework "
             f"({NETWORK_KINDS}), but is {type(network).__name__}."
         )
-    # The other frameworks always compile, or never do.
-    tuned = {"workload": workload} if framework == "torch" else {}
-    evaluator: Evaluator = import_module(f".{framework}.evaluator", __package__).EVALUATOR(
-        model,
-        network,
-        dataset,
-        metrics,
-        options=options,
-        threads=threads,
-        device=device or "cpu",
-        plan=plan,
-        restore_network=restore_network,
-        **tuned,
-    )
+    module = import_module(f".{framework}.evaluator", __package__)
+    evaluator: Evaluator = module.EVALUATOR(model, network, dataset, metrics, setup)
     return evaluator

@@ -13,7 +13,7 @@ from collectors.networks.weight_space import State, WeightSpace
 from collectors.validation import check_choice, check_int
 
 from .errors import CallbackFunctionError
-from .measurement_plan import MeasurementPlan
+from .measurement_plan import MeasurementPlan, Workload
 from .metric_names import metric_name_problem
 
 if TYPE_CHECKING:
@@ -49,6 +49,28 @@ class MeasurementOptions:
         check_int("seed", self.seed, minimum=0)
         check_choice("buffers", self.buffers, BUFFER_POLICIES)
         check_int("recalibration_batch_size", self.recalibration_batch_size, minimum=2)
+
+
+@dataclass(frozen=True)
+class MeasurementSetup:
+    """What an evaluator of a framework is told beside the user's network, data, loss and metrics.
+
+    Attributes:
+        options: what is measured.
+        threads: CPU threads that may be used; JAX takes as many as this process has cores when it starts.
+        device: "cpu", "cuda:0", ...; Keras and MindSpore themselves say where they compute.
+        plan: how to compute; None tunes one on the real network and data.
+        restore_network: whether ``close`` puts the network back; a worker of its own saves that memory.
+        workload: whether a tuned plan is compiled, and for how much work (PyTorch); None compiles none. The other
+            frameworks always compile, or never do.
+    """
+
+    options: MeasurementOptions = MeasurementOptions()
+    threads: int = 1
+    device: str = "cpu"
+    plan: MeasurementPlan | None = None
+    restore_network: bool = True
+    workload: Workload | None = None
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ sys.path.append(str(Path(__file__).parents[2]))  # from a plain checkout, nothin
 
 from landscape import random_plane
 from workers.callback_fn import make_evaluator
-from workers.evaluator import MeasurementOptions
+from workers.evaluator import MeasurementSetup
 from workers.measurement_plan import Workload
 
 CLOSE = 1e-4  # a GPU's kernels add in another order than a CPU's; here both are the same device's
@@ -101,10 +101,9 @@ def main() -> None:
         warnings.simplefilter("always")
         evaluator: Any = make_evaluator(
             (nn.CrossEntropyLoss(), network, data, {}),
-            MeasurementOptions(),
-            threads=torch.get_num_threads(),
-            device=options.device,
-            workload=Workload(compile, len(points)),
+            MeasurementSetup(
+                threads=torch.get_num_threads(), device=options.device, workload=Workload(compile, len(points))
+            ),
         )
         evaluator.load(plane.origin, plane.directions, plane.buffers)
         found, ours = timed(lambda: evaluator.measure(points)["loss"], device)

@@ -15,7 +15,7 @@ from torch import nn
 
 from collectors.networks.torch_network import named_tensors, to_array
 from collectors.networks.weight_space import State
-from workers.evaluator import MeasurementOptions
+from workers.evaluator import MeasurementSetup
 from workers.torch.evaluator import TorchEvaluator
 
 SAMPLES = 1024
@@ -64,7 +64,7 @@ def main() -> None:
     data = (torch.randn(SAMPLES, 1, 32, 32), torch.randint(0, 10, (SAMPLES,)))
     for name, network in (("LeNet-5", lenet()), ("300 small tensors", many_small_tensors())):
         torch.set_num_threads(1)
-        evaluator = TorchEvaluator(nn.CrossEntropyLoss(), network, data, {}, options=MeasurementOptions())
+        evaluator = TorchEvaluator(nn.CrossEntropyLoss(), network, data, {}, MeasurementSetup())
         evaluator.load(*plane_of(network))
         with torch.no_grad():
             move = seconds(lambda evaluator=evaluator: evaluator._moves.move([0.1, 0.2]), 300)

@@ -25,7 +25,7 @@ from collectors.composer import SummaryCollector
 from collectors.networks.readers import describe_network
 from workers.callback_fn import make_evaluator
 from workers.composer_loss import evaluator_from
-from workers.evaluator import MeasurementOptions
+from workers.evaluator import MeasurementOptions, MeasurementSetup
 from workers.measurement_plan import MeasurementPlan
 from workers.torch.own_loss import composer_step
 
@@ -186,7 +186,9 @@ def test_of_two_processes_the_first_saves_the_users_model(tmp_path):
 
 def measured(built, **options):
     """Returns the values at the network's own weights."""
-    evaluator = make_evaluator(built, MeasurementOptions(**options), plan=MeasurementPlan(batch_size=16))
+    evaluator = make_evaluator(
+        built, MeasurementSetup(MeasurementOptions(**options), plan=MeasurementPlan(batch_size=16))
+    )
     space = evaluator.description.space
     state = {info.name: tensor.detach().numpy().copy() for info, tensor in _tensors(built[1])}
     parameters = {info.name: state[info.name] for info in space.parameters}

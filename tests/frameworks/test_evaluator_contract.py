@@ -11,7 +11,7 @@ from collectors.networks.readers import read_network
 from collectors.networks.weight_space import direction_dtype
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, FrozenNetworkError
-from workers.evaluator import Evaluator, MeasurementOptions
+from workers.evaluator import Evaluator, MeasurementOptions, MeasurementSetup
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.pool import OriginValues
@@ -25,7 +25,9 @@ def case(request) -> EvaluatorCase:
 
 
 def open_evaluator(built, *, batch_size=16, **options):
-    return make_evaluator(built, MeasurementOptions(**options), plan=MeasurementPlan(batch_size=batch_size))
+    return make_evaluator(
+        built, MeasurementSetup(MeasurementOptions(**options), plan=MeasurementPlan(batch_size=batch_size))
+    )
 
 
 def own_plane(built, evaluator, seed=0, scale=0.3):

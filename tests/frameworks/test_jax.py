@@ -21,7 +21,7 @@ from collectors.networks.readers import describe_network, read_network
 from collectors.recording.summary_collector import SummaryCollector
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
-from workers.evaluator import MeasurementOptions
+from workers.evaluator import MeasurementOptions, MeasurementSetup
 from workers.jax.functions import POINTS_AT_ONCE
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.tuning import choose_batch_size
@@ -39,7 +39,7 @@ def tensors(network):
 
 def open_evaluator(built, batch_size=16, device="cpu", **options):
     plan = None if batch_size is None else MeasurementPlan(batch_size)
-    return make_evaluator(built, MeasurementOptions(**options), plan=plan, device=device)
+    return make_evaluator(built, MeasurementSetup(MeasurementOptions(**options), plan=plan, device=device))
 
 
 def load_plane(evaluator, network, scale=0.3):
@@ -433,13 +433,13 @@ jax.config.update("jax_enable_x64", True)
 import numpy as np
 from collectors.jax import JaxNetwork
 from collectors.networks.readers import read_network
-from workers.evaluator import MeasurementOptions; from workers.callback_fn import make_evaluator
+from workers.evaluator import MeasurementSetup; from workers.callback_fn import make_evaluator
 generator = np.random.default_rng(0)
 weight, step = generator.standard_normal((2, 5, 1))
 inputs, targets = generator.standard_normal((40, 5)), generator.standard_normal((40, 1))
 network = JaxNetwork(lambda tree, x: x @ tree["weight"], {"weight": weight})
 assert read_network(network)["weight"].dtype == np.float64
-evaluator = make_evaluator((lambda o, t: (o - t) ** 2, network, (inputs, targets), {}), MeasurementOptions())
+evaluator = make_evaluator((lambda o, t: (o - t) ** 2, network, (inputs, targets), {}), MeasurementSetup())
 evaluator.load({"weight": weight}, [{"weight": step}], {})
 expected = ((inputs @ (weight + 0.3 * step) - targets) ** 2).mean()
 np.testing.assert_allclose(evaluator.measure(np.array([[0.3]]))["loss"][0], expected, rtol=1e-13)

@@ -21,7 +21,7 @@ from collectors.networks.keras_network import to_array
 from collectors.networks.readers import describe_network, framework_of, read_network
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, SamplesError
-from workers.evaluator import MeasurementOptions
+from workers.evaluator import MeasurementOptions, MeasurementSetup
 from workers.measurement_plan import MeasurementPlan
 
 # Keras' own way of reading a variable or a tensor makes NumPy 2 warn; the contract tests run without this filter.
@@ -34,7 +34,9 @@ EPOCHS = {"unit": "epoch", "intervals": [[0, 1, 2, 3]]}
 
 def own_values(built, **options):
     """Returns what an evaluator measures at the network's own weights."""
-    evaluator = make_evaluator(built, MeasurementOptions(**options), plan=MeasurementPlan(batch_size=32))
+    evaluator = make_evaluator(
+        built, MeasurementSetup(MeasurementOptions(**options), plan=MeasurementPlan(batch_size=32))
+    )
     state = read_network(built[1])
     space = evaluator.description.space
     direction = {info.name: np.ones(info.shape, np.float32) for info in space.trainable}

@@ -25,7 +25,7 @@ from collectors import RunDirectory
 from collectors.lightning import SummaryCollector
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
-from workers.evaluator import MeasurementOptions
+from workers.evaluator import MeasurementOptions, MeasurementSetup
 from workers.lightning import evaluator_from
 
 LitModel, DataModule = CLASSES["lightning"]
@@ -221,7 +221,7 @@ def test_two_processes(package, tmp_path):
 
 class TestEvaluatorFrom:
     def measured(self, callback_fn, **options):
-        evaluator = make_evaluator(callback_fn(), MeasurementOptions(**options))
+        evaluator = make_evaluator(callback_fn(), MeasurementSetup(MeasurementOptions(**options)))
         state = evaluator.description
         evaluator.close()
         return state

@@ -26,7 +26,7 @@ from collectors.weights.safetensors_file import CheckpointFile
 from landscape import SummaryLandscape
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, SamplesError
-from workers.evaluator import MeasurementOptions
+from workers.evaluator import MeasurementOptions, MeasurementSetup
 
 MODES = {"graph": mindspore.GRAPH_MODE, "pynative": mindspore.PYNATIVE_MODE}
 FOUR_STEPS = {"unit": "step", "intervals": [[1, 2, 3, 4]], "landscape_size": 3, "num_samples": 48}
@@ -64,7 +64,7 @@ def train(callbacks, epochs=1, network=None, loss=None, **options):
 
 
 def measure_origin(built, **options):
-    evaluator = make_evaluator(built, MeasurementOptions(**options))
+    evaluator = make_evaluator(built, MeasurementSetup(MeasurementOptions(**options)))
     space, state = evaluator.description.space, read(built[1])
     evaluator.load({info.name: state[info.name] for info in space.parameters}, [], {
         info.name: state[info.name] for info in space.buffers
@@ -197,7 +197,7 @@ def test_a_loss_that_looks_at_the_weights_is_not_copied(pynative):
             penalty = ops.square(self.network.classifier.weight).sum()
             return self.get_loss(ops.cross_entropy(outputs, targets, reduction="none")) + penalty
 
-    evaluator = make_evaluator((Penalty(), network, dataset(), {}), MeasurementOptions())
+    evaluator = make_evaluator((Penalty(), network, dataset(), {}), MeasurementSetup())
     space, state = evaluator.description.space, read(network)
     direction = {info.name: np.zeros(info.shape, np.float32) for info in space.trainable}
     direction["classifier.weight"] += state["classifier.weight"]
@@ -266,7 +266,7 @@ def test_what_callback_fn_must_not_return(change, error, match, pynative):
     for index, item in change.items():
         built[index] = item
     with pytest.raises(error, match=match):
-        make_evaluator(tuple(built), MeasurementOptions())
+        make_evaluator(tuple(built), MeasurementSetup())
 
 
 def test_metrics_by_name_and_as_functions(pynative):

@@ -25,7 +25,7 @@ from collectors import RunDirectory
 from collectors.transformers import SummaryCollector
 from landscape import SummaryLandscape
 from workers.callback_fn import make_evaluator
-from workers.evaluator import MeasurementOptions
+from workers.evaluator import MeasurementSetup
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of what peft imports
@@ -189,7 +189,7 @@ class TestEvaluator:
         _, network, loader, _ = build(make_gpt2, False, 10)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a mean of labels that belongs to its batches
-            evaluator = make_evaluator((None, network, loader, {"accuracy": accuracy}), MeasurementOptions())
+            evaluator = make_evaluator((None, network, loader, {"accuracy": accuracy}), MeasurementSetup())
         assert evaluator.description.metrics == ("loss", "accuracy")
         evaluator.close()
 
@@ -213,7 +213,7 @@ class TestEvaluator:
             loader = DataLoader(sentences(16), 8, collate_fn=functools.partial(pad))
             return None, seeded(make_adapted), loader, {}
 
-        evaluator = make_evaluator(callback_fn(), MeasurementOptions())
+        evaluator = make_evaluator(callback_fn(), MeasurementSetup())
         space = evaluator.description.space
         evaluator.close()
         assert {info.name for info in space.trainable} == adapters

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from collectors.networks.torch_network import named_tensors, to_array
 from collectors.networks.weight_space import direction_dtype
-from workers.evaluator import MeasurementOptions
+from workers.evaluator import MeasurementOptions, MeasurementSetup
 from workers.measurement_plan import MeasurementPlan
 from workers.torch.evaluator import TorchEvaluator
 
@@ -199,7 +199,7 @@ def direct_token_loss(network, loader):
 def evaluator_of(loss, network, dataset, metrics=None, *, batch_size=None, plan=None, options=None, **choices):
     plan = plan or MeasurementPlan(batch_size=batch_size)
     options = options or MeasurementOptions(**choices)
-    return TorchEvaluator(loss, network, dataset, metrics or {}, options=options, plan=plan)
+    return TorchEvaluator(loss, network, dataset, metrics or {}, MeasurementSetup(options, plan=plan))
 
 
 def found(network):

@@ -13,7 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import CASES, case, classes, evaluator_of, features, mlp, plane_of
 
-from workers.evaluator import MeasurementOptions
+from workers.evaluator import MeasurementSetup
 from workers.measurement_plan import MeasurementPlan
 from workers.torch.evaluator import TorchEvaluator
 
@@ -72,7 +72,7 @@ def test_a_plan_changes_no_value(name, plan):
 @pytest.mark.parametrize("name", CASES)
 def test_tuning_chooses_a_plan_that_works(name):
     loss, network, dataset = case(name)
-    evaluator = TorchEvaluator(loss, network, dataset, {}, options=MeasurementOptions(), threads=2)
+    evaluator = TorchEvaluator(loss, network, dataset, {}, MeasurementSetup(threads=2))
     plan = evaluator.description.plan
     assert plan.threads in (1, 2)
     assert plan.compile is False
@@ -97,7 +97,7 @@ def test_tuning_bears_batches_of_padding():
     targets[:40] = -100
     loader = DataLoader(TensorDataset(features(), targets), batch_size=4)
     network = mlp()
-    evaluator = TorchEvaluator(nn.CrossEntropyLoss(), network, loader, {}, options=MeasurementOptions())
+    evaluator = TorchEvaluator(nn.CrossEntropyLoss(), network, loader, {}, MeasurementSetup())
     evaluator.load(*plane_of(network))
     assert np.isfinite(evaluator.measure(POINTS)["loss"]).all()
     evaluator.close()

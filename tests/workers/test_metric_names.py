@@ -8,6 +8,7 @@ from torch import nn
 from landscape.file.data import DirectionsData, LandscapeData
 from workers import CallbackFunctionError, EvaluatorDescription, FunctionEvaluator, MeasurementOptions, MeasurementPlan
 from workers.callback_fn import make_evaluator
+from workers.evaluator import MeasurementSetup
 from workers.metric_names import metric_name_problem
 
 UNUSABLE = [
@@ -25,7 +26,7 @@ def function_evaluator(name):
 
 def torch_evaluator(name):
     metrics = {name: lambda outputs, targets: 0.0}
-    return make_evaluator((nn.MSELoss(), nn.Linear(1, 1), "no samples", metrics), MeasurementOptions())
+    return make_evaluator((nn.MSELoss(), nn.Linear(1, 1), "no samples", metrics), MeasurementSetup())
 
 
 def own_description(name):
@@ -62,6 +63,6 @@ def test_other_names_are_free():
     network, samples = nn.Linear(1, 1), (torch.zeros(4, 1), torch.zeros(4, 1))
     names = ["accuracy", "top-5 (%)", "x2", "Genauigkeit größer", "statuses", "norm.2"]
     metrics = {name: lambda outputs, targets: 0.0 for name in names}
-    evaluator = make_evaluator((nn.MSELoss(), network, samples, metrics), MeasurementOptions())
+    evaluator = make_evaluator((nn.MSELoss(), network, samples, metrics), MeasurementSetup())
     assert evaluator.description.metrics == ("loss", "loss_stderr", *names)
     LandscapeData.empty(np.zeros(1), None, DirectionsData(np.ones(1)), evaluator.description.metrics)

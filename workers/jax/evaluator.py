@@ -17,8 +17,7 @@ from collectors.networks.batches import call_network
 from collectors.networks.jax_arrays import take_apart
 from collectors.networks.weight_space import State, direction_dtype
 
-from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
-from ..measurement_plan import MeasurementPlan
+from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, MeasurementSetup
 from ..measuring.checks import callback_errors, check_movable, check_points, find_loss, partition_tolerance
 from ..measuring.partition import ChosenLoss, choose_loss
 from ..measuring.tuning import choose_batch_size, plan_batches
@@ -61,11 +60,7 @@ class JaxEvaluator(Evaluator):
         dataset: a pair of arrays (inputs, targets), an iterable of batches of such pairs, or a PyTorch DataLoader or
             Dataset.
         metrics: name to function of (outputs, targets), which returns the same as a loss.
-        options: what is measured.
-        threads: only noted in the plan: XLA takes as many CPU threads as this process has cores when JAX starts.
-        device: "cpu", "cuda:0", ...
-        plan: how to compute; None tunes one.
-        restore_network: not used, because the user's arrays never change.
+        setup: what is measured, and how; the threads are only noted in the plan.
 
     Raises:
         FrozenNetworkError: no parameter is trainable.
@@ -81,19 +76,14 @@ class JaxEvaluator(Evaluator):
         network: object,
         dataset: object,
         metrics: object,
-        *,
-        options: MeasurementOptions,
-        threads: int = 1,
-        device: str = "cpu",
-        plan: MeasurementPlan | None = None,
-        restore_network: bool = True,
+        setup: MeasurementSetup,
     ) -> None:
         loss, functions = find_loss(model, _LOSSES), find_metrics(metrics)
         self._network = take_apart(network)
         self._space = self._network.space
-        self._check(options)
-        self._samples, notes = read_array_samples(dataset, options)
-        self._device = find_device(device, notes)
+        self._check(setup.options)
+        self._samples, notes = read_array_samples(dataset, setup.options)
+        self._device = find_device(setup.device, notes)
         self._placed: dict[int | None, list[Batch]] = {}
         self._plane: Plane | None = None
         self._points_at_once: int | None = None
@@ -105,14 +95,14 @@ class JaxEvaluator(Evaluator):
             notes.extend(chosen.notes)
             dependent = bool(chosen.notes)
             fixed_batches = dependent or not self._samples.can_be_cut
-            self._plan = plan_batches(plan, threads, fixed_batches=fixed_batches, choose=self._choose_batch_size)
+            self._plan = plan_batches(setup, fixed_batches=fixed_batches, choose=self._choose_batch_size)
             names = tuple(self._measure_weights(self._own))
         self._description = EvaluatorDescription(
             space=self._space,
             metrics=names,
             num_samples=self._samples.count,
             samples_sha256=self._samples.sha256(with_batches=dependent),
-            options=options,
+            options=setup.options,
             partition_dependent=dependent,
             plan=self._plan,
             device=self._device.platform,

@@ -9,8 +9,7 @@ import keras
 
 from collectors.networks.batches import call_network
 
-from ..evaluator import MeasurementOptions
-from ..measurement_plan import MeasurementPlan
+from ..evaluator import MeasurementSetup
 from ..measuring.array_evaluator import ArrayEvaluator, Target
 from ..measuring.checks import callback_errors
 from ..measuring.totals import Total, batch_loss
@@ -32,11 +31,7 @@ class KerasEvaluator(ArrayEvaluator):
         network: the network, often the same object; it ends as it was found.
         dataset: (x, y) or (x, y, sample_weight) of arrays, a PyDataset, a DataLoader, or an iterable of batches.
         metrics: name to ``keras.metrics.Metric`` or function of (y_true, y_pred), beside the compiled ones.
-        options: what is measured.
-        threads: CPU threads that may be used; JAX takes its own.
-        device: not used, because Keras says where its networks are.
-        plan: how to compute; None tunes one.
-        restore_network: whether ``close`` puts the network back.
+        setup: what is measured, and how; Keras says on which device.
 
     Raises:
         CallbackFunctionError: the network, the loss or a metric raises, or is of no known kind.
@@ -45,27 +40,15 @@ class KerasEvaluator(ArrayEvaluator):
         TypeError: an argument has the wrong type.
     """
 
-    def __init__(
-        self,
-        model: Any,
-        network: Any,
-        dataset: Any,
-        metrics: Any,
-        *,
-        options: MeasurementOptions,
-        threads: int = 1,
-        device: str = "cpu",
-        plan: MeasurementPlan | None = None,
-        restore_network: bool = True,
-    ) -> None:
+    def __init__(self, model: Any, network: Any, dataset: Any, metrics: Any, setup: MeasurementSetup) -> None:
         found = find_metrics(metrics)
-        samples, notes = read_keras_samples(dataset, options)
+        samples, notes = read_keras_samples(dataset, setup.options)
         loss, judge = find_loss(model)
         arrays = KerasNetwork(network)
         try:
             first = samples.own_batches[0]
             probe = cut(first, 0, min(first.size, _PROBE))
-            with arrays.settings(threads), callback_errors():
+            with arrays.settings(setup.threads), callback_errors():
                 prediction = call_network(arrays.forward, probe.inputs)
                 loss(prediction, probe.targets)  # builds Keras' compiled loss, which JAX could not while it compiles
                 totals = make_metrics(model, found, network, prediction, probe.targets)
@@ -81,11 +64,7 @@ class KerasEvaluator(ArrayEvaluator):
                 metrics=totals,
                 notes=notes,
             ),
-            options=options,
-            threads=threads,
-            device=arrays.device,
-            plan=plan,
-            restore_network=restore_network,
+            setup,
         )
 
 

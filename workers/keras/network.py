@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from collectors.networks.keras_network import named_variables, to_array, torch_modules
 from collectors.networks.weight_space import State, WeightSpace
 
-from ..samples.batches import Batch
-
 _BACK_ENDS = ("torch", "jax")
 
 
@@ -44,8 +42,6 @@ class KerasNetwork:
         ValueError: Keras runs on another back end.
         TypeError: the network cannot be read.
     """
-
-    can_recalibrate = False
 
     def __init__(self, network: Any) -> None:
         self.back_end = check_back_end()
@@ -112,10 +108,6 @@ class KerasNetwork:
 
             with jax.default_matmul_precision("highest"):
                 yield
-
-    def recalibrate(self, batches: Sequence[Batch]) -> None:
-        """Never called, because ``can_recalibrate`` is False."""
-        raise NotImplementedError
 
     def ran_out_of_memory(self, error: Exception) -> bool:
         """Returns whether an exception means that a batch was too large."""

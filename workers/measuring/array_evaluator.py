@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from collectors.networks.weight_space import State, WeightSpace, direction_dtype, move_along
 
 from ..errors import SamplesError
-from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, MeasurementSetup
 from ..measurement_plan import MeasurementPlan
-from ..samples.batches import Batch
 from ..samples.samples import Samples
 from .checks import callback_errors, check_loaded, check_movable, check_points, partition_tolerance
 from .partition import ChosenLoss, choose_loss, run_batches
@@ -34,6 +33,10 @@ class ArrayNetwork(Protocol):
     def space(self) -> WeightSpace:
         """The network's description."""
 
+    @property
+    def device(self) -> str:
+        """The kind of device on which it computes, such as "cpu"."""
+
     def read(self) -> dict[str, NDArray[Any]]:
         """Returns copies of all parameters and buffers, by name."""
 
@@ -50,13 +53,6 @@ class ArrayNetwork(Protocol):
 
     def settings(self, threads: int) -> contextlib.AbstractContextManager[None]:
         """Returns the context in which everything is computed; the framework's own settings come back afterwards."""
-
-    def recalibrate(self, batches: Sequence[Batch]) -> None:
-        """Recomputes normalization statistics; only called where ``can_recalibrate``."""
-
-    @property
-    def can_recalibrate(self) -> bool:
-        """Whether normalization statistics can be recomputed."""
 
     def ran_out_of_memory(self, error: Exception) -> bool:
         """Returns whether an exception means that a batch was too large."""
@@ -90,41 +86,25 @@ class ArrayEvaluator(Evaluator):
     Args:
         network: the network; it ends as it was found.
         measured: samples, loss and metrics.
-        options: what is measured.
-        threads: CPU threads that may be used.
-        device: where the framework computes, such as "cpu".
-        plan: how to compute; None tunes one.
-        restore_network: whether ``close`` puts the network back; a worker of its own saves that memory.
+        setup: what is measured, and how.
 
     Raises:
         FrozenNetworkError: no parameter is trainable.
         SamplesError: the samples cannot be measured.
         CallbackFunctionError: the network, the loss or a metric raises, or gives no single number.
-        ValueError: ``buffers="recalibrate"`` is asked for where the framework offers no way.
+        ValueError: ``buffers="recalibrate"`` is asked for; none of these frameworks offers a way.
     """
 
-    def __init__(
-        self,
-        network: ArrayNetwork,
-        measured: Target,
-        *,
-        options: MeasurementOptions,
-        threads: int = 1,
-        device: str = "cpu",
-        plan: MeasurementPlan | None = None,
-        restore_network: bool = True,
-    ) -> None:
+    def __init__(self, network: ArrayNetwork, measured: Target, setup: MeasurementSetup) -> None:
         self._network = network
         self._samples = measured.samples
         self._metrics = measured.metrics
-        self._options = options
-        self._threads = threads
-        self._batch_size: int | None = None
+        self._plan = MeasurementPlan(threads=setup.threads)
         self._space = network.space
-        self._found = network.read() if restore_network else None
+        self._found = network.read() if setup.restore_network else None
         self._axes: int | None = None
         try:
-            self._check()
+            self._check(setup.options)
             notes = list(measured.notes)
             chosen = self._choose_loss(measured)
             self._loss = chosen.total
@@ -133,8 +113,7 @@ class ArrayEvaluator(Evaluator):
             notes.extend(chosen.notes)
             dependent = bool(chosen.notes)
             fixed_batches = dependent or not self._samples.can_be_cut
-            used = plan_batches(plan, threads, fixed_batches=fixed_batches, choose=self._choose_batch_size)
-            self._batch_size, self._threads = used.batch_size, used.threads
+            self._plan = plan_batches(setup, fixed_batches=fixed_batches, choose=self._choose_batch_size)
             with self._settings():
                 names = tuple(self._measure_current())
         except BaseException:
@@ -145,10 +124,10 @@ class ArrayEvaluator(Evaluator):
             metrics=names,
             num_samples=self._samples.count,
             samples_sha256=self._samples.sha256(with_batches=dependent),
-            options=options,
+            options=setup.options,
             partition_dependent=dependent,
-            plan=used,
-            device=device,
+            plan=self._plan,
+            device=network.device,
             notes=tuple(notes),
         )
 
@@ -176,7 +155,6 @@ class ArrayEvaluator(Evaluator):
             for coordinates in points.tolist():
                 moved = move_along(self._space, self._origin, self._directions, coordinates)
                 self._network.write({**moved, **self._buffers})
-                self._treat_buffers()
                 rows.append(self._measure_current())
         return {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
 
@@ -188,16 +166,14 @@ class ArrayEvaluator(Evaluator):
                 state = {info.name: parameters[info.name] for info in self._space.parameters}
                 held = self._buffers if buffers is None else buffers
                 self._network.write({**state, **{info.name: held[info.name] for info in self._space.buffers}})
-                if buffers is None:
-                    self._treat_buffers()
                 return self._measure_current()
             finally:
                 self._return_to_origin()
 
     def use_batch_size(self, batch_size: int) -> None:
         """Measures in smaller batches from now on."""
-        self._batch_size = batch_size
-        self._description = replace(self._description, plan=replace(self._description.plan, batch_size=batch_size))
+        self._plan = replace(self._plan, batch_size=batch_size)
+        self._description = replace(self._description, plan=self._plan)
 
     def close(self) -> None:
         """Leaves the user's network as it was found, bit for bit."""
@@ -206,9 +182,9 @@ class ArrayEvaluator(Evaluator):
             self._network.write(found)
             self._network.close()
 
-    def _check(self) -> None:
+    def _check(self, options: MeasurementOptions) -> None:
         check_movable(self._space, "let at least one parameter be trainable")
-        if self._options.buffers == "recalibrate" and not self._network.can_recalibrate:
+        if options.buffers == "recalibrate":
             raise ValueError(
                 f'buffers="recalibrate" is not available for {self._space.framework}; use buffers="fixed" (the '
                 "origin's statistics everywhere)."
@@ -236,15 +212,11 @@ class ArrayEvaluator(Evaluator):
         return sum(batch.size for batch in batches)
 
     def _measure_current(self) -> dict[str, float]:
-        batches = self._samples.batches(self._batch_size)
+        batches = self._samples.batches(self._plan.batch_size)
         return run_batches(self._network.forward, batches, self._loss, self._metrics)
-
-    def _treat_buffers(self) -> None:
-        if self._options.buffers == "recalibrate":
-            self._network.recalibrate(self._samples.batches(self._options.recalibration_batch_size))
 
     def _return_to_origin(self) -> None:
         self._network.write({**self._origin, **self._buffers})
 
     def _settings(self) -> contextlib.AbstractContextManager[None]:
-        return self._network.settings(self._threads)
+        return self._network.settings(self._plan.threads)

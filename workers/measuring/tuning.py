@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from ..evaluator import MeasurementSetup
 from ..measurement_plan import MeasurementPlan
 from ..samples.batches import Batch
 from ..samples.samples import Samples
@@ -100,19 +101,15 @@ def samples_per_second(
     return count / _best_seconds(functools.partial(run, plan, batches), _BUDGET_SECONDS / 8)
 
 
-def plan_batches(
-    plan: MeasurementPlan | None, threads: int, *, fixed_batches: bool, choose: Callable[[], int]
-) -> MeasurementPlan:
+def plan_batches(setup: MeasurementSetup, *, fixed_batches: bool, choose: Callable[[], int]) -> MeasurementPlan:
     """Returns the plan for a framework that itself decides on memory layout and compilation.
 
     Args:
-        plan: a plan from elsewhere, or None.
-        threads: CPU threads that may be used, where there is no plan.
+        setup: its plan, or None, and the threads to use where there is none.
         fixed_batches: whether the data set's own batches must be kept.
         choose: returns the batch size, where there is no plan.
     """
-    if plan is None:
-        plan = MeasurementPlan(None if fixed_batches else choose(), threads)
+    plan = setup.plan or MeasurementPlan(None if fixed_batches else choose(), setup.threads)
     return replace(plan, batch_size=None if fixed_batches else plan.batch_size, channels_last=False, compile=False)
 
 

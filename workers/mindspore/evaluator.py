@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
 from typing import Any
 
 import mindspore
@@ -12,14 +11,12 @@ from numpy.typing import NDArray
 
 from collectors.networks.batches import map_leaves
 from collectors.networks.mindspore_network import describe, named_tensors, read, to_array
-from collectors.networks.weight_space import State, WeightSpace, numpy_dtype
+from collectors.networks.weight_space import State, numpy_dtype
 
 from ..errors import CallbackFunctionError
-from ..evaluator import MeasurementOptions
-from ..measurement_plan import MeasurementPlan
+from ..evaluator import MeasurementSetup
 from ..measuring.array_evaluator import ArrayEvaluator, Target
 from ..measuring.totals import batch_loss
-from ..samples.batches import Batch
 from .losses import as_tensor, call_loss, float32_outputs, loss_function, make_metrics, split_into_samples
 from .samples import read_mindspore_samples
 
@@ -32,25 +29,19 @@ class MindSporeNetwork:
         cast_outputs: whether outputs are cast to float32, as ``Model.eval`` does under mixed precision.
     """
 
-    can_recalibrate = False
-
     def __init__(self, network: Any, *, cast_outputs: bool) -> None:
         self._network = network
         self._cast_outputs = cast_outputs
-        self._space = describe(network)
+        self.space = describe(network)
+        self.device = str(mindspore.get_context("device_target")).lower()
         self._tensors = {entry.name: entry for entry in named_tensors(network)}
-        self._dtypes = {info.name: numpy_dtype(info.dtype) for info in self._space.tensors}
+        self._dtypes = {info.name: numpy_dtype(info.dtype) for info in self.space.tensors}
         self._modes = [
             (cell, bool(cell.training), cell.phase, bool(cell.requires_grad)) for _, cell in network.cells_and_names()
         ]
         network.set_train(False)
         # PyNative mode would otherwise keep what a backward pass needs.
         network.set_grad(False)
-
-    @property
-    def space(self) -> WeightSpace:
-        """The network's description."""
-        return self._space
 
     def read(self) -> dict[str, NDArray[Any]]:
         """Returns copies of all parameters and buffers, by name."""
@@ -88,10 +79,6 @@ class MindSporeNetwork:
         """Nothing: MindSpore takes its threads and its mode from the process."""
         return contextlib.nullcontext()
 
-    def recalibrate(self, batches: Sequence[Batch]) -> None:
-        """Never called; MindSpore's normalization layers fix their momentum when they are made."""
-        raise NotImplementedError
-
     def ran_out_of_memory(self, error: Exception) -> bool:
         """Returns whether an exception means that a batch was too large."""
         text = str(error).lower()
@@ -106,16 +93,7 @@ class MindSporeNetwork:
 
 
 def make_mindspore_evaluator(
-    model: Any,
-    network: Any,
-    dataset: Any,
-    metrics: Any,
-    *,
-    options: MeasurementOptions,
-    threads: int = 1,
-    device: str = "cpu",  # noqa: ARG001
-    plan: MeasurementPlan | None = None,
-    restore_network: bool = True,
+    model: Any, network: Any, dataset: Any, metrics: Any, setup: MeasurementSetup
 ) -> ArrayEvaluator:
     """Returns an evaluator of what callback_fn returned, for MindSpore.
 
@@ -124,11 +102,7 @@ def make_mindspore_evaluator(
         network: an ``nn.Cell``.
         dataset: a batched ``mindspore.dataset`` pipeline; see ``read_mindspore_samples``.
         metrics: as ``Model`` takes them.
-        options: what is measured.
-        threads: CPU threads that may be used.
-        device: ignored; MindSpore computes where the process's context says.
-        plan: how to compute; None tunes one.
-        restore_network: whether ``close`` puts the network back.
+        setup: what is measured, and how; the process's context says on which device.
 
     Raises:
         CallbackFunctionError: loss or metrics cannot be used.
@@ -136,22 +110,13 @@ def make_mindspore_evaluator(
     """
     loss = loss_function(model)
     totals = make_metrics(metrics)
-    samples, notes = read_mindspore_samples(dataset, options)
-    casts = float32_outputs(model)
+    samples, notes = read_mindspore_samples(dataset, setup.options)
 
     def whole(outputs: Any, targets: Any) -> Any:
         return call_loss(loss, outputs, targets)
 
     measured = Target(samples, batch_loss(whole), split_into_samples(loss), totals, notes)
-    return ArrayEvaluator(
-        MindSporeNetwork(network, cast_outputs=casts),
-        measured,
-        options=options,
-        threads=threads,
-        device=str(mindspore.get_context("device_target")).lower(),
-        plan=plan,
-        restore_network=restore_network,
-    )
+    return ArrayEvaluator(MindSporeNetwork(network, cast_outputs=float32_outputs(model)), measured, setup)
 
 
 EVALUATOR = make_mindspore_evaluator

@@ -12,7 +12,7 @@ import numpy as np
 from collectors.networks.weight_space import State
 
 from ..callback_fn import call_callback, make_evaluator
-from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, MeasurementSetup
 from ..measurement_plan import MeasurementPlan, Workload
 from ..measuring.memory_shortage import within_memory
 from ..pool import OriginValues, PointTask, Pool, Result, StateTask, Task
@@ -45,14 +45,8 @@ class InProcessPool(Pool):
         workload: Workload | None = None,
     ) -> None:
         device = f"cuda:{device_id}" if gpu_ids() else "cpu"
-        self._evaluator = make_evaluator(
-            call_callback(callback_fn),
-            options,
-            threads=len(available_cores()),
-            device=device,
-            plan=plan,
-            workload=workload,
-        )
+        setup = MeasurementSetup(options, len(available_cores()), device, plan, workload=workload)
+        self._evaluator = make_evaluator(call_callback(callback_fn), setup)
         self._chunk_length = 1
 
     @property

@@ -16,7 +16,7 @@ from collectors.networks.weight_space import State
 
 from ..callback_fn import call_callback, make_evaluator
 from ..errors import CallbackFunctionError
-from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, MeasurementSetup
 from ..measurement_plan import MeasurementPlan, Workload
 from .devices import pin_process
 from .in_process import Outcome, measure_origin_twice, measure_points, measure_task_state
@@ -94,15 +94,8 @@ class MeasurementActor:
     ) -> EvaluatorDescription | Exception:
         """Builds the evaluator; what goes wrong is returned, because Ray would wrap it beyond recognition."""
         try:
-            self._evaluator = make_evaluator(
-                self._result,
-                options,
-                threads=self._threads,
-                device=self._device,
-                plan=plan,
-                restore_network=False,
-                workload=workload,
-            )
+            setup = MeasurementSetup(options, self._threads, self._device, plan, False, workload)
+            self._evaluator = make_evaluator(self._result, setup)
             return self._evaluator.description
         except (LandscapeError, TypeError, ValueError) as error:
             return _portable(error)

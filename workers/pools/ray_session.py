@@ -14,7 +14,6 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from collectors.files.retrying import retry
@@ -94,9 +93,7 @@ class RaySession:
     def __enter__(self) -> RaySession:
         return self
 
-    def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _join(self, address: str, runtime_env: Callable[[], dict[str, Any]] | None) -> None:

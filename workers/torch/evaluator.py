@@ -16,7 +16,7 @@ from collectors.networks.torch_network import unwrap
 from collectors.networks.weight_space import State
 
 from ..errors import SamplesError
-from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from ..evaluator import Evaluator, EvaluatorDescription, MeasurementSetup
 from ..measurement_plan import MeasurementPlan, Workload
 from ..measuring.checks import (
     callback_errors,
@@ -57,12 +57,7 @@ class TorchEvaluator(Evaluator):
         dataset: a DataLoader, Dataset, pair of tensors, or iterable of (inputs, targets); of any batches for a network
             that computes its own loss.
         metrics: name to torchmetrics object or function of (outputs, targets), or of (outputs, batch).
-        options: what is measured.
-        threads: CPU threads that may be used.
-        device: "cpu", "cuda:0", ...
-        plan: how to compute; None tunes one.
-        restore_network: whether ``close`` puts the network back; a worker of its own saves that memory.
-        workload: whether a tuned plan is compiled, and for how much work; None compiles none.
+        setup: what is measured, and how.
 
     Raises:
         FrozenNetworkError: no parameter is trainable.
@@ -77,18 +72,13 @@ class TorchEvaluator(Evaluator):
         network: nn.Module,
         dataset: object,
         metrics: object,
-        *,
-        options: MeasurementOptions,
-        threads: int = 1,
-        device: str = "cpu",
-        plan: MeasurementPlan | None = None,
-        restore_network: bool = True,
-        workload: Workload | None = None,
+        setup: MeasurementSetup,
     ) -> None:
+        options, plan = setup.options, setup.plan
         self._module = unwrap(network)
-        self._device = _full_device(device)
+        self._device = _full_device(setup.device)
         self._options = options
-        self._plan = MeasurementPlan(threads=threads)
+        self._plan = MeasurementPlan(threads=setup.threads)
         self._found: list[NetworkSnapshot] = []
         self._own_loss = own_loss_of(model, self._module)
         loss = place_loss(find_loss(model, _LOSSES), self._device) if self._own_loss is None else None
@@ -99,7 +89,7 @@ class TorchEvaluator(Evaluator):
         try:
             for module in (self._module, loss):
                 if isinstance(module, nn.Module):
-                    self._found.append(NetworkSnapshot(module, self._device, restore=restore_network))
+                    self._found.append(NetworkSnapshot(module, self._device, restore=setup.restore_network))
                     self._found[-1].apply()
             self._moves = NetworkInPlace(self._module)
             check_movable(self._moves.space, "set requires_grad=True on the parameters that training moves")
@@ -117,12 +107,12 @@ class TorchEvaluator(Evaluator):
             fixed_batches = dependent or not self._samples.can_be_cut
             tuned = None
             if plan is None:
-                tuned = self._tune(threads, fixed_batches)
+                tuned = self._tune(setup.threads, fixed_batches)
                 plan = tuned.plan
             self._plan = replace(plan, batch_size=None) if fixed_batches else plan
             self._samples = place_samples(self._samples, self._device, self._plan.channels_last)
             with self._settings():
-                self._settle(tuned, workload or Workload(), notes)
+                self._settle(tuned, setup.workload or Workload(), notes)
                 names = self._measure_within_memory(notes)
                 capture = capture_of(self._device) if self._options.buffers == "fixed" else None
                 self._points = PointRunner(self._moves, self._pending, self._treat_buffers, self._device, capture)

@@ -17,7 +17,7 @@ from worker_cases import classes, evaluator_of, features, images, mlp, plane_of,
 
 from landscape import evaluate, random_plane
 from landscape.facts import plan_text, summary_text
-from workers.evaluator import MeasurementOptions
+from workers.evaluator import MeasurementOptions, MeasurementSetup
 from workers.measurement_plan import MeasurementPlan, Workload, check_compile
 from workers.measuring import tuning
 from workers.measuring.checks import check_determinism
@@ -168,7 +168,7 @@ def test_the_choice_is_checked(value, error):
 
 def built(network, workload, data=None):
     data = (features(), classes()) if data is None else data
-    return TorchEvaluator(nn.CrossEntropyLoss(), network, data, {}, options=MeasurementOptions(), workload=workload)
+    return TorchEvaluator(nn.CrossEntropyLoss(), network, data, {}, MeasurementSetup(workload=workload))
 
 
 def test_a_short_survey_is_not_compiled_and_says_why(cache):

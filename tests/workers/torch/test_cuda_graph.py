@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from worker_cases import CASES, case, classes, evaluator_of, features, mlp, plane_of
 
-from workers.evaluator import MeasurementOptions
+from workers.evaluator import MeasurementOptions, MeasurementSetup
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.sample_loss import mean_over_samples
 from workers.torch.evaluator import TorchEvaluator
@@ -158,7 +158,9 @@ def test_a_cuda_graph_gives_what_the_cpu_gives(name):
     results = []
     for device in ("cpu", "cuda"):
         plan, options = MeasurementPlan(16), MeasurementOptions()
-        evaluator = TorchEvaluator(loss, copy.deepcopy(network), dataset, {}, options=options, plan=plan, device=device)
+        evaluator = TorchEvaluator(
+            loss, copy.deepcopy(network), dataset, {}, MeasurementSetup(options, plan=plan, device=device)
+        )
         evaluator.load(*plane)
         assert evaluator._points.is_recorded is (device == "cuda")
         results.append(evaluator.measure(POINTS))

@@ -27,7 +27,7 @@ from worker_cases import (
 
 from workers.callback_fn import call_callback, make_evaluator
 from workers.errors import CallbackFunctionError, FrozenNetworkError
-from workers.evaluator import Evaluator, MeasurementOptions
+from workers.evaluator import Evaluator, MeasurementOptions, MeasurementSetup
 from workers.torch import moves as torch_moves
 from workers.torch.moves import NetworkSnapshot
 
@@ -438,7 +438,7 @@ class TestCallback:
             raise KeyError("no such file")
 
         with pytest.raises(CallbackFunctionError, match="callback_fn raised KeyError: 'no such file'") as caught:
-            make_evaluator(call_callback(callback), MeasurementOptions())
+            make_evaluator(call_callback(callback), MeasurementSetup())
         assert isinstance(caught.value.__cause__, KeyError)
 
     @pytest.mark.parametrize(
@@ -447,11 +447,11 @@ class TestCallback:
     )
     def test_returning_something_else(self, result, shown):
         with pytest.raises(CallbackFunctionError, match=f"must return .* but returned {shown}"):
-            make_evaluator(result, MeasurementOptions())
+            make_evaluator(result, MeasurementSetup())
 
     def test_no_network(self):
         with pytest.raises(CallbackFunctionError, match=r"second item .* be a network of a supported .* but is str"):
-            make_evaluator((nn.MSELoss(), "net", (features(), classes()), {}), MeasurementOptions())
+            make_evaluator((nn.MSELoss(), "net", (features(), classes()), {}), MeasurementSetup())
 
     @pytest.mark.parametrize(
         ("loss", "shown"),
@@ -461,24 +461,24 @@ class TestCallback:
         with pytest.raises(
             CallbackFunctionError, match=f"the first item .* must be a Model with a loss_fn .* but is {shown}"
         ):
-            make_evaluator((loss, mlp(), (features(), classes()), {}), MeasurementOptions())
+            make_evaluator((loss, mlp(), (features(), classes()), {}), MeasurementSetup())
 
     def test_a_loss_that_is_no_number(self):
         with pytest.raises(
             CallbackFunctionError, match="the loss must be a single number for a batch, but is a tensor"
         ):
-            make_evaluator((lambda outputs, targets: outputs, mlp(), (features(), classes()), {}), MeasurementOptions())
+            make_evaluator((lambda outputs, targets: outputs, mlp(), (features(), classes()), {}), MeasurementSetup())
 
     def test_a_network_that_does_not_fit_the_data(self):
         with pytest.raises(CallbackFunctionError, match="cannot be evaluated on its data set: RuntimeError"):
-            make_evaluator((nn.CrossEntropyLoss(), mlp(), (features(inputs=5), classes()), {}), MeasurementOptions())
+            make_evaluator((nn.CrossEntropyLoss(), mlp(), (features(inputs=5), classes()), {}), MeasurementSetup())
 
     def test_a_model_brings_its_loss(self):
         from collectors.model.model import Model
 
         network = mlp()
         model = Model(network, nn.CrossEntropyLoss(label_smoothing=0.1), torch.optim.SGD(network.parameters(), 0.1))
-        evaluator = make_evaluator((model, network, (features(), classes()), {}), MeasurementOptions())
+        evaluator = make_evaluator((model, network, (features(), classes()), {}), MeasurementSetup())
         plane = plane_of(network)
         evaluator.load(*plane)
         expected = direct_loss(nn.CrossEntropyLoss(label_smoothing=0.1), mlp(), TensorDataset(features(), classes()))
@@ -494,7 +494,7 @@ class TestCallback:
             def measure_state(self, parameters, buffers): ...
 
         own = Own()
-        assert make_evaluator(own, MeasurementOptions()) is own
+        assert make_evaluator(own, MeasurementSetup()) is own
         own.close()
 
 
