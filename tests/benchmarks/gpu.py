@@ -109,7 +109,7 @@ def main() -> None:
         found, ours = timed(lambda: evaluator.measure(points)["loss"], device)
         kernels = kernel_seconds(lambda: evaluator.measure(points), device)
     description = evaluator.description
-    recorded = evaluator._points.is_recorded
+    recorded = evaluator._points._graph is not None
     evaluator.close()
     np.testing.assert_allclose(found, expected, rtol=CLOSE, atol=1e-7)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import jax
@@ -17,9 +15,10 @@ from collectors.networks.batches import call_network
 from collectors.networks.jax_arrays import take_apart
 from collectors.networks.weight_space import State, direction_dtype
 
-from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, MeasurementSetup
-from ..measuring.checks import callback_errors, check_movable, check_points, find_loss, partition_tolerance
-from ..measuring.partition import ChosenLoss, choose_loss
+from ..evaluator import MeasurementOptions, MeasurementSetup
+from ..measuring import checks
+from ..measuring.network_evaluator import NetworkEvaluator
+from ..measuring.partition import ChosenLoss, TwoPartitions
 from ..measuring.tuning import choose_batch_size, plan_batches
 from ..samples.array_samples import read_array_samples
 from ..samples.batches import Batch
@@ -47,7 +46,7 @@ _LOSSES = (
 _GROUPS_UNDER_WAY = 4
 
 
-class JaxEvaluator(Evaluator):
+class JaxEvaluator(NetworkEvaluator):
     """Measures a JAX network (contract 2).
 
     Everything is compiled once for each shape of a batch. Arrays do not change in JAX, so the user's network is never
@@ -71,48 +70,27 @@ class JaxEvaluator(Evaluator):
     """
 
     def __init__(
-        self,
-        model: object,
-        network: object,
-        dataset: object,
-        metrics: object,
-        setup: MeasurementSetup,
+        self, model: object, network: object, dataset: object, metrics: object, setup: MeasurementSetup
     ) -> None:
-        loss, functions = find_loss(model, _LOSSES), find_metrics(metrics)
+        loss, functions = checks.find_loss(model, _LOSSES), find_metrics(metrics)
         self._network = take_apart(network)
         self._space = self._network.space
         self._check(setup.options)
-        self._samples, notes = read_array_samples(dataset, setup.options)
-        self._device = find_device(setup.device, notes)
+        self._samples, self._notes = read_array_samples(dataset, setup.options)
+        self._device = find_device(setup.device, self._notes)
         self._placed: dict[int | None, list[Batch]] = {}
         self._plane: Plane | None = None
         self._points_at_once: int | None = None
         with self._settings():
             self._own = self._place({name: np.asarray(value) for name, value in self._network.arrays.items()})
             chosen = self._choose_totals(loss, functions)
-            for note in chosen.notes:
-                warnings.warn(note, stacklevel=2)
-            notes.extend(chosen.notes)
+            self._warn(*chosen.notes)
             dependent = bool(chosen.notes)
             fixed_batches = dependent or not self._samples.can_be_cut
             self._plan = plan_batches(setup, fixed_batches=fixed_batches, choose=self._choose_batch_size)
             names = tuple(self._measure_weights(self._own))
-        self._description = EvaluatorDescription(
-            space=self._space,
-            metrics=names,
-            num_samples=self._samples.count,
-            samples_sha256=self._samples.sha256(with_batches=dependent),
-            options=setup.options,
-            partition_dependent=dependent,
-            plan=self._plan,
-            device=self._device.platform,
-            notes=tuple(notes),
-        )
-
-    @property
-    def description(self) -> EvaluatorDescription:
-        """What this evaluator measures, and how."""
-        return self._description
+        platform = self._device.platform
+        self._describe(self._space, names, self._samples, setup, platform, partition_dependent=dependent)
 
     def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
         """Puts a plane on the device."""
@@ -134,7 +112,7 @@ class JaxEvaluator(Evaluator):
 
     def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
-        points = check_points(points, None if self._plane is None else len(self._plane[1]))
+        points = checks.check_points(points, None if self._plane is None else len(self._plane[1]))
         columns: list[dict[str, NDArray[Any]]] = []
         under_way: list[tuple[list[Any], bool]] = []
         with self._settings():
@@ -152,17 +130,12 @@ class JaxEvaluator(Evaluator):
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
-        _, _, fixed = self._loaded_plane()
+        _, _, fixed = checks.check_loaded(self._plane)
         with self._settings():
             state = self._place({info.name: parameters[info.name] for info in self._space.parameters})
             for info in self._space.buffers:
-                state[info.name] = fixed[info.name] if buffers is None else self._place_one(buffers[info.name])
+                state[info.name] = fixed[info.name] if buffers is None else self._place(buffers[info.name])
             return self._measure_weights(state)
-
-    def use_batch_size(self, batch_size: int) -> None:
-        """Measures in smaller batches from now on, which are compiled first."""
-        self._plan = replace(self._plan, batch_size=batch_size)
-        self._description = replace(self._description, plan=self._plan)
 
     def close(self) -> None:
         """Frees the device's memory; the user's network was never touched."""
@@ -170,7 +143,7 @@ class JaxEvaluator(Evaluator):
         self._placed.clear()
 
     def _check(self, options: MeasurementOptions) -> None:
-        check_movable(self._space, "let JaxNetwork's trainable be true for at least one name")
+        checks.check_movable(self._space, "let JaxNetwork's trainable be true for at least one name")
         if options.buffers == "recalibrate":
             raise ValueError(
                 'buffers="recalibrate" is not available for JAX, where nothing says which of a network\'s buffers are '
@@ -180,13 +153,13 @@ class JaxEvaluator(Evaluator):
     def _choose_totals(self, loss: Any, metrics: Mapping[str, Any]) -> ChosenLoss:
         """Finds out how the loss and the metrics are added up, and keeps what adds them up."""
         batch = self._samples.own_batches[0]
-        with callback_errors("compiled and evaluated"):
+        with checks.callback_errors("compiled and evaluated"):
             outputs = jax.eval_shape(self._outputs, self._own, batch.inputs)
             whole, split, totals = make_totals(loss, metrics, outputs, batch)
             candidates = [total for total in (whole, split, *totals.values()) if total is not None]
             self._functions = CompiledFunctions(self._network, candidates)
-            tolerance = partition_tolerance(self._space)
-            chosen = choose_loss(whole, split, self._at_own_weights, _with_targets(self._samples), totals, tolerance)
+            samples, tolerance = _with_targets(self._samples), checks.partition_tolerance(self._space)
+            chosen = TwoPartitions(self._at_own_weights, samples, totals, tolerance).choose_loss(whole, split)
         self._totals = self._functions.totals = [cast(JaxTotal, chosen.total), *totals.values()]
         return chosen
 
@@ -198,7 +171,7 @@ class JaxEvaluator(Evaluator):
 
     def _start(self, coordinates: NDArray[Any]) -> list[Any]:
         """Begins to measure a few points; returns the values of each batch."""
-        plane = self._loaded_plane()
+        plane = checks.check_loaded(self._plane)
         if len(coordinates) == 1:
             return [self._functions.at_point(coordinates[0], plane, batch) for batch in self._batches()]
         return [self._functions.at_points(coordinates, plane, batch) for batch in self._batches()]
@@ -243,7 +216,7 @@ class JaxEvaluator(Evaluator):
         if points < POINTS_AT_ONCE:
             return 1
         if self._points_at_once is None:
-            plane, batch = self._loaded_plane(), self._batches()[0]
+            plane, batch = checks.check_loaded(self._plane), self._batches()[0]
             lowered = self._functions.lower_at_point(np.zeros(len(plane[1])), plane, batch)
             self._points_at_once = points_at_once(lowered)
         return self._points_at_once
@@ -252,16 +225,8 @@ class JaxEvaluator(Evaluator):
         return measurement_settings(self._device)
 
     def _place(self, tree: Any) -> Any:
-        return jax.tree.map(self._place_one, tree)
-
-    def _place_one(self, leaf: Any) -> Any:
         # A copy: what a user does to an array afterwards must not change a measurement.
-        return jax.device_put(leaf, self._device, may_alias=False)
-
-    def _loaded_plane(self) -> Plane:
-        if self._plane is None:
-            raise RuntimeError("no plane is loaded; call load(origin, directions, buffers) before measuring.")
-        return self._plane
+        return jax.tree.map(lambda leaf: jax.device_put(leaf, self._device, may_alias=False), tree)
 
 
 def _with_targets(samples: Samples) -> Samples:

@@ -80,14 +80,8 @@ class CompiledFunctions:
 @contextlib.contextmanager
 def measurement_settings(device: Any) -> Iterator[None]:
     """On the device, in full float32 precision; NaN is a value like any other."""
-    with contextlib.ExitStack() as stack:
-        for context in (
-            jax.default_device(device),
-            jax.default_matmul_precision("highest"),
-            jax.debug_nans(False),
-            jax.debug_infs(False),
-        ):
-            stack.enter_context(context)
+    precision = jax.default_matmul_precision("highest")
+    with jax.default_device(device), precision, jax.debug_nans(False), jax.debug_infs(False):
         yield
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import CallbackFunctionError
 from ..measuring.sample_loss import mean_and_stderr
-from ..measuring.totals import Total, check_metrics, metric_error
+from ..measuring.totals import Pending, Total, check_metrics, metric_error
 from ..samples.batches import Batch
 
 if TYPE_CHECKING:
@@ -63,9 +63,10 @@ class JaxTotal(Total):
         self._parts.append({key: np.asarray(value)[None] for key, value in outputs[self.key].items()})
         self._sizes.append(batch.size)
 
-    def result(self) -> dict[str, float]:
+    def pending(self) -> Pending:
         """Returns the values over all batches."""
-        return {name: float(column[0]) for name, column in self.columns(self._parts, self._sizes).items()}
+        columns = self.columns(self._parts, self._sizes)
+        return Pending.of({name: float(column[0]) for name, column in columns.items()})
 
 
 class BatchTotal(JaxTotal):

@@ -19,7 +19,7 @@ from collectors.networks.keras_network import to_array
 from ..errors import CallbackFunctionError
 from ..measuring.checks import wrong_loss
 from ..measuring.sample_loss import mean_over_samples
-from ..measuring.totals import Total
+from ..measuring.totals import Pending, Total
 from ..samples.batches import Batch
 from .network import Prediction, attach_masks, compiled, masks_of
 
@@ -99,13 +99,13 @@ class SampleLoss(Total):
         if self._with_penalties:
             self._penalties.append(sum(float(_float64(penalty).sum()) for penalty in outputs.penalties))
 
-    def result(self) -> dict[str, float]:
+    def pending(self) -> Pending:
         """Returns the result over all batches."""
         numerators, denominators = (np.concatenate(parts) for parts in zip(*self._sums, strict=True))
         result = mean_over_samples(numerators, denominators, self._reduction, with_stderr=self._has_stderr)
         if self._with_penalties:
             result["loss"] += float(np.dot(self._penalties, self._sizes)) / sum(self._sizes)
-        return result
+        return Pending.of(result)
 
     def _split(self, targets: Any, outputs: Any, masks: Any, weights: Any) -> list[tuple[Any, Any]]:
         attach_masks(outputs, masks)

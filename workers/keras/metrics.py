@@ -11,7 +11,7 @@ import numpy as np
 from collectors.networks.keras_network import to_array
 
 from ..errors import CallbackFunctionError
-from ..measuring.totals import BatchMean, NamedMetric, Total, check_metrics, named_call, scalar
+from ..measuring.totals import BatchMean, NamedMetric, Pending, Total, check_metrics, named_call, scalar
 from ..metric_names import check_metric_name
 from ..samples.batches import Batch
 from .loss import unpack
@@ -99,11 +99,11 @@ class MetricValue(Total):
         if self._leads:
             self._state.add(outputs, batch.targets)
 
-    def result(self) -> dict[str, float]:
+    def pending(self) -> Pending:
         """Returns the result over all batches."""
         result = self._state.result()
         value = result if self._key is None else result[self._key]
-        return {self._name: float(scalar(f"metric {self._name!r}", to_array(value)))}
+        return Pending.of({self._name: float(scalar(f"metric {self._name!r}", to_array(value)))})
 
 
 def find_metrics(metrics: object) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +15,7 @@ from ..errors import SamplesError
 from ..evaluator import MeasurementOptions
 from ..samples.array_samples import read_array_samples
 from ..samples.batches import is_array
-from ..samples.samples import Samples
+from ..samples.samples import Samples, Stream
 
 
 def read_keras_samples(dataset: Any, options: MeasurementOptions) -> tuple[Samples, list[str]]:
@@ -43,13 +44,13 @@ def read_keras_samples(dataset: Any, options: MeasurementOptions) -> tuple[Sampl
         samples, notes = read_array_samples(map(split_batch, dataset), options)
     else:
         if isinstance(dataset, keras.utils.PyDataset):
-            dataset = _BatchesByIndex(dataset)
+            dataset = Stream(functools.partial(_by_index, dataset))
         if not isinstance(dataset, Iterable):
             raise TypeError(
                 "dataset must be (x, y) or (x, y, sample_weight) of arrays, a PyDataset, a DataLoader or an iterable "
                 f"of batches, but got {type(dataset).__name__}."
             )
-        samples, notes = read_array_samples(_SplitBatches(dataset), options)
+        samples, notes = read_array_samples(Stream(lambda: map(split_batch, dataset)), options)
     if keras.backend.backend() == "torch":
         # Once, instead of at each point; JAX takes NumPy's memory as it is.
         samples = samples.map(lambda leaf: keras.ops.convert_to_tensor(leaf) if is_array(leaf) else leaf)
@@ -74,25 +75,10 @@ def split_batch(item: Any) -> tuple[Any, dict[str, Any]]:
     return inputs, {"targets": targets, **present}
 
 
-class _SplitBatches:
-    """An iterable of batches, each split."""
-
-    def __init__(self, batches: Iterable[Any]) -> None:
-        self._batches = batches
-
-    def __iter__(self) -> Iterator[Any]:
-        return map(split_batch, self._batches)
-
-
-class _BatchesByIndex:
-    """A PyDataset's batches; older versions of Keras cannot iterate over it."""
-
-    def __init__(self, dataset: Any) -> None:
-        self._dataset = dataset
-
-    def __iter__(self) -> Iterator[Any]:
-        number = self._dataset.num_batches
-        return (self._dataset[index] for index in (itertools.count() if number is None else range(number)))
+def _by_index(dataset: Any) -> Iterator[Any]:
+    """Yields a PyDataset's batches; older versions of Keras cannot iterate over it."""
+    number = dataset.num_batches
+    return (dataset[index] for index in (itertools.count() if number is None else range(number)))
 
 
 def _is_tuple_of_arrays(dataset: Any) -> bool:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -14,11 +13,12 @@ from numpy.typing import NDArray
 from collectors.networks.weight_space import State, WeightSpace, direction_dtype, move_along
 
 from ..errors import SamplesError
-from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, MeasurementSetup
+from ..evaluator import MeasurementOptions, MeasurementSetup
 from ..measurement_plan import MeasurementPlan
 from ..samples.samples import Samples
 from .checks import callback_errors, check_loaded, check_movable, check_points, partition_tolerance
-from .partition import ChosenLoss, choose_loss, run_batches
+from .network_evaluator import NetworkEvaluator
+from .partition import ChosenLoss, TwoPartitions, run_batches
 from .totals import Total
 from .tuning import choose_batch_size, plan_batches
 
@@ -80,7 +80,7 @@ class Target:
     notes: Sequence[str] = ()
 
 
-class ArrayEvaluator(Evaluator):
+class ArrayEvaluator(NetworkEvaluator):
     """Measures a network that takes its weights as NumPy arrays (contract 2).
 
     Args:
@@ -99,18 +99,16 @@ class ArrayEvaluator(Evaluator):
         self._network = network
         self._samples = measured.samples
         self._metrics = measured.metrics
+        self._notes = list(measured.notes)
         self._plan = MeasurementPlan(threads=setup.threads)
         self._space = network.space
         self._found = network.read() if setup.restore_network else None
         self._axes: int | None = None
         try:
             self._check(setup.options)
-            notes = list(measured.notes)
             chosen = self._choose_loss(measured)
             self._loss = chosen.total
-            for note in chosen.notes:
-                warnings.warn(note, stacklevel=2)
-            notes.extend(chosen.notes)
+            self._warn(*chosen.notes)
             dependent = bool(chosen.notes)
             fixed_batches = dependent or not self._samples.can_be_cut
             self._plan = plan_batches(setup, fixed_batches=fixed_batches, choose=self._choose_batch_size)
@@ -119,22 +117,7 @@ class ArrayEvaluator(Evaluator):
         except BaseException:
             self.close()
             raise
-        self._description = EvaluatorDescription(
-            space=self._space,
-            metrics=names,
-            num_samples=self._samples.count,
-            samples_sha256=self._samples.sha256(with_batches=dependent),
-            options=setup.options,
-            partition_dependent=dependent,
-            plan=self._plan,
-            device=network.device,
-            notes=tuple(notes),
-        )
-
-    @property
-    def description(self) -> EvaluatorDescription:
-        """What this evaluator measures, and how."""
-        return self._description
+        self._describe(self._space, names, self._samples, setup, network.device, partition_dependent=dependent)
 
     def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
         """Keeps a plane, in host memory."""
@@ -170,11 +153,6 @@ class ArrayEvaluator(Evaluator):
             finally:
                 self._return_to_origin()
 
-    def use_batch_size(self, batch_size: int) -> None:
-        """Measures in smaller batches from now on."""
-        self._plan = replace(self._plan, batch_size=batch_size)
-        self._description = replace(self._description, plan=self._plan)
-
     def close(self) -> None:
         """Leaves the user's network as it was found, bit for bit."""
         found, self._found = self._found, None
@@ -191,15 +169,10 @@ class ArrayEvaluator(Evaluator):
             )
 
     def _choose_loss(self, measured: Target) -> ChosenLoss:
+        tolerance = partition_tolerance(self._space)
         with callback_errors(), self._settings():
-            return choose_loss(
-                measured.whole,
-                measured.split,
-                self._network.forward,
-                self._samples,
-                self._metrics,
-                partition_tolerance(self._space),
-            )
+            partitions = TwoPartitions(self._network.forward, self._samples, self._metrics, tolerance)
+            return partitions.choose_loss(measured.whole, measured.split)
 
     def _choose_batch_size(self) -> int:
         return choose_batch_size(self._run_some, self._samples.count, self._network.ran_out_of_memory)

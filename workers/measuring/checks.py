@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import reprlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
+_Plane = TypeVar("_Plane")
 _CLOSE = 1e-5
 _CLOSE_LOW_PRECISION = 2e-2
 
@@ -71,15 +72,15 @@ def check_movable(space: WeightSpace, remedy: str) -> None:
         raise TypeError(f"network must have real parameters, but {wrong} are complex; view them as real numbers.")
 
 
-def check_loaded(axes: int | None) -> int:
-    """Returns how many axes the loaded plane has.
+def check_loaded(plane: _Plane | None) -> _Plane:
+    """Returns what an evaluator keeps of the loaded plane.
 
     Raises:
         RuntimeError: none is loaded.
     """
-    if axes is None:
+    if plane is None:
         raise RuntimeError("no plane is loaded; call load(origin, directions, buffers) before measuring.")
-    return axes
+    return plane
 
 
 def check_points(points: ArrayLike, axes: int | None) -> Float64[np.ndarray, "points axes"]:

@@ -35,17 +35,20 @@ def within_memory(evaluator: Evaluator, measure: Callable[[], _Measured]) -> _Me
     Raises:
         MemoryShortageError: the batches cannot be halved any further.
     """
+    samples = evaluator.description.num_samples
     while True:
+        size = evaluator.description.plan.batch_size
         try:
             return measure()
         except Exception as error:
             if not is_memory_shortage(error):
                 raise
-            if not _can_be_halved(evaluator):
-                raise MemoryShortageError(_text(evaluator)) from error
+            if size is None or min(size, samples) < 2:
+                raise MemoryShortageError(_text(size)) from error
         # Only here is the exception gone, and with it the memory that its frames held.
-        if not _halve(evaluator):
-            raise MemoryShortageError(_text(evaluator))
+        evaluator.use_batch_size(halved(size, samples))
+        if evaluator.description.plan.batch_size == size:
+            raise MemoryShortageError(_text(size))
 
 
 def halved(batch_size: int, samples: int) -> int:
@@ -61,20 +64,7 @@ def shortage_text(before: int | None, after: int | None) -> str:
     )
 
 
-def _can_be_halved(evaluator: Evaluator) -> bool:
-    size = evaluator.description.plan.batch_size
-    return size is not None and size > 1 and evaluator.description.num_samples > 1
-
-
-def _halve(evaluator: Evaluator) -> bool:
-    before = evaluator.description.plan.batch_size
-    assert before is not None
-    evaluator.use_batch_size(halved(before, evaluator.description.num_samples))
-    return evaluator.description.plan.batch_size != before
-
-
-def _text(evaluator: Evaluator) -> str:
-    size = evaluator.description.plan.batch_size
+def _text(size: int | None) -> str:
     batches = f"in batches of {size}" if size is not None else "in the data set's own batches, which cannot be cut"
     return (
         f"memory ran out while a point was measured {batches}. The point is marked as failed; the same call measures "

@@ -54,146 +54,131 @@ def run_batches(
     return results
 
 
-def choose_loss(
-    whole: Total,
-    split: Total | None,
-    forward: Callable[..., Any],
-    samples: Samples,
-    metrics: Mapping[str, Total],
-    tolerance: float,
-) -> ChosenLoss:
-    """Measures under two partitions of the samples and returns how to add the loss up.
+@dataclass(frozen=True)
+class TwoPartitions:
+    """Measures under two partitions of the samples, to find out how the loss is added up.
 
-    Args:
-        whole: the user's loss, as it is.
-        split: the same as sums over samples, or None where it is unknown how the loss splits.
+    Attributes:
         forward: the network.
         samples: what is measured.
-        metrics: the metrics, which follow the same rule.
+        metrics: by name; they follow the same rule as the loss.
         tolerance: relative difference up to which two values are equal.
-
-    Raises:
-        NondeterministicLossError: the same batches gave two losses.
-        SamplesError: no target counts.
     """
-    candidates: list[Total] = [whole]
-    if split is not None and _agree(split, whole, forward, samples.own_batches, tolerance):
-        candidates.insert(0, split)
-    bound: dict[str, str] = {}
-    for total in candidates:
-        bound = _bound_to_batches(total, forward, samples, metrics, tolerance)
-        if "loss" not in bound:
-            return ChosenLoss(total, tuple(bound.values()))
-    return ChosenLoss(whole, tuple(bound.values()))
 
+    forward: Callable[..., Any]
+    samples: Samples
+    metrics: Mapping[str, Total]
+    tolerance: float
 
-def choose_weighting(
-    candidates: Sequence[Total],
-    forward: Callable[..., Any],
-    samples: Samples,
-    metrics: Mapping[str, Total],
-    tolerance: float,
-) -> ChosenLoss:
-    """Measures under two partitions of the samples and returns how to weight a network's own loss.
+    def choose_loss(self, whole: Total, split: Total | None) -> ChosenLoss:
+        """Returns how to add a loss up.
 
-    Args:
-        candidates: the ways to weight batches; the first is for a loss that belongs to its batches.
-        forward: the network.
-        samples: what is measured.
-        metrics: the metrics, which follow the same rule.
-        tolerance: relative difference up to which two values are equal.
+        Args:
+            whole: the user's loss, as it is.
+            split: the same as sums over samples, or None where it is unknown how the loss splits.
 
-    Raises:
-        NondeterministicLossError: the same batches gave two losses.
-        SamplesError: no label counts.
-    """
-    chosen = candidates[0]
-    if len(candidates) > 1:
-        gaps, no_labels = [], None
+        Raises:
+            NondeterministicLossError: the same batches gave two losses.
+            SamplesError: no target counts.
+        """
+        candidates: list[Total] = [whole]
+        if split is not None and self._agree(split, whole):
+            candidates.insert(0, split)
+        bound: dict[str, str] = {}
         for total in candidates:
-            try:
-                gaps.append(_gap(total, forward, samples))
-            except SamplesError as error:
-                gaps.append(float("inf"))
-                no_labels = error
-        if no_labels is not None and np.isinf(min(gaps)):
-            raise no_labels
-        # Wrong weights may come close where all batches have nearly the same loss; the right ones come much closer.
-        smallest = gaps[0]
-        for total, gap in zip(candidates, gaps, strict=True):
-            if gap < _CLEARLY_CLOSER * smallest:
-                chosen, smallest = total, gap
-    bound = _bound_to_batches(chosen, forward, samples, metrics, tolerance)
-    return ChosenLoss(candidates[0] if "loss" in bound else chosen, tuple(bound.values()))
+            bound = self._bound_to_batches(total)
+            if "loss" not in bound:
+                return ChosenLoss(total, tuple(bound.values()))
+        return ChosenLoss(whole, tuple(bound.values()))
 
+    def choose_weighting(self, candidates: Sequence[Total]) -> ChosenLoss:
+        """Returns how to weight a network's own loss.
 
-def _gap(total: Total, forward: Callable[..., Any], samples: Samples) -> float:
-    """Returns the relative difference between two partitions; infinite where they cannot be compared."""
-    try:
-        first = run_batches(forward, samples.own_batches, total, {})["loss"]
-        second = run_batches(forward, samples.other_batches(), total, {})["loss"]
-    except SamplesError:
-        raise
-    except Exception:
-        return float("inf")
-    gap = abs(first - second) / abs(first) if first else abs(second)
-    return gap if np.isfinite(gap) else float("inf")
+        Args:
+            candidates: the ways to weight batches; the first is for a loss that belongs to its batches.
 
+        Raises:
+            NondeterministicLossError: the same batches gave two losses.
+            SamplesError: no label counts.
+        """
+        chosen = candidates[0]
+        if len(candidates) > 1:
+            gaps, no_labels = [], None
+            for total in candidates:
+                try:
+                    gaps.append(self._gap(total))
+                except SamplesError as error:
+                    gaps.append(float("inf"))
+                    no_labels = error
+            if no_labels is not None and np.isinf(min(gaps)):
+                raise no_labels
+            # Wrong weights may come close where all batches have nearly the same loss; the right ones come much closer.
+            smallest = gaps[0]
+            for total, gap in zip(candidates, gaps, strict=True):
+                if gap < _CLEARLY_CLOSER * smallest:
+                    chosen, smallest = total, gap
+        bound = self._bound_to_batches(chosen)
+        return ChosenLoss(candidates[0] if "loss" in bound else chosen, tuple(bound.values()))
 
-def _bound_to_batches(
-    loss: Total,
-    forward: Callable[..., Any],
-    samples: Samples,
-    metrics: Mapping[str, Total],
-    tolerance: float,
-) -> dict[str, str]:
-    as_loaded = run_batches(forward, samples.own_batches, loss, metrics)
-    as_loaded.pop("loss_stderr", None)
-    try:
-        otherwise = run_batches(forward, samples.other_batches(), loss, metrics)
-    except SamplesError:
-        raise
-    except Exception:
-        otherwise = {}  # it needs a batch as the loader makes it
-    notes: dict[str, str] = {}
-    for name, value in as_loaded.items():
-        adds_up = loss.adds_up if name == "loss" else metrics[name].adds_up
-        label = name if name == "loss" else f"metric {name!r}"
-        kept = "so the data set's own batches are kept" + (" and it has no standard error." if name == "loss" else ".")
-        if name not in otherwise or not _is_close(value, otherwise[name], tolerance):
-            if not notes:
-                again = run_batches(forward, samples.own_batches, loss, metrics)
-                check_same_values("callback_fn's network", as_loaded, again, "in the same batches")
-            notes[name] = f"{label} depends on how samples are batched, {kept}"
-        elif not np.isfinite(value) and not adds_up:
-            notes[name] = (
-                f"{label} is {value} with the weights that callback_fn gives, which leaves open whether it depends on "
-                f"how samples are batched, {kept}"
-            )
-    return notes
-
-
-def _agree(split: Total, whole: Total, forward: Callable[..., Any], batches: Sequence[Batch], tolerance: float) -> bool:
-    """Returns whether the sums give what the loss itself gives, batch for batch."""
-    for batch in batches:
-        outputs = call_network(forward, batch.inputs)
-        split.reset()
+    def _gap(self, total: Total) -> float:
+        """Returns the relative difference between two partitions; infinite where they cannot be compared."""
         try:
-            split.add(outputs, batch)
-            value = split.result()["loss"]
+            first = run_batches(self.forward, self.samples.own_batches, total, {})["loss"]
+            second = run_batches(self.forward, self.samples.other_batches(), total, {})["loss"]
         except SamplesError:
-            value = float("nan")  # a batch of padding only has no mean of its own, but does no harm to the sums
+            raise
         except Exception:
-            return False  # a user's class that gives ``reduction`` another meaning
-        whole.reset()
+            return float("inf")
+        gap = abs(first - second) / abs(first) if first else abs(second)
+        return gap if np.isfinite(gap) else float("inf")
+
+    def _bound_to_batches(self, loss: Total) -> dict[str, str]:
+        """Returns for the loss and each metric that belongs to the loader's own batches a sentence that says so."""
+        as_loaded = run_batches(self.forward, self.samples.own_batches, loss, self.metrics)
+        as_loaded.pop("loss_stderr", None)
         try:
-            whole.add(outputs, batch)
+            otherwise = run_batches(self.forward, self.samples.other_batches(), loss, self.metrics)
+        except SamplesError:
+            raise
         except Exception:
-            continue  # its reduction is off: the sums take its elements' mean
-        if not _is_close(value, whole.result()["loss"], tolerance):
-            return False
-    return True
+            otherwise = {}  # it needs a batch as the loader makes it
+        notes: dict[str, str] = {}
+        for name, value in as_loaded.items():
+            is_loss = name == "loss"
+            label = name if is_loss else f"metric {name!r}"
+            kept = "so the data set's own batches are kept" + (" and it has no standard error." if is_loss else ".")
+            if name not in otherwise or not self._is_close(value, otherwise[name]):
+                if not notes:
+                    again = run_batches(self.forward, self.samples.own_batches, loss, self.metrics)
+                    check_same_values("callback_fn's network", as_loaded, again, "in the same batches")
+                notes[name] = f"{label} depends on how samples are batched, {kept}"
+            elif not np.isfinite(value) and not (loss if is_loss else self.metrics[name]).adds_up:
+                notes[name] = (
+                    f"{label} is {value} with the weights that callback_fn gives, which leaves open whether it depends "
+                    f"on how samples are batched, {kept}"
+                )
+        return notes
 
+    def _agree(self, split: Total, whole: Total) -> bool:
+        """Returns whether the sums give what the loss itself gives, batch for batch."""
+        for batch in self.samples.own_batches:
+            outputs = call_network(self.forward, batch.inputs)
+            split.reset()
+            try:
+                split.add(outputs, batch)
+                value = split.result()["loss"]
+            except SamplesError:
+                value = float("nan")  # a batch of padding only has no mean of its own, but does no harm to the sums
+            except Exception:
+                return False  # a user's class that gives ``reduction`` another meaning
+            whole.reset()
+            try:
+                whole.add(outputs, batch)
+            except Exception:
+                continue  # its reduction is off: the sums take its elements' mean
+            if not self._is_close(value, whole.result()["loss"]):
+                return False
+        return True
 
-def _is_close(first: float, second: float, tolerance: float) -> bool:
-    return bool(np.isclose(first, second, rtol=tolerance, atol=1e-7, equal_nan=True))
+    def _is_close(self, first: float, second: float) -> bool:
+        return bool(np.isclose(first, second, rtol=self.tolerance, atol=1e-7, equal_nan=True))

@@ -62,10 +62,6 @@ class SampleLossTotal(Total):
             denominators = _ones_like(denominators) * (batch.size / samples)
         self._denominators.append(denominators)
 
-    def result(self) -> dict[str, float]:
-        """Returns the result over all batches."""
-        return self.pending().read()
-
     def pending(self) -> Pending:
         """Returns the result as a few numbers, still on the device."""
         weight, mean, stderr = mean_and_stderr(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,11 @@ class Pending:
         """Returns the result."""
         return self.finish([float(number) for number in self.numbers])
 
+    @classmethod
+    def of(cls, result: dict[str, float]) -> Pending:
+        """Returns a result that is known already."""
+        return cls((), lambda _: result)
+
 
 class Total(ABC):
     """Adds up a loss or a metric over batches."""
@@ -49,49 +55,51 @@ class Total(ABC):
         """Adds one batch."""
 
     @abstractmethod
+    def pending(self) -> Pending:
+        """Returns the result, without waiting for a device where the class can do that."""
+
     def result(self) -> dict[str, float]:
         """Returns the values over all batches: of a loss "loss" and, where samples have their own, "loss_stderr"."""
-
-    def pending(self) -> Pending:
-        """Returns the result without waiting for a device, where the class can do that."""
-        result = self.result()
-        return Pending((), lambda _: result)
+        return self.pending().read()
 
 
 class BatchMean(Total):
-    """The mean over batches, weighted by samples, of a function of (outputs, targets).
+    """The mean over batches of a function of (outputs, targets).
 
     Args:
         name: under which the result is stored.
         label: what an error's text calls it.
         function: returns one number for a batch.
+        weight: how much a batch counts; None counts its samples.
     """
 
     adds_up = False
 
-    def __init__(self, name: str, label: str, function: Callable[[Any, Any], Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        label: str,
+        function: Callable[[Any, Any], Any],
+        weight: Callable[[Batch], Any] | None = None,
+    ) -> None:
         self._name, self._label = name, label
-        self._function = function
+        self._function, self._weight = function, weight or operator.attrgetter("size")
         self.reset()
 
     def reset(self) -> None:
         """Starts a new sum."""
         self._values: list[Any] = []
-        self._sizes: list[int] = []
+        self._weights: list[Any] = []
 
     def add(self, outputs: Any, batch: Batch) -> None:
         """Adds one batch."""
         self._values.append(scalar(self._label, self._function(outputs, batch.targets)))
-        self._sizes.append(batch.size)
-
-    def result(self) -> dict[str, float]:
-        """Returns the mean over all batches."""
-        return self.pending().read()
+        self._weights.append(self._weight(batch))
 
     def pending(self) -> Pending:
-        """Returns the mean over all batches, not yet read."""
-        sizes = np.array(self._sizes, np.float64)
-        return Pending(self._values, lambda numbers: {self._name: float(np.dot(numbers, sizes) / sizes.sum())})
+        """Returns the mean over all batches."""
+        weights = np.array(self._weights, np.float64)
+        return Pending(self._values, lambda numbers: {self._name: float(np.dot(numbers, weights) / weights.sum())})
 
 
 def batch_loss(loss: Callable[[Any, Any], Any]) -> BatchMean:
@@ -165,12 +173,8 @@ class NamedMetric(Total):
         """Adds one batch."""
         named_call(self._label, self._metric.add, outputs, batch)
 
-    def result(self) -> dict[str, float]:
-        """Returns the result over all batches."""
-        return named_call(self._label, self._metric.result)
-
     def pending(self) -> Pending:
-        """Returns the result over all batches, not yet read."""
+        """Returns the result over all batches."""
         return named_call(self._label, self._metric.pending)
 
 

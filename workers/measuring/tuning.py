@@ -6,7 +6,7 @@ import functools
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ..evaluator import MeasurementSetup
 from ..measurement_plan import MeasurementPlan
@@ -26,14 +26,6 @@ _CLEARLY_FASTER = 1.1
 _WORTH_SEVERAL_THREADS = 1.3
 
 
-@dataclass(frozen=True)
-class Tuned:
-    """The fastest plan, and how fast it is."""
-
-    plan: MeasurementPlan
-    samples_per_second: float
-
-
 def tune(
     run: Callable[[MeasurementPlan, Sequence[Batch]], None],
     threads: int,
@@ -43,8 +35,8 @@ def tune(
     ran_out_of_memory: Callable[[Exception], bool],
     channels_last: Callable[[], Samples] | None = None,
     largest_first: bool = False,
-) -> Tuned:
-    """Returns the fastest of a few plans.
+) -> tuple[MeasurementPlan, float]:
+    """Returns the fastest of a few plans, and its samples per second.
 
     A later candidate must be clearly faster than the best so far, so that noise rarely changes the choice; several
     threads must be faster than one by far.
@@ -89,7 +81,7 @@ def tune(
         fewer_threads = plan.threads < best.threads
         if rate > best_rate * (1 / _WORTH_SEVERAL_THREADS if fewer_threads else _CLEARLY_FASTER):
             best, best_rate = plan, rate
-    return Tuned(best, best_rate)
+    return best, best_rate
 
 
 def samples_per_second(

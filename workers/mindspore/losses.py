@@ -19,7 +19,7 @@ from collectors.networks.mindspore_network import to_array
 from ..errors import CallbackFunctionError
 from ..measuring.checks import find_loss
 from ..measuring.sample_loss import SampleLossTotal
-from ..measuring.totals import BatchMean, NamedMetric, Total, scalar
+from ..measuring.totals import BatchMean, NamedMetric, Pending, Total, scalar
 from ..metric_names import check_metric_name
 from ..samples.batches import Batch
 
@@ -97,9 +97,9 @@ class MetricTotal(Total):
         """Adds one batch."""
         self._metric.update(outputs, map_leaves(as_tensor, batch.targets))
 
-    def result(self) -> dict[str, float]:
+    def pending(self) -> Pending:
         """Returns the result over all batches."""
-        return {self._name: float(scalar(f"metric {self._name!r}", self._metric.eval()))}
+        return Pending.of({self._name: float(scalar(f"metric {self._name!r}", self._metric.eval()))})
 
 
 def make_metrics(metrics: Any) -> dict[str, Total]:

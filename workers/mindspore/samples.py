@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import random
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from ..errors import SamplesError
 from ..evaluator import MeasurementOptions
 from ..samples.array_samples import read_array_samples
-from ..samples.samples import Samples, collect_samples, read_stream
+from ..samples.samples import Samples, Stream, collect_samples, read_stream
 
 
 def read_mindspore_samples(dataset: object, options: MeasurementOptions) -> tuple[Samples, list[str]]:
@@ -36,30 +37,24 @@ def read_mindspore_samples(dataset: object, options: MeasurementOptions) -> tupl
     if not isinstance(dataset, pipelines.Dataset):
         return read_array_samples(dataset, options)
     notes: list[str] = []
-    stream = _Batches(_without_shuffling(dataset), options.seed)
+    stream = Stream(functools.partial(_batches, _without_shuffling(dataset), options.seed))
     with _random_state_kept():
         raw = read_stream(stream, options, notes)
     return collect_samples(raw, options), notes
 
 
-class _Batches:
-    """A pipeline's batches as pairs of (inputs, targets); random operations draw the same numbers each time."""
-
-    def __init__(self, dataset: Any, seed: int) -> None:
-        self._dataset = dataset
-        self._seed = seed
-
-    def __iter__(self) -> Iterator[Any]:
-        pipelines.config.set_seed(self._seed)
-        for columns in self._dataset.create_tuple_iterator(num_epochs=1, output_numpy=True):
-            if len(columns) < 2:
-                raise SamplesError(
-                    f"dataset must have an input column and a target column, but has {self._dataset.get_col_names()}."
-                )
-            *inputs, targets = columns
-            if np.ndim(targets) == 0:
-                raise SamplesError("dataset must give batches, but gave single samples; end it with .batch(...).")
-            yield inputs[0] if len(inputs) == 1 else tuple(inputs), targets
+def _batches(dataset: Any, seed: int) -> Iterator[Any]:
+    """Yields a pipeline's batches as pairs of (inputs, targets); random operations draw the same numbers each time."""
+    pipelines.config.set_seed(seed)
+    for columns in dataset.create_tuple_iterator(num_epochs=1, output_numpy=True):
+        if len(columns) < 2:
+            raise SamplesError(
+                f"dataset must have an input column and a target column, but has {dataset.get_col_names()}."
+            )
+        *inputs, targets = columns
+        if np.ndim(targets) == 0:
+            raise SamplesError("dataset must give batches, but gave single samples; end it with .batch(...).")
+        yield inputs[0] if len(inputs) == 1 else tuple(inputs), targets
 
 
 @contextlib.contextmanager

@@ -98,18 +98,12 @@ class WorkerLayout:
             devices: their ids.
             cores: those that the devices share, or None where a cluster decides.
         """
-        count = len(devices) // self.devices_per_worker
-        groups = [
-            tuple(devices[index * self.devices_per_worker : (index + 1) * self.devices_per_worker])
-            for index in range(count)
-        ]
-        shares = [None] * count if cores is None else share_cores(count, cores)
-        if self.workers_per_device == 1:
-            return tuple(WorkerPlace(group, share) for group, share in zip(groups, shares, strict=True))
+        together, parts = self.devices_per_worker, self.workers_per_device
+        groups = [tuple(devices[start : start + together]) for start in range(0, len(devices) - together + 1, together)]
         places = []
-        for group, share in zip(groups, shares, strict=True):
-            parts = [None] * self.workers_per_device if share is None else share_cores(self.workers_per_device, share)
-            places += [WorkerPlace(group, part, index) for index, part in enumerate(parts)]
+        for group, share in zip(groups, _shares(len(groups), cores), strict=True):
+            for part, own in enumerate(_shares(parts, share)):
+                places.append(WorkerPlace(group, own, part if parts > 1 else None))
         return tuple(places)
 
 
@@ -161,6 +155,10 @@ def pin_process(cores: tuple[int, ...]) -> None:
             os.sched_setaffinity(int(task.name), cores)
         except ProcessLookupError:
             continue
+
+
+def _shares(slots: int, cores: tuple[int, ...] | None) -> Sequence[tuple[int, ...] | None]:
+    return [None] * slots if cores is None else share_cores(slots, cores)
 
 
 def _container_quota() -> float | None:

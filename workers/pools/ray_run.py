@@ -68,7 +68,9 @@ class RayRun:
                 return
             idle = [worker for worker in crew.workers if not (worker.in_flight or worker.starting)]
             if idle:
-                self._steal(idle)
+                for thief, chunk in chunks_to_steal(idle, crew.workers, time.monotonic()):
+                    chunk.copies += 1
+                    self._submit(thief, chunk)
             starting = [worker.starting[-1] for worker in crew.workers if worker.starting]
             measuring = [worker.in_flight[0].reference for worker in crew.workers if worker.in_flight]
             waiting = measuring + starting
@@ -97,11 +99,6 @@ class RayRun:
                 text = traceback.format_exc()
                 for task in chunk.tasks:
                     yield Result(task.key, None, text)
-
-    def _steal(self, thieves: list[RayWorker]) -> None:
-        for thief, chunk in chunks_to_steal(thieves, self._crew.workers, time.monotonic()):
-            chunk.copies += 1
-            self._submit(thief, chunk)
 
     def _submit(self, worker: RayWorker, chunk: Chunk) -> None:
         actor = worker.actor
@@ -136,7 +133,8 @@ class RayRun:
         if not chunk.is_state or not worker.speed.is_known:
             worker.speed.add(len(chunk.tasks), seconds)
         if not chunk.settled:
-            self._settle(chunk)
+            chunk.settle()
+            self._unsettled.discard(chunk)
             for task, (values, problem) in zip(chunk.tasks, outcomes, strict=True):
                 yield Result(task.key, values, problem)
 
@@ -156,10 +154,6 @@ class RayRun:
                     yield Result(task.key, None, text)
         if worker.actor is dead:  # a call in between may have noticed its death already
             self._crew.replace(worker, error, DEATHS_BEFORE_DROP)
-
-    def _settle(self, chunk: Chunk) -> None:
-        chunk.settle()
-        self._unsettled.discard(chunk)
 
 
 def chunks_to_steal(

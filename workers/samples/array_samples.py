@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -13,7 +14,7 @@ from collectors.networks.batches import leaves, map_leaves
 from ..errors import SamplesError
 from ..evaluator import MeasurementOptions
 from .batches import is_array, is_tensor
-from .samples import Samples, collect_samples, count_samples, no_samples, read_stream
+from .samples import Samples, Stream, collect_samples, count_samples, no_samples, read_stream
 
 _BATCH_SIZE = 128
 
@@ -43,9 +44,14 @@ def read_array_samples(dataset: object, options: MeasurementOptions) -> tuple[Sa
 
         samples, notes = read_samples(dataset, options)
         return samples.map(as_numpy), notes
+    if not isinstance(dataset, Iterable):
+        raise TypeError(
+            "dataset must be a pair (inputs, targets) of arrays, an iterable of batches of such pairs, or a PyTorch "
+            f"DataLoader or Dataset, but got {type(dataset).__name__}."
+        )
+    convert = functools.partial(map, functools.partial(map_leaves, as_numpy), dataset)
     # An iterator stays one, so that it is not read a second time.
-    stream = map(_item_as_numpy, dataset) if isinstance(dataset, Iterator) else _Converted(dataset)
-    raw = read_stream(stream, options, notes)
+    raw = read_stream(convert() if isinstance(dataset, Iterator) else Stream(convert), options, notes)
     return collect_samples(raw, options), notes
 
 
@@ -60,25 +66,6 @@ def as_numpy(leaf: Any) -> Any:
     if hasattr(leaf, "asnumpy"):  # MindSpore
         return leaf.asnumpy()
     return np.asarray(leaf)
-
-
-class _Converted:
-    """A stream of batches with every array as a NumPy array."""
-
-    def __init__(self, dataset: Any) -> None:
-        if not isinstance(dataset, Iterable):
-            raise TypeError(
-                "dataset must be a pair (inputs, targets) of arrays, an iterable of batches of such pairs, or a "
-                f"PyTorch DataLoader or Dataset, but got {type(dataset).__name__}."
-            )
-        self._dataset = dataset
-
-    def __iter__(self) -> Any:
-        return map(_item_as_numpy, self._dataset)
-
-
-def _item_as_numpy(item: Any) -> Any:
-    return map_leaves(as_numpy, item)
 
 
 def _is_pair_of_arrays(dataset: object) -> bool:

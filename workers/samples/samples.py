@@ -6,6 +6,7 @@ import hashlib
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,16 @@ class Samples:
         if self._whole is None:
             return Samples([map_batch(function, batch) for batch in self.own_batches], None)
         return Samples(self.own_batches, map_batch(function, self._whole))
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Batches that can be read again: each time one asks for them, from the start."""
+
+    read: Callable[[], Iterator[Any]]
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.read()
 
 
 def collect_samples(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from ..errors import SamplesError
 from ..evaluator import MeasurementOptions
 from .batches import Batch, as_batch, same_leaves
-from .samples import Samples, collect_samples, count_samples, no_samples, read_stream
+from .samples import Samples, Stream, collect_samples, count_samples, no_samples, read_stream
 
 _CHECKED_TWICE = 16
 _BATCH_SIZE = 128
@@ -77,7 +77,8 @@ def _read_loader(
 ) -> list[Any]:
     if loader.batch_size is None and loader.batch_sampler is None:
         # Automatic batching is off: each item of the data set is a batch of its own.
-        items = _Items(loader.dataset, loader.collate_fn, _sampler_indices(loader.sampler))
+        indices = _indices(loader.dataset, _sampler_indices(loader.sampler))
+        items = Stream(lambda: (loader.collate_fn(loader.dataset[index]) for index in indices))
         return read_stream(items, options, notes, make_batch)
     size = getattr(loader.batch_sampler, "batch_size", None)
     sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
@@ -89,17 +90,6 @@ def _read_loader(
         notes,
         _sampler_indices(sampler),
     )
-
-
-class _Items:
-    """The items of an indexed data set, in order, read again each time."""
-
-    def __init__(self, dataset: Any, collate: Callable[[Any], Any], subset: Sequence[int] | None) -> None:
-        self._dataset, self._collate = dataset, collate
-        self._indices = _indices(dataset, subset)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self._collate(self._dataset[index]) for index in self._indices)
 
 
 def _indices(dataset: Any, subset: Sequence[int] | None) -> list[int]:

@@ -20,7 +20,7 @@ from torch import nn
 from collectors.networks.batches import leaves
 
 from ..measurement_plan import MeasurementPlan, Workload
-from ..samples.batches import Batch
+from ..samples.batches import Batch, is_tensor
 from ..samples.samples import Samples
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
@@ -50,23 +50,10 @@ class CompileRecord:
     compiled: bool = True
 
 
-@dataclass(frozen=True)
-class CompileForecast:
-    """Whether compiling pays back.
-
-    Attributes:
-        pays: whether it does.
-        reason: a sentence.
-    """
-
-    pays: bool
-    reason: str
-
-
 def forecast_compile(
     record: CompileRecord, seconds_per_point: float, workload: Workload, shapes: int
-) -> CompileForecast:
-    """Returns whether compiling pays back.
+) -> tuple[bool, str]:
+    """Returns whether compiling pays back, and a sentence that says why.
 
     Args:
         record: what it costs and gains.
@@ -75,10 +62,10 @@ def forecast_compile(
         shapes: how many shapes of batches there are, each of which is compiled separately.
     """
     if shapes > _MOST_SHAPES:
-        return CompileForecast(False, f"batches have {shapes} shapes, and each would be compiled separately")
+        return False, f"batches have {shapes} shapes, and each would be compiled separately"
     known = "measured before" if record.compiled else "an estimate"
     if record.speed_up < CLEARLY_FASTER:
-        return CompileForecast(False, f"compiled it is {record.speed_up:.2f} times as fast ({known})")
+        return False, f"compiled it is {record.speed_up:.2f} times as fast ({known})"
     eager = min(workload.points * seconds_per_point, workload.seconds)
     cost = record.warm_seconds if record.compiled else record.cold_seconds * shapes
     if workload.workers > 1 and not record.compiled:
@@ -88,7 +75,7 @@ def forecast_compile(
         f"{workload.points:.0f} points take {eager:.0f} s on each worker without it, compiling takes {cost:.0f} s "
         f"and makes it {record.speed_up:.2f} times as fast ({known})"
     )
-    return CompileForecast(gain > cost, text)
+    return gain > cost, text
 
 
 class CompileCache:
@@ -195,12 +182,8 @@ def count_shapes(batches: Sequence[Batch]) -> int:
 
 
 def _shape(batch: Batch, first_axis: int = 0) -> str:
-    tensors = [leaf for leaf in leaves(batch.inputs) if _is_tensor(leaf)]
+    tensors = [leaf for leaf in leaves(batch.inputs) if is_tensor(leaf)]
     return repr([(tuple(leaf.shape[first_axis:]), leaf.stride()[first_axis:], str(leaf.dtype)) for leaf in tensors])
-
-
-def _is_tensor(leaf: Any) -> bool:
-    return isinstance(leaf, torch.Tensor)
 
 
 def _hardware(device: torch.device) -> str:

@@ -87,14 +87,14 @@ class PlanChooser:
         reason = "asked for"
         if workload.compile == "auto":
             shapes = count_shapes(samples.batches(candidate.batch_size))
-            forecast = forecast_compile(record, self._samples.count / samples_per_second, workload, shapes)
-            reason = forecast.reason
-            if not forecast.pays:
+            pays, reason = forecast_compile(record, self._samples.count / samples_per_second, workload, shapes)
+            if not pays:
                 return self._eager(plan, reason)
         settled = self._compiled(candidate, samples, plan, cache, workload.compile)
         if not settled.plan.compile:
             return settled
-        factor = self._speed_up(plan, settled)
+        eager, compiled = self._samples.batches(plan.batch_size), samples.batches(candidate.batch_size)
+        factor = speed_up(lambda: self._run(self._network, eager), lambda: self._run(settled.network, compiled))
         cache.keep(self._seconds, factor, candidate.batch_size)
         if workload.compile == "auto" and factor < CLEARLY_FASTER:
             return self._eager(plan, f"compiled it was only {factor:.2f} times as fast")
@@ -119,13 +119,6 @@ class PlanChooser:
             note = f"compile={wanted!r} was asked for, but the network runs eagerly: {compiled.problem}."
             return replace(self._eager(eager, compiled.problem), note=note)
         return SettledPlan(plan, samples, compiled.network)
-
-    def _speed_up(self, plan: MeasurementPlan, settled: SettledPlan) -> float:
-        eager, compiled = self._samples.batches(plan.batch_size), settled.samples.batches(settled.plan.batch_size)
-        return speed_up(
-            lambda: self._run(self._network, eager),
-            lambda: self._run(settled.network, compiled),
-        )
 
 
 def has_images(samples: Samples, network: nn.Module) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,27 +16,20 @@ from collectors.networks.torch_network import unwrap
 from collectors.networks.weight_space import State
 
 from ..errors import SamplesError
-from ..evaluator import Evaluator, EvaluatorDescription, MeasurementSetup
+from ..evaluator import MeasurementSetup
 from ..measurement_plan import MeasurementPlan, Workload
-from ..measuring.checks import (
-    callback_errors,
-    check_loaded,
-    check_movable,
-    check_points,
-    find_loss,
-    partition_tolerance,
-)
+from ..measuring import checks
 from ..measuring.memory_shortage import halved, is_memory_shortage, shortage_text
-from ..measuring.partition import ChosenLoss, choose_loss, choose_weighting, run_batches
-from ..measuring.totals import batch_loss
-from ..measuring.tuning import Tuned, tune
+from ..measuring.network_evaluator import NetworkEvaluator
+from ..measuring.partition import ChosenLoss, TwoPartitions, run_batches
+from ..measuring.totals import NamedMetric, batch_loss
+from ..measuring.tuning import tune
 from ..samples.batches import Batch, as_batch, as_whole_batch
-from ..samples.samples import Samples
 from ..samples.torch_samples import place_samples, read_samples
 from .compiling import PlanChooser, has_images
 from .losses import make_metrics, place_loss, split_into_samples
 from .moves import NetworkInPlace, NetworkSnapshot
-from .own_loss import OwnMetricTotal, own_loss_of, weightings
+from .own_loss import OwnMetric, own_loss_of, weightings
 from .points import PendingPoint, PointRunner, capture_of, read_points, run_pending
 from .settings import measurement_settings, normalization_layers, recalibrate
 
@@ -47,7 +40,7 @@ if TYPE_CHECKING:
 _LOSSES = "a Model with a loss_fn or a loss function of (outputs, targets)"
 
 
-class TorchEvaluator(Evaluator):
+class TorchEvaluator(NetworkEvaluator):
     """Measures a PyTorch network (contract 2).
 
     Args:
@@ -67,12 +60,7 @@ class TorchEvaluator(Evaluator):
     """
 
     def __init__(
-        self,
-        model: object,
-        network: nn.Module,
-        dataset: object,
-        metrics: object,
-        setup: MeasurementSetup,
+        self, model: object, network: nn.Module, dataset: object, metrics: object, setup: MeasurementSetup
     ) -> None:
         options, plan = setup.options, setup.plan
         self._module = unwrap(network)
@@ -81,61 +69,40 @@ class TorchEvaluator(Evaluator):
         self._plan = MeasurementPlan(threads=setup.threads)
         self._found: list[NetworkSnapshot] = []
         self._own_loss = own_loss_of(model, self._module)
-        loss = place_loss(find_loss(model, _LOSSES), self._device) if self._own_loss is None else None
-        self._metrics = make_metrics(metrics, self._device)
-        if self._own_loss is not None:
-            self._metrics = {name: OwnMetricTotal(metric) for name, metric in self._metrics.items()}
-        samples, notes = read_samples(dataset, options, as_batch if self._own_loss is None else as_whole_batch)
+        loss = place_loss(checks.find_loss(model, _LOSSES), self._device) if self._own_loss is None else None
+        self._metrics = make_metrics(metrics, self._device, NamedMetric if self._own_loss is None else OwnMetric)
+        samples, self._notes = read_samples(dataset, options, as_batch if self._own_loss is None else as_whole_batch)
         try:
             for module in (self._module, loss):
                 if isinstance(module, nn.Module):
                     self._found.append(NetworkSnapshot(module, self._device, restore=setup.restore_network))
                     self._found[-1].apply()
             self._moves = NetworkInPlace(self._module)
-            check_movable(self._moves.space, "set requires_grad=True on the parameters that training moves")
+            checks.check_movable(self._moves.space, "set requires_grad=True on the parameters that training moves")
             self._forward = self._forward_of(self._module)
             self._samples = place_samples(samples, self._device)
             self._normalization = normalization_layers(self._module)
-            self._check_buffers(notes)
+            self._check_buffers()
             chosen = self._choose_loss(loss)
             self._loss = chosen.total
-            notes.extend(chosen.notes)
-            for note in chosen.notes:
-                warnings.warn(note, stacklevel=2)
+            self._warn(*chosen.notes)
             dependent = bool(chosen.notes)
-            samples_sha256 = samples.sha256(with_batches=dependent)
             fixed_batches = dependent or not self._samples.can_be_cut
-            tuned = None
+            rate = None
             if plan is None:
-                tuned = self._tune(setup.threads, fixed_batches)
-                plan = tuned.plan
+                plan, rate = self._tune(setup.threads, fixed_batches)
             self._plan = replace(plan, batch_size=None) if fixed_batches else plan
             self._samples = place_samples(self._samples, self._device, self._plan.channels_last)
             with self._settings():
-                self._settle(tuned, setup.workload or Workload(), notes)
-                names = self._measure_within_memory(notes)
+                self._settle(rate, setup.workload or Workload())
+                names = self._measure_within_memory()
                 capture = capture_of(self._device) if self._options.buffers == "fixed" else None
                 self._points = PointRunner(self._moves, self._pending, self._treat_buffers, self._device, capture)
-                notes.extend(filter(None, [self._points.check()]))
+                self._notes.extend(filter(None, [self._points.check()]))
         except BaseException:
             self.close()
             raise
-        self._description = EvaluatorDescription(
-            space=self._moves.space,
-            metrics=names,
-            num_samples=samples.count,
-            samples_sha256=samples_sha256,
-            options=options,
-            partition_dependent=dependent,
-            plan=self._plan,
-            device=self._device.type,
-            notes=tuple(notes),
-        )
-
-    @property
-    def description(self) -> EvaluatorDescription:
-        """What this evaluator measures, and how."""
-        return self._description
+        self._describe(self._moves.space, names, samples, setup, self._device.type, partition_dependent=dependent)
 
     def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
         """Puts a plane on the device."""
@@ -146,7 +113,7 @@ class TorchEvaluator(Evaluator):
 
     def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
-        points = check_points(points, self._moves.axes)
+        points = checks.check_points(points, self._moves.axes)
         with self._settings():
             # A device goes on to the next point while this one is computed; nothing is read before the last.
             rows = read_points([self._points.measure(coordinates) for coordinates in points.tolist()])
@@ -154,7 +121,7 @@ class TorchEvaluator(Evaluator):
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
-        check_loaded(self._moves.axes)
+        checks.check_loaded(self._moves.axes)
         with self._settings():
             try:
                 self._moves.set_state(parameters, buffers)
@@ -166,8 +133,7 @@ class TorchEvaluator(Evaluator):
 
     def use_batch_size(self, batch_size: int) -> None:
         """Measures in smaller batches from now on."""
-        self._plan = replace(self._plan, batch_size=batch_size)
-        self._description = replace(self._description, plan=self._plan)
+        super().use_batch_size(batch_size)
         if self._device.type == "cuda":
             torch.cuda.empty_cache()
         if self._moves.axes is not None:
@@ -182,12 +148,11 @@ class TorchEvaluator(Evaluator):
     def _settings(self) -> contextlib.AbstractContextManager[None]:
         return measurement_settings(self._device, self._plan.threads)
 
-    def _check_buffers(self, notes: list[str]) -> None:
+    def _check_buffers(self) -> None:
         if self._options.buffers != "recalibrate":
             return
         if not self._normalization:
-            notes.append('buffers="recalibrate" changes nothing: the network has no normalization statistics.')
-            warnings.warn(notes[-1], stacklevel=2)
+            self._warn('buffers="recalibrate" changes nothing: the network has no normalization statistics.')
         elif all(batch.size < 2 for batch in self._recalibration_batches()):
             raise SamplesError(
                 'buffers="recalibrate" needs batches of at least two samples for its statistics, but the data set '
@@ -198,28 +163,24 @@ class TorchEvaluator(Evaluator):
         return network if self._own_loss is None else self._own_loss.forward(network)
 
     def _choose_loss(self, loss: Callable[..., Any] | None) -> ChosenLoss:
-        tolerance = partition_tolerance(self._moves.space)
-        with callback_errors(), self._settings():
+        tolerance = checks.partition_tolerance(self._moves.space)
+        partitions = TwoPartitions(self._forward, self._samples, self._metrics, tolerance)
+        with checks.callback_errors(), self._settings():
             if loss is None:
-                candidates = weightings(self._samples.own_batches)
-                return choose_weighting(candidates, self._forward, self._samples, self._metrics, tolerance)
-            return choose_loss(
-                batch_loss(loss), split_into_samples(loss), self._forward, self._samples, self._metrics, tolerance
-            )
+                return partitions.choose_weighting(weightings(self._samples.own_batches))
+            return partitions.choose_loss(batch_loss(loss), split_into_samples(loss))
 
-    def _tune(self, threads: int, fixed_batches: bool) -> Tuned:
+    def _tune(self, threads: int, fixed_batches: bool) -> tuple[MeasurementPlan, float]:
+        channels_last = functools.partial(place_samples, self._samples, self._device, channels_last=True)
         return tune(
             self._time_plan,
             threads,
             self._samples,
             fixed_batches=fixed_batches,
             ran_out_of_memory=_ran_out_of_memory,
-            channels_last=self._channels_last if has_images(self._samples, self._module) else None,
+            channels_last=channels_last if has_images(self._samples, self._module) else None,
             largest_first=self._device.type == "cuda",
         )
-
-    def _channels_last(self) -> Samples:
-        return place_samples(self._samples, self._device, channels_last=True)
 
     def _time_plan(self, plan: MeasurementPlan, batches: Sequence[Batch]) -> None:
         self._plan = replace(plan, compile=False)
@@ -227,15 +188,12 @@ class TorchEvaluator(Evaluator):
         with self._settings(), contextlib.suppress(SamplesError):
             run_batches(self._forward, batches, self._loss, {})
 
-    def _settle(self, tuned: Tuned | None, workload: Workload, notes: list[str]) -> None:
+    def _settle(self, rate: float | None, workload: Workload) -> None:
+        """Takes the plan, whose samples per second tuning measured unless it came from elsewhere, compiled or not."""
         chooser = PlanChooser(self._module, self._samples, self._device, self._run)
-        if tuned is None:
-            settled = chooser.from_user(self._plan)
-        else:
-            settled = chooser.from_tuning(tuned.plan, tuned.samples_per_second, workload)
+        settled = chooser.from_user(self._plan) if rate is None else chooser.from_tuning(self._plan, rate, workload)
         if settled.note:
-            notes.append(settled.note)
-            warnings.warn(settled.note, stacklevel=2)
+            self._warn(settled.note)
         self._plan, self._samples = settled.plan, settled.samples
         self._forward = self._forward_of(settled.network)
 
@@ -245,7 +203,7 @@ class TorchEvaluator(Evaluator):
     def _measure_current(self) -> dict[str, float]:
         return read_points([self._pending()])[0]
 
-    def _measure_within_memory(self, notes: list[str]) -> tuple[str, ...]:
+    def _measure_within_memory(self) -> tuple[str, ...]:
         """Returns the names of what is measured; a plan from elsewhere may ask for larger batches than fit here."""
         before = self._plan.batch_size
         while True:
@@ -259,8 +217,7 @@ class TorchEvaluator(Evaluator):
             # Only here is the exception gone, and with it the memory that its frames held.
             self._plan = replace(self._plan, batch_size=halved(size, self._samples.count))
         if size != before:
-            notes.append(shortage_text(before, size))
-            warnings.warn(notes[-1], stacklevel=2)
+            self._warn(shortage_text(before, size))
         return names
 
     def _pending(self) -> PendingPoint:

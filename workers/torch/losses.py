@@ -17,38 +17,39 @@ from ..measuring.sample_loss import SampleLossTotal
 from ..measuring.totals import BatchMean, NamedMetric, Pending, Total, check_metrics, scalar
 from ..samples.batches import Batch
 
+_REDUCTIONS = ("mean", "sum", "batchmean", "none")
+
 
 def split_into_samples(loss: Callable[..., Any]) -> SampleLossTotal | None:
     """Returns the loss without its reduction, or None when it has no reduction that we know.
 
     The caller checks the result against the loss itself: a user's class may give ``reduction`` another meaning.
     """
+    elementwise: Any
+    keywords: dict[str, Any]
     if isinstance(loss, nn.Module):
         reduction = getattr(loss, "reduction", None)
-        if reduction not in ("mean", "sum", "batchmean", "none"):
+        if reduction not in _REDUCTIONS:
             return None
         # A shallow copy: a loss that looks at the network (a penalty on its weights) must see it move.
         elementwise = copy.copy(loss)
-        elementwise.reduction = "none"  # type: ignore[assignment]
+        elementwise.reduction = "none"
         by_class = isinstance(loss, nn.CrossEntropyLoss | nn.NLLLoss)
-        weights = loss.weight if by_class else None
-        ignored = loss.ignore_index if by_class else None
-        return SampleLossTotal(elementwise, _mean_of_none(str(reduction)), weights, ignored)  # type: ignore[arg-type]
-    function = loss.func if isinstance(loss, functools.partial) else loss
-    keywords = dict(loss.keywords) if isinstance(loss, functools.partial) and not loss.args else {}
-    if getattr(functional, getattr(function, "__name__", ""), None) is not function:
-        return None
-    if isinstance(loss, functools.partial) and loss.args:
-        return None
-    parameters = inspect.signature(function).parameters
-    reduction = keywords.get("reduction", parameters["reduction"].default if "reduction" in parameters else None)
-    if reduction not in ("mean", "sum", "batchmean", "none"):
-        return None
-    by_class = function in (functional.cross_entropy, functional.nll_loss)
+        keywords = {"weight": loss.weight, "ignore_index": loss.ignore_index} if by_class else {}
+    else:
+        partial = loss if isinstance(loss, functools.partial) else functools.partial(loss)
+        function, keywords = partial.func, partial.keywords
+        if partial.args or getattr(functional, getattr(function, "__name__", ""), None) is not function:
+            return None
+        parameters = inspect.signature(function).parameters
+        reduction = keywords.get("reduction", parameters["reduction"].default if "reduction" in parameters else None)
+        if reduction not in _REDUCTIONS:
+            return None
+        elementwise = functools.partial(function, **{**keywords, "reduction": "none"})
+        by_class = function in (functional.cross_entropy, functional.nll_loss)
     ignored = keywords.get("ignore_index", -100) if by_class else None
-    elementwise_function = functools.partial(function, **{**keywords, "reduction": "none"})
     weights = keywords.get("weight") if by_class else None
-    return SampleLossTotal(elementwise_function, _mean_of_none(reduction), weights, ignored)
+    return SampleLossTotal(elementwise, "mean" if reduction == "none" else str(reduction), weights, ignored)
 
 
 def place_loss(loss: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
@@ -57,10 +58,6 @@ def place_loss(loss: Callable[..., Any], device: torch.device) -> Callable[..., 
         return loss
     keywords = {key: item.to(device) if isinstance(item, torch.Tensor) else item for key, item in loss.keywords.items()}
     return functools.partial(loss.func, *loss.args, **keywords)
-
-
-def _mean_of_none(reduction: str) -> str:
-    return "mean" if reduction == "none" else reduction
 
 
 class TorchmetricsTotal(Total):
@@ -80,22 +77,19 @@ class TorchmetricsTotal(Total):
         """Adds one batch."""
         self._metric.update(outputs, batch.targets)
 
-    def result(self) -> dict[str, float]:
-        """Returns the result over all batches."""
-        return self.pending().read()
-
     def pending(self) -> Pending:
-        """Returns the result over all batches, not yet read."""
+        """Returns the result over all batches."""
         value = scalar(f"metric {self._name!r}", self._metric.compute())
         return Pending([value], lambda numbers: {self._name: numbers[0]})
 
 
-def make_metrics(metrics: object, device: torch.device) -> dict[str, Total]:
+def make_metrics(metrics: object, device: torch.device, named: type[NamedMetric] = NamedMetric) -> dict[str, Total]:
     """Returns an accumulator for each metric.
 
     Args:
         metrics: name to torchmetrics object or function of (outputs, targets); None means none.
         device: where the network runs.
+        named: puts the metric's name into errors, and takes batches as the network does.
 
     Raises:
         CallbackFunctionError: it is not such a dictionary, or a name cannot be stored.
@@ -111,5 +105,5 @@ def make_metrics(metrics: object, device: torch.device) -> dict[str, Total]:
             raise CallbackFunctionError(
                 f"metric {name!r} must be a torchmetrics object or a function of (outputs, targets), but is {metric!r}."
             )
-        totals[name] = NamedMetric(f"metric {name!r}", total)
+        totals[name] = named(f"metric {name!r}", total)
     return totals

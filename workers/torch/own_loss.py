@@ -15,7 +15,7 @@ from collectors.networks.batches import call_network
 
 from ..errors import CallbackFunctionError
 from ..measuring.sample_loss import mean_over_samples
-from ..measuring.totals import Pending, Total, scalar
+from ..measuring.totals import BatchMean, NamedMetric, Pending, Total
 from ..samples.batches import Batch, is_tensor
 
 _IGNORED = -100
@@ -74,63 +74,30 @@ class StepResult:
     outputs: Any
 
 
-class OwnLossTotal(Total):
+class OwnLossTotal(BatchMean):
     """The mean over batches of the network's own loss.
 
     Args:
         weight: how much a batch counts.
     """
 
-    adds_up = False
-
     def __init__(self, weight: Callable[[Batch], float | torch.Tensor]) -> None:
-        self._weight = weight
-        self.reset()
-
-    def reset(self) -> None:
-        """Starts a new sum."""
-        self._values: list[Any] = []
-        self._weights: list[Any] = []
-
-    def add(self, outputs: Any, batch: Batch) -> None:
-        """Adds one batch."""
-        self._values.append(scalar("the network's own loss", outputs.loss))
-        self._weights.append(self._weight(batch))
-
-    def result(self) -> dict[str, float]:
-        """Returns the mean over all batches."""
-        return self.pending().read()
+        super().__init__("loss", "the network's own loss", lambda outputs, _: outputs.loss, weight)
 
     def pending(self) -> Pending:
-        """Returns the mean over all batches, not yet read."""
+        """Returns the mean over all batches."""
         if any(isinstance(weight, torch.Tensor) for weight in self._weights):
             return Pending([*self._values, *self._weights], _weighted_mean)
         weights = self._weights
         return Pending(self._values, lambda values: _weighted_mean([*values, *weights]))
 
 
-class OwnMetricTotal(Total):
+class OwnMetric(NamedMetric):
     """A metric of (outputs, batch) instead of (outputs, targets)."""
-
-    def __init__(self, metric: Total) -> None:
-        self._metric = metric
-        self.adds_up = metric.adds_up
-
-    def reset(self) -> None:
-        """Starts a new sum."""
-        self._metric.reset()
 
     def add(self, outputs: Any, batch: Batch) -> None:
         """Adds one batch."""
-        self._metric.add(outputs.outputs, Batch(None, whole(batch), batch.size))
-
-    def result(self) -> dict[str, float]:
-        """Returns the result over all batches."""
-        return self._metric.result()
-
-    def pending(self) -> Pending:
-        """Returns the result over all batches, not yet read."""
-        return self._metric.pending()
+        super().add(outputs.outputs, Batch(None, whole(batch), batch.size))
 
 
 def own_loss_of(model: object, network: object) -> OwnLoss | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -42,11 +43,6 @@ class PointRunner:
         self._device, self._capture = device, capture
         self._graph: PointGraph | None = None
         self._parts: Sequence[Pending] = ()
-
-    @property
-    def is_recorded(self) -> bool:
-        """Whether the loaded plane is measured through a graph."""
-        return self._graph is not None
 
     def check(self) -> str:
         """Finds out, before a plane is loaded, whether the forward pass can be recorded; returns why not, or ""."""
@@ -198,14 +194,9 @@ def read_points(points: Sequence[PendingPoint]) -> list[dict[str, float]]:
     if not points:
         return []
     rows = torch.stack([point.numbers for point in points]).tolist()
-    return [_read(point, row) for point, row in zip(points, rows, strict=True)]
-
-
-def _read(point: PendingPoint, row: list[float]) -> dict[str, float]:
-    results: dict[str, float] = {}
-    start = 0
-    for part in point.parts:
-        stop = start + len(part.numbers)
-        results |= part.finish(row[start:stop])
-        start = stop
+    results: list[dict[str, float]] = []
+    for point, row in zip(points, map(iter, rows), strict=True):
+        results.append({})
+        for part in point.parts:
+            results[-1] |= part.finish(list(itertools.islice(row, len(part.numbers))))
     return results

@@ -41,7 +41,7 @@ def measured(name, capture, monkeypatch, metrics=None):
     evaluator = evaluator_of(loss, network, dataset, metrics, batch_size=16)
     evaluator.load(*plane_of(network))
     values = evaluator.measure(POINTS)
-    recorded = evaluator._points.is_recorded
+    recorded = evaluator._points._graph is not None
     evaluator.close()
     return values, recorded, evaluator.description.notes
 
@@ -162,7 +162,7 @@ def test_a_cuda_graph_gives_what_the_cpu_gives(name):
             loss, copy.deepcopy(network), dataset, {}, MeasurementSetup(options, plan=plan, device=device)
         )
         evaluator.load(*plane)
-        assert evaluator._points.is_recorded is (device == "cuda")
+        assert (evaluator._points._graph is not None) is (device == "cuda")
         results.append(evaluator.measure(POINTS))
         evaluator.close()
     np.testing.assert_allclose(results[1]["loss"], results[0]["loss"], rtol=1e-4)
