@@ -31,8 +31,7 @@ def _folders(callback_fn: Callable[[], Any]) -> list[Path]:
     while hasattr(function, "func"):  # functools.partial
         function = function.func
     name = str(getattr(function, "__module__", None) or type(function).__module__)
-    # A notebook and `python -c` have no file.
-    folders = [_folder_of(name.partition(".")[0]), _folder_of("__main__") or Path.cwd()]
+    folders = [_folder_of(name.partition(".")[0]), _folder_of_script()]
     return list(dict.fromkeys(folder for folder in folders if folder is not None and not _is_installed(folder)))
 
 
@@ -43,6 +42,11 @@ def _folder_of(name: str) -> Path | None:
         return None
     path = Path(file).absolute()
     return path.parents[1] if hasattr(module, "__path__") else path.parent
+
+
+def _folder_of_script() -> Path | None:
+    # A notebook and `python -c` have no file.
+    return _folder_of("__main__") or Path.cwd()
 
 
 def _is_installed(folder: Path) -> bool:
