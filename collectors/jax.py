@@ -24,4 +24,6 @@ from .recording.summary_collector import SummaryCollector
 if find_spec("jax") is None:
     raise ImportError("collectors.jax needs JAX; install it with pip install 'summary-landscape[jax]'.")
 
+import jax as _jax  # noqa: F401  (what makes a network JAX's is looked for only where JAX is imported)
+
 __all__ = ["JaxNetwork", "SummaryCollector"]
