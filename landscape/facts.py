@@ -240,12 +240,10 @@ def _metric(values: NDArray[Any], landscape: LandscapeData) -> dict[str, Any]:
     finite = np.isfinite(values)
     found: dict[str, Any] = dict.fromkeys(("minimum", "maximum", "minimum_at", "maximum_at"))
     if finite.any():
-        for name, place in (
-            ("minimum", np.where(finite, values, np.inf).argmin()),
-            ("maximum", np.where(finite, values, -np.inf).argmax()),
-        ):
+        axes = (landscape.x,) if landscape.y is None else (landscape.x, landscape.y)
+        known = np.where(finite, values, np.nan)
+        for name, place in (("minimum", np.nanargmin(known)), ("maximum", np.nanargmax(known))):
             index = np.unravel_index(int(place), values.shape)
-            axes = (landscape.x,) if landscape.y is None else (landscape.x, landscape.y)
             found[name] = values[index]
             found[f"{name}_at"] = [axis[number] for axis, number in zip(axes, reversed(index), strict=True)]
     return {**found, "not_finite": int((~finite).sum())}

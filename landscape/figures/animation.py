@@ -210,8 +210,7 @@ class _Stage:
                 curves.append((values, color))
         values = np.concatenate([values for values, _ in curves] or [np.empty(0)])
         scale = choose_scale(values, count=8, metric=metric)
-        if not scale.empty:
-            set_value_axis(ax, scale)
+        set_value_axis(ax, scale)
         margin = 0.03 * max(float(np.ptp(number)), 1.0)
         ax.set_xlim(number.min() - margin, number.max() + margin)
         from matplotlib.ticker import MaxNLocator

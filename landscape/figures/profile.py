@@ -123,8 +123,7 @@ def _draw_others(sheet: Sheet, names: Sequence[str]) -> None:
     values = np.concatenate([known(landscape[name], landscape.status) for name in names])
     scale = choose_scale(values, "auto", count=PROFILE.count, metric=", ".join(names))
     right = sheet.ax.twinx()
-    if not scale.empty:
-        set_value_axis(right, scale)
+    set_value_axis(right, scale)
     colors = look.series[1:]
     for index, name in enumerate(names):
         _draw_curve(sheet, right, name, colors[index % len(colors)], strokes[index % len(strokes)])
@@ -139,7 +138,7 @@ def _draw_others(sheet: Sheet, names: Sequence[str]) -> None:
 
 
 def set_value_axis(ax: Axes, scale: Scale) -> None:
-    """Gives the vertical axis a scale, with a tick at each level."""
+    """Gives the vertical axis a scale, with a tick at each level, where there are differences to show."""
     if scale.flat:
         return
     if scale.kind == "log":
