@@ -1,10 +1,11 @@
-"""What all tests share: one thread for each process, executed shape annotations, a folder for Ray's files."""
+"""What all tests share: one thread per process, no deadlines, executed shape annotations, a folder for Ray's files."""
 
 import os
 import sys
 import tempfile
 from pathlib import Path
 
+import hypothesis
 import pytest
 from jaxtyping import install_import_hook
 
@@ -12,6 +13,10 @@ sys.path[:0] = [str(Path(__file__).parent / folder) for folder in ("support", "f
 
 # Small matrices on several threads that wait for each other take a busy machine a hundred times longer.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# A busy machine takes longer over an example, which says nothing about the code.
+hypothesis.settings.register_profile("without deadlines", deadline=None)
+hypothesis.settings.load_profile("without deadlines")
 
 install_import_hook(["collectors", "workers", "landscape"], "shape_checks.only_shapes")
 

@@ -155,7 +155,7 @@ plausible = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(plausible | anything)
 def test_settings_are_valid_or_refused_with_a_typed_error(value):
     with contextlib.suppress(TypeError, ValueError):

@@ -255,7 +255,7 @@ def whole(tmp_path_factory):
     return path
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_changed_headers_give_values_or_a_typed_error(whole, data):
     content = bytearray(whole.read_bytes())

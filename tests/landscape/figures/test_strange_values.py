@@ -63,7 +63,7 @@ class TestStrangeSurfaces:
         assert "no finite value of loss" in words("nothing")
         assert "flat: loss is 4 at the only finite point" in words("one")
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=150)
     @given(values=arrays.arrays(np.float64, st.integers(1, 30), elements=st.floats()), kind=st.sampled_from(SCALES))
     def test_any_values_have_a_scale(self, values: Any, kind: str) -> None:
         if kind == "log" and not (values[np.isfinite(values)] > 0).any():

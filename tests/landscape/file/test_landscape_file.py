@@ -132,7 +132,7 @@ class TestRoundTrip:
             PointStatus.PENDING: 12, PointStatus.MEASURED: 1, PointStatus.INTERPOLATED: 1, PointStatus.FAILED: 1
         }  # fmt: skip
 
-    @settings(max_examples=40, deadline=None)
+    @settings(max_examples=40)
     @given(
         attribute=st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

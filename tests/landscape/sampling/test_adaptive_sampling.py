@@ -209,7 +209,7 @@ class TestHardSurfaces:
 
 
 class TestLaws:
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=25)
     @given(
         shape=st.one_of(st.tuples(st.integers(1, 70), st.integers(1, 70)), st.tuples(st.integers(1, 200))),
         seed=st.integers(0, 1000),
@@ -328,7 +328,7 @@ class TestTimeRanOut:
 
 
 class TestGridLevels:
-    @settings(max_examples=50, deadline=None)
+    @settings(max_examples=50)
     @given(shape=st.tuples(st.integers(1, 300), st.integers(1, 300)))
     def test_each_grid_holds_the_coarser_one_and_the_last_holds_all(self, shape: tuple[int, int]) -> None:
         levels = GridLevels.of(shape)

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from simulated_ray import SimulatedActor, SimulatedCrew, SimulatedRay
 
@@ -173,7 +173,6 @@ class TestShareOfTheIdealSpeed:
 KINDS = st.lists(st.booleans() | st.just(True), max_size=40)
 
 
-@settings(deadline=None)
 @given(
     KINDS,
     st.lists(st.sampled_from([0.001, 0.05, 0.05, 2.0]), min_size=2, max_size=4),
