@@ -205,7 +205,7 @@ def _points(landscape: LandscapeData) -> str:
 def _complete(landscape: LandscapeData) -> str:
     if landscape.complete:
         return "yes"
-    return "no" if "imported" in landscape.attributes else "no; the call that made it goes on from here"
+    return "no" if "imported" in landscape.attributes else "no; the call that made it continues from here"
 
 
 def _intervals(intervals: object) -> str:

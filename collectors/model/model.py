@@ -114,7 +114,7 @@ class Model:
             callbacks: a callback, a list or tuple of them, or a ``CallbackManager``.
             dataset_sink_mode: accepted for compatibility with MindSpore; PyTorch has no sink, so every step is a step.
             sink_size: accepted for compatibility, too; -1 or positive.
-            initial_epoch: epochs already done, after a resume; the step counter goes on from there.
+            initial_epoch: epochs already done, after a resume; the step counter continues from there.
             progress: whether to show a progress bar.
             resume_from: a checkpoint of ``ModelCheckpoint`` (its path, or what ``load_checkpoint`` returned) to go
                 on from. Network, optimizer, gradient scaler, loss function, callbacks and random generators are
@@ -238,7 +238,7 @@ class Model:
             resumption.check(epoch, batch_num)
         if batch_num is None and initial_epoch:
             raise ValueError(
-                "train_dataset must have a length when initial_epoch is not 0, because the step counter goes on from "
+                "train_dataset must have a length when initial_epoch is not 0, because the step counter continues from "
                 "initial_epoch * len(train_dataset). Give it a __len__."
             )
         initial_step = initial_epoch * (batch_num or 0)

@@ -36,7 +36,7 @@ class PendingUpdate(Protocol):
 
 
 class TrainingContext(RunContext):
-    """A run context that can say where training is, hand out its state, and go on from one.
+    """A run context that can say where training is, hand out its state, and continue from one.
 
     To go on in the middle of an epoch, the random generators are set to what they were when that epoch began,
     the batches that were done are drawn once more and dropped, and then everything is set to what it was when

@@ -78,7 +78,7 @@ class CheckpointWriter:
         if error is not None:
             raise CheckpointWriteError(
                 f"the checkpoint {path} could not be written: {error}. Training stops, because it could not be resumed "
-                "from here; free some space or choose another directory, then go on from the latest checkpoint."
+                "from here; free some space or choose another directory, then continue from the latest checkpoint."
             ) from error
         self._written(path, step)
 

@@ -23,7 +23,7 @@ from ..survey.options import EXPLANATIONS, RunOptions, parameters, set_options
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
 
-_CONTINUE = "What was measured is in the landscape file; the same command goes on from there."
+_CONTINUE = "What was measured is in the landscape file; the same command continues from there."
 
 
 def shown(name: str, *flags: str) -> Any:

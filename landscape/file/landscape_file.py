@@ -54,7 +54,7 @@ def write_image(path: str | os.PathLike[str], image: bytes) -> None:
         kept = "The file on the disk is untouched" if os.path.lexists(target) else "No file was there, and none is now"
         raise errors.LandscapeWriteError(
             f"landscape file {path} cannot be written: {error.strerror or error}. {kept}. "
-            "Free some space or choose another output directory, then run again: it goes on from the file."
+            "Free some space or choose another output directory, then run again: it continues from the file."
         ) from error
 
 

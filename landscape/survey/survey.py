@@ -251,6 +251,6 @@ def _warn_of_budget(data: LandscapeData, settings: SurveySettings) -> None:
     warnings.warn(
         f"the budget of {duration_text(settings.budget or 0)} ended the landscape after "
         f"{data.status_counts[PointStatus.MEASURED]} of {data.status.size} points; the others are interpolated where "
-        "that is possible. The same call goes on from here.",
+        "that is possible. The same call continues from here.",
         stacklevel=4,
     )

@@ -166,7 +166,7 @@ def test_a_disk_that_fills_up_during_a_survey(disk: tuple[Path, Any], undisturbe
         measure(path, wait_for_a_write_then_fill)
     text = str(caught.value)
     assert f"landscape file {path} cannot be written: {trouble.match}. The file on the disk is untouched" in text
-    assert "Free some space or choose another output directory, then run again: it goes on from the file." in text
+    assert "Free some space or choose another output directory, then run again: it continues from the file." in text
     kept = measured(path)
     assert kept < GRID.size**2, "the survey ended before it was measured"
     # Nothing else is left: the next call finds neither a lock nor half a file.

@@ -139,7 +139,7 @@ def test_an_interruption_leaves_a_file_that_the_same_command_continues(folder, n
     process.send_signal(number)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 128 + number
-    assert "the same command goes on from there" in errors
+    assert "the same command continues from there" in errors
     assert "Traceback" not in errors
     stored = Landscape.load(path)
     done = int((stored.status == PointStatus.MEASURED).sum())
