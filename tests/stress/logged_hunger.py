@@ -11,7 +11,7 @@ from hungry_network import HungryNetwork, loader
 from torch import nn
 
 from landscape import MeasurementPlan, random_plane
-from workers.evaluator import MeasurementOptions
+from workers.evaluator import MeasurementSetup
 from workers.torch.evaluator import TorchEvaluator
 
 PLAN = MeasurementPlan(64)
@@ -31,7 +31,7 @@ class LoggedHunger(TorchEvaluator):
         self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         self._seconds = seconds
         network = HungryNetwork(free)
-        super().__init__(nn.CrossEntropyLoss(), network, loader(), {}, options=MeasurementOptions(), plan=PLAN)
+        super().__init__(nn.CrossEntropyLoss(), network, loader(), {}, MeasurementSetup(plan=PLAN))
 
     def measure(self, points):
         rows = [self._measure_one(point) for point in points]
