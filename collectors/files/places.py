@@ -59,6 +59,11 @@ def has_lost_slashes(path: object) -> bool:
     return _LOST_SLASHES.match(str(path)) is not None
 
 
+def lost_slashes_hint(path: object) -> str:
+    """Returns what the error for a missing path adds if the path was a URL once, else an empty text."""
+    return " A URL must be a str; a Path loses its slashes." if has_lost_slashes(path) else ""
+
+
 def is_url(path: object) -> bool:
     """Returns whether a path is an fsspec URL rather than a path of this machine."""
     return isinstance(path, str) and _URL.match(path) is not None

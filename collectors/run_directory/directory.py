@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ..errors import CheckpointError, LandscapeError, RunDirectoryError
-from ..files.places import AnyPath, LocalCopies, check_directory, has_lost_slashes
+from ..files.places import AnyPath, LocalCopies, check_directory, lost_slashes_hint
 from ..files.remote_path import RemotePath
 from ..networks.weight_space import WeightSpace
 from ..weights.aligned import align
@@ -163,8 +163,9 @@ def find_run(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
         raise RunDirectoryError(
             f"summary_dir {found} cannot be read: {error.strerror}. Check the address and your right to read there."
         ) from error
-    hint = " A URL must be a str; a Path loses its slashes." if has_lost_slashes(path) else ""
-    raise RunDirectoryError(f"summary_dir {found} {kind}; give the directory that a SummaryCollector wrote.{hint}")
+    raise RunDirectoryError(
+        f"summary_dir {found} {kind}; give the directory that a SummaryCollector wrote.{lost_slashes_hint(path)}"
+    )
 
 
 def _check_lies_in_folder(path: AnyPath, error: type[LandscapeError], label: str) -> None:

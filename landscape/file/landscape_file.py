@@ -16,7 +16,7 @@ from typing import Any
 
 from collectors.errors import LandscapeError
 from collectors.files.local_files import replacing
-from collectors.files.places import AnyPath, check_directory, has_lost_slashes, is_url
+from collectors.files.places import AnyPath, check_directory, is_url, lost_slashes_hint
 from collectors.files.remote_path import RemotePath
 
 from .. import errors
@@ -168,9 +168,8 @@ def _locked(path: AnyPath) -> errors.LandscapeLockedError:
 
 
 def _not_found(path: AnyPath) -> errors.LandscapeNotFoundError:
-    hint = " A URL must be a str; a Path loses its slashes." if has_lost_slashes(path) else ""
     return errors.LandscapeNotFoundError(
-        f"there is no landscape file {path}. Measure the landscape first, or correct the path.{hint}"
+        f"there is no landscape file {path}. Measure the landscape first, or correct the path.{lost_slashes_hint(path)}"
     )
 
 
