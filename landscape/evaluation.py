@@ -17,7 +17,7 @@ from workers.evaluator import MeasurementOptions
 from workers.pools.open_pool import open_pool
 
 from .landscape import Landscape
-from .planes.plane import Plane, write_directions
+from .planes.plane import Plane, buffer_policy, write_directions
 from .survey.experiment import stored_plan
 from .survey.forecast import fewest_points
 from .survey.options import SurveyOptions, documented, with_defaults
@@ -75,8 +75,9 @@ def evaluate(
     y_axis = own_y if y is None else _axis("y", y)
     assert x_axis is not None
     settings = SurveySettings.checked(chosen)
+    buffers = buffer_policy(chosen["buffers"], plane.decomposition, plane.end_buffers)
     measured = MeasurementOptions(
-        num_samples, chosen["samples"], settings.seed, chosen["buffers"], chosen["recalibration_batch_size"]
+        num_samples, chosen["samples"], settings.seed, buffers, chosen["recalibration_batch_size"]
     )
     path = None if output is None else _output_file(output)
     if check_bool("save_directions", chosen["save_directions"]) and path is None:
@@ -94,6 +95,11 @@ def evaluate(
         seconds=settings.budget,
     ) as pool:
         _check_same_network(plane, pool.description.space)
+        if chosen["buffers"] not in ("auto", pool.description.options.buffers):
+            raise ValueError(
+                f'buffers="{buffers}" does not reach the Evaluator that callback_fn returns, whose description says '
+                f'"{pool.description.options.buffers}". Leave buffers out, or build the Evaluator with these options.'
+            )
         data, report = survey(
             pool,
             plane,

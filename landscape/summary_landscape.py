@@ -28,7 +28,7 @@ from .landscape import Landscape
 from .planes.directions import NORMALIZATIONS
 from .planes.from_checkpoints import plane_of_trajectory, random_plane_of
 from .planes.pca import CENTERINGS
-from .planes.plane import Plane, write_directions
+from .planes.plane import Plane, buffer_policy, write_directions
 from .survey.experiment import stored_plan
 from .survey.forecast import fewest_points
 from .survey.options import RunOptions, documented, with_defaults
@@ -109,8 +109,10 @@ class SummaryLandscape:
         if settings.unit != run.settings.unit:
             raise wrong_value("collect_landscape['unit']", f"{run.settings.unit!r}, as collected", settings.unit)
         how = SurveySettings.checked(chosen)
+        # A run's planes are not made of given networks, so that "auto" is the same for both kinds.
+        buffers = buffer_policy(chosen["buffers"], "pca or random")
         measured = MeasurementOptions(
-            settings.num_samples, chosen["samples"], how.seed, chosen["buffers"], chosen["recalibration_batch_size"]
+            settings.num_samples, chosen["samples"], how.seed, buffers, chosen["recalibration_batch_size"]
         )
         check_choice("normalization", chosen["normalization"], NORMALIZATIONS)
         centering = check_choice("centering", chosen["centering"], CENTERINGS)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float64
 
 
-BUFFER_POLICIES = ("fixed", "recalibrate")
+BUFFER_POLICIES = ("fixed", "recalibrate", "interpolate")
 SAMPLE_CHOICES = ("first", "random")
 
 
@@ -32,7 +32,8 @@ class MeasurementOptions:
         num_samples: how many samples a value is averaged over; None means all of the data set.
         samples: "first" (in data-set order) or "random" (a seeded subset).
         seed: of that subset.
-        buffers: "fixed" (the origin's) or "recalibrate" (normalization statistics are recomputed at each point).
+        buffers: "fixed" (the origin's), "recalibrate" (normalization statistics are recomputed at each point) or
+            "interpolate" (between the networks through which the plane goes).
         recalibration_batch_size: samples per batch while statistics are recomputed.
     """
 
@@ -121,13 +122,18 @@ class Evaluator(ABC):
         """What this evaluator measures, and how."""
 
     @abstractmethod
-    def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
+    def load(
+        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
+    ) -> None:
         """Puts a plane on the device.
 
         Args:
             origin: every parameter at the plane's origin, by name.
             directions: for each axis, every trainable parameter's displacement, by name.
             buffers: every buffer at the origin, by name.
+            end_buffers: given where buffers are interpolated: for each axis, by name, the buffers of the network at 1
+                along it. Those that it names are, at each point, the mean of the networks' with the shares of
+                ``inside_corners``; all others are the origin's.
         """
 
     @abstractmethod
@@ -147,7 +153,7 @@ class Evaluator(ABC):
 
         Args:
             parameters: every parameter, by name.
-            buffers: every buffer, by name; None treats them as on the plane.
+            buffers: every buffer, by name; None takes the origin's, recalibrated where points are.
 
         Returns:
             One value for every name in ``description.metrics``.

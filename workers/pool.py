@@ -34,8 +34,8 @@ class StateTask:
 
     Attributes:
         key: identifies its result.
-        read: returns (parameters, buffers); buffers None means as on the plane. Called when a worker is free, so
-            that memory never holds more than a few sets.
+        read: returns (parameters, buffers), as ``Evaluator.measure_state`` takes them. Called when a worker is free,
+            so that memory never holds more than a few sets.
     """
 
     key: Hashable
@@ -83,7 +83,9 @@ class Pool(ABC):
         """How many workers there are."""
 
     @abstractmethod
-    def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
+    def load(
+        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
+    ) -> None:
         """Puts a plane on every worker; see ``Evaluator.load``."""
 
     @abstractmethod

@@ -149,7 +149,21 @@ def plane_of_points(readers: Sequence[StateReader], space: WeightSpace) -> Plane
         identity,
         trajectory=trajectory_at(states, range(len(states)), corners, origin, directions, space),
         checkpoints=states,
+        end_buffers=_end_buffers(states, space),
     )
+
+
+def _end_buffers(states: Sequence[AlignedState], space: WeightSpace) -> tuple[dict[str, NDArray[Any]], ...]:
+    """Returns what can be interpolated of the buffers of all networks but the first; nothing where there is nothing."""
+    ends: tuple[dict[str, NDArray[Any]], ...] = tuple({} for _ in states[1:])
+    for tensor in space.buffers:
+        if tensor.dtype.startswith(("float", "bfloat")):
+            first, *others = (state.read(tensor.name) for state in states)
+            differ = any(first.tobytes() != other.tobytes() for other in others)
+            if differ and all(np.isfinite(array).all() for array in (first, *others)):
+                for end, array in zip(ends, others, strict=True):
+                    end[tensor.name] = array
+    return ends if any(ends) else ()
 
 
 def origin_state(state: AlignedState, space: WeightSpace) -> tuple[dict[str, NDArray[Any]], dict[str, NDArray[Any]]]:

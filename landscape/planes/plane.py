@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from collectors.files.places import AnyPath
 from collectors.files.remote_path import RemotePath
-from collectors.networks.weight_space import WeightSpace, direction_dtype, move_along
+from collectors.networks.weight_space import WeightSpace, direction_dtype, interpolated_buffers, move_along
 from collectors.validation import check_choice, check_float, check_int, wrong_value
 from collectors.weights.safetensors_file import StateReader, write_checkpoint
+from workers.evaluator import BUFFER_POLICIES
 
 from ..errors import LandscapeWriteError
 from .directions import Direction, cosine, norm
@@ -41,7 +42,10 @@ class Plane:
     Attributes:
         space: the network.
         origin: every parameter by name, frozen ones included, in its own element type.
-        buffers: every buffer by name.
+        buffers: every buffer of the origin by name.
+        end_buffers: on a line or a plane through given networks, for each direction: of the network at 1 along it, by
+            name, the buffers that can be interpolated (floating-point ones, finite in all of these networks and not the
+            same in all). Empty where there is none, and on all other planes.
         directions: one or two; name to array for each trainable parameter, float32 (float64 for float64 parameters).
         decomposition: "pca", "random", "points" or "custom".
         normalization: how the directions were scaled: "filter", "layer", "weight" or "none".
@@ -65,6 +69,7 @@ class Plane:
     explained_variance_ratio: Float64[np.ndarray, " dimension"] | None = None
     trajectory: Trajectory | None = None
     checkpoints: tuple[StateReader, ...] = field(default=(), repr=False)
+    end_buffers: tuple[Mapping[str, NDArray[Any]], ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
         check_choice("decomposition", self.decomposition, DECOMPOSITIONS)
@@ -122,21 +127,35 @@ class Plane:
             axes = self._trajectory_axes(coordinates, sizes, margin)
         return axes[0], axes[1] if self.dimension == 2 else None
 
-    def point(self, coordinates: Sequence[float]) -> dict[str, NDArray[Any]]:
-        """Returns the network's state at a point of the plane: all parameters, and the origin's buffers.
+    def point(self, coordinates: Sequence[float], buffers: str = "auto") -> dict[str, NDArray[Any]]:
+        """Returns the network's state at a point of the plane: all parameters and buffers.
 
         Args:
             coordinates: (x, y), or (x,) on a line.
+            buffers: "fixed" (the origin's), "interpolate" (between the networks that the plane goes through) or "auto",
+                which is that of the two with which ``evaluate`` measures by default.
 
         Raises:
             TypeError: a coordinate is no number.
-            ValueError: there is not one coordinate for each direction.
+            ValueError: there is not one coordinate for each direction, or the policy does not suit the plane.
         """
         if len(coordinates) != self.dimension:
             raise wrong_value("coordinates", f"{self.dimension} numbers, one for each direction", list(coordinates))
         values = [check_float(f"coordinates[{index}]", value) for index, value in enumerate(coordinates)]
         state = {name: np.array(array) for name, array in (*self.origin.items(), *self.buffers.items())}
-        return state | move_along(self.space, self.origin, self.directions, values)
+        state |= move_along(self.space, self.origin, self.directions, values)
+        policy = buffer_policy(buffers, self.decomposition, self.end_buffers)
+        if policy == "recalibrate":
+            raise wrong_value("buffers", '"auto", "fixed" or "interpolate": a plane has no samples', buffers)
+        return state | (self.buffers_at(values) if policy == "interpolate" else {})
+
+    def buffers_at(self, coordinates: Sequence[float]) -> dict[str, NDArray[Any]]:
+        """Returns every buffer at a point, interpolated where that is possible; see ``inside_corners`` for the shares.
+
+        Args:
+            coordinates: (x, y), or (x,) on a line.
+        """
+        return {**self.buffers, **interpolated_buffers(self.space, self.buffers, self.end_buffers, coordinates)}
 
     def _sizes(self, size: int | tuple[int, int]) -> list[int]:
         if isinstance(size, tuple | list):
@@ -169,6 +188,32 @@ class Plane:
     def _default_length(self) -> float:
         squares = [float(np.sum(np.square(self.origin[t.name].astype(np.float64)))) for t in self.space.trainable]
         return 0.2 * math.sqrt(math.fsum(squares)) or 2.0
+
+
+def buffer_policy(buffers: str, decomposition: str, end_buffers: Sequence[object] = ()) -> str:
+    """Returns how buffers are treated on a plane: "auto" becomes "interpolate" or "fixed".
+
+    It is "interpolate" where networks with buffers of their own are given, because the line or the plane then meets
+    their own losses, which that of fixed buffers misses.
+
+    Args:
+        buffers: what the user asks for.
+        decomposition: the plane's.
+        end_buffers: the plane's.
+
+    Raises:
+        ValueError: ``buffers`` is unknown, or "interpolate" where there is nothing to interpolate between.
+    """
+    check_choice("buffers", buffers, ("auto", *BUFFER_POLICIES))
+    if buffers == "interpolate" and decomposition != "points":
+        raise ValueError(
+            'buffers="interpolate" needs a line or a plane through given networks (line_between, plane_through); on a '
+            f'{decomposition} plane, interpolated variances would become negative. Use buffers="fixed" (the origin\'s '
+            'buffers everywhere) or "recalibrate".'
+        )
+    if buffers == "auto":
+        return "interpolate" if end_buffers else "fixed"
+    return buffers
 
 
 def directions_path(landscape_path: AnyPath) -> AnyPath:

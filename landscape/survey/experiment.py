@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 
 _SHOWN = 8
+_INTERPOLATED = (
+    "buffers such as BatchNorm's running statistics are interpolated between the networks that the axes go through; "
+    "beyond them no network has a negative share (it counts as zero, and the shares add up to one)."
+)
 
 
 def new_landscape(
@@ -65,7 +69,7 @@ def new_landscape(
         "buffers": description.options.buffers,
         "partition_dependent": description.partition_dependent,
         "measurement_plan": description.plan.to_json(),
-        "notes": list(description.notes),
+        "notes": [*description.notes, *([_INTERPOLATED] if description.options.buffers == "interpolate" else [])],
         "created": _now(),
         "versions": _versions(plane.space.framework),
         "identity": _identity(description, plane, x, y),

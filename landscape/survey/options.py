@@ -24,7 +24,10 @@ class SurveyOptions(TypedDict, total=False):
         address: address of a Ray cluster to join.
         seed: seed of random directions, of ``samples="random"`` and of adaptive sampling.
         samples: which samples: "first" (in data-set order) or "random" (a seeded subset).
-        buffers: "fixed" (those of the origin) or "recalibrate" (normalization statistics are computed at each point).
+        buffers: "fixed" (those of the origin), "recalibrate" (normalization statistics are computed at each point),
+            "interpolate" (between the networks that a line or a plane goes through) or "auto". "auto" is "interpolate"
+            for ``line_between`` and ``plane_through`` of networks whose floating-point buffers differ, so that the
+            surface meets each network's own loss, and "fixed" for every other plane.
         recalibration_batch_size: samples per batch while these statistics are computed.
         sampling: "full" (every grid point is measured) or "adaptive" (some are measured, the others interpolated,
             marked as such, until the estimated error of the loss is within the tolerance).
@@ -79,7 +82,7 @@ class RunOptions(SurveyOptions, total=False):
 
 DEFAULTS: RunOptions = {
     "devices_per_worker": 1, "workers_per_device": 1, "address": None, "seed": 0, "samples": "first",
-    "buffers": "fixed", "recalibration_batch_size": 256, "sampling": "full", "tolerance": 0.01,
+    "buffers": "auto", "recalibration_batch_size": 256, "sampling": "full", "tolerance": 0.01,
     "relative_tolerance": False, "budget": None, "overwrite": False, "save_directions": False, "progress": True,
     "plan": None, "compile": "auto", "normalization": "filter", "centering": "none", "name": None, "dry_run": False,
 }  # fmt: skip

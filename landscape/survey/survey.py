@@ -171,7 +171,8 @@ def _begin(
     """Returns the landscape with its origin measured, and what the rest will cost."""
     fresh = new_landscape(pool.description, plane, *axes, attributes)
     data = _stored(path, fresh) if path is not None and not settings.overwrite else fresh
-    pool.load(plane.origin, plane.directions, plane.buffers)
+    interpolated = pool.description.options.buffers == "interpolate"
+    pool.load(plane.origin, plane.directions, plane.buffers, plane.end_buffers if interpolated else ())
     start = time.perf_counter()
     values = check_determinism(pool.measure_origin())
     seconds_per_point = (time.perf_counter() - start) / ORIGIN_MEASUREMENTS  # all workers do it at once

@@ -8,11 +8,10 @@ from typing import cast
 import numpy as np
 
 from collectors.networks.weight_space import State
-from collectors.weights.safetensors_file import StateReader
 from workers.pool import PointTask, Result, StateTask, Task
 
 from ..file.checks import PointStatus
-from ..file.data import LOSS_ERROR, LandscapeData, TrajectoryData
+from ..file.data import LOSS_ERROR, LandscapeData
 from ..planes.plane import Plane
 
 _TRAJECTORY_PARTS = {
@@ -31,7 +30,7 @@ def trajectory_tasks(plane: Plane, data: LandscapeData) -> list[Task]:
     if path is None:
         return []
     return [
-        _trajectory_task(plane, path, part, index)
+        _trajectory_task(plane, data, part, index)
         for part, (_, status_name) in _TRAJECTORY_PARTS.items()
         if (status := getattr(path, status_name)) is not None
         for index in range(len(path.number))
@@ -83,17 +82,18 @@ def keep(data: LandscapeData, result: Result) -> None:
     data.errors.pop(label, None)
 
 
-def _trajectory_task(plane: Plane, path: TrajectoryData, part: str, index: int) -> Task:
-    key = (part, index)
+def _trajectory_task(plane: Plane, data: LandscapeData, part: str, index: int) -> Task:
+    path = data.trajectory
+    assert path is not None
+    coordinates = tuple(float(axis[index]) for axis in (path.x, path.y) if axis is not None)
     if part == "projected":
-        coordinates = [path.x[index]] if path.y is None else [path.x[index], path.y[index]]
-        return PointTask(key, tuple(float(value) for value in coordinates))
-    reader = plane.checkpoints[index]
-    return StateTask(key, lambda: _read_state(plane, reader, own_buffers=part == "own"))
+        return PointTask((part, index), coordinates)
+    reader, policy = plane.checkpoints[index], str(data.attributes["buffers"])
 
+    def read() -> tuple[State, State | None]:
+        parameters = {tensor.name: reader.read(tensor.name) for tensor in plane.space.parameters}
+        if part == "own":
+            return parameters, {tensor.name: reader.read(tensor.name) for tensor in plane.space.buffers}
+        return parameters, plane.buffers_at(coordinates) if policy == "interpolate" else None
 
-def _read_state(plane: Plane, reader: StateReader, *, own_buffers: bool) -> tuple[State, State | None]:
-    parameters = {tensor.name: reader.read(tensor.name) for tensor in plane.space.parameters}
-    if not own_buffers:
-        return parameters, None
-    return parameters, {tensor.name: reader.read(tensor.name) for tensor in plane.space.buffers}
+    return StateTask((part, index), read)

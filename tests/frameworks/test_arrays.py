@@ -2,14 +2,16 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from pages import code_blocks, run_page_block
 
 from collectors import CheckpointWriteError, RunDirectory, RunDirectoryError, SummaryCollector, describe_arrays
-from landscape import evaluate, random_plane
+from landscape import evaluate, line_between, random_plane
 from workers import CallbackFunctionError, FunctionEvaluator
+from workers.evaluator import MeasurementOptions
 
 LANDSCAPE = {"unit": "step", "intervals": [[0, 2, 4]]}
 
@@ -135,6 +137,24 @@ def test_a_function_is_measured_where_the_plane_says():
     points = arrays()["weight"] + x[None, :, None, None] * first + y[:, None, None, None] * second
     np.testing.assert_allclose(landscape.loss, (points**2).sum((2, 3)), rtol=1e-6)
     np.testing.assert_allclose(landscape.metrics["largest"], abs(points).max((2, 3)), rtol=1e-6)
+
+
+def test_buffers_of_a_function_are_interpolated_too():
+    """Its description says so itself, as that of any evaluator which callback_fn returns."""
+    space = describe_arrays({"weight": np.zeros(2), "scale": np.zeros(2)})
+    tensors = (space.tensors[0], replace(space.tensors[1], role="buffer", trainable=False))
+    evaluator = FunctionEvaluator(
+        lambda arrays: (arrays["weight"] * arrays["scale"]).sum(), replace(space, tensors=tensors)
+    )
+    ends = {"weight": np.array([1.0, 2.0]), "scale": np.array([3.0, 5.0])}, {"weight": np.ones(2), "scale": np.ones(2)}
+    line = line_between(*ends, network=evaluator.description.space)
+    fixed = evaluate(line, lambda: evaluator, x=[0.0, 0.5, 1.0, 2.0])
+    np.testing.assert_allclose(fixed.loss, [13, 10.5, 8, 3])
+    with pytest.raises(ValueError, match=r'buffers="interpolate" .* the Evaluator that callback_fn returns'):
+        evaluate(line, lambda: evaluator, x=[0.0, 1.0], buffers="interpolate")
+    evaluator._description = replace(evaluator.description, options=MeasurementOptions(buffers="interpolate"))
+    drawn = evaluate(line, lambda: evaluator, x=[0.0, 0.5, 1.0, 2.0])
+    np.testing.assert_allclose(drawn.loss, [13, 6.5, 2, 1])
 
 
 def test_a_function_may_change_what_it_gets():

@@ -8,7 +8,7 @@ import pytest
 from cases import EvaluatorCase, all_cases
 
 from collectors.networks.readers import read_network
-from collectors.networks.weight_space import direction_dtype
+from collectors.networks.weight_space import direction_dtype, move_along
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, FrozenNetworkError
 from workers.evaluator import Evaluator, MeasurementOptions, MeasurementSetup
@@ -230,6 +230,40 @@ def test_recalibrated_buffers_or_a_clear_refusal(case):
     assert np.isfinite(first["loss"][0])
     again = evaluator.measure(np.array([[-1.0, 0.5], [0.3, 0.3]]))
     np.testing.assert_allclose(again["loss"][1], first["loss"][0], rtol=1e-5)
+    evaluator.close()
+
+
+def test_interpolated_buffers_are_each_networks_own_at_its_corner(case):
+    built = case.build()
+    evaluator = open_evaluator(built, buffers="interpolate")
+    origin, directions, buffers = own_plane(built, evaluator)
+    space = evaluator.description.space
+    floating = [info.name for info in space.buffers if info.dtype.startswith("float")]
+    ends = [{name: (scale * buffers[name] + shift) for name in floating} for scale, shift in ((3.0, 0.2), (0.1, 0.5))]
+    ends = [{name: array.astype(buffers[name].dtype) for name, array in end.items()} for end in ends]
+    corners = [buffers, *({**buffers, **end} for end in ends)]
+    evaluator.load(origin, directions, buffers, ends)
+    points = [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.2, 0.3), (-1.0, 2.0), (2.0, 1.0)]
+    shares = [(1, 0, 0), (0, 1, 0), (0, 0, 1), (0.5, 0.2, 0.3), (0, 0, 1), (0, 2 / 3, 1 / 3)]
+    found = evaluator.measure(np.array(points))["loss"]
+    expected = []
+    for point, share in zip(points, shares, strict=True):
+        mixed = dict(buffers)
+        for name in floating:
+            mixed[name] = sum(
+                part * corner[name].astype(np.float64) for part, corner in zip(share, corners, strict=True)
+            )
+            mixed[name] = np.asarray(mixed[name], buffers[name].dtype)
+        moved = {**origin, **move_along(space, origin, directions, point)}
+        expected.append(evaluator.measure_state(moved, mixed)["loss"])
+    np.testing.assert_allclose(found, expected, rtol=case.closes)
+    np.testing.assert_allclose(found[:3], expected[:3], rtol=1e-6)
+    # The next plane forgets them.
+    evaluator.load(origin, directions, buffers)
+    fixed = evaluator.measure(np.array(points[1:2]))["loss"][0]
+    moved = {**origin, **move_along(space, origin, directions, points[1])}
+    assert fixed == pytest.approx(evaluator.measure_state(moved, buffers)["loss"], rel=case.closes)
+    assert (abs(fixed / found[1] - 1) > 1e-4) == bool(floating)
     evaluator.close()
 
 

@@ -305,6 +305,10 @@ class TestRunDirectory:
         with pytest.raises(RunDirectoryError, match="holds no collected run"):
             generate(tmp_path)
 
+    def test_the_planes_of_a_run_have_nothing_to_interpolate_buffers_between(self, run):
+        with pytest.raises(ValueError, match=r'buffers="interpolate" needs .* on a pca or random plane'):
+            generate(run, buffers="interpolate")
+
     def test_missing_checkpoints_are_named_and_left_out(self, run):
         (run / "ckpt_dir/BatchNormNetwork_1_epoch.safetensors").unlink()
         with pytest.warns(UserWarning, match=r"no checkpoints of epochs \[1\]"):

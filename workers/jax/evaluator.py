@@ -92,19 +92,27 @@ class JaxEvaluator(NetworkEvaluator):
         platform = self._device.platform
         self._describe(self._space, names, self._samples, setup, platform, partition_dependent=dependent)
 
-    def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
+    def load(
+        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
+    ) -> None:
         """Puts a plane on the device."""
         wide = {info.name: direction_dtype(info.dtype) for info in self._space.trainable}
         fixed = {info.name: origin[info.name] for info in self._space.parameters if not info.trainable}
         fixed |= {info.name: buffers[info.name] for info in self._space.buffers}
+        corners = ([{name: buffers[name] for name in end_buffers[0]}] if end_buffers else []) + list(end_buffers)
+        between = [
+            {name: np.asarray(array).astype(direction_dtype(array.dtype.name)) for name, array in corner.items()}
+            for corner in corners
+        ]
         with self._settings():
-            self._plane = (
+            self._plane = Plane(
                 self._place({name: np.asarray(origin[name]).astype(dtype) for name, dtype in wide.items()}),
                 [
                     self._place({name: np.asarray(direction[name], dtype) for name, dtype in wide.items()})
                     for direction in directions
                 ],
                 self._place(fixed),
+                self._place(between),
             )
             self._points_at_once = None
             # Compiled here rather than at the first point, whose time a survey uses to forecast its own.
@@ -112,7 +120,7 @@ class JaxEvaluator(NetworkEvaluator):
 
     def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
-        points = checks.check_points(points, None if self._plane is None else len(self._plane[1]))
+        points = checks.check_points(points, None if self._plane is None else len(self._plane.directions))
         columns: list[dict[str, NDArray[Any]]] = []
         under_way: list[tuple[list[Any], bool]] = []
         with self._settings():
@@ -130,7 +138,7 @@ class JaxEvaluator(NetworkEvaluator):
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
-        _, _, fixed = checks.check_loaded(self._plane)
+        fixed = checks.check_loaded(self._plane).fixed
         with self._settings():
             state = self._place({info.name: parameters[info.name] for info in self._space.parameters})
             for info in self._space.buffers:
@@ -217,7 +225,7 @@ class JaxEvaluator(NetworkEvaluator):
             return 1
         if self._points_at_once is None:
             plane, batch = checks.check_loaded(self._plane), self._batches()[0]
-            lowered = self._functions.lower_at_point(np.zeros(len(plane[1])), plane, batch)
+            lowered = self._functions.lower_at_point(np.zeros(len(plane.directions)), plane, batch)
             self._points_at_once = points_at_once(lowered)
         return self._points_at_once
 

@@ -6,9 +6,10 @@ import contextlib
 import functools
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from collectors.networks.batches import call_network
 from collectors.networks.jax_arrays import NamedArrays
@@ -17,10 +18,25 @@ from collectors.networks.weight_space import numpy_dtype
 from ..samples.batches import Batch
 from .losses import JaxTotal
 
-Plane: TypeAlias = tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]
-"""Origin and directions of the trainable parameters, as wide as points are computed, and all that stays fixed."""
 POINTS_AT_ONCE = 8
 _MOST_OPERATIONS = 64e6
+
+
+class Plane(NamedTuple):
+    """A loaded plane; compiled functions take it as an argument.
+
+    Attributes:
+        origin: of the trainable parameters, as wide as points are computed.
+        directions: the same, one for each axis.
+        fixed: all that stays as it is.
+        corners: the interpolated buffers of the origin and of the network at 1 along each axis, as wide as points;
+            empty where nothing is interpolated.
+    """
+
+    origin: dict[str, Any]
+    directions: list[dict[str, Any]]
+    fixed: dict[str, Any]
+    corners: list[dict[str, Any]]
 
 
 class CompiledFunctions:
@@ -63,8 +79,14 @@ class CompiledFunctions:
         return self._parts(self._candidates, state, inputs, targets)
 
     def _point_values(self, coordinates: Any, plane: Plane, inputs: Any, targets: Any) -> dict[str, Any]:
-        origin, directions, fixed = plane
+        origin, directions, fixed, corners = plane
         state = dict(fixed)
+        if corners:
+            kept = jnp.maximum(jnp.concatenate([1 - coordinates.sum(keepdims=True), coordinates]), 0)
+            shares = kept / kept.sum()
+            for name in corners[0]:
+                values = jnp.stack([corner[name] for corner in corners])
+                state[name] = jnp.tensordot(shares.astype(values.dtype), values, 1).astype(fixed[name].dtype)
         for info in self._network.space.trainable:
             value = origin[info.name]
             for index, direction in enumerate(directions):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.networks.weight_space import State, WeightSpace, direction_dtype, move_along
+from collectors.networks.weight_space import State, WeightSpace, direction_dtype, interpolated_buffers, move_along
 
 from ..errors import SamplesError
 from ..evaluator import MeasurementOptions, MeasurementSetup
@@ -119,10 +119,13 @@ class ArrayEvaluator(NetworkEvaluator):
             raise
         self._describe(self._space, names, self._samples, setup, network.device, partition_dependent=dependent)
 
-    def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
+    def load(
+        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
+    ) -> None:
         """Keeps a plane, in host memory."""
         self._origin = {info.name: np.array(origin[info.name]) for info in self._space.parameters}
         self._buffers = {info.name: np.array(buffers[info.name]) for info in self._space.buffers}
+        self._end_buffers = [{name: np.array(array) for name, array in item.items()} for item in end_buffers]
         wide = {info.name: direction_dtype(info.dtype) for info in self._space.trainable}
         self._directions = [
             {name: np.asarray(direction[name], dtype) for name, dtype in wide.items()} for direction in directions
@@ -137,7 +140,8 @@ class ArrayEvaluator(NetworkEvaluator):
         with self._settings():
             for coordinates in points.tolist():
                 moved = move_along(self._space, self._origin, self._directions, coordinates)
-                self._network.write({**moved, **self._buffers})
+                between = interpolated_buffers(self._space, self._buffers, self._end_buffers, coordinates)
+                self._network.write({**moved, **self._buffers, **between})
                 rows.append(self._measure_current())
         return {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
 

@@ -59,9 +59,11 @@ class InProcessPool(Pool):
         """One: this process."""
         return 1
 
-    def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
+    def load(
+        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
+    ) -> None:
         """Puts a plane on the device."""
-        self._evaluator.load(origin, directions, buffers)
+        load_plane(self._evaluator, origin, directions, buffers, end_buffers)
         self._axes = len(directions)
 
     def measure_origin(self) -> list[OriginValues]:
@@ -103,6 +105,20 @@ class InProcessPool(Pool):
         except Exception:
             return None, traceback.format_exc()
         return measure_task_state(self._evaluator, parameters, buffers)
+
+
+def load_plane(
+    evaluator: Evaluator,
+    origin: State,
+    directions: Sequence[State],
+    buffers: State,
+    end_buffers: Sequence[State],
+) -> None:
+    """Puts a plane on an evaluator's device; the fourth argument only where there is something to interpolate.
+
+    A user's own evaluator need not know it.
+    """
+    evaluator.load(origin, directions, buffers, *([end_buffers] if end_buffers else []))
 
 
 def measure_points(evaluator: Evaluator, points: Sequence[tuple[float, ...]]) -> list[Outcome]:

@@ -19,7 +19,7 @@ from ..errors import CallbackFunctionError
 from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, MeasurementSetup
 from ..measurement_plan import MeasurementPlan, Workload
 from .devices import pin_process
-from .in_process import Outcome, measure_origin_twice, measure_points, measure_task_state
+from .in_process import Outcome, load_plane, measure_origin_twice, measure_points, measure_task_state
 
 
 class MeasurementActor:
@@ -104,11 +104,11 @@ class MeasurementActor:
         finally:
             self._result = None
 
-    def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
+    def load(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
         """Puts a plane on the device."""
         assert self._evaluator is not None
         self._axes = len(directions)
-        self._evaluator.load(origin, directions, buffers)
+        load_plane(self._evaluator, origin, directions, buffers, end_buffers)
 
     def measure_origin(self) -> tuple[str, tuple[dict[str, float], dict[str, float]]]:
         """Measures the origin twice; returns the device type and the values."""

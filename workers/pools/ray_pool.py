@@ -103,10 +103,13 @@ class RayPool(Pool):
         """The process id of every worker."""
         return [process for _, _, process in self._crew.ask_all("place")]
 
-    def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
+    def load(
+        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
+    ) -> None:
         """Puts a plane on every worker; its vectors travel once to each node."""
         put = self._ray.put
-        vectors = [put(dict(origin)), put([dict(item) for item in directions]), put(dict(buffers))]
+        several = [[dict(item) for item in states] for states in (directions, end_buffers)]
+        vectors = [put(dict(origin)), put(several[0]), put(dict(buffers)), put(several[1])]
         self._crew.vectors = vectors
         self._crew.ask_all("load", *vectors)
 

@@ -96,7 +96,7 @@ class TorchEvaluator(NetworkEvaluator):
             with self._settings():
                 self._settle(rate, setup.workload or Workload())
                 names = self._measure_within_memory()
-                capture = capture_of(self._device) if self._options.buffers == "fixed" else None
+                capture = None if self._options.buffers == "recalibrate" else capture_of(self._device)
                 self._points = PointRunner(self._moves, self._pending, self._treat_buffers, self._device, capture)
                 self._notes.extend(filter(None, [self._points.check()]))
         except BaseException:
@@ -104,10 +104,12 @@ class TorchEvaluator(NetworkEvaluator):
             raise
         self._describe(self._moves.space, names, samples, setup, self._device.type, partition_dependent=dependent)
 
-    def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
+    def load(
+        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
+    ) -> None:
         """Puts a plane on the device."""
         with torch.no_grad():
-            self._moves.load(origin, directions, buffers)
+            self._moves.load(origin, directions, buffers, end_buffers)
         with self._settings():
             self._points.record(len(directions))
 

@@ -6,12 +6,13 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import nn
 
 from collectors.networks.torch_network import named_tensors, to_tensor, unwrap
-from collectors.networks.weight_space import State, TensorInfo, WeightSpace
+from collectors.networks.weight_space import State, TensorInfo, WeightSpace, inside_corners
 
 _SMALL = 1 << 16  # elements; below that a tensor costs more for being one than for its values
 
@@ -29,6 +30,7 @@ class NetworkInPlace:
         self.axes: int | None = None
         """Of the loaded plane; None before ``load``."""
         self._parts: list[_Direct | _Stage] = []
+        self._between: _Stage | None = None
         self._parameters = {info.name: tensor.detach() for info, tensor in entries if info.role == "parameter"}
         self._buffers = {info.name: tensor.detach() for info, tensor in entries if info.role == "buffer"}
         trainable = [info for info in self.space.trainable if info.size]
@@ -38,10 +40,12 @@ class NetworkInPlace:
             for dtype in (torch.float32, torch.float64)
         }
 
-    def load(self, origin: State, directions: Sequence[State], buffers: State) -> None:
+    def load(
+        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
+    ) -> None:
         """Puts origin and directions on the device, in the parameters' own memory layout."""
         # The plane before goes first, and what moves is held by the parts alone: each may be as large as the network.
-        self.axes, self._parts = None, []
+        self.axes, self._parts, self._between = None, [], None
         moved = {info.name for info in (*self._large, *itertools.chain(*self._staged.values()))}
         self._fixed = {name: to_tensor(origin[name]) for name in self._parameters if name not in moved}
         origin_buffers = {name: _like(target, buffers[name]) for name, target in self._buffers.items()}
@@ -57,18 +61,33 @@ class NetworkInPlace:
         self._parts += [
             _Stage(self._targets(infos), dtype, arrays(infos)) for dtype, infos in self._staged.items() if infos
         ]
+        if end_buffers and end_buffers[0]:
+            between = {name: self._buffers[name] for name in end_buffers[0]}
+            corners = [
+                [_once(state[name], target) for name, target in between.items()] for state in (buffers, *end_buffers)
+            ]
+            nothing = [np.zeros_like(array) for array in corners[0]]
+            targets = [collapsed(target) for target in between.values()]
+            self._between = _Stage(targets, torch.float64, [nothing, *corners])
         self.axes = len(directions)
         self.return_to_origin()
 
     def move(self, coordinates: Sequence[float]) -> None:
-        """Sets the trainable parameters to the origin plus the coordinates times the directions."""
+        """Sets the trainable parameters to the origin plus the coordinates times the directions, and the buffers."""
         for part in self._parts:
             part.move(coordinates)
+        self.reset_buffers()
+        if self._between is not None:
+            self._between.move(inside_corners(coordinates))
 
     def move_on_device(self, coordinates: torch.Tensor) -> None:
         """Does what ``move`` does with coordinates that are on the device, shape (axes,), so that nothing waits."""
         for part in self._parts:
             part.move_on_device(coordinates)
+        self.reset_buffers()
+        if self._between is not None:
+            kept = torch.cat([1 - coordinates.sum(0, keepdim=True), coordinates]).clamp(min=0)
+            self._between.move_on_device(kept / kept.sum())
 
     def reset_buffers(self) -> None:
         """Sets the buffers to the origin's."""
@@ -184,6 +203,12 @@ def _wide_dtype(info: TensorInfo) -> torch.dtype:
 
 def _like(target: torch.Tensor, array: NDArray[Any]) -> torch.Tensor:
     return torch.empty_like(target).copy_(to_tensor(array))
+
+
+def _once(array: NDArray[Any], target: torch.Tensor) -> NDArray[Any]:
+    """Returns the part of a buffer's values that its memory holds; an expanded buffer repeats them."""
+    stored = collapsed(target).shape
+    return array[tuple(slice(0, size) for size in stored)]
 
 
 class NetworkSnapshot:

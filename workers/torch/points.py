@@ -61,7 +61,6 @@ class PointRunner:
         if self._graph is not None:
             return PendingPoint(self._graph.numbers(coordinates), self._parts)
         self._moves.move(coordinates)
-        self._moves.reset_buffers()
         self._treat_buffers()
         return self._compute()
 
@@ -81,7 +80,6 @@ class PointRunner:
         """Does what a graph records."""
         if len(coordinates):
             self._moves.move_on_device(coordinates)
-            self._moves.reset_buffers()
         point = self._compute()
         if not all_on_device(point):
             raise RuntimeError("the loss or a metric is computed on the host")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from worker_cases import CASES, case, classes, evaluator_of, features, mlp, plane_of
+from worker_cases import CASES, at_point, case, classes, direct_loss, evaluator_of, features, mlp, plane_of
 
 from workers.evaluator import MeasurementOptions, MeasurementSetup
 from workers.measurement_plan import MeasurementPlan
@@ -56,6 +56,29 @@ def test_a_recorded_point_gives_what_plain_ones_give(name, monkeypatch):
     tolerance = 2e-2 if "16" in name else 1e-5
     for key in plain:
         np.testing.assert_allclose(again[key], plain[key], rtol=tolerance, atol=1e-7)
+
+
+@pytest.mark.parametrize("capture", [None, do_again])
+def test_interpolated_buffers_are_recorded_too(capture, monkeypatch):
+    monkeypatch.setattr("workers.torch.evaluator.capture_of", lambda _device: capture)
+    loss, network, dataset = case("batchnorm")
+    evaluator = evaluator_of(loss, network, dataset, batch_size=16, buffers="interpolate")
+    origin, directions, buffers = plane_of(network)
+    ends = [
+        {name: (scale * array).astype(np.float32) for name, array in buffers.items() if array.dtype.kind == "f"}
+        for scale in (2.0, 0.3)
+    ]
+    evaluator.load(origin, directions, buffers, ends)
+    assert (evaluator._points._graph is not None) == (capture is not None)
+    points = [(0.0, 0.0), (1.0, 0.0), (0.25, 0.5), (-3.0, 0.4), (0.9, 0.9)]
+    found = evaluator.measure(np.array(points))["loss"]
+    evaluator.close()
+    for value, (x, y) in zip(found, points, strict=True):
+        kept = np.maximum([1 - x - y, x, y], 0)
+        factor = (kept / kept.sum()) @ [1.0, 2.0, 0.3]
+        mixed = {name: array * factor if array.dtype.kind == "f" else array for name, array in buffers.items()}
+        moved = at_point(network, (origin, directions, mixed), (x, y))
+        assert value == pytest.approx(direct_loss(loss, moved, dataset), rel=1e-5)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -1,0 +1,165 @@
+"""Lines and planes between networks with BatchNorm: drawn losses at the networks are the networks' own losses."""
+
+import copy
+import math
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+from collectors.networks.torch_network import to_tensor
+from landscape import Landscape, MeasurementPlan, custom_plane, evaluate, line_between, plane_through, random_plane
+from landscape.errors import LandscapeIdentityError
+
+PLAN = MeasurementPlan(batch_size=256, threads=1)
+DIGITS = load_digits()
+INPUTS = torch.tensor(DIGITS.data[:600], dtype=torch.float32)
+TARGETS = torch.tensor(DIGITS.target[:600])
+
+
+def build(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(64, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Linear(24, 10))
+
+
+def train(network, epochs=8, seed=0):
+    """Returns the network after a few epochs; inputs of up to 16 move the statistics far from those of the start."""
+    network = copy.deepcopy(network).train()
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(epochs):
+        for rows in torch.randperm(len(INPUTS), generator=generator).split(64):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(network(INPUTS[rows]), TARGETS[rows]).backward()
+            optimizer.step()
+    return network.eval()
+
+
+@pytest.fixture(scope="module")
+def networks():
+    """The start, and two networks trained from it in other orders."""
+    start = build()
+    return start, train(start, seed=1), train(start, seed=2)
+
+
+def callback_fn():
+    return nn.CrossEntropyLoss(), build(), (INPUTS, TARGETS), {}
+
+
+def own_loss(network):
+    """By plain PyTorch, all samples in one batch, in float64."""
+    with torch.no_grad():
+        return float(nn.functional.cross_entropy(copy.deepcopy(network).double().eval()(INPUTS.double()), TARGETS))
+
+
+def loss_with(state):
+    network = build()
+    network.load_state_dict({name: to_tensor(array) for name, array in state.items()})
+    return own_loss(network)
+
+
+def measure(plane, x=(-0.5, 0.0, 0.5, 1.0, 1.5), **options):
+    y = None if plane.dimension == 1 else x
+    options = {"device_ids": [0], "plan": PLAN, "progress": False, **options}
+    return evaluate(plane, callback_fn, x=x, y=y, **options)
+
+
+def test_a_line_ends_at_the_networks_own_losses(networks):
+    start, trained, _ = networks
+    line = line_between(start, trained)
+    drawn = measure(line)
+    assert drawn.loss[1] == pytest.approx(own_loss(start), abs=1e-6)
+    assert drawn.loss[3] == pytest.approx(own_loss(trained), abs=1e-6)
+    assert drawn.attributes["buffers"] == "interpolate"
+    assert drawn.attributes["identity"]["buffers"] == {"policy": "interpolate"}
+    assert any("between the networks" in note for note in drawn.attributes["notes"])
+    path = drawn.trajectory
+    for measured in (path.metrics, path.projected, path.with_plane_buffers):
+        np.testing.assert_allclose(measured["loss"], [own_loss(start), own_loss(trained)], atol=1e-6)
+
+
+def test_the_default_is_the_policy_that_is_nearest_to_the_networks_own_losses(networks):
+    for count, policies in ((2, ("fixed", "recalibrate")), (3, ("fixed",))):
+        plane = (line_between if count == 2 else plane_through)(*networks[:count])
+        own = [own_loss(network) for network in networks[:count]]
+
+        def largest_miss(policy, plane=plane, own=own):
+            drawn = measure(plane, (0.0, 1.0), buffers=policy)
+            assert drawn.attributes["buffers"] == ("interpolate" if policy == "auto" else policy)
+            return float(np.abs(drawn.trajectory.projected["loss"] - own).max())
+
+        assert largest_miss("auto") < 1e-6 < 1e-3 < min(map(largest_miss, policies))
+
+
+def test_between_and_beyond_the_networks_buffers_are_their_mean_with_the_shares_cut_at_zero(networks):
+    plane = plane_through(*networks)
+    drawn = measure(plane)
+    buffers = [dict(network.named_buffers()) for network in networks]
+    for row, y in enumerate(drawn.y):
+        for column, x in enumerate(drawn.x):
+            shares = np.maximum([1 - x - y, x, y], 0)
+            shares /= shares.sum()
+            state = plane.point((x, y), "fixed")
+            for name in ("1.running_mean", "1.running_var"):
+                rows = [share * own[name].double() for share, own in zip(shares, buffers, strict=True)]
+                state[name] = sum(rows).float().numpy()
+            assert drawn.loss[row, column] == pytest.approx(loss_with(state), rel=1e-5, abs=1e-6), (x, y)
+            assert loss_with(plane.point((x, y))) == pytest.approx(loss_with(state), rel=1e-6)
+    assert state["1.num_batches_tracked"] == 0
+
+
+@pytest.mark.slow
+def test_workers_of_ray_measure_the_same(networks, tmp_path):
+    start, trained, _ = networks
+    path = tmp_path / "line.h5"
+    drawn = measure(line_between(start, trained), device_ids=[0, 1], output=path)
+    alone = measure(line_between(start, trained))
+    np.testing.assert_array_equal(drawn.loss, alone.loss)
+    assert drawn.loss[3] == pytest.approx(own_loss(trained), abs=1e-6)
+    assert Landscape.load(path).attributes["buffers"] == "interpolate"
+
+
+def test_what_the_user_asks_for_wins(networks, tmp_path):
+    start, trained, _ = networks
+    line, path = line_between(start, trained), tmp_path / "line.h5"
+    fixed = measure(line, buffers="fixed", output=path)
+    moved = copy.deepcopy(trained)
+    for name in ("running_mean", "running_var"):
+        getattr(moved[1], name).copy_(getattr(start[1], name))
+    assert fixed.loss[3] == pytest.approx(own_loss(moved), rel=1e-5)
+    assert abs(fixed.loss[3] - own_loss(trained)) > 0.1
+    with pytest.raises(LandscapeIdentityError, match=r'buffers.policy: the file has "fixed", this run "interpolate"'):
+        measure(line, output=path)
+
+
+def test_networks_with_the_same_statistics_have_nothing_to_interpolate(networks):
+    start, trained, _ = networks
+    same = copy.deepcopy(trained)
+    same[1].load_state_dict(start[1].state_dict())
+    same[1].num_batches_tracked += 7  # which no evaluation reads
+    line = line_between(start, same)
+    assert line.end_buffers == ()
+    assert measure(line).attributes["buffers"] == "fixed"
+    plain = [nn.Linear(64, 10) for _ in range(2)]
+    assert line_between(*plain).end_buffers == ()
+
+
+def test_buffers_that_are_not_finite_stay_the_origins(networks):
+    start, trained, _ = networks
+    broken = copy.deepcopy(trained)
+    broken[1].running_mean[0] = math.inf
+    assert set(line_between(start, broken).end_buffers[0]) == {"1.running_var"}
+
+
+def test_other_planes_keep_the_origins_buffers_and_say_why(networks):
+    start, trained, _ = networks
+    plane = random_plane(trained)
+    assert measure(plane, (-0.1, 0.0, 0.1)).attributes["buffers"] == "fixed"
+    direction = {name: value.detach().numpy() for name, value in trained.named_parameters()}
+    for other in (plane, custom_plane(start, [direction])):
+        with pytest.raises(ValueError, match=r'buffers="interpolate" needs a line or a plane through given networks'):
+            measure(other, (-0.1, 0.0, 0.1), buffers="interpolate")
+        with pytest.raises(ValueError, match="buffers must be"):
+            measure(other, (-0.1, 0.0, 0.1), buffers="mean")
