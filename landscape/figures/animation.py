@@ -22,6 +22,7 @@ from collectors.validation import check_choice, check_float, check_int, check_pa
 
 from .appearance import choose_appearance
 from .multiples import PLANE_KINDS
+from .occlusion import Relief
 from .path import PATH, STAR, halo, sized
 from .profile import set_value_axis
 from .scales import choose_scale
@@ -39,6 +40,10 @@ if TYPE_CHECKING:
 _GIF_DPI = 80
 _UNCHANGED = 255
 _MP4_DPI = 120
+
+
+# Pieces of the way since the last checkpoint.
+_PIECES = 16
 
 
 def walk_frames(
@@ -154,6 +159,8 @@ class _Stage:
         self.sheet, self.path = sheet, path
         self.figure: Any = sheet.ax.figure
         self.places = self._places()
+        heights = sheet.scale.heights(sheet.measured)
+        self.relief = Relief(*sheet.plane, heights) if sheet.ax.name == "3d" else None
         self.curve = self.figure.add_subplot(sheet.ax.get_subplotspec().get_gridspec()[1])  # type: ignore[union-attr]
         unit = plain(sheet.landscape.attributes.get("unit") or "checkpoint", 16)
         self.unit = unit
@@ -190,10 +197,27 @@ class _Stage:
     def _draw_still(self) -> None:
         ax: Any = self.sheet.ax
         color = self._line_color()
-        ax.plot(*self.places.T, color=color, linewidth=1.0, alpha=0.45, zorder=4, path_effects=halo(1.8))
+        self._add_line(self._way(self.places), color=color, linewidth=1.0, alpha=0.45, zorder=4, path_effects=halo(1.8))
         if ax.name != "3d":
             point = self.sheet.landscape.convergence
             ax.plot([point.x], [point.y], linestyle="none", zorder=5, **sized(STAR, 0.9))
+
+    def _way(self, places: NDArray[Any]) -> NDArray[Any]:
+        """Returns the path through places; on a surface it follows the surface."""
+        return places if self.relief is None else self.relief.path_over(places)
+
+    def _rest(self, moment: float) -> NDArray[Any]:
+        """Returns the way over a surface from the last checkpoint before a moment."""
+        assert self.relief is not None
+        return self.relief.along(self.places, np.linspace(int(moment), moment, _PIECES))
+
+    def _add_line(self, places: NDArray[Any], **style: Any) -> Any:
+        """Adds a line or marks to the picture; a surface hides what lies behind it."""
+        if self.relief is None:
+            return self.sheet.ax.plot(*places.T, **style)[0]
+        from .surface_line import SurfaceLine
+
+        return self.sheet.ax.add_line(SurfaceLine(places, self.relief, **style))
 
     def _line_color(self) -> str:
         return PATH if self.sheet.ax.name == "3d" else "white"
@@ -225,14 +249,12 @@ class _Stage:
         return curves
 
     def _make_moving(self) -> tuple[Any, Any, Any, list[Any], Any]:
-        ax: Any = self.sheet.ax
         look = self.sheet.appearance
-        start = [[value] for value in self.places[0]]
-        (walked,) = ax.plot(
-            *start, color=self._line_color(), linewidth=2.0, zorder=6, animated=True, path_effects=halo(3.6)
+        walked = self._add_line(
+            self.places[:1], color=self._line_color(), linewidth=2.0, zorder=6, animated=True, path_effects=halo(3.6)
         )
-        (walker,) = ax.plot(
-            *start, linestyle="none", marker="o", color="#ff4d6d", markeredgecolor="white", markersize=10,
+        walker = self._add_line(
+            self.places[:1], linestyle="none", marker="o", color="#ff4d6d", markeredgecolor="white", markersize=10,
             markeredgewidth=1.5, zorder=7, animated=True, path_effects=halo(2.5),
         )  # fmt: skip
         cursor = self.curve.axvline(self.path.number[0], color=look.soft, linewidth=1.0, animated=True)
@@ -246,8 +268,12 @@ class _Stage:
     def _move(self, moment: float) -> None:
         last = int(moment)
         steps = np.arange(len(self.places))
-        here = np.array([np.interp(moment, steps, column) for column in self.places.T])
-        way = np.vstack([self.places[: last + 1], here]).T
+        if self.relief is None:
+            here = np.array([np.interp(moment, steps, column) for column in self.places.T])
+            way = np.vstack([self.places[: last + 1], here]).T
+        else:
+            here = self.relief.along(self.places, np.array([moment]))[0]
+            way = np.vstack([self._way(self.places[: last + 1]), self._rest(moment)]).T
         number = float(np.interp(moment, steps, self.path.number))
         if len(way) == 3:
             self.walked.set_data_3d(*way)

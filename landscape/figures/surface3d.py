@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .appearance import readable
 from .levels import number_text
 from .missing import missing_kinds
+from .occlusion import Relief
 from .path import EDGE, PATH, STAR, START, sized
 from .scales import Scale
 from .sheet import Kind, Look, Sheet, draw_picture
@@ -26,13 +27,15 @@ if TYPE_CHECKING:
 
 _FLOOR = 0.35
 _ELEVATION = 30.0
+_DOT_COLORS = 32
 
 
 def plot_surface(landscape: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
     """Draws a plane's metric as a surface, seen over its lowest corner.
 
     The path runs at the heights of its projection on the plane, which the legend says: a checkpoint's own loss
-    belongs to a place off the plane.
+    belongs to a place off the plane. Between two checkpoints it follows the surface. What the surface hides from the
+    camera is faint, and the path is dotted there, also after ``axes.view_init``.
 
     Args:
         landscape: a plane; ``metric[j, i]`` is drawn above ``(x[i], y[j])``.
@@ -70,17 +73,17 @@ def draw_surface(sheet: Sheet) -> None:
     _draw_cells(sheet, heights, (low, high))
     if not scale.flat:
         _draw_floor(sheet, heights, floor)
-    if sheet.trajectory:
-        _draw_path(sheet, floor)
-    space.set_zticks(scale.forward(scale.levels), labels=_tick_texts(sheet, (floor, high)))
     _write_labels(sheet)
+    space.view_init(elev=_ELEVATION, azim=_azimuth(heights))
+    if sheet.trajectory:
+        _draw_path(sheet, Relief(*sheet.plane, heights), floor)
+    space.set_zticks(scale.forward(scale.levels), labels=_tick_texts(sheet, (floor, high)))
     kinds = missing_kinds(sheet.values, sheet.status)
     notes = [f"{int(where.sum())} points {kind}" for kind, where in kinds.items()]
     if scale.flat:
         notes.append(flat_note(sheet.label, scale.low, number_text(scale.low), sheet.measured))
     sheet.write_title(", ".join(notes))
     space.title.set_y(1.01 if sheet.own else 0.94)
-    space.view_init(elev=_ELEVATION, azim=_azimuth(heights))
 
 
 def _write_labels(sheet: Sheet) -> None:
@@ -139,7 +142,13 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], limits: tuple[float, float]
         )
     alone = grid[np.isfinite(heights) & ~used]
     if len(alone):
-        space.scatter(*alone.T, c=sheet.colors((alone[:, 2] - low) / (high - low)), s=12, depthshade=False, zorder=3)
+        from .surface_line import SurfaceLine
+
+        relief = Relief(x, y, heights)
+        shares = np.round(_DOT_COLORS * (alone[:, 2] - low) / (high - low)) / _DOT_COLORS
+        for share in np.unique(shares):
+            style = {"linestyle": "none", "marker": "o", "markersize": 3.5, "color": sheet.colors(share)}
+            space.add_line(SurfaceLine(alone[shares == share], relief, label="_alone", zorder=3, **style))
 
 
 def _shade(cells: NDArray[Any], size: NDArray[Any]) -> NDArray[Any]:
@@ -165,32 +174,50 @@ def _draw_floor(sheet: Sheet, heights: NDArray[Any], floor: float) -> None:
     )  # fmt: skip
 
 
-def _draw_path(sheet: Sheet, floor: float) -> None:
+def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
+    from matplotlib.lines import Line2D
+
+    from .surface_line import DOTTED, FAINT, SurfaceLine
+
     landscape, scale, metric = sheet.landscape, sheet.scale, sheet.metric
     space, factor = cast(Any, sheet.ax), sheet.appearance.factor
+
+    def add(points: NDArray[Any], label: str, zorder: float, **style: Any) -> Any:
+        line = space.add_line(SurfaceLine(points, relief, label=label, zorder=zorder, **style))
+        drawn.append(line)
+        return line
+
+    drawn: list[SurfaceLine] = []
     path = landscape.trajectory
     if path is not None and path.y is not None and metric in path.projected and len(path.number):
         up = scale.heights(path.projected[metric])
         there = np.flatnonzero(np.isfinite(up))
-        x, y, up = path.x[there], path.y[there], up[there]
+        points = np.column_stack([path.x, path.y, up])[there]
+        x, y, _ = points.T
         below = np.full(len(x), floor)
         space.plot(x, y, below, color=sheet.appearance.soft, linewidth=0.8 * factor, linestyle=":", zorder=1.5)
-        sheet.entries += space.plot(
-            x, y, up, color=PATH, linewidth=1.6 * factor, marker="o", markersize=3.5 * factor, markeredgecolor=EDGE,
-            markeredgewidth=0.5 * factor, label=f"trajectory (projected {plain(metric)})", zorder=6,
-        )  # fmt: skip
+        label = f"trajectory (projected {plain(metric)})"
+        stroke: dict[str, Any] = {"color": PATH, "linewidth": 1.6 * factor}
+        dots: dict[str, Any] = {
+            "color": PATH, "marker": "o", "markersize": 3.5 * factor, "markeredgecolor": EDGE,
+            "markeredgewidth": 0.5 * factor,
+        }  # fmt: skip
+        add(relief.path_over(points), "_path", 6, **stroke)
+        add(points, label, 6.1, linestyle="none", **dots)
+        sheet.entries.append(Line2D([], [], label=label, **{**dots, **stroke}))
         if len(there) and there[0] == 0:
             unit = plain(landscape.attributes.get("unit") or "checkpoint", 16)
-            label = f"start ({unit} {path.number[0]})"
             start = sized(START, factor)
-            sheet.entries += space.plot(x[:1], y[:1], up[:1], linestyle="none", label=label, zorder=7, **start)
+            sheet.entries.append(add(points[:1], f"start ({unit} {path.number[0]})", 7, linestyle="none", **start))
     point = landscape.convergence
-    at = float(scale.heights(point.metrics.get(metric, math.nan)))
-    if math.isfinite(at):
+    at_origin = float(scale.heights(point.metrics.get(metric, math.nan)))
+    if math.isfinite(at_origin):
         star = sized(STAR, factor)
-        sheet.entries += space.plot(
-            [point.x], [point.y], [at], linestyle="none", label="convergence point", zorder=8, **star
-        )
+        place = np.array([[point.x, point.y, at_origin]])
+        sheet.entries.append(add(place, "convergence point", 8, linestyle="none", **star))
+    if any(line.hidden().any() for line in drawn):
+        faint: dict[str, Any] = {"color": PATH, "linewidth": 1.6 * factor, "linestyle": DOTTED, "alpha": FAINT}
+        sheet.entries.append(Line2D([], [], label="behind the surface", **faint))
 
 
 def _azimuth(heights: NDArray[Any]) -> float:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from figure_cases import build, build_line
+from figure_cases import build, build_line, loss_at
 from PIL import Image
 
 from collectors.errors import LandscapeError
@@ -59,7 +59,10 @@ class TestFrames:
     @pytest.mark.parametrize("kind", ["lines", "heatmap", "surface"])
     @pytest.mark.parametrize("theme", ["light", "dark"])
     def test_over_every_kind_of_ground(self, kind: str, theme: str) -> None:
-        frames = list(walk_frames(Landscape(walk()), kind, seconds=0.3, rate=10, dpi=50, theme=theme))
+        data = walk()
+        # Behind the surface or below it the ball would be faint.
+        data.trajectory.projected["loss"][:] = 1.05 * loss_at(data.trajectory.x, data.trajectory.y)
+        frames = list(walk_frames(Landscape(data), kind, seconds=0.3, rate=10, dpi=50, theme=theme))
         places = {where_is_the_ball(frame) for frame in frames}
         assert len(places) == 3
         assert bool(frames[0][0, 0].mean() < 50) is (theme == "dark")
