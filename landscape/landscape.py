@@ -42,7 +42,7 @@ class Landscape(LandscapeData):
 
     Rows are y and columns are x: ``loss[j, i]`` was measured at ``(x[i], y[j])``. A line has no y, and its arrays
     have the shape (nx,). The methods ``plot_...`` take the options of ``figures.Look``: metric, levels, scale,
-    colormap, trajectory, clip, theme, style.
+    colormap, trajectory, clip, theme, style, aspect.
 
     Args:
         data: what was measured.

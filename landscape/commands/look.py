@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 _OTHER_KINDS = ("profile", "difference", "multiples", "animation")
 _MOVING = (".gif", ".mp4")
-_OPTIONS = {"path": "--output", **{name: f"--{name}" for name in ("levels", "metric", "scale", "style", "theme")}}
+_OPTIONS = {
+    "path": "--output",
+    **{name: f"--{name}" for name in ("aspect", "levels", "metric", "scale", "style", "theme")},
+}
 
 
 def info(
@@ -57,6 +60,10 @@ def plot(
     ] = "auto",
     style: Annotated[str, typer.Option(help="screen, or paper: as wide as a column, small type, no title.")] = "screen",
     theme: Annotated[str, typer.Option(help="light or dark.")] = "light",
+    aspect: Annotated[
+        str,
+        typer.Option(help="equal draws a plane to scale, by distances in weight space; fill lets it fill a square."),
+    ] = "equal",
     over: Annotated[
         str, typer.Option(help="What an animation walks over, or multiples show: contour, lines, heatmap, surface.")
     ] = "auto",
@@ -76,6 +83,7 @@ def plot(
             check_choice("--metric", name, tuple(landscape.metrics))
     look: Look = {
         "metric": metrics[0], "scale": scale, "levels": _read_levels(levels), "style": style, "theme": theme,
+        "aspect": aspect,
     }  # fmt: skip
     chosen = _choose(kind, landscapes, output)
     if over != "auto" and chosen not in ("animation", "multiples"):

@@ -66,7 +66,7 @@ def walk_frames(
         seconds: how long the walk takes.
         rate: frames per second.
         dpi: dots per inch; a frame is 9.6 x 4.5 inches.
-        **look: metric, levels, scale, colormap, clip, theme, style; see ``Look``.
+        **look: metric, levels, scale, colormap, clip, theme, style, aspect; see ``Look``.
 
     Raises:
         KeyError: the landscape has no such metric.
@@ -91,7 +91,9 @@ def walk_frames(
     with begin(chosen, landscape, axes, options, furniture=False, avoid_path=True) as sheet:
         chosen.draw(sheet)
         # Its own legend would take the room that the curve needs.
-        sheet.write_bar(sheet.ax, pad=0.08 if kind == "surface" else 0.02, shrink=0.7 if kind == "surface" else 1.0)
+        sheet.write_bar(
+            sheet.ax, pad=0.08 if kind == "surface" else 0.02, shrink=0.7 if kind == "surface" else sheet.share
+        )
         stage = _Stage(sheet, path)
         yield from stage.frames(np.linspace(0, len(path.number) - 1, count), dpi)
 
@@ -160,7 +162,7 @@ class _Stage:
         self.figure: Any = sheet.ax.figure
         self.places = self._places()
         heights = sheet.scale.heights(sheet.measured)
-        self.relief = Relief(*sheet.plane, heights) if sheet.ax.name == "3d" else None
+        self.relief = Relief(*sheet.plane, heights, sheet.frame.matrix) if sheet.ax.name == "3d" else None
         self.curve = self.figure.add_subplot(sheet.ax.get_subplotspec().get_gridspec()[1])  # type: ignore[union-attr]
         unit = plain(sheet.landscape.attributes.get("unit") or "checkpoint", 16)
         self.unit = unit
@@ -188,7 +190,7 @@ class _Stage:
     def _places(self) -> NDArray[Any]:
         """Returns where each checkpoint is drawn, shape (n, 2) or (n, 3), NaN where its height is not known."""
         assert self.path.y is not None
-        places = [self.path.x, self.path.y]
+        places = [*self.sheet.frame.place(self.path.x, self.path.y)]
         if self.sheet.ax.name == "3d":
             values = self.path.projected.get(self.sheet.metric, np.full(len(self.path.x), np.nan))
             places.append(self.sheet.scale.heights(values))
@@ -200,7 +202,9 @@ class _Stage:
         self._add_line(self._way(self.places), color=color, linewidth=1.0, alpha=0.45, zorder=4, path_effects=halo(1.8))
         if ax.name != "3d":
             point = self.sheet.landscape.convergence
-            ax.plot([point.x], [point.y], linestyle="none", zorder=5, **sized(STAR, 0.9))
+            ax.plot(
+                *self.sheet.frame.place([point.x], [point.y or 0.0]), linestyle="none", zorder=5, **sized(STAR, 0.9)
+            )
 
     def _way(self, places: NDArray[Any]) -> NDArray[Any]:
         """Returns the path through places; on a surface it follows the surface."""

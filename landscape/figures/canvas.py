@@ -27,7 +27,7 @@ def new_axes(width: float, height: float, projection: str | None = None) -> Axes
     """Returns axes on a figure of their own, sizes in inches."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained").add_subplot(projection=projection)
+    return Figure(figsize=(width, height), layout="compressed").add_subplot(projection=projection)
 
 
 def settle(figure: Any) -> None:

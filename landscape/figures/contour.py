@@ -26,7 +26,7 @@ def plot_contour(landscape: LandscapeData, ax: Axes | None = None, **look: Unpac
     Args:
         landscape: a plane; ``metric[j, i]`` is drawn at ``(x[i], y[j])``.
         ax: where to draw; None makes a figure of its own, which is ``axes.figure``.
-        **look: metric, levels, scale, colormap, trajectory, clip, theme, style; see ``Look``.
+        **look: metric, levels, scale, colormap, trajectory, clip, theme, style, aspect; see ``Look``.
 
     Returns:
         The axes.
@@ -64,8 +64,8 @@ def draw_filled(sheet: Sheet) -> None:
         if _has_lines(sheet):
             finite = np.ma.masked_invalid(shown)
             sheet.mappable = sheet.ax.contourf(
-                *sheet.plane, finite, scale.bands(), norm=scale.norm(), cmap=sheet.colors, extend=scale.extend,
-                zorder=1.2,
+                *sheet.frame.mesh(*sheet.plane), finite, scale.bands(), norm=scale.norm(), cmap=sheet.colors,
+                extend=scale.extend, zorder=1.2,
             )  # fmt: skip
             # Between antialiased bands a PDF viewer would show hairlines.
             sheet.mappable.set_edgecolor("face")
@@ -93,9 +93,7 @@ def draw_lines(sheet: Sheet) -> None:
 
 def draw_heatmap(sheet: Sheet) -> None:
     """Fills a sheet with cells."""
-    across, up = map(edges, sheet.plane)
-    sheet.ax.set_xlim(across[0], across[-1])
-    sheet.ax.set_ylim(up[0], up[-1])
+    _frame(sheet, *map(edges, sheet.plane))
     if not sheet.scale.empty:
         sheet.mappable = draw_cells(sheet, sheet.scale.drawn(sheet.measured))
     draw_above(sheet, None)
@@ -110,46 +108,66 @@ def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
         on_page: whether the path runs over the bare page, not over colours.
     """
     ax, landscape, look = sheet.ax, sheet.landscape, sheet.appearance
-    x, y = sheet.plane
     ink = Ink(look.ink, look.page, look.page, look.ink) if on_page else Ink()
     if sheet.trajectory:
-        sheet.entries += draw_path(ax, landscape, ink, look.factor)
-    sheet.entries += draw_missing(ax, x, y, sheet.values, sheet.status, look.missing)
+        sheet.entries += draw_path(ax, landscape, sheet.frame.place, ink, look.factor)
+    x, y = sheet.plane
+    corners = sheet.frame.mesh(edges(x), edges(y))
+    sheet.entries += draw_missing(ax, corners, sheet.border, sheet.values, sheet.status, look.missing)
     room = 72 / ax.figure.dpi * min(ax.bbox.width / len(x), ax.bbox.height / len(y))
-    sheet.entries += draw_interpolated(ax, x, y, sheet.values, sheet.status, float(np.clip(0.35 * room, 0.6, 3.5)))
+    points = sheet.frame.mesh(x, y)
+    sheet.entries += draw_interpolated(ax, points, sheet.values, sheet.status, float(np.clip(0.35 * room, 0.6, 3.5)))
     sheet.write_labels()
     sheet.write_title()
     if sheet.scale.flat:
         sheet.write_flat_note()
 
     def write_numbers() -> None:
-        taken = path_pixels(ax, landscape) if sheet.trajectory or sheet.avoid_path else np.empty((0, 4))
+        taken = (
+            path_pixels(ax, landscape, sheet.frame.place) if sheet.trajectory or sheet.avoid_path else np.empty((0, 4))
+        )
         text = Ink(look.ink, look.page) if on_page else Ink("black", "white")
         rim = 0.45 if on_page else 0.2
         boxes = np.empty((0, 4)) if lines is None else _label_lines(sheet, lines, taken, text, rim)
         if sheet.trajectory and landscape.trajectory is not None:
-            annotate(ax, landscape.trajectory, boxes, ink, look.number_size, look.factor)
+            annotate(ax, landscape.trajectory, sheet.frame.place, boxes, ink, look.number_size, look.factor)
 
     sheet.late.append(write_numbers)
 
 
 def frame_points(sheet: Sheet) -> None:
     """Ends the axes at the outermost points; a single row or column gets the width of its cell."""
-    x, y = (axis[[0, -1]] if len(axis) > 1 else edges(axis) for axis in sheet.plane)
-    sheet.ax.set_xlim(*x)
-    sheet.ax.set_ylim(*y)
+    _frame(sheet, *(axis if len(axis) > 1 else edges(axis) for axis in sheet.plane))
+
+
+def _frame(sheet: Sheet, x: NDArray[Any], y: NDArray[Any]) -> None:
+    """Fits the axes to a plane from the first to the last x and y; an oblique one gets its own border."""
+    across, up = sheet.frame.limits(x, y)
+    sheet.ax.set_xlim(*across)
+    sheet.ax.set_ylim(*up)
+    sheet.frame.shape(sheet.ax)
+    # The axes' size, by which numbers and labels are placed, follows their proportions.
+    sheet.ax.apply_aspect()
+    sheet.border = sheet.frame.outline(x, y)
+    if sheet.frame.oblique:
+        from matplotlib.patches import PathPatch
+
+        edge = sheet.ax.spines["left"].get_edgecolor()
+        sheet.ax.add_patch(PathPatch(sheet.border, facecolor="none", edgecolor=edge, linewidth=0.6, zorder=2.2))
 
 
 def draw_cells(sheet: Sheet, shown: NDArray[Any]) -> Any:
     """Draws each value as the cell around its point; returns the mesh."""
-    return sheet.ax.pcolormesh(
-        *map(edges, sheet.plane), np.ma.masked_invalid(shown), norm=sheet.scale.norm(), cmap=sheet.colors, zorder=1,
-        rasterized=True,
+    mesh = sheet.ax.pcolormesh(
+        *sheet.frame.mesh(*map(edges, sheet.plane)), np.ma.masked_invalid(shown), norm=sheet.scale.norm(),
+        cmap=sheet.colors, zorder=1, rasterized=True,
     )  # fmt: skip
+    mesh.set_clip_path(sheet.border, sheet.ax.transData)
+    return mesh
 
 
 def _draw_lines(sheet: Sheet, finite: NDArray[Any], **style: Any) -> Any:
-    return sheet.ax.contour(*sheet.plane, finite, sheet.scale.levels, zorder=2, **style)
+    return sheet.ax.contour(*sheet.frame.mesh(*sheet.plane), finite, sheet.scale.levels, zorder=2, **style)
 
 
 def _has_lines(sheet: Sheet) -> bool:

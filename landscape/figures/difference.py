@@ -30,7 +30,7 @@ def plot_difference(first: LandscapeData, second: LandscapeData, ax: Axes | None
         second: a plane on the same grid.
         ax: where to draw; None makes a figure of its own, which is ``axes.figure``.
         **look: metric, levels, scale ("auto", "linear" or "symlog"), colormap (of two hues), trajectory, clip (largest
-            difference), theme, style; see ``Look``.
+            difference), theme, style, aspect; see ``Look``.
 
     Returns:
         The axes.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from ..file.checks import PointStatus
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.patches import Patch
+    from matplotlib.path import Path
 
 
 def missing_kinds(values: NDArray[Any], status: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -40,50 +40,70 @@ def edges(axis: NDArray[Any]) -> NDArray[Any]:
 
 def draw_missing(
     ax: Axes,
-    x: NDArray[Any],
-    y: NDArray[Any],
+    corners: tuple[NDArray[Any], NDArray[Any]],
+    border: Path,
     values: NDArray[Any],
     status: NDArray[Any],
     styles: Mapping[str, dict[str, Any]],
 ) -> list[Patch]:
-    """Hatches the cells without a value, each kind in its style; returns one legend entry for each kind."""
+    """Hatches the cells without a value, each kind in its style.
+
+    Args:
+        ax: where.
+        corners: of the cells in the picture's coordinates, each of shape (ny + 1, nx + 1).
+        border: of the plane; nothing is drawn beyond it.
+        values: shape (ny, nx).
+        status: shape (ny, nx).
+        styles: of each kind.
+
+    Returns:
+        One legend entry for each kind.
+    """
     from matplotlib.patches import Patch, PathPatch
     from matplotlib.path import Path
 
     entries = []
-    across, up = edges(x), edges(y)
+    across, up = corners
     for kind, where in missing_kinds(values, status).items():
         cells = []
-        for row, (bottom, top) in enumerate(itertools.pairwise(up)):
-            for left, right in across[_runs(where[row])]:
-                corners = [(left, bottom), (right, bottom), (right, top), (left, top), (left, bottom)]
-                cells.append(Path(corners, closed=True))
+        for row in range(len(where)):
+            for first, last in _runs(where[row]):
+                ring = [row, row, row + 1, row + 1, row], [first, last, last, first, first]
+                cells.append(Path(np.column_stack([across[ring], up[ring]]), closed=True))
         style = styles[kind]
         # One path for all cells: hatching each by itself takes half a minute for a large grid.
         patch = PathPatch(Path.make_compound_path(*cells), linewidth=0, zorder=1.5, **style)
         ax.add_artist(patch)
-        patch.set_clip_path(ax.patch)
+        patch.set_clip_path(border, ax.transData)
         entries.append(Patch(label=f"{kind} ({int(where.sum())})", linewidth=0, **style))
     return entries
 
 
 def draw_interpolated(
-    ax: Axes, x: NDArray[Any], y: NDArray[Any], values: NDArray[Any], status: NDArray[Any], size: float
+    ax: Axes, points: tuple[NDArray[Any], NDArray[Any]], values: NDArray[Any], status: NDArray[Any], size: float
 ) -> list[Any]:
-    """Marks interpolated points, or the measured ones where these are fewer; returns the legend's entry, if any."""
+    """Marks interpolated points, or the measured ones where these are fewer; returns the legend's entry, if any.
+
+    Args:
+        ax: where.
+        points: in the picture's coordinates, each of shape (ny, nx).
+        values: shape (ny, nx).
+        status: shape (ny, nx).
+        size: of a mark, in points.
+    """
     interpolated = (status == PointStatus.INTERPOLATED) & np.isfinite(values)
     if not interpolated.any():
         return []
     measured = (status == PointStatus.MEASURED) & np.isfinite(values)
     fewer = int(interpolated.sum()) <= int(measured.sum())
-    rows, columns = np.nonzero(interpolated if fewer else measured)
+    x, y = (axis[interpolated if fewer else measured] for axis in points)
     name = "interpolated" if fewer else "measured"
     rest = "" if fewer else ", all others interpolated"
     return list(
         ax.plot(
-            x[columns], y[rows], linestyle="none", marker="o", markersize=size, color="white" if fewer else "black",
+            x, y, linestyle="none", marker="o", markersize=size, color="white" if fewer else "black",
             markeredgecolor="black", markeredgewidth=0.15 * size, alpha=0.75, zorder=2.5,
-            label=f"{name} ({len(rows):,}{rest})",
+            label=f"{name} ({len(x):,}{rest})",
         )
     )  # fmt: skip
 

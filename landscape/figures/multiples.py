@@ -12,6 +12,7 @@ from ..file.data import LandscapeData
 from .appearance import choose_appearance, draw_legend_below
 from .canvas import settle
 from .contour import CONTOUR, CONTOUR_LINES, HEATMAP
+from .frame import choose_frame
 from .profile import PROFILE
 from .sheet import Kind, Look, Sheet, begin, check_look, shared_scale
 from .surface3d import SURFACE
@@ -38,8 +39,8 @@ def plot_multiples(
         kind: "contour", "lines", "heatmap" or "surface" for planes, "profile" for lines; None is "contour" or
             "profile".
         columns: how many stand in a row; None chooses.
-        **look: metric, levels, scale, colormap, trajectory, clip, theme, style; see ``Look``. In the style "paper" the
-            figure is as wide as two columns.
+        **look: metric, levels, scale, colormap, trajectory, clip, theme, style, aspect; see ``Look``. In the style
+            "paper" the figure is as wide as two columns.
 
     Returns:
         The axes of each landscape, in order, on one figure.
@@ -61,7 +62,9 @@ def plot_multiples(
     shared = shared_scale(chosen, landscapes, options)
     appearance = choose_appearance(options.get("theme"), options.get("style", "screen"), None)
     with appearance.applied():
-        grid = _grid(chosen, count, across, paper=appearance.paper)
+        aspect = options.get("aspect", "equal")
+        ratios = [choose_frame(landscape, aspect).ratio for landscape in landscapes]
+        grid = _grid(chosen, ratios, across, paper=appearance.paper)
         own: Look = {**options, "scale": shared, "levels": None, "clip": None}
         sheets = []
         for landscape, name, ax in zip(landscapes, names, grid, strict=True):
@@ -105,13 +108,22 @@ def _names(landscapes: Sequence[LandscapeData]) -> list[str]:
     return [f"{index}: {name}" if names.count(name) > 1 else name for index, name in enumerate(names, 1)]
 
 
-def _grid(kind: Kind, count: int, across: int, *, paper: bool) -> list[Axes]:
+def _grid(kind: Kind, ratios: Sequence[float], across: int, *, paper: bool) -> list[Axes]:
+    """Returns the axes of each picture, given the proportions of each plane."""
     from matplotlib.figure import Figure
 
+    count = len(ratios)
     down = math.ceil(count / across)
-    shape = 0.95 if kind.projection else 0.82 if kind.plane else 0.7
     width = (3.4 if across == 1 else 7.0) if paper else 1.0 + 3.6 * across
-    height = (0.55 if paper else 0.9) + down * shape * (width - (0.5 if paper else 1.0)) / across
+    each = (width - (0.5 if paper else 1.0)) / across
+    if kind.plane and kind.projection is None:
+        # The flattest picture of a row needs the least height, the tallest one the most.
+        text, tallest = (0.5, 3.2) if paper else (0.75, 5.0)
+        rows = [min(ratios[first : first + across]) for first in range(0, count, across)]
+        tall = sum(text + min((each - text) / ratio, tallest) for ratio in rows)
+    else:
+        tall = down * (0.95 if kind.projection else 0.7) * each
+    height = (0.55 if paper else 0.7) + tall
     figure = Figure(figsize=(width, height), layout="constrained")
     return [figure.add_subplot(down, across, index + 1, projection=kind.projection) for index in range(count)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,18 +26,23 @@ _TOGETHER = 1024
 class Relief:
     """A surface over a grid, bilinear in each cell; a cell with a NaN corner is a hole.
 
+    All methods take and return places as the axes have them.
+
     Attributes:
         x: shape (nx,), ascending.
         y: shape (ny,), ascending.
         heights: shape (ny, nx), as drawn.
+        matrix: what takes (x, y) of the grid to the axes' coordinates, shape (2, 2): an oblique plane is drawn as one.
     """
 
     x: Float64[np.ndarray, " nx"]
     y: Float64[np.ndarray, " ny"]
     heights: Float64[np.ndarray, "ny nx"]
+    matrix: Float64[np.ndarray, "2 2"] = field(default_factory=lambda: np.eye(2))
 
     def heights_at(self, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
         """Returns the surface's heights, of the arguments' shape; NaN in holes and beyond the grid."""
+        x, y = np.tensordot(np.linalg.inv(self.matrix), np.stack([x, y]), 1)
         if min(self.heights.shape) < 2:
             return np.full(np.shape(x), np.nan)
         inside = (x >= self.x[0]) & (x <= self.x[-1]) & (y >= self.y[0]) & (y <= self.y[-1])
@@ -47,7 +52,8 @@ class Relief:
         """Returns a path through points that follows the surface between them, shape (m, 3); see ``along``."""
         if len(points) < 2:
             return points.copy()
-        cells = np.hypot(*(np.diff(points[:, axis]) / self._step(axis) for axis in range(2)))
+        places = self._on_grid(points)
+        cells = np.hypot(*(np.diff(places[:, axis]) / self._step(axis) for axis in range(2)))
         counts = np.clip(np.ceil(_PIECES_IN_CELL * np.nan_to_num(cells)), 1, _MOST_PIECES).astype(int)
         at = np.concatenate([[0], np.cumsum(counts)])
         return self.along(points, np.interp(np.arange(at[-1] + 1), at, np.arange(len(points))))
@@ -89,7 +95,9 @@ class Relief:
         if min(self.heights.shape) < 2 or not np.isfinite(self.heights).any():
             return found
         known = np.flatnonzero(np.isfinite(points).all(axis=1))
-        lifted = points + np.array([0.0, 0.0, self.lift])
+        lifted = self._on_grid(points) + np.array([0.0, 0.0, self.lift])
+        projection = projection.copy()
+        projection[:, :2] = projection[:, :2] @ self.matrix
         for start in range(0, len(known), _TOGETHER):
             chosen = known[start : start + _TOGETHER]
             rays = _toward_camera(lifted[chosen], projection)
@@ -133,6 +141,10 @@ class Relief:
         """Returns parallel rays so long that they leave the grid, whichever side they enter it from."""
         sizes = np.array([np.ptp(self.x), np.ptp(self.y), max(100 * self.lift, np.finfo(np.float64).tiny)])
         return np.asarray(rays * (100 / np.max(np.abs(rays[0]) / sizes)))
+
+    def _on_grid(self, points: NDArray[Any]) -> NDArray[Any]:
+        """Returns places of the axes as places of the grid, shape (n, 3)."""
+        return np.column_stack([points[:, :2] @ np.linalg.inv(self.matrix).T, points[:, 2]])
 
     def _cell(self, x: NDArray[Any], y: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
         columns = np.clip(np.searchsorted(self.x, x, side="right") - 1, 0, len(self.x) - 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ..file.data import LandscapeData, TrajectoryData
 
 
+Place = Callable[[Any, Any], tuple[NDArray[Any], NDArray[Any]]]
 PATH = "#e5383b"
 EDGE = "0.1"
 START: dict[str, Any] = {"marker": "s", "color": "#4cc9f0", "markeredgecolor": EDGE, "markersize": 8}
@@ -66,12 +67,13 @@ class Ink:
     edge: str = EDGE
 
 
-def draw_path(ax: Axes, landscape: LandscapeData, ink: Ink, factor: float = 1.0) -> list[Any]:
+def draw_path(ax: Axes, landscape: LandscapeData, place: Place, ink: Ink, factor: float = 1.0) -> list[Any]:
     """Draws the checkpoints' path with start and end, and the convergence point as a star.
 
     Args:
         ax: where.
         landscape: whose path it is.
+        place: from the plane's coordinates to the picture's.
         ink: its colours.
         factor: by how much marks and lines are smaller than on a screen.
 
@@ -81,7 +83,7 @@ def draw_path(ax: Axes, landscape: LandscapeData, ink: Ink, factor: float = 1.0)
     entries = []
     trajectory, unit = landscape.trajectory, plain(landscape.attributes.get("unit") or "checkpoint", 16)
     if trajectory is not None and trajectory.y is not None and len(trajectory.number):
-        x, y = trajectory.x, trajectory.y
+        x, y = place(trajectory.x, trajectory.y)
         outside = int((~_inside(ax, x, y)).sum())
         size = 3.5 if len(x) <= _MANY_CHECKPOINTS else 1.5
         label = "trajectory" + (f" ({outside} of {len(x)} outside)" if outside else "")
@@ -97,13 +99,14 @@ def draw_path(ax: Axes, landscape: LandscapeData, ink: Ink, factor: float = 1.0)
     point = landscape.convergence
     if point.y is not None:
         star = sized(STAR, factor)
-        entries += ax.plot([point.x], [point.y], linestyle="none", label="convergence point", zorder=5, **star)
+        entries += ax.plot(*place([point.x], [point.y]), linestyle="none", label="convergence point", zorder=5, **star)
     return entries
 
 
 def annotate(
     ax: Axes,
     trajectory: TrajectoryData,
+    place: Place,
     taken: NDArray[Any],
     ink: Ink,
     size: float = 8.0,
@@ -114,6 +117,7 @@ def annotate(
     Args:
         ax: axes in their final place.
         trajectory: n checkpoints of a plane.
+        place: from the plane's coordinates to the picture's.
         taken: boxes (left, bottom, right, top) in pixels that must stay free.
         ink: colours of the type.
         size: of the type, in points.
@@ -121,8 +125,8 @@ def annotate(
     """
     if trajectory.y is None or not len(trajectory.number):
         return
-    places = np.column_stack([trajectory.x, trajectory.y])
-    keep = np.flatnonzero(_inside(ax, trajectory.x, trajectory.y))
+    places = np.column_stack(place(trajectory.x, trajectory.y))
+    keep = np.flatnonzero(_inside(ax, *places.T))
     if not len(keep):
         return
     scale = 72 / ax.figure.dpi
@@ -154,12 +158,12 @@ def with_path(landscape: LandscapeData, metric: str, measured: NDArray[Any]) -> 
     return np.concatenate([measured.ravel(), projected, [origin]])
 
 
-def path_pixels(ax: Axes, landscape: LandscapeData) -> NDArray[Any]:
+def path_pixels(ax: Axes, landscape: LandscapeData, place: Place) -> NDArray[Any]:
     """Returns boxes in pixels around the line of the path, its checkpoints and the convergence point."""
-    pieces = [np.array([[landscape.convergence.x, landscape.convergence.y or 0.0]])]
+    pieces = [np.column_stack(place([landscape.convergence.x], [landscape.convergence.y or 0.0]))]
     trajectory = landscape.trajectory
     if trajectory is not None and trajectory.y is not None and len(trajectory.number):
-        pieces.append(np.column_stack([trajectory.x, trajectory.y]))
+        pieces.append(np.column_stack(place(trajectory.x, trajectory.y)))
     half = 4 * ax.figure.dpi / 72
     boxes = []
     for piece in pieces:

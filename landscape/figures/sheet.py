@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -14,6 +15,7 @@ from collectors.validation import check_bool, wrong_type
 
 from .appearance import DIVERGING, Appearance, choose_appearance, draw_legend, find_colormap
 from .canvas import new_axes, settle
+from .frame import Frame, choose_frame
 from .levels import Levels, number_text
 from .missing import known
 from .path import with_path
@@ -25,6 +27,10 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
 
     from ..file.data import LandscapeData
+
+
+_MOST_LINES = 3
+_WHOLE_WORDS: Any = {"break_on_hyphens": False, "break_long_words": False}
 
 
 class Look(TypedDict, total=False):
@@ -43,6 +49,10 @@ class Look(TypedDict, total=False):
             colour bar or the axis says what is clipped.
         theme: "light" or "dark"; None follows the axes, or matplotlib's settings.
         style: "screen", or "paper": as wide as a column (3.4 in), type of 6 to 8 points, no title.
+        aspect: "equal" draws a plane to scale: its axes are distances in weight space, the same on both, and oblique
+            directions stand at their own angle. "fill" lets the plane's coordinates fill a square, and the picture
+            says by how much that stretches it. A plane of more than 6 : 1 is always drawn like that. A line has no
+            aspect.
     """
 
     metric: str
@@ -53,6 +63,7 @@ class Look(TypedDict, total=False):
     clip: Clip
     theme: str | None
     style: str
+    aspect: str
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,7 @@ class Kind:
         draw: draws on a sheet.
         plane: whether it draws planes, or lines.
         count: about how many lines or ticks it draws by default.
-        size: width and height in inches of a figure of its own on a screen.
+        size: width and height in inches of a figure of its own on a screen; None follows the plane's proportions.
         paper_height: height in inches in the column of a paper.
         projection: "3d", or None.
         heights: whether the path has heights of its own, which the scale must hold.
@@ -74,7 +85,7 @@ class Kind:
     draw: Callable[[Sheet], None]
     plane: bool = True
     count: int = 12
-    size: tuple[float, float] = (6.4, 5.6)
+    size: tuple[float, float] | None = None
     paper_height: float = 3.05
     projection: str | None = None
     heights: bool = False
@@ -97,11 +108,13 @@ class Sheet:
         appearance: colours and sizes.
         colors: of the values.
         trajectory: whether the path is drawn.
+        frame: where the points of a plane lie.
         furniture: whether the colour bar and the legend are drawn; several pictures share theirs.
         heading: the title, in place of the landscape's own.
         avoid_path: whether labels keep clear of the path although it is not drawn: an animation draws it later.
         entries: of the legend.
         mappable: what the colour bar explains.
+        border: of the part of the plane that is drawn, in the picture's coordinates.
         late: what is placed in pixels, so must wait until the axes no longer move.
     """
 
@@ -117,11 +130,13 @@ class Sheet:
     appearance: Appearance
     colors: Colormap
     trajectory: bool
+    frame: Frame
     furniture: bool = True
     heading: str | None = None
     avoid_path: bool = False
     entries: list[Any] = field(default_factory=list)
     mappable: Any = None
+    border: Any = None
     late: list[Callable[[], None]] = field(default_factory=list)
 
     @property
@@ -130,6 +145,14 @@ class Sheet:
         assert self.landscape.y is not None
         return self.landscape.x, self.landscape.y
 
+    @property
+    def share(self) -> float:
+        """How much of the height of axes that are not ours a picture to scale uses; so much its colour bar needs."""
+        if self.own:
+            return 1.0
+        self.ax.apply_aspect()
+        return min(1.0, self.ax.get_position().height / self.ax.get_position(original=True).height)
+
     def write_labels(self) -> None:
         """Names the axes."""
         for axis, setter in ((0, self.ax.set_xlabel), (1, self.ax.set_ylabel)):
@@ -137,11 +160,23 @@ class Sheet:
                 setter(self.axis_text(axis, narrow=self.appearance.paper))
 
     def axis_text(self, axis: int, *, narrow: bool) -> str:
-        """Returns an axis's label: in two lines where there is little room, a short one beside other pictures."""
-        if not self.furniture:
-            return short_axis_label(self.landscape, axis)
-        text = axis_label(self.landscape, axis)
-        return text.replace(" (", "\n(") if narrow else text
+        """Returns an axis's label: in lines that have room beside the axis, a short one beside other pictures."""
+        geometry = self.frame.geometry
+        short = short_axis_label(self.landscape, axis, geometry)
+        texts = [short, short.split(" (")[0].removeprefix("distance ")]
+        if self.furniture:
+            texts.insert(0, axis_label(self.landscape, axis, geometry))
+        if self.ax.name == "3d":
+            # The edge of a box is short and may lie near the legend.
+            return short.replace(" (", "\n(")
+        length = (self.ax.bbox.width, self.ax.bbox.height)[axis] * 72 / self.ax.figure.dpi
+        letters = max(8, round(length / (0.55 * self.appearance.text_size)))
+        for text in texts:
+            whole = text.replace(" (", "\n(") if narrow or len(text) > letters else text
+            lines = [line for part in whole.split("\n") for line in textwrap.wrap(part, letters, **_WHOLE_WORDS)]
+            if len(lines) <= _MOST_LINES and max(map(len, lines)) <= letters:
+                break
+        return "\n".join(lines)
 
     def write_title(self, *notes: str) -> None:
         """Writes the landscape's name, unless a caption gives it, and notes about the data."""
@@ -149,7 +184,7 @@ class Sheet:
         if heading is None:
             heading = "" if self.own and self.appearance.paper else title(self.landscape)
         tight = self.appearance.paper or not self.furniture
-        said = [status_note(self.landscape, self.status), *notes]
+        said = [status_note(self.landscape, self.status), *notes, *self.frame.notes]
         if tight:
             said = [line for text in said if text for line in text.split(", ")]
         lines = "\n".join(text for text in (heading, *said) if text)
@@ -174,14 +209,16 @@ class Sheet:
         if not isinstance(self.mappable, ContourSet):
             options["extend"] = self.scale.extend
         bar = self.ax.figure.colorbar(self.mappable, ax=axes, **options)
-        height = self.ax.bbox.height * 72 / self.ax.figure.dpi
+        across = options.get("location") == "bottom"
+        length = (self.ax.bbox.width if across else self.ax.bbox.height) * 72 / self.ax.figure.dpi
         low, high = self.scale.forward([self.scale.low, self.scale.high])
         places = (self.scale.forward(self.scale.levels) - low) / (high - low)
-        texts = self.scale.spaced_texts(places, 1.15 * self.appearance.small_size / max(height, 1.0))
+        room = (2.6 if across else 1.15) * self.appearance.small_size
+        texts = self.scale.spaced_texts(places, room / max(length, 1.0))
         bar.set_ticks(self.scale.levels.tolist(), labels=texts)
         bar.minorticks_off()
         text = self.scale.label(self.label)
-        narrow = len(text) * 0.55 * self.appearance.text_size > height
+        narrow = len(text) * 0.55 * self.appearance.text_size > length
         bar.set_label(text.replace(" (", "\n(") if narrow else text)
         bar.outline.set_edgecolor(self.ax.spines["left"].get_edgecolor())
         return bar
@@ -189,7 +226,10 @@ class Sheet:
     def finish(self) -> None:
         """Draws the colour bar and the legend, then what depends on the final place of the axes."""
         if self.furniture:
-            self.write_bar(self.ax, pad=0.02)
+            if self.own and self.frame.bar_below(paper=self.appearance.paper):
+                self.write_bar(self.ax, location="bottom", aspect=40)
+            else:
+                self.write_bar(self.ax, pad=0.02, aspect=20 * max(1.0, 1 / self.frame.ratio), shrink=self.share)
             draw_legend(self.ax, self.entries, self.appearance, outside=self.own)
         if self.own:
             settle(self.ax.figure)
@@ -247,15 +287,17 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
     scale = read_scale(options, shown, kind.count, symmetric=diverging)
     appearance = choose_appearance(options.get("theme"), options.get("style", "screen"), ax)
     colors = find_colormap(options.get("colormap", DIVERGING if diverging else "viridis"))
+    frame = choose_frame(landscape, options.get("aspect", "equal"))
     with appearance.applied():
         own = ax is None
         if ax is None:
-            width, height = (3.4, kind.paper_height) if appearance.paper else kind.size
-            ax = new_axes(width, height, kind.projection)
+            sized = (3.4, kind.paper_height) if appearance.paper else kind.size
+            ax = new_axes(*(sized if kind.size and sized else frame.size(paper=appearance.paper)), kind.projection)
         label = more.pop("label", plain(metric))
         yield Sheet(
-            landscape, ax, own, metric, label, values, status, measured, scale, appearance, colors, trajectory, **more
-        )
+            landscape, ax, own, metric, label, values, status, measured, scale, appearance, colors, trajectory, frame,
+            **more,
+        )  # fmt: skip
 
 
 def check_look(function: str, look: Look) -> Look:

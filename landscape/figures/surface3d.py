@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .appearance import readable
+from .frame import span
 from .levels import number_text
 from .missing import missing_kinds
 from .occlusion import Relief
@@ -40,8 +41,8 @@ def plot_surface(landscape: LandscapeData, ax: Axes | None = None, **look: Unpac
     Args:
         landscape: a plane; ``metric[j, i]`` is drawn above ``(x[i], y[j])``.
         ax: three-dimensional axes; None makes a figure of its own, which is ``axes.figure``.
-        **look: metric, levels, scale, colormap, trajectory, clip, theme, style; see ``Look``. On a logarithmic scale
-            heights are logarithms, and ticks say the values.
+        **look: metric, levels, scale, colormap, trajectory, clip, theme, style, aspect; see ``Look``. On a logarithmic
+            scale heights are logarithms, and ticks say the values.
 
     Returns:
         The axes.
@@ -67,16 +68,17 @@ def draw_surface(sheet: Sheet) -> None:
     floor = low - _FLOOR * (high - low)
     space.computed_zorder = False
     space.set_zlim(floor, high)
-    for axis, set_limits in zip(sheet.plane, (space.set_xlim, space.set_ylim), strict=True):
-        half = 0.0 if len(axis) > 1 else 0.5
-        set_limits(axis[0] - half, axis[-1] + half)
+    across, up = sheet.frame.limits(*map(span, sheet.plane))
+    space.set_xlim(*across)
+    space.set_ylim(*up)
+    space.set_box_aspect(sheet.frame.box, zoom=0.84 if look.paper or not sheet.furniture else 1)
     _draw_cells(sheet, heights, (low, high))
     if not scale.flat:
         _draw_floor(sheet, heights, floor)
     _write_labels(sheet)
     space.view_init(elev=_ELEVATION, azim=_azimuth(heights))
     if sheet.trajectory:
-        _draw_path(sheet, Relief(*sheet.plane, heights), floor)
+        _draw_path(sheet, Relief(*sheet.plane, heights, sheet.frame.matrix), floor)
     space.set_zticks(scale.forward(scale.levels), labels=_tick_texts(sheet, (floor, high)))
     kinds = missing_kinds(sheet.values, sheet.status)
     notes = [f"{int(where.sum())} points {kind}" for kind, where in kinds.items()]
@@ -98,8 +100,6 @@ def _write_labels(sheet: Sheet) -> None:
     for name in ("x", "y"):
         # At the corner where two axes meet their last numbers would touch.
         space.locator_params(axis=name, nbins=4 if small else 5, prune="both")
-    if small:
-        space.set_box_aspect(None, zoom=0.84)
     if look.own_colors:
         for axis in (space.xaxis, space.yaxis, space.zaxis):
             axis.line.set_color(look.soft)
@@ -123,8 +123,8 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], limits: tuple[float, float]
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
     low, high = limits
-    space, (x, y) = cast(Any, sheet.ax), sheet.plane
-    grid = np.stack([*np.meshgrid(x, y), heights], axis=-1)
+    space = cast(Any, sheet.ax)
+    grid = np.stack([*sheet.frame.mesh(*sheet.plane), heights], axis=-1)
     corners = np.stack([grid[:-1, :-1], grid[:-1, 1:], grid[1:, 1:], grid[1:, :-1]], axis=2)
     whole = np.isfinite(corners[..., 2]).all(axis=2)
     used = np.zeros(heights.shape, np.bool_)
@@ -134,7 +134,8 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], limits: tuple[float, float]
     cells = corners[whole]
     if len(cells):
         colors = sheet.colors((cells[..., 2].mean(axis=1) - low) / (high - low))
-        colors[:, :3] *= _shade(cells, np.array([np.ptp(x), np.ptp(y), high - low]))[:, None]
+        sizes = np.array([*np.ptp(grid[..., :2], axis=(0, 1)), high - low]) / sheet.frame.box * (4, 4, 3)
+        colors[:, :3] *= _shade(cells, sizes)[:, None]
         space.add_collection3d(
             Poly3DCollection(
                 cells, facecolors=colors, edgecolors=colors, linewidths=0.2, rasterized=len(cells) > 5000, zorder=2
@@ -144,7 +145,7 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], limits: tuple[float, float]
     if len(alone):
         from .surface_line import SurfaceLine
 
-        relief = Relief(x, y, heights)
+        relief = Relief(*sheet.plane, heights, sheet.frame.matrix)
         shares = np.round(_DOT_COLORS * (alone[:, 2] - low) / (high - low)) / _DOT_COLORS
         for share in np.unique(shares):
             style = {"linestyle": "none", "marker": "o", "markersize": 3.5, "color": sheet.colors(share)}
@@ -167,7 +168,7 @@ def _draw_floor(sheet: Sheet, heights: NDArray[Any], floor: float) -> None:
         return
     scale, space = sheet.scale, cast(Any, sheet.ax)
     space.contour(
-        *np.meshgrid(*sheet.plane), np.ma.masked_invalid(heights), levels=scale.forward(scale.levels), zdir="z",
+        *sheet.frame.mesh(*sheet.plane), np.ma.masked_invalid(heights), levels=scale.forward(scale.levels), zdir="z",
         offset=floor,
         cmap=readable(sheet.colors, sheet.appearance.theme), vmin=scale.forward(scale.low),
         vmax=scale.forward(scale.high), linewidths=0.9 * sheet.appearance.factor, zorder=1,
@@ -192,7 +193,7 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
     if path is not None and path.y is not None and metric in path.projected and len(path.number):
         up = scale.heights(path.projected[metric])
         there = np.flatnonzero(np.isfinite(up))
-        points = np.column_stack([path.x, path.y, up])[there]
+        points = np.column_stack([*sheet.frame.place(path.x, path.y), up])[there]
         x, y, _ = points.T
         below = np.full(len(x), floor)
         space.plot(x, y, below, color=sheet.appearance.soft, linewidth=0.8 * factor, linestyle=":", zorder=1.5)
@@ -213,7 +214,7 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
     at_origin = float(scale.heights(point.metrics.get(metric, math.nan)))
     if math.isfinite(at_origin):
         star = sized(STAR, factor)
-        place = np.array([[point.x, point.y, at_origin]])
+        place = np.column_stack([*sheet.frame.place([point.x], [point.y or 0.0]), [at_origin]])
         sheet.entries.append(add(place, "convergence point", 8, linestyle="none", **star))
     if any(line.hidden().any() for line in drawn):
         faint: dict[str, Any] = {"color": PATH, "linewidth": 1.6 * factor, "linestyle": DOTTED, "alpha": FAINT}

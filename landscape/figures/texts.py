@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from jaxtyping import UInt8
 
     from ..file.data import LandscapeData
+    from ..file.geometry import PlaneGeometry
 
 
 _NORMALIZED = {"filter": "filter-normalized", "layer": "layer-normalized", "weight": "weight-normalized"}
@@ -29,8 +30,16 @@ def printable(text: object, limit: int) -> str:
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
 
 
-def axis_label(landscape: LandscapeData, axis: int) -> str:
-    """Returns the label of an axis: 0 for x, 1 for y."""
+def axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | None = None) -> str:
+    """Returns the label of an axis.
+
+    Args:
+        landscape: whose axis.
+        axis: 0 for x, 1 for y.
+        geometry: of a plane that is drawn by distances; None for one that is drawn by its coordinates.
+    """
+    if geometry is not None:
+        return _distance_label(landscape, axis, geometry)
     kind = str(landscape.attributes.get("decomposition", "")).lower()
     if kind == "pca":
         ratio = landscape.explained_variance_ratio
@@ -44,12 +53,28 @@ def axis_label(landscape: LandscapeData, axis: int) -> str:
     return f"direction{_number(landscape, axis)}"
 
 
-def short_axis_label(landscape: LandscapeData, axis: int) -> str:
-    """Returns the label of an axis in a few words."""
-    if str(landscape.attributes.get("decomposition", "")).lower() != "pca":
-        return axis_label(landscape, axis).split(" (")[0]
-    ratio = landscape.explained_variance_ratio
-    return f"PC {axis + 1}" + ("" if ratio is None else f" ({100 * float(ratio[axis]):.1f} % of variance)")
+def _distance_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry) -> str:
+    if axis == 1 and geometry.oblique:
+        return f"distance at a right angle to it (cosine of the directions {geometry.cosine:.2f})"
+    name = axis_label(landscape, axis)
+    if name.startswith("towards "):
+        return f"distance {name}"
+    head, _, rest = name.partition(" (")
+    article = "the " if head.startswith(("first", "second")) else ""
+    return f"distance along {article}{head}" + (f" ({rest}" if rest else "")
+
+
+def short_axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | None = None) -> str:
+    """Returns the label of an axis in a few words; the arguments are ``axis_label``'s."""
+    if geometry is not None and axis == 1 and geometry.oblique:
+        return f"distance across (cosine {geometry.cosine:.2f})"
+    name = axis_label(landscape, axis).split(" (")[0]
+    if str(landscape.attributes.get("decomposition", "")).lower() == "pca":
+        ratio = landscape.explained_variance_ratio
+        name = f"PC {axis + 1}" + ("" if ratio is None else f" ({100 * float(ratio[axis]):.1f} % of variance)")
+    if geometry is None:
+        return name
+    return f"distance {name}" if name.startswith("towards ") else f"distance along {name.removeprefix('random ')}"
 
 
 def _number(landscape: LandscapeData, axis: int) -> str:

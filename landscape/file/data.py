@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .checks import PointStatus, check_array, check_axis, check_metric_names, check_metrics, check_status
+from .geometry import PlaneGeometry, plane_geometry
 
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int64, UInt8
@@ -226,6 +227,11 @@ class LandscapeData:
     def cosine(self) -> float | None:
         """The cosine between the two directions; None for a line."""
         return self.directions.cosine
+
+    @property
+    def geometry(self) -> PlaneGeometry | None:
+        """Lengths and angles on a plane; None for a line, and where a file does not say them."""
+        return None if self.y is None else plane_geometry(self.directions.norms, self.directions.cosine)
 
     def __getitem__(self, name: str) -> Float64[np.ndarray, "*grid"]:
         """Returns a metric by name, shape (ny, nx)."""

@@ -46,17 +46,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("files", "options", "size"),
     [
-        (["a"], [], (1280, 1120)),
-        (["a"], ["--kind", "lines"], (1280, 1120)),
-        (["a"], ["--kind", "heatmap", "--theme", "dark"], (1280, 1120)),
+        (["a"], [], (1675, 883)),
+        (["a"], ["--kind", "lines"], (1675, 883)),
+        (["a"], ["--kind", "heatmap", "--theme", "dark"], (1675, 883)),
         (["a"], ["--kind", "surface", "--levels", "5"], (1440, 1200)),
-        (["a"], ["--style", "paper", "--levels", "quantile"], (1360, 1220)),
-        (["a"], ["--levels", "0.1,0.5,2", "--scale", "linear"], (1280, 1120)),
-        (["unfinished"], [], (1280, 1120)),
-        (["one"], [], (1280, 1120)),
+        (["a"], ["--style", "paper", "--levels", "quantile"], (1360, 1236)),
+        (["a"], ["--levels", "0.1,0.5,2", "--scale", "linear"], (1675, 883)),
+        (["unfinished"], [], (1675, 883)),
+        (["one"], [], (1280, 1160)),
+        (["a"], ["--aspect", "fill"], (1280, 1160)),
         (["line"], [], (1280, 880)),
         (["line"], ["--metric", "loss", "--metric", "accuracy"], (1280, 880)),
-        (["a", "b"], ["--kind", "difference"], (1280, 1120)),
+        (["a", "b"], ["--kind", "difference"], (1675, 883)),
     ],
 )
 def test_every_kind(folder: Path, tmp_path: Path, files: list[str], options: list[str], size: tuple[int, int]) -> None:

@@ -19,20 +19,22 @@ DRAWINGS = [plot_contour, plot_surface]
 class TestLabelsOfAxes:
     def test_principal_directions_say_what_they_explain(self) -> None:
         ax = plot_contour(Landscape(build()))
-        assert ax.get_xlabel() == "first principal direction (explained variance 63.2 %)"
-        assert ax.get_ylabel() == "second principal direction (explained variance 21.4 %)"
-        assert ax.get_title() == "LeNet, epochs 3 to 14"
+        assert ax.get_xlabel() == "distance along the first principal direction (explained variance 63.2 %)"
+        assert ax.get_ylabel().replace("\n", " ").endswith("second principal direction (explained variance 21.4 %)")
+        ax = plot_contour(Landscape(build()), aspect="fill")
+        assert ax.get_xlabel().replace("\n", " ") == "first principal direction (explained variance 63.2 %)"
+        assert ax.get_title() == "LeNet, epochs 3 to 14\naxes stretched × 2.05 along y"
 
     def test_random_directions_say_how_they_were_scaled(self) -> None:
         ax = plot_contour(Landscape(build(decomposition="random", normalization="filter")))
-        assert ax.get_xlabel() == "random direction 1 (filter-normalized)"
-        assert ax.get_ylabel() == "random direction 2 (filter-normalized)"
+        assert ax.get_xlabel() == "distance along random direction 1 (filter-normalized)"
+        assert ax.get_ylabel() == "distance along random direction 2\n(filter-normalized)"
         ax = plot_contour(Landscape(build(decomposition="random", normalization="none")))
-        assert ax.get_ylabel() == "random direction 2"
+        assert ax.get_ylabel() == "distance along random direction 2"
 
     def test_other_directions(self) -> None:
-        assert plot_contour(Landscape(build(decomposition="points"))).get_ylabel() == "towards point 2"
-        assert plot_contour(Landscape(build(decomposition="custom"))).get_xlabel() == "direction 1"
+        assert plot_contour(Landscape(build(decomposition="points"))).get_ylabel() == "distance towards point 2"
+        assert plot_contour(Landscape(build(decomposition="custom"))).get_xlabel() == "distance along direction 1"
 
     def test_titles(self) -> None:
         assert plot_contour(Landscape(build(points=0, intervals=[[7]], unit="step"))).get_title() == "LeNet, step 7"

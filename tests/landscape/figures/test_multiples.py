@@ -77,11 +77,11 @@ class TestArrangement:
 
     def test_names_stand_at_the_rim_where_all_are_alike(self) -> None:
         axes = plot_multiples([Landscape(build(title=str(index))) for index in range(4)])
-        first, second = "PC 1 (63.2 % of variance)", "PC 2 (21.4 % of variance)"
+        first, second = "distance along PC 1\n(63.2 % of variance)", "along PC 2"
         assert [ax.get_xlabel() for ax in axes] == ["", "", first, first]
         assert [ax.get_ylabel() for ax in axes] == [second, "", second, ""]
         axes = plot_multiples([Landscape(build()), Landscape(build(decomposition="random", title="other"))])
-        assert [ax.get_ylabel() for ax in axes] == [second, "random direction 2"]
+        assert [ax.get_ylabel() for ax in axes] == [second, "distance along\ndirection 2"]
 
     def test_equal_titles_get_the_file_or_a_number(self, tmp_path: Any) -> None:
         same = [Landscape(build()), Landscape(build())]

@@ -1,0 +1,175 @@
+"""Pictures to scale: an isotropic loss has circles for contours, whatever its plane's lengths and angle.
+
+The oracle is an ellipse fitted to the pixels of the drawn lines.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from figure_cases import build, contour_lines, draw, legend_texts
+from isotropic_planes import axis_ratio, isotropic_plane
+from scipy import ndimage
+
+from landscape.figures import (
+    plot_contour,
+    plot_contour_lines,
+    plot_difference,
+    plot_heatmap,
+    plot_multiples,
+    plot_surface,
+    walk_frames,
+)
+from landscape.file.geometry import PlaneGeometry
+from landscape.landscape import Landscape
+
+PLANES = [(0.0, (12.0, 5.0)), (-0.7, (12.0, 5.0)), (0.7, (12.0, 5.0)), (-0.7, (3.0, 3.0)), (0.35, (2.0, 9.0))]
+
+
+def drawn_ratio(ax: Any) -> float:
+    """The ratio of the axes of the longest closed line that is drawn, in pixels."""
+    draw(ax)
+    found = np.empty((0, 2))
+    for path in contour_lines(ax).get_paths():
+        for vertices in path.to_polygons(closed_only=False):
+            pixels = ax.transData.transform(vertices)
+            if np.hypot(*(pixels[0] - pixels[-1])) < 1.5 and len(pixels) > len(found):
+                found = pixels
+    assert len(found) > 20
+    return axis_ratio(found)
+
+
+class TestFlatPictures:
+    @pytest.mark.parametrize(("cosine", "norms"), PLANES)
+    @pytest.mark.parametrize("plot", [plot_contour, plot_contour_lines])
+    def test_an_isotropic_loss_has_circles(self, plot: Any, cosine: float, norms: tuple[float, float]) -> None:
+        ax = plot(Landscape(isotropic_plane(cosine, norms)), scale="linear", levels=[1.5, 3.0])
+        assert drawn_ratio(ax) == pytest.approx(1, abs=0.02)
+
+    def test_without_scale_they_are_ellipses_and_the_picture_says_so(self) -> None:
+        ax = plot_contour(
+            Landscape(isotropic_plane(0.0, (12.0, 5.0))), scale="linear", levels=[1.5, 3.0], aspect="fill"
+        )
+        assert drawn_ratio(ax) == pytest.approx(12 / 5, rel=0.02)
+        assert "axes stretched × 2.4 along y" in ax.get_title()
+        ax = plot_contour(
+            Landscape(isotropic_plane(-0.7, (3.0, 3.0))), scale="linear", levels=[1.5, 3.0], aspect="fill"
+        )
+        assert drawn_ratio(ax) == pytest.approx(np.sqrt(1.7 / 0.3), rel=0.02)
+        assert "sheared: the directions' cosine is -0.70" in ax.get_title()
+
+    def test_a_square_plane_needs_no_note(self) -> None:
+        ax = plot_contour(Landscape(isotropic_plane(0.0, (3.0, 3.0))), aspect="fill")
+        assert "stretched" not in ax.get_title()
+        assert "sheared" not in ax.get_title()
+
+    def test_on_axes_of_the_user_and_side_by_side(self) -> None:
+        from matplotlib.figure import Figure
+
+        plane = Landscape(isotropic_plane(0.5, (12.0, 5.0)))
+        ax = Figure(figsize=(9, 3)).add_subplot()
+        assert drawn_ratio(plot_contour(plane, ax, scale="linear", levels=[1.5, 3.0])) == pytest.approx(1, abs=0.02)
+        for ax in plot_multiples(
+            [plane, Landscape(isotropic_plane(0.0, (4.0, 9.0)))], scale="linear", levels=[1.5, 3.0]
+        ):
+            assert drawn_ratio(ax) == pytest.approx(1, abs=0.02)
+
+    def test_a_difference_too(self) -> None:
+        data, flat = (isotropic_plane(-0.6, (7.0, 5.0)) for _ in range(2))
+        flat.metrics["loss"][:] = 0
+        ax = plot_difference(Landscape(data), Landscape(flat), scale="linear", levels=[1.5, 3.0])
+        assert drawn_ratio(ax) == pytest.approx(1, abs=0.02)
+
+    def test_axes_are_distances_in_weight_space(self) -> None:
+        ax = plot_contour(Landscape(isotropic_plane(0.0, (12.0, 5.0))))
+        assert ax.get_xlim() == pytest.approx((-12, 12))
+        assert ax.get_ylim() == pytest.approx((-5, 5))
+        assert ax.get_xlabel().startswith("distance along")
+        ax = plot_contour(Landscape(isotropic_plane(0.6, (10.0, 5.0))))
+        assert ax.get_xlim() == pytest.approx((-13, 13))
+        assert ax.get_ylim() == pytest.approx((-4, 4))
+        assert ax.get_ylabel() == "distance across\n(cosine 0.60)"
+        ax = plot_contour(Landscape(isotropic_plane(0.6, (10.0, 5.0))), aspect="fill")
+        assert ax.get_xlim() == pytest.approx((-1, 1))
+        assert "distance" not in ax.get_xlabel()
+
+    def test_path_marks_and_gaps_lie_where_the_values_do(self) -> None:
+        data = isotropic_plane(-0.5, (6.0, 4.0))
+        data.status[:3], data.metrics["loss"][:3] = 0, np.nan
+        ax = plot_heatmap(Landscape(data))
+        u, v = data.geometry.distances(data.trajectory.x, data.trajectory.y)
+        (path,) = [line for line in ax.get_lines() if str(line.get_label()).startswith("trajectory")]
+        assert np.allclose(path.get_xydata(), np.column_stack([u, v]))
+        assert any(text.startswith("pending (243)") for text in legend_texts(ax))
+        (hatched,) = [patch for patch in ax.patches + ax.artists if getattr(patch, "get_hatch", lambda: None)()]
+        ends = data.geometry.distances(np.array([-1.0125, 1.0125]), np.full(2, -1 - 1 / 60))
+        bottom = hatched.get_path().vertices
+        assert bottom[:, 1].min() == pytest.approx(ends[1][0])
+        lowest = bottom[np.isclose(bottom[:, 1], bottom[:, 1].min())]
+        assert (lowest[:, 0].min(), lowest[:, 0].max()) == pytest.approx(tuple(ends[0]))
+
+    def test_a_strip_fills_the_square_and_says_so(self) -> None:
+        ax = plot_contour(Landscape(isotropic_plane(0.0, (60.0, 5.0))))
+        assert "axes stretched × 12 along y" in ax.get_title()
+        assert "stretched" not in plot_contour(Landscape(isotropic_plane(0.0, (29.0, 5.0)))).get_title()
+
+    def test_unknown_lengths_are_said(self) -> None:
+        data = isotropic_plane(0.0, (1.0, 1.0))
+        data.directions.norms[:] = np.nan
+        assert "not to scale: lengths of the directions unknown" in plot_contour(Landscape(data)).get_title()
+        data = build()
+        data.directions.cosine = None
+        assert "not to scale" in plot_surface(Landscape(data)).get_title()
+
+    def test_another_word_is_refused(self) -> None:
+        with pytest.raises(ValueError, match=r"aspect must be one of 'equal', 'fill', but got 'square'"):
+            plot_contour(Landscape(build()), aspect="square")
+
+
+class TestSurfaces:
+    @pytest.mark.parametrize(("cosine", "norms"), PLANES)
+    def test_the_box_has_the_proportions_of_the_plane(self, cosine: float, norms: tuple[float, float]) -> None:
+        ax: Any = plot_surface(Landscape(isotropic_plane(cosine, norms)), scale="linear", levels=[1.5, 3.0])
+        width, depth, _ = ax.get_box_aspect()
+        (left, right), (front, back) = ax.get_xlim(), ax.get_ylim()
+        assert width / depth == pytest.approx((right - left) / (back - front), rel=1e-6)
+
+
+class TestAnimation:
+    @pytest.mark.parametrize("cosine", [-0.7, 0.0, 0.7])
+    def test_an_isotropic_loss_has_circles(self, cosine: float) -> None:
+        """Of the frame's pixels: the two colours of a heat map of many cells meet in a circle."""
+        plane = isotropic_plane(cosine, (12.0, 5.0), columns=401, rows=301)
+        plane.metrics["loss"][:] = np.where(plane.metrics["loss"] < 8, 0.0, 1.0)
+        for axis in (plane.trajectory.x, plane.trajectory.y):
+            axis *= 0.01
+        look: Any = {"scale": "linear", "colormap": "Greys", "theme": "light"}
+        frame = next(walk_frames(Landscape(plane), "heatmap", seconds=0.1, dpi=200, **look))
+        light = (frame.max(axis=2) > 127)[:, : frame.shape[1] // 2]
+        # The walker stands in the middle of the disc.
+        walker = np.abs(frame[:, : light.shape[1]].astype(int) - (0xFF, 0x4D, 0x6D)).max(axis=2) < 8
+        discs, _ = ndimage.label(light)
+        around = discs[ndimage.binary_dilation(walker, iterations=30)]
+        filled = ndimage.binary_fill_holes(discs == np.bincount(around[around > 0]).argmax())
+        rows, columns = np.nonzero(filled)
+        low, high = np.linalg.eigvalsh(np.cov(rows, columns))
+        assert np.sqrt(high / low) == pytest.approx(1, abs=0.02)
+
+
+@pytest.mark.parametrize(("cosine", "norms"), PLANES)
+def test_distances_are_those_between_networks(cosine: float, norms: tuple[float, float]) -> None:
+    """The oracle: two vectors in a space of many dimensions with these lengths and this angle."""
+    random = np.random.default_rng(3)
+    basis, _ = np.linalg.qr(random.standard_normal((50, 2)))
+    directions = np.stack(
+        [norms[0] * basis[:, 0], norms[1] * (cosine * basis[:, 0] + np.sqrt(1 - cosine**2) * basis[:, 1])]
+    )
+    geometry = PlaneGeometry(*norms, cosine)
+    assert np.allclose(geometry.gram, directions @ directions.T)
+    points = random.standard_normal((9, 2))
+    placed = np.column_stack(geometry.distances(*points.T))
+    apart = np.linalg.norm((points[:, None] - points[None]) @ directions, axis=-1)
+    assert np.allclose(np.linalg.norm(placed[:, None] - placed[None], axis=-1), apart)
+    assert np.allclose(np.column_stack(geometry.coordinates(*placed.T)), points)
