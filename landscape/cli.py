@@ -12,6 +12,7 @@ import typer
 
 from collectors.errors import LandscapeError
 
+from .commands.arguments import as_typed
 from .commands.exchange import export, import_checkpoints, import_landscape
 from .commands.look import info, plot, view, watch
 from .commands.measure import demo, devices, run
@@ -79,4 +80,4 @@ def _end(error: Exception, text: str, code: int) -> NoReturn:
 
 
 def _show_warning(message: Warning | str, *_details: object, **_more: object) -> None:
-    typer.secho(f"warning: {message}", fg="yellow", err=True)
+    typer.secho(f"warning: {as_typed(str(message))}", fg="yellow", err=True)

@@ -18,7 +18,7 @@ from workers.pools.open_pool import open_pool
 
 from .landscape import Landscape
 from .planes.plane import Plane, buffer_policy, write_directions
-from .survey.experiment import stored_plan
+from .survey.experiment import choose_plan
 from .survey.forecast import fewest_points
 from .survey.options import SurveyOptions, documented, with_defaults
 from .survey.settings import SurveySettings
@@ -89,7 +89,7 @@ def evaluate(
         devices_per_worker=chosen["devices_per_worker"],
         workers_per_device=chosen["workers_per_device"],
         address=chosen["address"],
-        plan=chosen["plan"] or stored_plan([path] if path is not None and not settings.overwrite else []),
+        plan=choose_plan(chosen["plan"], [path] if path is not None and not settings.overwrite else []),
         compile=chosen["compile"],
         points=fewest_points(len(x_axis) * (1 if y_axis is None else len(y_axis)), settings.sampling),
         seconds=settings.budget,

@@ -29,7 +29,7 @@ from .planes.directions import NORMALIZATIONS
 from .planes.from_checkpoints import plane_of_trajectory, random_plane_of
 from .planes.pca import CENTERINGS
 from .planes.plane import Plane, buffer_policy, write_directions
-from .survey.experiment import stored_plan
+from .survey.experiment import choose_plan
 from .survey.forecast import fewest_points
 from .survey.options import RunOptions, documented, with_defaults
 from .survey.settings import SurveySettings
@@ -130,7 +130,7 @@ class SummaryLandscape:
             devices_per_worker=chosen["devices_per_worker"],
             workers_per_device=chosen["workers_per_device"],
             address=chosen["address"],
-            plan=chosen["plan"] or stored_plan([] if how.overwrite else [job.path for job in jobs]),
+            plan=choose_plan(chosen["plan"], [] if how.overwrite else [job.path for job in jobs]),
             compile=chosen["compile"],
             points=fewest_points(len(jobs) * settings.landscape_size**2, how.sampling),
             seconds=how.budget,
@@ -146,7 +146,7 @@ class SummaryLandscape:
                 if deadline is not None:
                     # What is left is shared by the landscapes that are left.
                     left = max(deadline - time.perf_counter(), 0.0) / (len(jobs) - index)
-                    how = replace(how, budget=left)
+                    how = replace(how, share=left)
                 if chosen["dry_run"]:
                     forecast = forecast_survey(pool, plane, axes, path=job.path, settings=how)
                     print(f"{job.path.name}: {forecast}")  # noqa: T201

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from collectors.validation import check_bool, check_instance, check_int, check_keys, wrong_type, wrong_value
@@ -31,7 +31,7 @@ PLAN_CHECKS: Mapping[str, Callable[[str, Any], object]] = {
 
 @dataclass(frozen=True)
 class MeasurementPlan:
-    """How the forward passes are run; two workers with one plan give the same bits on equal hardware.
+    """How the forward passes are run; two workers with one plan give the same bits on equal hardware and versions.
 
     Attributes:
         batch_size: samples per forward pass; None keeps the data loader's own batches.
@@ -40,6 +40,8 @@ class MeasurementPlan:
         compile: whether the network runs through ``torch.compile``; where that fails or gives other values it runs
             eagerly and says so. Weights are never frozen into the compiled code.
         reason: why it is compiled or not, in a sentence, where tuning chose.
+        details: the measured seconds behind the reason. They differ from run to run, so they are neither compared nor
+            written to a file.
     """
 
     batch_size: int | None = None
@@ -47,14 +49,15 @@ class MeasurementPlan:
     channels_last: bool = False
     compile: bool = False
     reason: str = ""
+    details: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
         for name, check in PLAN_CHECKS.items():
             check(name, getattr(self, name))
 
     def to_json(self) -> dict[str, Any]:
-        """Returns a dictionary that ``json`` can write."""
-        return asdict(self)
+        """Returns a dictionary that ``json`` can write: what the file of a landscape keeps."""
+        return {name: value for name, value in asdict(self).items() if name in PLAN_CHECKS}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> MeasurementPlan:

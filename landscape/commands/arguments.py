@@ -8,20 +8,25 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from collectors.errors import RunDirectoryError
-from workers.errors import PoolError
+from collectors.errors import LandscapeError
+from workers.errors import CallbackFunctionError
 
-from ..errors import LandscapeDamagedError, LandscapeFormatError, LandscapeIdentityError
 from ..shadowing import check_folder
 from ..survey.options import EXPLANATIONS, RunOptions, parameters, set_options
 
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
+
+# Of every command: files are written by commands that have these.
+_COMMON = {"overwrite": "--overwrite", "output": "--output"}
+_VALUE = r"(?:(?P<text>\"[^\"]*\"|'[^']*'|[\w.+-]*\w)(?![\w(]))?"
+_spelling: Mapping[str, str] = _COMMON
 
 _CONTINUE = "What was measured is in the landscape file; the same command continues from there."
 
@@ -78,23 +83,48 @@ def load_function(text: str) -> Callable[[], Any]:
 
 @contextlib.contextmanager
 def options_named(options: Mapping[str, str]) -> Iterator[None]:
-    """Makes errors that name an argument of Python name the option that was typed instead.
+    """Makes errors and warnings that name an argument of Python name the option that can be typed instead.
 
     Args:
         options: argument to option, such as {"device_ids": "--devices"}; an item of a dictionary is named as errors
             name it, "collect_landscape['landscape_size']".
     """
+    global _spelling
+    before, _spelling = _spelling, {**_COMMON, **options}
     try:
         yield
-    except (LandscapeIdentityError, LandscapeDamagedError, LandscapeFormatError) as error:
-        error.add_note("On the command line these are --overwrite and --name.")
-        raise
-    except (TypeError, ValueError, OSError, PoolError, RunDirectoryError) as error:
+    except (LandscapeError, TypeError, ValueError, OSError) as error:
         if "collect_landscape={" in str(error):
             error.add_note("The command line has no option for that; collect_landscape is an argument in Python.")
-        if len(error.args) == 1:
-            error.args = (_with_options(str(error), options),)
+        # What the user's own function said is quoted as it is.
+        if len(error.args) == 1 and not isinstance(error, CallbackFunctionError):
+            error.args = (as_typed(str(error)),)
         raise
+    finally:
+        _spelling = before
+
+
+def as_typed(text: str) -> str:
+    """Returns an error's or a warning's text in which arguments are the options of the command that runs.
+
+    The packages write ``overwrite=True``, ``sampling="adaptive"``, ``output=`` and ``device_ids``; the command line
+    says --overwrite, --sampling adaptive, --output and --devices.
+    """
+    text, mark, traceback = text.partition("Traceback (most recent call last)")
+    for name, option in _spelling.items():
+        if name.isidentifier():
+            text = re.sub(rf"(?<![\w.'\"/(-]){name}={_VALUE}", partial(_option_with_value, option), text)
+        # In a sentence, only a name that is no English word is surely an argument's.
+        sure = rf"|(?<![\w'/.-]){re.escape(name)}(?!\w|\.\w|=)" if "_" in name and name.isidentifier() else ""
+        text = re.sub(rf"^{re.escape(name)}(\[[^\]]*\])*(?= |=){sure}", option, text)
+    return re.sub(r"\b([Tt]he same) call\b", r"\1 command", text) + mark + traceback
+
+
+def _option_with_value(option: str, found: re.Match[str]) -> str:
+    value = (found["text"] or "").strip("\"'")
+    if value == "False":
+        return option.replace("--", "--no-", 1)
+    return option if value in ("", "True") else f"{option} {value}"
 
 
 def integers(option: str, text: str | None) -> list[int] | None:
@@ -129,12 +159,3 @@ def interruptible() -> Iterator[None]:
 
 class _TerminatedError(KeyboardInterrupt):
     """SIGTERM, which takes the same way out as Ctrl-C, so that no failing point is blamed for it."""
-
-
-def _with_options(text: str, options: Mapping[str, str]) -> str:
-    """Returns an error's text in which arguments are options."""
-    for name, option in options.items():
-        # In a sentence, only a name that is no English word is surely an argument's.
-        sure = rf"|(?<![\w'-]){re.escape(name)}\b" if "_" in name and name.isidentifier() else ""
-        text = re.sub(rf"^{re.escape(name)}(\[[^\]]*\])*(?= |=){sure}", option, text)
-    return text

@@ -36,8 +36,8 @@ def export(
     """Writes a landscape file in another program's format."""
     from ..landscape import Landscape
 
-    landscape = Landscape.load(file)
     with options_named({"path": "--output", "format": "--format", "metric": "--metric"}):
+        landscape = Landscape.load(file)
         paths = landscape.export(output, format, metric=metric, overwrite=overwrite)
     for path in paths:
         typer.echo(str(path))
@@ -56,8 +56,11 @@ def import_landscape(
     """Turns the landscape that another program measured into a landscape file."""
     from ..landscape import Landscape
 
-    landscape = Landscape.import_file(file, format, loss=loss, axis_order=axis_order)
-    typer.echo(f"{landscape.save(output, overwrite=overwrite)}\n  {landscape!r}")
+    with options_named({"format": "--format", "loss": "--loss", "axis_order": "--axis-order"}):
+        landscape = Landscape.import_file(file, format, loss=loss, axis_order=axis_order)
+    with options_named({"path": "--output"}):
+        saved = landscape.save(output, overwrite=overwrite)
+    typer.echo(f"{saved}\n  {landscape!r}")
 
 
 def import_checkpoints(

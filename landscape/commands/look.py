@@ -18,9 +18,15 @@ if TYPE_CHECKING:
 
 _OTHER_KINDS = ("profile", "difference", "multiples", "animation")
 _MOVING = (".gif", ".mp4")
+_FUNCTIONS = {
+    "plot_contour": "contour", "plot_contour_lines": "lines", "plot_heatmap": "heatmap", "plot_surface": "surface",
+    "plot_profile": "profile", "plot_difference": "difference", "plot_multiples": "multiples",
+    "walk_frames": "animation",
+}  # fmt: skip
 _OPTIONS = {
     "path": "--output",
     **{name: f"--{name}" for name in ("aspect", "levels", "metric", "scale", "style", "theme")},
+    **{function: f"--kind {kind}" for function, kind in _FUNCTIONS.items()},
 }
 
 
@@ -32,7 +38,8 @@ def info(
     from ..facts import summary_json, summary_text
     from ..landscape import Landscape
 
-    landscape = Landscape.load(file)
+    with options_named({}):
+        landscape = Landscape.load(file)
     if as_json:
         typer.echo(json.dumps(summary_json(landscape), indent=2, allow_nan=False))
     else:
@@ -76,7 +83,8 @@ def plot(
 
     check_choice("--kind", kind, ("auto", *PLANE_KINDS, *_OTHER_KINDS))
     check_choice("--over", over, ("auto", *PLANE_KINDS))
-    landscapes = [Landscape.load(file) for file in files]
+    with options_named({}):
+        landscapes = [Landscape.load(file) for file in files]
     metrics = metric or ["loss"]
     for name in metrics:
         for landscape in landscapes:

@@ -19,11 +19,12 @@ _RUN_OPTIONS = (
 
 OPTIONS = {
     "summary_dir": "RUN_DIRECTORY",
+    "num_samples": "--samples",
     "collect_landscape['landscape_size']": "--size",
     "collect_landscape['num_samples']": "--samples",
     "samples": "--sample-choice",
     "device_ids": "--devices",
-    **{name: f"--{name.replace('_', '-')}" for name in ("output", "budget", "compile", *_RUN_OPTIONS)},
+    **{name: f"--{name.replace('_', '-')}" for name in ("output", "budget", "compile", "plan", *_RUN_OPTIONS)},
 }
 
 
@@ -45,6 +46,7 @@ def run(
     result: Annotated[bool | None, typer.Option(help="Measure the random landscape of the result.")] = None,
     output: Annotated[str | None, typer.Option("-o", "--output", help="Directory of the landscape files.")] = None,
     compile: Annotated[bool | None, typer.Option(help="torch.compile; when absent, where it pays back.")] = None,
+    plan: Annotated[str | None, typer.Option(metavar="FILE", help=shown("plan").help)] = None,
     **options: Any,
 ) -> None:
     """Measures the landscapes of a collected run; after an interruption the same command goes on."""
@@ -64,6 +66,7 @@ def run(
             budget=_number_or_text(budget),
             dry_run=dry_run,
             compile="auto" if compile is None else compile,
+            plan=plan,
             **options,
         )
     for landscape in landscapes:

@@ -76,7 +76,7 @@ def read_li_surface(path: Path, loss: str | None = None) -> LandscapeData:
     try:
         with h5py.File(path, "r", locking="best-effort") as file:
             if read_attribute(file, "format") == FORMAT:
-                raise LandscapeFormatError(f"{path} is a landscape file of this program. Open it with Landscape.load.")
+                raise LandscapeFormatError(f"{path} is a landscape file of this program already. Open it as it is.")
             return _landscape(file, path, loss)
     except LandscapeError:
         raise
@@ -181,8 +181,8 @@ def _landscape(file: object, path: Path, loss: str | None) -> LandscapeData:
     loss = "train_loss" if loss is None else loss
     if loss not in metrics:
         raise LandscapeFormatError(
-            f"{path} has no values {loss!r} for its grid; it has {sorted(metrics)}. Say which of them is the loss "
-            "(loss=, --loss)."
+            f"{path} has no values {loss!r} for its grid; it has {sorted(metrics)}. Say with loss= which of them is "
+            "the loss."
         )
     pending = metrics[loss] == _NOT_MEASURED
     for name in {loss, *_ALWAYS_POSITIVE} & metrics.keys():

@@ -181,7 +181,7 @@ def _check_format(file: Any, path: AnyPath) -> None:
     if read_attribute(file, "format") != FORMAT:
         raise errors.LandscapeFormatError(
             f"{path} is an HDF5 file of another program (its attribute 'format' is not {FORMAT!r}). "
-            "Give the path of a landscape file, or another name= to write one."
+            "Give the path of a landscape file, or, for one that is to be written, another place."
         )
     version = int(read_attribute(file, "format_version"))
     if version != FORMAT_VERSION:
@@ -194,5 +194,5 @@ def _check_format(file: Any, path: AnyPath) -> None:
 def _damaged(path: AnyPath, why: str) -> errors.LandscapeDamagedError:
     return errors.LandscapeDamagedError(
         f"landscape file {path} is damaged ({why}). It was left as it is: copy it again from where it came, "
-        "or measure it again with overwrite=True or another name=."
+        "or measure it again with overwrite=True."
     )

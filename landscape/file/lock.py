@@ -41,8 +41,7 @@ def lock_landscape(path: str | os.PathLike[str] | RemotePath) -> Iterator[None]:
         holder = _holder(file) or ""
         who = f"process {holder}" if holder.isdigit() else "another process"
         raise LandscapeLockedError(
-            f"landscape file {path} is being written by {who}. Wait for it, end it, "
-            "or pass name= to write another file."
+            f"landscape file {path} is being written by {who}. Wait for it, end it, or write to another place."
         ) from error
     except OSError as error:
         raise _impossible(file, path, error.strerror) from error

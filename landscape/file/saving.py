@@ -60,5 +60,5 @@ def save_landscape(path: str | os.PathLike[str], data: LandscapeData, *, overwri
 def already_there(target: Path) -> LandscapeWriteError:
     """Returns the error for a file that may not be replaced."""
     return LandscapeWriteError(
-        f"{target} exists and was left as it is. Pass overwrite=True (--overwrite) to replace it, or give another name."
+        f"{target} exists and was left as it is. Pass overwrite=True to replace it, or give another name."
     )

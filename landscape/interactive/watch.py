@@ -126,7 +126,7 @@ class FileWatch:
         if self.landscape.complete:
             return Progress(version, "complete", done, total, f"Complete: {share}.")
         if not is_being_written(self._path):
-            text = f"Stopped: {share}, and no process of this machine is writing. The same call continues from there."
+            text = f"Stopped: {share}, and no process of this machine is writing. The call that made it continues."
             return Progress(version, "stopped", done, total, text)
         return Progress(version, "measuring", done, total, f"Measuring: {share}{self._left(self.landscape, total)}.")
 

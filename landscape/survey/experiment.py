@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from collectors.errors import LandscapeError
-from collectors.files.places import AnyPath
+from collectors.files.places import AnyPath, check_directory
+from collectors.validation import wrong_type, wrong_value
 from workers.evaluator import EvaluatorDescription
 from workers.measurement_plan import MeasurementPlan
 
@@ -31,6 +32,7 @@ _INTERPOLATED = (
     "buffers such as BatchNorm's running statistics are interpolated between the networks that the axes go through; "
     "beyond them no network has a negative share (it counts as zero, and the shares add up to one)."
 )
+REMEDY = "Pass overwrite=True to measure it anew, or another output= to keep both."
 
 
 def new_landscape(
@@ -99,17 +101,27 @@ def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: s
     raise LandscapeIdentityError(
         f"landscape file {path} holds another experiment; it was left as it is. These differ:\n"
         + "\n".join(lines)
-        + "\nPass overwrite=True to measure it anew, or name= to write another file beside it."
+        + f"\n{REMEDY}"
     )
 
 
-def stored_plan(paths: Sequence[AnyPath]) -> MeasurementPlan | None:
-    """Returns the plan of the first landscape file among the paths, so that going on gives the same bits.
+def choose_plan(given: object, continued: Sequence[AnyPath]) -> MeasurementPlan | None:
+    """Returns the plan that a user gave, else that of the first file which is continued; None where there is none.
+
+    Args:
+        given: a plan, the landscape file (or its URL) whose plan is taken, or None.
+        continued: the landscape files that may be there already; going on with their plan gives the same bits.
 
     Raises:
+        TypeError: ``given`` is neither a plan nor a path.
+        ValueError: the file that was given says nothing about its plan, or this version cannot use it.
         LandscapeError: a file cannot be read, or its plan cannot be used by this version.
     """
-    for path in paths:
+    if isinstance(given, MeasurementPlan):
+        return given
+    if given is not None:
+        return _plan_of_file(given)
+    for path in continued:
         try:
             stored = read_landscape(path).attributes.get("measurement_plan")
         except LandscapeNotFoundError:
@@ -119,10 +131,25 @@ def stored_plan(paths: Sequence[AnyPath]) -> MeasurementPlan | None:
                 return MeasurementPlan.from_json(stored)
             except (TypeError, ValueError) as error:
                 raise LandscapeError(
-                    f"landscape file {path} was measured with a plan that cannot be used here ({error}). Pass "
-                    "overwrite=True to measure it anew, or name= to write another file beside it."
+                    f"landscape file {path} was measured with a plan that cannot be used here ({error}). {REMEDY}"
                 ) from error
     return None
+
+
+def _plan_of_file(given: object) -> MeasurementPlan:
+    if not isinstance(given, str | os.PathLike):
+        raise wrong_type("plan", "a MeasurementPlan, the path of a landscape file, or None", given)
+    path = check_directory("plan", given)
+    stored = read_landscape(path).attributes.get("measurement_plan")
+    if stored is None:
+        raise wrong_value("plan", "a landscape file that says how it was measured (an imported one does not)", given)
+    try:
+        return MeasurementPlan.from_json(stored)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"plan must be a landscape file whose measurement plan can be used here, but that of {path} cannot "
+            f"({error}). Give another file, or leave plan out."
+        ) from error
 
 
 def _identity(

@@ -31,6 +31,7 @@ class Forecast:
         memory: bytes that the plane takes on every worker, beside the network and the samples.
         disk: bytes of the landscape file.
         budget: seconds after which no new point is begun, or None.
+        details: why the network is compiled or not, with the seconds that were measured; empty where nobody chose.
     """
 
     points: int
@@ -40,6 +41,7 @@ class Forecast:
     memory: int
     disk: int
     budget: float | None = None
+    details: str = ""
 
     @property
     def seconds(self) -> float:
@@ -57,7 +59,9 @@ class Forecast:
             f"{self.points:,} points x {duration_text(self.seconds_per_point)} on {workers}: {time}; "
             f"{_bytes(self.memory)} of memory for the plane on each worker; {_bytes(self.disk)} on disk"
         )
-        return text + (f"; the budget ends it after {duration_text(self.budget or 0)}" if limited else "")
+        if limited:
+            text += f"; the budget ends it after {duration_text(self.budget or 0)}"
+        return f"{text}; {self.details}" if self.details else text
 
 
 def make_forecast(
@@ -75,6 +79,7 @@ def make_forecast(
     everything = sum(tensor.size * numpy_dtype(tensor.dtype).itemsize for tensor in plane.space.tensors)
     moving = sum(tensor.size * direction_dtype(tensor.dtype).itemsize for tensor in plane.space.trainable)
     grids = len(data.metrics) + (settings.sampling == "adaptive")
+    plan = pool.description.plan
     return Forecast(
         points=data.status_counts[PointStatus.PENDING] + len(trajectory_tasks(plane, data)),
         sampling=settings.sampling,
@@ -82,7 +87,8 @@ def make_forecast(
         workers=pool.workers,
         memory=everything + (1 + plane.dimension) * moving,
         disk=_FILE_BASE + data.status.size * (8 * grids + 1),
-        budget=settings.budget,
+        budget=settings.seconds,
+        details=plan.details and f"{plan.reason}, {plan.details}",
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import textwrap
 from collections.abc import Callable, Mapping
@@ -35,12 +36,15 @@ class SurveyOptions(TypedDict, total=False):
         relative_tolerance: whether the tolerance is a share of the loss at each point instead, for logarithmic
             pictures.
         budget: how long the call may take: seconds, or text such as "30min". What is not measured by then is
-            interpolated, and the same call with the same ``output`` continues.
+            interpolated where enough is measured around it and pending elsewhere; the same call with the same
+            ``output`` continues.
         overwrite: whether a landscape file of another identity is replaced.
         save_directions: whether the directions' vectors are kept beside the landscape file, in
             ``<stem>_directions.safetensors``.
         progress: whether a progress bar and, before it, a forecast are shown.
-        plan: how to compute; None tunes a plan, or takes that of the file which is continued.
+        plan: landscape file whose measurement plan is used again (batch size, threads, memory layout, compiling). A
+            ``MeasurementPlan`` is taken too. None takes that of the file which is continued, and else tunes one by
+            timing; then the last digits of a loss may differ from run to run.
         compile: whether a PyTorch network is compiled (``torch.compile``): True, False or "auto" (where the forecast
             says that it pays back). Where compiled code gives other values, the network runs eagerly, and a note says
             so.
@@ -60,7 +64,7 @@ class SurveyOptions(TypedDict, total=False):
     overwrite: bool
     save_directions: bool
     progress: bool
-    plan: MeasurementPlan | None
+    plan: MeasurementPlan | str | os.PathLike[str] | None
     compile: bool | str
 
 

@@ -21,7 +21,8 @@ class SurveySettings:
     """The checked options that a survey itself follows; ``SurveyOptions`` explains them.
 
     Attributes:
-        budget: seconds after which no new point is begun, or None.
+        budget: seconds that the whole call may take, or None.
+        share: of the budget, the seconds that are left for this landscape; None means all of it.
     """
 
     sampling: str = "full"
@@ -31,6 +32,12 @@ class SurveySettings:
     seed: int = 0
     overwrite: bool = False
     progress: bool = True
+    share: float | None = None
+
+    @property
+    def seconds(self) -> float | None:
+        """How long this landscape may take; None where there is no budget."""
+        return self.budget if self.share is None else self.share
 
     @classmethod
     def checked(cls, options: SurveyOptions) -> SurveySettings:
@@ -82,7 +89,8 @@ def duration_text(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     if seconds < 100 * 60:
-        return f"{seconds / 60:.0f} min"
+        minutes = seconds / 60
+        return f"{minutes:.2g} min" if minutes < 10 else f"{minutes:.0f} min"
     return f"{seconds / 3600:.3g} h" if seconds < 48 * 3600 else f"{seconds / 86400:.3g} days"
 
 

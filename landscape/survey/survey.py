@@ -99,7 +99,7 @@ def survey(
             bar.write(f"{bar.desc}: {forecast}", file=bar.fp)
             if isinstance(path, Path):
                 bar.write(f"watch it: landscape watch {shlex.quote(str(path))}", file=bar.fp)
-        clock = _Clock(start, settings.budget)
+        clock = _Clock(start, settings.seconds)
 
         def measure(tasks: Iterable[Task]) -> None:
             nonlocal plan
@@ -120,10 +120,11 @@ def survey(
         data.attributes["sampling"]["finished"] = not clock.is_late
         if settings.sampling == "adaptive" or (data.status == PointStatus.PENDING).any():
             writer.update(functools.partial(_fill_gaps, data, adaptive))
-        bar.total = bar.n
+        if not clock.is_late:
+            bar.total = bar.n  # adaptive sampling needed fewer points
     _warn_about(data)
     if clock.is_late:
-        _warn_of_budget(data, settings)
+        _warn_of_budget(data, settings, kept=path is not None)
     measured = _measured(data)
     return data, SurveyReport(measured - before + 1, before, time.perf_counter() - start, pool.workers, forecast)
 
@@ -217,7 +218,22 @@ def _stored(path: AnyPath, fresh: LandscapeData) -> LandscapeData:
     except LandscapeNotFoundError:
         return fresh
     check_identity(stored.attributes.get("identity", {}), fresh.attributes["identity"], path)
+    if not stored.complete:
+        _tell_what_changed(stored.attributes, fresh.attributes)
     return stored
+
+
+def _tell_what_changed(stored: dict[str, Any], now: Mapping[str, Any]) -> None:
+    """Adds to the file's attributes what this run says of itself, where the rest is measured in another way."""
+    notes = [*(stored.get("notes") or ()), *now["notes"]]
+    plans = [
+        ", ".join(f"{name} {value}" for name, value in sorted(plan.items()) if name != "reason")
+        for plan in (stored.get("measurement_plan") or {}, now["measurement_plan"])
+    ]
+    if plans[0] != plans[1]:
+        notes.append(f"the landscape was continued with another measurement plan: first {plans[0]}; then {plans[1]}.")
+        stored["measurement_plan"] = now["measurement_plan"]
+    stored["notes"] = list(dict.fromkeys(notes))
 
 
 def _progress_bar(data: LandscapeData, shown: bool) -> Any:
@@ -248,10 +264,24 @@ def _warn_about(data: LandscapeData) -> None:
         )
 
 
-def _warn_of_budget(data: LandscapeData, settings: SurveySettings) -> None:
+def _warn_of_budget(data: LandscapeData, settings: SurveySettings, *, kept: bool) -> None:
+    counts = data.status_counts
+    others = [
+        f"{counts[status]} {text}"
+        for status, text in (
+            (PointStatus.INTERPOLATED, "are interpolated"),
+            (PointStatus.PENDING, "have no value yet"),
+        )
+        if counts[status]
+    ]
     warnings.warn(
         f"the budget of {duration_text(settings.budget or 0)} ended the landscape after "
-        f"{data.status_counts[PointStatus.MEASURED]} of {data.status.size} points; the others are interpolated where "
-        "that is possible. The same call continues from here.",
+        f"{counts[PointStatus.MEASURED]} of {data.status.size} points"
+        + (f"; of the others {' and '.join(others)}. " if others else ". ")
+        + (
+            "The same call continues from here."
+            if kept
+            else "Give output= a path, and a later call can continue; without it, the next one starts anew."
+        ),
         stacklevel=4,
     )

@@ -117,6 +117,7 @@ def test_a_checkpoints_own_loss_its_foot_and_its_residual(run):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:device_ids .* go beyond")
 def test_in_process_and_ray_write_the_same_files_bit_for_bit(run, tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     digests = []
@@ -174,6 +175,15 @@ def test_a_lambda_a_closure_and_the_options(run):
     assert landscapes[1].attributes["normalization"] == "layer"
     assert landscapes[0].attributes["buffers"] == "recalibrate"
     assert landscapes[0].attributes["centering"] == "mean"
+
+
+def test_a_budget_is_told_as_it_was_given(run):
+    """Each landscape has a share of it, but the user knows only the whole."""
+    with pytest.warns(UserWarning, match=r"budget of") as told:
+        generate(run, budget=1e-3)
+    texts = [str(item.message) for item in told]
+    assert len(texts) == 2
+    assert all(text.startswith("the budget of 1 ms ended the landscape after 0 of") for text in texts)
 
 
 def test_another_seed_is_another_identity(run):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -137,7 +138,22 @@ def choose_devices(asked: tuple[int, ...] | None) -> tuple[int, ...]:
         return gpus or tuple(range(max(1, len(available_cores()) // CORES_PER_SLOT)))
     if gpus and not set(asked) <= set(gpus):
         raise wrong_value("device_ids", f"among this machine's GPUs {list(gpus)}", list(asked))
+    if not gpus:
+        _tell_of_slots(asked, len(available_cores()))
     return asked
+
+
+def _tell_of_slots(asked: Sequence[int], cores: int) -> None:
+    """Warns of ids that no core of this machine stands behind: somebody may have meant a GPU, or how many workers."""
+    if max(asked) < cores:
+        return
+    workers = "one worker computes on all of them" if len(asked) == 1 else f"{len(asked)} workers share them"
+    warnings.warn(
+        f"device_ids {list(asked)} go beyond this machine, which has no GPU and {cores} CPU "
+        f"core{'' if cores == 1 else 's'}: without GPUs an id is only the number of a slot, so {workers}. "
+        f"Ids from 0 to {cores - 1} use everything that is here.",
+        stacklevel=3,
+    )
 
 
 def share_cores(slots: int, cores: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:

@@ -52,8 +52,8 @@ class CompileRecord:
 
 def forecast_compile(
     record: CompileRecord, seconds_per_point: float, workload: Workload, shapes: int
-) -> tuple[bool, str]:
-    """Returns whether compiling pays back, and a sentence that says why.
+) -> tuple[bool, str, str]:
+    """Returns whether compiling pays back, why in words without a measured figure, and the figures.
 
     Args:
         record: what it costs and gains.
@@ -62,20 +62,23 @@ def forecast_compile(
         shapes: how many shapes of batches there are, each of which is compiled separately.
     """
     if shapes > _MOST_SHAPES:
-        return False, f"batches have {shapes} shapes, and each would be compiled separately"
+        return False, f"batches have {shapes} shapes, and each would be compiled separately", ""
     known = "measured before" if record.compiled else "an estimate"
     if record.speed_up < CLEARLY_FASTER:
-        return False, f"compiled it is {record.speed_up:.2f} times as fast ({known})"
+        return False, "compiled code is not clearly faster", f"{record.speed_up:.2f} times as fast ({known})"
     eager = min(workload.points * seconds_per_point, workload.seconds)
     cost = record.warm_seconds if record.compiled else record.cold_seconds * shapes
     if workload.workers > 1 and not record.compiled:
         cost += record.warm_seconds  # the others wait until the first has filled the cache
     gain = eager * (1 - 1 / record.speed_up)
+    limited = workload.seconds < workload.points * seconds_per_point
+    work = f"{workload.points:.0f} points take {eager:.0f} s on each worker without it"
     text = (
-        f"{workload.points:.0f} points take {eager:.0f} s on each worker without it, compiling takes {cost:.0f} s "
+        f"{f'the budget is {eager:.0f} s' if limited else work}, compiling takes {cost:.0f} s "
         f"and makes it {record.speed_up:.2f} times as fast ({known})"
     )
-    return gain > cost, text
+    pays = gain > cost
+    return pays, "compiling pays back" if pays else "compiling would not pay back", text
 
 
 class CompileCache:

@@ -84,12 +84,12 @@ class PlanChooser:
         record = cache.record()
         if record.batch_size is not None:
             candidate = replace(candidate, batch_size=record.batch_size)
-        reason = "asked for"
+        reason, details = "asked for", ""
         if workload.compile == "auto":
             shapes = count_shapes(samples.batches(candidate.batch_size))
-            pays, reason = forecast_compile(record, self._samples.count / samples_per_second, workload, shapes)
+            pays, reason, details = forecast_compile(record, self._samples.count / samples_per_second, workload, shapes)
             if not pays:
-                return self._eager(plan, reason)
+                return self._eager(plan, reason, details)
         settled = self._compiled(candidate, samples, plan, cache, workload.compile)
         if not settled.plan.compile:
             return settled
@@ -97,12 +97,14 @@ class PlanChooser:
         factor = speed_up(lambda: self._run(self._network, eager), lambda: self._run(settled.network, compiled))
         cache.keep(self._seconds, factor, candidate.batch_size)
         if workload.compile == "auto" and factor < CLEARLY_FASTER:
-            return self._eager(plan, f"compiled it was only {factor:.2f} times as fast")
-        found = f"compiled in {self._seconds:.0f} s, {factor:.2f} times as fast; forecast: {reason}"
-        return replace(settled, plan=replace(settled.plan, reason=found))
+            return self._eager(plan, "compiled code is not clearly faster", f"{factor:.2f} times as fast")
+        found = f"compiled in {self._seconds:.0f} s, {factor:.2f} times as fast"
+        details = f"{found}; forecast: {details}" if details else found
+        return replace(settled, plan=replace(settled.plan, reason=f"compiled: {reason}", details=details))
 
-    def _eager(self, plan: MeasurementPlan, reason: str) -> SettledPlan:
-        return SettledPlan(replace(plan, reason=f"not compiled: {reason}"), self._samples, self._network)
+    def _eager(self, plan: MeasurementPlan, reason: str, details: str = "") -> SettledPlan:
+        eager = replace(plan, reason=f"not compiled: {reason}", details=details)
+        return SettledPlan(eager, self._samples, self._network)
 
     def _compiled(
         self,

@@ -63,7 +63,7 @@ def test_another_experiment_names_the_options_that_mend_it(folder):
     told = command(*arguments, "--size", "4", folder=folder, check=False)
     assert told.returncode == 1
     assert "holds another experiment" in told.stderr
-    assert told.stderr.endswith("On the command line these are --overwrite and --name.\n")
+    assert told.stderr.endswith("Pass --overwrite to measure it anew, or another --output to keep both.\n")
 
 
 def test_run_info_and_plot(folder):

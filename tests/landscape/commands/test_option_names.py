@@ -1,19 +1,26 @@
 """Errors of the command line name what was typed, not the argument that it became."""
 
+import ast
+import inspect
 import re
 import sys
 from pathlib import Path
 
 import pytest
+import typer
 from examples import train_run
 from typer.testing import CliRunner
 
+import landscape
 from collectors.errors import RunDirectoryError
+from landscape import evaluate
 from landscape.cli import app
-from landscape.commands.arguments import options_named
+from landscape.commands.arguments import as_typed, options_named
 from landscape.commands.measure import OPTIONS
 from landscape.errors import LandscapeWriteError
 from landscape.file.saving import make_output_folder
+from landscape.survey.options import RunOptions, SurveyOptions
+from workers.errors import CallbackFunctionError
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +48,7 @@ def run(tmp_path_factory):
         (["--devices-per-worker", "0"], "^--devices-per-worker must be an int of at least 1"),
         (
             ["--devices-per-worker", "99"],
-            "^--devices must be ids .* a multiple of --devices-per-worker=99",
+            "^--devices must be ids .* a multiple of --devices-per-worker 99",
         ),
         (
             ["--devices-per-worker", "2", "--workers-per-device", "2"],
@@ -88,6 +95,78 @@ def test_only_what_an_error_names_as_an_argument_becomes_an_option():
     with pytest.raises(OSError, match="Input/output error") as told, options_named(options):
         raise OSError(5, "Input/output error")
     assert told.value.errno == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Pass overwrite=True, or output=.", "Pass --overwrite, or --output."),
+        ('use samples="first" or buffers="fixed" (the', "use --sample-choice first or --buffers fixed (the"),
+        ("compile=True was asked for; say compile=False", "--compile was asked for; say --no-compile"),
+        ("a multiple of devices_per_worker=99, but", "a multiple of --devices-per-worker 99, but"),
+        ("budget=90 is short, tolerance=0.5.", "--budget 90 is short, --tolerance 0.5."),
+        ("num_samples is 9, fewer device_ids.", "--samples is 9, fewer --devices."),
+        ("The same call continues, and the same call ends.", "The same command continues, and the same command ends."),
+        ("my_seed=3; DataLoader(..., batch_size=4); x.seed=1", "my_seed=3; DataLoader(..., batch_size=4); x.seed=1"),
+        ("/data/device_ids/a.h5 has no 'num_samples'", "/data/device_ids/a.h5 has no 'num_samples'"),
+        (
+            "it failed: overwrite=True\nTraceback (most recent call last):\n  run(overwrite=True)",
+            "it failed: --overwrite\nTraceback (most recent call last):\n  run(overwrite=True)",
+        ),
+    ],
+)
+def test_advice_is_spelled_as_it_is_typed(text, expected):
+    with options_named(OPTIONS):
+        assert as_typed(text) == expected
+
+
+def test_what_the_users_function_said_is_quoted_as_it_is():
+    with pytest.raises(CallbackFunctionError, match=r"^ValueError: seed=3 and overwrite=True$"), options_named(OPTIONS):
+        raise CallbackFunctionError("ValueError: seed=3 and overwrite=True")
+
+
+ADVICE = re.compile(r"(?<![\w.'\"/(-])([a-z_]{3,})=(?=[\s.,;:)X]|True|False|\"|'|\[|$)")
+
+
+def texts_of(folder):
+    """Returns every text of the files below a folder that is no docstring, with X for what is filled in."""
+    for file in sorted(Path(folder).rglob("*.py")):
+        tree = ast.parse(file.read_text("utf-8"))
+        documents = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        inside = {value for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for value in node.values}
+        for node in ast.walk(tree):
+            if node in documents or node in inside:
+                continue
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield file, node.value
+            elif isinstance(node, ast.JoinedStr):
+                yield file, "".join(part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
+
+
+def test_no_text_of_a_survey_advises_what_its_front_door_does_not_have():
+    """What evaluate reaches names only what evaluate has, and on the command line every option is one of ``run``."""
+    root = Path(landscape.__file__).parent
+    flags = {
+        option for item in typer.main.get_command(app).commands["run"].params
+        for option in (*item.opts, *item.secondary_opts)
+    }  # fmt: skip
+    evaluates = {*SurveyOptions.__annotations__, *inspect.signature(evaluate).parameters}
+    everywhere = {*RunOptions.__annotations__, *evaluates}
+    seen = []
+    for place in (root / "survey", root / "file", root / "planes", root.parent / "workers"):
+        for file, text in texts_of(place):
+            for name in ADVICE.findall(text):
+                if name not in everywhere or " " not in text:
+                    continue
+                seen.append(name)
+                assert name in evaluates or file.parent.name == "planes", f"{file}: {text!r} advises {name}="
+                if name == "save_directions":
+                    continue  # the command line has no such option, and cannot meet that text
+                with options_named(OPTIONS):
+                    typed = as_typed(text)
+                assert f"{name}=" not in typed, typed
+                assert set(re.findall(r"(?<![\w-])--[a-z-]+", re.sub("`.*?`", "", typed))) <= flags, typed
+    assert {"overwrite", "output", "buffers", "samples", "compile", "address"} <= set(seen)
 
 
 def test_a_run_directory_that_cannot_be_read_is_the_argument():

@@ -100,9 +100,14 @@ def test_the_same_as_from_python(folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("files", "options", "error", "message"),
     [
-        (["line"], ["--kind", "surface"], ValueError, "plot_surface needs a plane, but the landscape is a line"),
-        (["line"], ["--kind", "contour"], ValueError, "plot_contour needs a plane"),
-        (["a"], ["--kind", "profile"], ValueError, "plot_profile needs a line"),
+        (
+            ["line"],
+            ["--kind", "surface"],
+            ValueError,
+            "--kind surface needs a plane, but the landscape is a line; use --kind profile",
+        ),
+        (["line"], ["--kind", "contour"], ValueError, "--kind contour needs a plane"),
+        (["a"], ["--kind", "profile"], ValueError, "--kind profile needs a line"),
         (["a"], ["--kind", "map"], ValueError, "--kind must be one of 'auto', 'contour', 'lines', 'heatmap'"),
         (["a"], ["--kind", "difference"], ValueError, "--kind difference needs two files, but got 1"),
         (["a", "b"], ["--kind", "contour"], ValueError, "--kind contour needs one file; several make multiples"),

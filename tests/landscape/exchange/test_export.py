@@ -41,7 +41,7 @@ class TestEveryFormat:
     def test_a_file_that_is_there_stays(self, name: str, tmp_path: Path) -> None:
         path = tmp_path / FILES[name]
         path.write_text("mine")
-        with pytest.raises(LandscapeWriteError, match=r"exists and was left as it is. Pass overwrite=True \(--overwr"):
+        with pytest.raises(LandscapeWriteError, match=r"exists and was left as it is. Pass overwrite=True to replace"):
             landscape(5, 5).export(path, name)
         assert [file.read_text() for file in tmp_path.iterdir()] == ["mine"]
         landscape(5, 5).export(path, name, overwrite=True)

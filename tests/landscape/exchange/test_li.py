@@ -284,7 +284,7 @@ class TestHostileFiles:
         ):
             Landscape.import_file(tmp_path / "a.h5")
         with pytest.raises(
-            LandscapeFormatError, match=r"is a landscape file of this program. Open it with Landscape.load"
+            LandscapeFormatError, match=r"is a landscape file of this program already. Open it as it is"
         ):
             Landscape.import_file(landscape().save(tmp_path / "ours.h5"))
         (tmp_path / "text").write_text("hello")

@@ -473,7 +473,7 @@ class TestIdentity:
     def test_lists_what_differs(self) -> None:
         stored = {"grid": {"x": [-1.0, 1.0], "size": 5}, "seed": 3, "gone": 1, "sha": "a" * 64}
         wanted = {"grid": {"x": [-1.0, 1.0], "size": 7}, "seed": 3, "new": None, "sha": "b" * 64}
-        with pytest.raises(LandscapeIdentityError, match=r"overwrite=True .* name=") as caught:
+        with pytest.raises(LandscapeIdentityError, match=r"overwrite=True .* output=") as caught:
             check_identity(stored, wanted, "f.h5")
         text = str(caught.value)
         assert "grid.size: the file has 5, this run 7" in text
@@ -598,7 +598,7 @@ with lock_landscape({str(path)!r}):
 class TestLocks:
     def test_a_second_writer_in_this_process(self, path: Path) -> None:
         with lock_landscape(path):
-            message = rf"{path.name} is being written by process {os.getpid()}\. .* name="
+            message = rf"{path.name} is being written by process {os.getpid()}\. .* another place"
             with pytest.raises(LandscapeLockedError, match=message), lock_landscape(path):
                 pass
             with lock_landscape(path.with_name("other.h5")):

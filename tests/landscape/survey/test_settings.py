@@ -45,7 +45,16 @@ def test_checked_settings():
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.0052, "5.2 ms"), (4.21, "4.2 s"), (42.4, "42 s"), (1800, "30 min"), (7200, "2 h"), (260000, "3.01 days")],
+    [
+        (0.0052, "5.2 ms"),
+        (4.21, "4.2 s"),
+        (42.4, "42 s"),
+        (100, "1.7 min"),
+        (180, "3 min"),
+        (1800, "30 min"),
+        (7200, "2 h"),
+        (260000, "3.01 days"),
+    ],
 )
 def test_durations_as_people_say_them(seconds, text):
     assert duration_text(seconds) == text

@@ -159,6 +159,22 @@ def test_a_budget_ends_with_the_picture_so_far(tmp_path, sampling):
     assert went_on.report.resumed == measured.sum()
 
 
+def test_a_budget_counts_what_has_no_value_yet(tmp_path, capsys):
+    """45 of 49 points without a value are not interpolated, and the bar does not say that all are done."""
+    axis = np.linspace(-1, 1, 7)
+    how = {"x": axis, "y": axis, "device_ids": [0], "budget": 1.2}
+    continues = r"after \d of 49 points; of the others 4\d have no value yet\. The same call continues from here\."
+    with pytest.warns(UserWarning, match=continues):
+        landscape = evaluate(plane(), surface(valley, 0.2), output=tmp_path / "landscape.h5", **how)
+    counts = landscape.status_counts
+    assert counts[PointStatus.PENDING] == 49 - counts[PointStatus.MEASURED] > 40
+    assert "100%" not in capsys.readouterr().err
+    with pytest.warns(UserWarning, match=r"Give output= a path, and a later call can continue"):
+        evaluate(plane(), surface(valley, 0.2), **how)
+    evaluate(plane(), surface(valley), **how | {"budget": None, "sampling": "adaptive", "tolerance": 0.3})
+    assert "100%" in capsys.readouterr().err
+
+
 def test_a_budget_that_is_over_at_once(tmp_path):
     with pytest.warns(UserWarning, match="budget of 0.001 ms ended the landscape after 0 of 4225 points"):
         landscape = measure(valley, tmp_path / "landscape.h5", budget=1e-6)

@@ -63,6 +63,22 @@ def test_devices_without_gpus(eight_cores, monkeypatch):
     assert choose_devices((0, 7, 3)) == (0, 7, 3)
 
 
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [
+        (
+            (8,),
+            r"device_ids \[8\] go beyond .* no GPU and 8 CPU cores: .* one worker computes on all of them\. Ids from",
+        ),
+        (tuple(range(9)), r"only the number of a slot, so 9 workers share them\. Ids from 0 to 7 use everything"),
+    ],
+)
+def test_ids_beyond_the_cores_are_not_taken_silently(eight_cores, monkeypatch, asked, text):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.warns(UserWarning, match=text):
+        assert choose_devices(asked) == asked
+
+
 def test_devices_with_gpus(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1,2")
     assert choose_devices(None) == (0, 1, 2)

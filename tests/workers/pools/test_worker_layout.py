@@ -66,9 +66,9 @@ def test_devices_that_are_left_over_stay_free():
             "only one of devices_per_worker and workers_per_device may exceed 1, but got 2 and 3",
         ),
         (
-            {"device_ids": [0, 1, 2], "devices_per_worker": 2},
+            {"device_ids": [0, 1], "devices_per_worker": 3},
             ValueError,
-            r"device_ids must be ids whose number is a multiple of devices_per_worker=2, but got \[0, 1, 2\]",
+            r"device_ids must be ids whose number is a multiple of devices_per_worker=3, but got \[0, 1\]",
         ),
         ({"device_ids": [0], "devices_per_worker": 2}, ValueError, r"multiple of devices_per_worker=2, but got \[0\]"),
     ],
