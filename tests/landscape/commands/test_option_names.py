@@ -38,7 +38,7 @@ def run(tmp_path_factory):
         (["--sample-choice", "last"], "^--sample-choice must be one of 'first', 'random', but got 'last'"),
         (["--seed", "-1"], "^--seed must be an int of at least 0"),
         (["--normalization", "none at all"], "^--normalization must be one of 'filter'"),
-        (["--buffers", "moving"], "^--buffers must be one of 'fixed'"),
+        (["--buffers", "moving"], "^--buffers must be one of 'auto', 'fixed'"),
         (["--centering", "left"], "^--centering must be one of 'none'"),
         (["--sampling", "half"], "^--sampling must be one of 'full'"),
         (["--tolerance", "0"], "^--tolerance must be a number above 0"),
