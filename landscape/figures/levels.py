@@ -28,6 +28,7 @@ _MANTISSAS = (
 )
 # Above this share of the grid between two neighbouring lines, round numbers say too little.
 _CROWDED = 0.75
+_COVERED = 0.8
 # Neighbours on a smooth surface differ by less than this share of the middle half of all values.
 _SMOOTH = 0.15
 
@@ -64,6 +65,17 @@ def linear_levels(low: float, high: float, count: int) -> NDArray[Any]:
     from matplotlib.ticker import MaxNLocator
 
     return np.asarray(MaxNLocator(count, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high))
+
+
+def covering_ticks(low: float, high: float, count: int) -> NDArray[Any]:
+    """Returns about ``count`` round numbers from low to high, more where these cover less than 80 % of the way."""
+    slack = 1e-9 * (high - low)
+    for more in range(count, 3 * count):
+        found = linear_levels(low, high, more)
+        found = found[(found >= low - slack) & (found <= high + slack)]
+        if len(found) > 1 and found[-1] - found[0] >= _COVERED * (high - low):
+            return found
+    return np.array([low, high])
 
 
 def decade_levels(low: float, high: float, count: int) -> NDArray[Any]:

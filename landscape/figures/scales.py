@@ -14,6 +14,7 @@ from collectors.validation import check_choice, wrong_type, wrong_value
 from .levels import (
     Levels,
     check_levels,
+    covering_ticks,
     crowded,
     decade_levels,
     linear_levels,
@@ -34,6 +35,8 @@ SCALES = ("auto", "log", "linear", "symlog")
 _EXTREME = 1e200
 # Metrics with such a word in their name fall like a loss, even where they are bounded: their small values matter.
 _LOSS_LIKE = ("loss", "error", "mse", "mae", "entropy", "nll", "divergence", "distance", "norm")
+# So many of the values get at least so many of the colours.
+_BULK, _BULK_COLOURS = 0.95, 0.6
 # Below the first, values between 0 and 1 are just small numbers; a mean of ones in float32 may round above 1.
 _SMALLEST_SHARE, _LARGEST_SHARE = 0.1, 1 + 1e-6
 
@@ -140,18 +143,29 @@ class Scale:
         """Returns the levels as text, with as many digits as tell them apart."""
         return [number_text(level, self.levels) for level in self.levels]
 
-    def spaced_texts(self, places: NDArray[Any], least: float) -> list[str]:
-        """Returns the levels' texts, empty where one would lie less than ``least`` above the text before it.
+    def spaced_texts(self, places: NDArray[Any], least: float, values: NDArray[Any] | None = None) -> list[str]:
+        """Returns texts for levels, empty where one would lie less than ``least`` above the text before it.
 
         Args:
             places: where each text would lie, ascending.
             least: the distance that two texts need.
+            values: what they say; None is the levels.
         """
+        values = self.levels if values is None else values
         texts, last = [], -math.inf
-        for place, text in zip(places, self.texts(), strict=True):
-            texts.append(text if place - last >= least else "")
+        for place, value in zip(places, values, strict=True):
+            texts.append(number_text(value, values) if place - last >= least else "")
             last = place if place - last >= least else last
         return texts
+
+    def ticks(self) -> NDArray[Any]:
+        """Returns where an axis of these heights has its numbers: the levels, or, where these crowd, round numbers.
+
+        On a linear scale they cover at least 80 % of the way from low to high.
+        """
+        if self.kind != "linear" or self.spacing == "given" or self.flat:
+            return self.levels
+        return covering_ticks(self.low, self.high, max(4, min(len(self.levels), 8)))
 
     def label(self, metric: str) -> str:
         """Returns what to write beside the axis or the colour bar of these values."""
@@ -184,9 +198,10 @@ def choose_scale(
 
     "auto" is logarithmic where all values are positive (or zero) and span more than a decade, logarithmic around zero
     where both signs span more than two, else linear. It is also linear for a metric that is no loss and has values
-    from 0 to 1, such as an accuracy: its distance from 0 has no special meaning. Outliers that would leave one colour
-    to all other values are clipped, and the label says so. Lines lie at round numbers spaced like the scale; where
-    these leave nearly all of a smooth surface without a line, at quantiles, and the label says so.
+    from 0 to 1, such as an accuracy: its distance from 0 has no special meaning. 95 % of the values get at least 60 %
+    of the colours: outliers that would take more are clipped, and the label says so. Shares are never clipped. Lines
+    lie at round numbers spaced like the scale; where these leave nearly all of a smooth surface without a line, at
+    quantiles, and the label says so.
 
     Args:
         values: any shape.
@@ -222,11 +237,15 @@ def choose_scale(
         sizes = np.abs(finite[finite != 0])
         smallest = max(np.quantile(sizes, 0.1), 1e-12 * sizes.max()) if len(sizes) else 1.0
         threshold = 10.0 ** math.floor(math.log10(max(smallest, 1 / _EXTREME)))
-    low, high = _range(positive if kind == "log" else finite, Scale(kind, 0, 0, np.empty(0), threshold=threshold))
+    bare = Scale(kind, 0, 0, np.empty(0), threshold=threshold)
+    low, high = _range(positive if kind == "log" else finite, bare, symmetric=symmetric)
     if scale == "auto" and kind == "log" and high <= 10 * low:
         # Without its outliers the bulk spans less than a decade.
         kind = "linear"
         low, high = _range(finite, Scale(kind, 0, 0, np.empty(0)))
+    if share and not symmetric:
+        # Between 0 and 1 nothing lies far away.
+        low, high = float(finite[0] if kind != "log" else positive[0]), float(finite[-1])
     low = low if lower is None or (kind == "log" and lower <= 0) else lower
     high = high if upper is None or (kind == "log" and upper <= 0) else upper
     if high - low <= 8 * np.finfo(np.float64).eps * max(abs(low), abs(high)):
@@ -260,16 +279,43 @@ def _kind(finite: NDArray[Any]) -> str:
     return "symlog" if low < 0 < high and sizes.max() > 100 * typical else "linear"
 
 
-def _range(finite: NDArray[Any], scale: Scale) -> tuple[float, float]:
-    """Returns the smallest and largest value, leaving out outliers far beyond the bulk."""
+def _range(finite: NDArray[Any], scale: Scale, *, symmetric: bool = False) -> tuple[float, float]:
+    """Returns the ends of the colours, leaving out what would take too many of them from most of the values.
+
+    At least 95 % of the values lie where at least 60 % of the colours are. What is left out lies far above or, among
+    values below zero, far below the others. The depth of a positive minimum is what one looks for; on a logarithmic
+    scale it is left out where it lies more than three decades below nearly everything else.
+
+    Args:
+        finite: ascending.
+        scale: with its kind and threshold.
+        symmetric: whether zero lies in the middle, as it does in ``finite``.
+    """
     bounded = np.maximum(finite, 1 / _EXTREME) if scale.kind == "log" else finite
     heights = scale.forward(bounded)
-    first, last = np.quantile(heights, [0.05, 0.95])
-    width = last - first
-    # In heights the bulk is what lies between the quantiles; a landscape's rim and its minimum are not outliers.
-    reach = 3 * width + (3 if scale.kind != "linear" else 7 * width)
-    inside = bounded[(heights >= first - reach) & (heights <= last + reach)]
-    return (float(inside[0]), float(inside[-1])) if width else (float(bounded[0]), float(bounded[-1]))
+    left_out = math.floor((1 - _BULK) * len(heights) + 1e-9)
+    start = 0
+    if symmetric:
+        start, left_out = left_out // 2, left_out // 2 * 2
+    elif scale.kind == "log":
+        near, middle = np.quantile(heights, [0.05, 0.95])
+        if middle > near:
+            lowest = int(np.searchsorted(heights, near - 3 * (middle - near) - 3))
+            heights, bounded = heights[lowest:], bounded[lowest:]
+            left_out = max(left_out - lowest, 0)
+    elif finite[0] < 0:
+        # Of all stretches that hold so many values, the shortest one.
+        start = int(np.argmin(heights[len(heights) - left_out - 1 :] - heights[: left_out + 1]))
+    bottom, top = heights[start], heights[len(heights) - 1 - left_out + start]
+    spare = (top - bottom) * (1 / _BULK_COLOURS - 1)
+    below, above = bottom - heights[0], heights[-1] - top
+    if spare == 0 or below + above <= spare:
+        return float(bounded[0]), float(bounded[-1])
+    # An end that needs less than its half leaves the rest to the other; colours end at a value that there is.
+    room_below, room_above = max(spare / 2, spare - above), max(spare / 2, spare - below)
+    first = np.searchsorted(heights, bottom - room_below)
+    last = np.searchsorted(heights, top + room_above, side="right") - 1
+    return float(bounded[first]), float(bounded[last])
 
 
 def _place_levels(scale: Scale, values: NDArray[Any], count: int, given: NDArray[Any] | None) -> Scale:

@@ -79,7 +79,7 @@ def draw_surface(sheet: Sheet) -> None:
     space.view_init(elev=_ELEVATION, azim=_azimuth(heights))
     if sheet.trajectory:
         _draw_path(sheet, Relief(*sheet.plane, heights, sheet.frame.matrix), floor)
-    space.set_zticks(scale.forward(scale.levels), labels=_tick_texts(sheet, (floor, high)))
+    space.set_zticks(scale.forward(scale.ticks()), labels=_tick_texts(sheet, (floor, high)))
     kinds = missing_kinds(sheet.values, sheet.status)
     notes = [f"{int(where.sum())} points {kind}" for kind, where in kinds.items()]
     if scale.flat:
@@ -106,9 +106,10 @@ def _write_labels(sheet: Sheet) -> None:
 
 
 def _tick_texts(sheet: Sheet, limits: tuple[float, float]) -> list[str]:
-    """Returns the levels' texts, without those that would overlap their neighbour."""
+    """Returns the ticks' texts, without those that would overlap their neighbour."""
     least = 0.045 * (2 if sheet.appearance.paper or not sheet.furniture else 1) * (limits[1] - limits[0])
-    return sheet.scale.spaced_texts(sheet.scale.forward(sheet.scale.levels), least)
+    ticks = sheet.scale.ticks()
+    return sheet.scale.spaced_texts(sheet.scale.forward(ticks), least, ticks)
 
 
 def _height_range(scale: Scale) -> tuple[float, float]:

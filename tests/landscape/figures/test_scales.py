@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 from figure_cases import build, draw
+from hypothesis import given
+from hypothesis import strategies as st
 from matplotlib.text import Text
 
 from landscape.figures import choose_scale, plot_contour, plot_contour_lines, plot_heatmap, plot_surface
@@ -141,3 +143,83 @@ class TestScale:
             plot_contour(Landscape(build()), metric="recall")
         with pytest.raises(TypeError, match="trajectory must be a bool"):
             plot_contour(Landscape(build()), trajectory=1)
+
+
+def _shares_of_colours(scale: Any, values: Any) -> Any:
+    return np.sort(np.ma.filled(scale.norm()(scale.shown(values)), np.nan).ravel())
+
+
+class TestOutliers:
+    @pytest.mark.parametrize("corner", [30.0, 1e3, 1e6, 1e12])
+    @pytest.mark.parametrize("kind", ["auto", "linear", "log"])
+    def test_most_points_get_most_colours(self, corner: float, kind: str) -> None:
+        """The case that was seen: 97 % below 2.2, a corner at 1e6."""
+        x, y = np.linspace(-1, 1, 41), np.linspace(-1, 1, 41)[:, None]
+        loss = 0.2 + x**2 + y**2
+        steep = (x > 0.6) & (y > 0.7)
+        loss = np.where(steep, 2.2 * (corner / 2.2) ** ((x - 0.6) * (y - 0.7) / 0.12), loss)
+        assert (loss < 2.2).mean() > 0.95
+        scale = choose_scale(loss, kind)
+        shares = _shares_of_colours(scale, loss)
+        assert shares[int(0.95 * len(shares))] - shares[0] >= 0.6
+        assert scale.clipped_above
+        assert "clipped above" in scale.label("loss")
+        bar = plot_contour(Landscape(build(loss)), scale=kind).figure.axes[1]
+        assert bar.get_ylabel().replace("\n", " ") == scale.label("loss")
+
+    def test_below_zero_too(self) -> None:
+        values = np.concatenate([np.linspace(-2, 2, 970), -np.geomspace(10, 1e6, 30)])
+        for kind in ("linear", "symlog"):
+            scale = choose_scale(values, kind)
+            shares = _shares_of_colours(scale, values)
+            assert shares[-1] - shares[int(0.05 * len(shares))] >= 0.6
+            assert scale.clipped_below
+            assert not scale.clipped_above
+
+    def test_a_difference_keeps_zero_in_the_middle(self) -> None:
+        values = np.concatenate([np.linspace(-2, 2, 970), np.geomspace(10, 1e6, 30)])
+        scale = choose_scale(values, "linear", symmetric=True)
+        assert scale.low == -scale.high
+        assert np.quantile(np.abs(values), 0.95) / scale.high >= 0.6
+
+    def test_a_narrow_minimum_and_a_narrow_peak_of_accuracy_are_no_outliers(self) -> None:
+        x, y = np.linspace(-1, 1, 41), np.linspace(-1, 1, 41)[:, None]
+        well = np.exp(-((x**2 + y**2) / 0.01))
+        scale = choose_scale(2.3 - 1.9 * well)
+        assert (scale.kind, scale.low, scale.clipped_below) == ("linear", pytest.approx(0.4), False)
+        scale = choose_scale(0.1 + 0.85 * well, metric="accuracy")
+        assert (scale.kind, scale.high, scale.clipped_above) == ("linear", pytest.approx(0.95), False)
+
+    @given(
+        values=st.lists(st.floats(-1e12, 1e12), min_size=20, max_size=200),
+        far=st.lists(st.floats(-1e30, 1e30), max_size=10),
+        kind=st.sampled_from(["auto", "linear"]),
+    )
+    def test_whatever_the_values_are(self, values: list[float], far: list[float], kind: str) -> None:
+        every = np.array(values + far[: len(values) // 20])
+        scale = choose_scale(every, kind)
+        if scale.flat or scale.kind == "log":
+            return
+        shares = _shares_of_colours(scale, every)
+        kept = len(shares) - int(0.05 * len(shares))
+        stretches = [shares[first + kept - 1] - shares[first] for first in range(len(shares) - kept + 1)]
+        # Nearly all values alike get one colour, whatever is done.
+        assert max(stretches) >= 0.6 - 1e-9 or min(stretches) < 1e-6
+
+
+class TestTicks:
+    @pytest.mark.parametrize("values", [np.linspace(0.11, 0.98, 99), np.geomspace(1, 9, 99), np.linspace(-7, 3.9, 50)])
+    def test_a_linear_axis_has_numbers_over_most_of_its_length(self, values: Any) -> None:
+        scale = choose_scale(values, "linear")
+        ticks = scale.ticks()
+        assert np.ptp(ticks) >= 0.8 * (scale.high - scale.low)
+        assert 3 <= len(ticks) <= 12
+
+    def test_on_a_surface_whose_levels_crowd(self) -> None:
+        x, y = np.linspace(-1, 1, 41), np.linspace(-1, 1, 41)[:, None]
+        loss = 1 + (x**2 + y**2) ** 4
+        ax: Any = plot_surface(Landscape(build(loss)), scale="linear", trajectory=False)
+        scale = choose_scale(loss, "linear", count=8)
+        ticks = ax.get_zticks()
+        assert np.ptp(ticks) >= 0.8 * (scale.high - scale.low)
+        assert next(text.get_text() for text in ax.get_zticklabels()) != ""
