@@ -13,6 +13,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from .jax_filters import filter_axes_of_module, filter_axes_of_tree
 from .jax_network import JaxNetwork, ParametersFunction, function_name, holds_collections
 from .weight_space import TensorInfo, WeightSpace, numpy_dtype
 
@@ -78,10 +79,10 @@ def take_apart(network: Any) -> NamedArrays:
             'give its parameters (state.params, or {"params": state.params, "batch_stats": state.batch_stats}).'
         )
     aliases: dict[str, tuple[str, ...]] = {}
-    transposed: set[str] = set()
+    known_axes: dict[str, tuple[int, ...]] = {}
     if is_module(tree):
         name = network.name or type(tree).__name__
-        aliases, transposed = _shared_names(tree), _transposed_kernels(tree)
+        aliases, known_axes = _shared_names(tree), filter_axes_of_module(tree)
         graph, tree = sys.modules["flax.nnx"].split(tree)
         apply = functools.partial(_apply_in_eval_mode, apply, graph)
     else:
@@ -89,7 +90,11 @@ def take_apart(network: Any) -> NamedArrays:
     leaves, structure = jax.tree_util.tree_flatten(tree)
     places: dict[str, int] = {}
     tensors = []
-    for index, (tensor_name, is_parameter) in _named_leaves(tree).items():
+    named_leaves = _named_leaves(tree)
+    known_axes = (
+        filter_axes_of_tree({name: leaves[index].shape for index, (name, _) in named_leaves.items()}) | known_axes
+    )
+    for index, (tensor_name, is_parameter) in named_leaves.items():
         if tensor_name in places:
             raise ValueError(f"parameters hold two arrays that are both called {tensor_name!r}; rename one of them.")
         places[tensor_name] = index
@@ -100,7 +105,7 @@ def take_apart(network: Any) -> NamedArrays:
                 is_parameter,
                 network.trainable,
                 aliases.get(tensor_name, ()),
-                is_transposed=tensor_name in transposed,
+                known_axes[tensor_name],
             )
         )
     if not tensors:
@@ -157,22 +162,17 @@ def _describe(
     is_parameter: bool,
     trainable: Callable[[str], bool] | None,
     aliases: tuple[str, ...],
-    *,
-    is_transposed: bool,
+    filter_axes: tuple[int, ...],
 ) -> TensorInfo:
     dtype = jax.dtypes.canonicalize_dtype(leaf.dtype)
     is_parameter &= jax.numpy.issubdtype(dtype, jax.numpy.inexact)
-    axis = None
-    if is_parameter and leaf.ndim >= 2:
-        # Flax's tables of embeddings have a row for each entry.
-        axis = 0 if name.rpartition(".")[2] == "embedding" else leaf.ndim - (2 if is_transposed else 1)
     return TensorInfo(
         name=name,
         shape=tuple(leaf.shape),
         dtype=dtype.name,
         role="parameter" if is_parameter else "buffer",
         trainable=is_parameter and (trainable is None or bool(trainable(name))),
-        filter_axis=axis,
+        filter_axes=filter_axes if is_parameter else (),
         aliases=aliases,
     )
 
@@ -218,15 +218,6 @@ def _shared_names(module: Any) -> dict[str, tuple[str, ...]]:
 def _are_nested(one: str, other: str) -> bool:
     """Returns whether a path leads through another, as where a layer holds the network that holds it."""
     return f"{one}.".startswith(f"{other}.") or f"{other}.".startswith(f"{one}.") or not one
-
-
-def _transposed_kernels(module: Any) -> set[str]:
-    nnx = sys.modules["flax.nnx"]
-    return {
-        ".".join(map(str, (*path, "kernel")))
-        for path, layer in nnx.iter_graph(module)
-        if isinstance(layer, nnx.ConvTranspose) and layer.transpose_kernel
-    }
 
 
 def _to_array(name: str, array: Any, dtype: str) -> NDArray[Any]:

@@ -17,6 +17,7 @@ from .weight_space import TensorInfo, WeightSpace
 
 _TRANSPOSED = (layers.Conv1DTranspose, layers.Conv2DTranspose, layers.Conv3DTranspose)
 _DEPTHWISE = (layers.DepthwiseConv1D, layers.DepthwiseConv2D, layers.SeparableConv1D, layers.SeparableConv2D)
+_NORMALIZATIONS = (layers.BatchNormalization, layers.LayerNormalization, layers.GroupNormalization)
 # What Keras numbers, besides layers.
 _NUMBERED = re.compile(r"(seed_generator|variable)_\d+")
 _COUNTED = re.compile(r"_\d+$")
@@ -55,7 +56,7 @@ def named_variables(network: Any) -> list[tuple[TensorInfo, Any]]:
             dtype=str(variable.dtype),
             role="parameter" if is_parameter else "buffer",
             trainable=id(variable) in trainable,
-            filter_axis=_filter_axis(owners.get(id(variable)), variable) if is_parameter else None,
+            filter_axes=_filter_axes(owners.get(id(variable)), variable) if is_parameter else (),
         )
         result.append((info, variable))
     return result
@@ -116,16 +117,22 @@ def _check_readable(network: Any) -> None:
             )
 
 
-def _filter_axis(layer: Any, variable: Any) -> int | None:
+def _filter_axes(layer: Any, variable: Any) -> tuple[int, ...]:
     count = len(variable.shape)
-    if count < 2:
-        return None
+    # A GRU's bias has two axes, and so have those of attention.
+    if count < 2 or variable.name == "bias" or isinstance(layer, _NORMALIZATIONS):
+        return ()
     if isinstance(layer, layers.Embedding):
-        return 0  # one token's vector, as in PyTorch
-    before_last = isinstance(layer, _TRANSPOSED) or (
-        isinstance(layer, _DEPTHWISE) and variable.name in ("kernel", "depthwise_kernel")
-    )
-    return count - 2 if before_last else count - 1
+        return (0,)  # one token's vector, as in PyTorch
+    if isinstance(layer, _TRANSPOSED):
+        return (count - 2,)
+    if isinstance(layer, _DEPTHWISE) and variable.name in ("kernel", "depthwise_kernel"):
+        return (count - 2, count - 1)  # each input feeds depth_multiplier outputs
+    if isinstance(layer, layers.EinsumDense) and variable.name == "kernel":
+        # Attention's projections feed an output for each head and each entry of it.
+        kernel, outputs = re.split(r",|->", layer.equation.replace(" ", ""))[1:]
+        return tuple(axis for axis, letter in enumerate(kernel) if letter in outputs) or (count - 1,)
+    return (count - 1,)
 
 
 def _names(network: Any, variables: list[Any]) -> list[str]:

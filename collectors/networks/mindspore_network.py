@@ -13,6 +13,8 @@ from numpy.typing import NDArray
 from .weight_space import TensorInfo, WeightSpace
 
 _TRANSPOSED = (nn.Conv1dTranspose, nn.Conv2dTranspose, nn.Conv3dTranspose)
+# Those of attention and of normalization layers may have two axes and more.
+_WITHOUT_FILTERS = ("bias", "bias_k", "bias_v", "gamma", "beta")
 # Parameters to MindSpore, although no optimizer ever moves them.
 _STATISTICS = ("moving_mean", "moving_variance", "running_mean", "running_var", "num_batches_tracked")
 
@@ -68,9 +70,14 @@ class NamedTensor:
         trainable = self.is_parameter and bool(self.tensor.requires_grad)
         moves = self.is_parameter and dtype.startswith(("float", "bfloat", "complex"))
         is_weight = moves and (trainable or self.key not in _STATISTICS)
-        axis = int(isinstance(self.owner, _TRANSPOSED)) if is_weight and len(shape) >= 2 else None
+        axes: tuple[int, ...] = ()
+        groups = 1
+        if is_weight and len(shape) >= 2 and self.key not in _WITHOUT_FILTERS:
+            transposed = isinstance(self.owner, _TRANSPOSED)
+            # (in, out / groups, ...): each group of inputs feeds outputs of its own.
+            axes, groups = ((1,), int(self.owner.group)) if transposed else ((0,), 1)
         role: Any = "parameter" if is_weight else "buffer"
-        return TensorInfo(self.name, shape, dtype, role, is_weight and trainable, axis, tuple(self.aliases))
+        return TensorInfo(self.name, shape, dtype, role, is_weight and trainable, axes, groups, tuple(self.aliases))
 
 
 def named_tensors(network: Any) -> list[NamedTensor]:

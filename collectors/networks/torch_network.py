@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import operator
+import sys
+from collections.abc import Iterator
 from typing import Any, cast
 
 import numpy as np
@@ -14,6 +16,8 @@ from torch import nn
 from .weight_space import Role, TensorInfo, WeightSpace, canonical_name, numpy_dtype
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
+_NORMALIZATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+_BIASES = ("bias", "bias_k", "bias_v")  # those of attention have three axes
 # One is filled while the other is written; more wait only where the disk is slow.
 _MOST_KEPT = 2
 _TYPE_AND_SHAPE = operator.attrgetter("dtype", "shape")
@@ -43,12 +47,7 @@ def named_tensors(network: nn.Module) -> list[tuple[TensorInfo, torch.Tensor]]:
         ValueError: two tensors have the same canonical name.
     """
     module = unwrap(network)
-    filter_axes = {
-        f"{path}.{key}" if path else key: 1
-        for path, layer in module.named_modules()
-        if isinstance(layer, _TRANSPOSED)
-        for key, _ in layer.named_parameters(recurse=False)
-    }
+    owners = {name: (layer, key) for name, layer, key in _owners(module)}
     entries: list[tuple[Role, str, torch.Tensor]] = []
     entries += [("parameter", *item) for item in module.named_parameters(remove_duplicate=False)]
     entries += [("buffer", *item) for item in _persistent_buffers(module)]
@@ -66,14 +65,15 @@ def named_tensors(network: nn.Module) -> list[tuple[TensorInfo, torch.Tensor]]:
         by_storage.setdefault(_storage_key(tensor), (role, raw_name, tensor, []))[-1].append(name)
     result = []
     for role, raw_name, tensor, (name, *aliases) in by_storage.values():
-        axis = filter_axes.get(raw_name, 0) if role == "parameter" and tensor.ndim >= 2 else None
+        axes, groups = _filters(*owners[raw_name], tensor) if role == "parameter" else ((), 1)
         info = TensorInfo(
             name=name,
             shape=tuple(tensor.shape),
             dtype=str(tensor.dtype).removeprefix("torch."),
             role=role,
             trainable=role == "parameter" and tensor.requires_grad,
-            filter_axis=axis,
+            filter_axes=axes,
+            filter_groups=groups,
             aliases=tuple(aliases),
         )
         result.append((info, tensor))
@@ -153,6 +153,32 @@ def _persistent_buffers(module: nn.Module) -> list[tuple[str, torch.Tensor]]:
         for key, tensor in layer._buffers.items()
         if tensor is not None and key not in layer._non_persistent_buffers_set
     ]
+
+
+def _owners(module: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
+    """Yields each parameter's name with its layer and its name in that layer, behind a parametrization too."""
+    layers = dict(module.named_modules(remove_duplicate=False))
+    for path, layer in layers.items():
+        for name in layer._parameters:
+            owner, key = layer, name
+            if isinstance(layer, nn.utils.parametrize.ParametrizationList):
+                # weight_norm and its like keep the weight of "layer" as "layer.parametrizations.weight.original1".
+                outer, _, key = path.rpartition(".")
+                owner = layers[outer.rpartition(".")[0]]
+            yield f"{path}.{name}" if path else name, owner, key
+
+
+def _filters(layer: nn.Module, key: str, tensor: torch.Tensor) -> tuple[tuple[int, ...], int]:
+    """Returns the axes of a parameter that number the layer's filters, and its groups (see ``TensorInfo``)."""
+    if tensor.ndim < 2 or key in _BIASES or isinstance(layer, _NORMALIZATIONS):
+        return (), 1
+    if isinstance(layer, _TRANSPOSED):
+        return (1,), layer.groups  # (in, out / groups, ...): each group of inputs feeds outputs of its own
+    # GPT-2's layer is x @ weight + bias.
+    utilities = sys.modules.get("transformers.pytorch_utils")
+    if utilities is not None and isinstance(layer, utilities.Conv1D):
+        return (1,), 1
+    return (0,), 1
 
 
 def _storage_key(tensor: torch.Tensor) -> tuple[Any, ...]:

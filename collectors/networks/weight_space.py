@@ -42,7 +42,10 @@ class TensorInfo:
         dtype: NumPy's name of the element type ("bfloat16" and the like come from ml_dtypes).
         role: "parameter" or "buffer".
         trainable: whether an optimizer may move it; a plane spans the trainable tensors.
-        filter_axis: the axis whose entries are the layer's filters, or None for fewer than two axes.
+        filter_axes: the axes whose entries are the layer's filters, which is what feeds one output each; none for
+            biases, for the parameters of normalization layers, and for fewer than two axes.
+        filter_groups: into how many parts of equal length the first axis falls, each with filters of its own (grouped
+            transposed convolutions).
         aliases: further names of the same storage (tied weights); they change with it.
     """
 
@@ -51,13 +54,35 @@ class TensorInfo:
     dtype: str
     role: Role
     trainable: bool = False
-    filter_axis: int | None = None
+    filter_axes: tuple[int, ...] = ()
+    filter_groups: int = 1
     aliases: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
         """Number of elements."""
         return int(np.prod(self.shape, dtype=np.int64))
+
+    def filters(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Returns a view of an array of this shape, whose first axes number the filters.
+
+        Args:
+            array: contiguous, of the tensor's shape.
+
+        Returns:
+            Shape (filters along each of their axes ..., elements of a filter along each of the other axes ...); the
+            axes of filters are ``filter_dimensions``.
+        """
+        axes = self.filter_axes
+        if self.filter_groups > 1:
+            array = array.reshape(self.filter_groups, -1, *self.shape[1:])
+            axes = (0, *(axis + 1 for axis in axes))
+        return np.moveaxis(array, axes, range(len(axes)))
+
+    @property
+    def filter_dimensions(self) -> int:
+        """Number of axes that number the filters, as ``filters`` returns them."""
+        return len(self.filter_axes) + (self.filter_groups > 1)
 
 
 @dataclass(frozen=True)
@@ -251,7 +276,7 @@ def describe_arrays(arrays: State, network: str = "arrays", *, filter_axis: int 
         if not isinstance(array, np.ndarray):
             raise TypeError(f"arrays must map names to NumPy arrays, but {name!r} is a {type(array).__name__}.")
         floating = array.dtype.kind == "f" or array.dtype.name == "bfloat16"
-        axis = filter_axis % array.ndim if floating and array.ndim >= 2 else None
+        axes = (filter_axis % array.ndim,) if floating and array.ndim >= 2 else ()
         role: Role = "parameter" if floating else "buffer"
-        tensors.append(TensorInfo(name, array.shape, array.dtype.name, role, floating, axis))
+        tensors.append(TensorInfo(name, array.shape, array.dtype.name, role, floating, axes))
     return WeightSpace("arrays", network, tuple(tensors))

@@ -45,7 +45,8 @@ def random_direction(
         seed: non-negative.
         index: which direction of this seed, from 0.
         normalization: see ``normalize``.
-        perturb_one_dimensional: also moves tensors with fewer than two axes (biases, normalization layers).
+        perturb_one_dimensional: also moves tensors without filters: biases, the parameters of normalization layers,
+            and whatever else has fewer than two axes.
 
     Returns:
         Name to array, float32 (float64 for float64 parameters).
@@ -75,9 +76,10 @@ def normalize(
 ) -> Direction:
     """Returns the direction scaled to the weights at the origin; what was given stays as it is.
 
-    "filter" gives each entry along the tensor's filter axis the norm of the weights' entry, "layer" each tensor
-    the norm of its weights, "weight" multiplies each element by the size of its weight, "none" changes no scale.
-    A tensor with fewer than two axes counts as one filter. Where the direction or the weights are zero, the
+    "filter" gives each filter the norm of the weights' filter, "layer" each tensor the norm of its weights, "weight"
+    multiplies each element by the size of its weight, "none" changes no scale. A filter is what feeds one output of a
+    layer: a row of a matrix, the kernel of one channel, the vector of one token. A tensor without filters (a bias, the
+    parameters of a normalization layer) counts as one. Where the direction or the weights are zero, the
     result is zero.
 
     Args:
@@ -85,7 +87,7 @@ def normalize(
         origin: the weights to scale to, under the network's own names.
         space: the network.
         normalization: "filter", "layer", "weight" or "none".
-        perturb_one_dimensional: False sets tensors with fewer than two axes to zero, whatever the normalization.
+        perturb_one_dimensional: False sets tensors without filters to zero, whatever the normalization.
 
     Returns:
         Name to array, float32 (float64 for float64 parameters).
@@ -135,7 +137,7 @@ def _normalized(
     check_bool("perturb_one_dimensional", perturb_one_dimensional)
     return {
         tensor.name: _normalize_tensor(values_of(tensor), tensor, origin, normalization)
-        if len(tensor.shape) >= 2 or perturb_one_dimensional
+        if tensor.filter_axes or perturb_one_dimensional
         else np.zeros(tensor.shape, direction_dtype(tensor.dtype))
         for tensor in space.trainable
     }
@@ -150,21 +152,26 @@ def _normalize_tensor(
     if normalization == "weight":
         values *= np.abs(weights)
         return values
-    if normalization == "layer" or tensor.filter_axis is None:
+    if normalization == "layer" or not tensor.filter_axes:
         filters: NDArray[Any] = values.reshape(1, -1)
         weight_filters: NDArray[Any] = weights.reshape(1, -1)
+        dimensions = 1
     else:
-        filters = np.moveaxis(values, tensor.filter_axis, 0)
-        weight_filters = np.moveaxis(weights, tensor.filter_axis, 0)
-    lengths = _filter_norms(filters)
-    ratios = np.divide(_filter_norms(weight_filters), lengths, out=np.zeros_like(lengths), where=lengths > 0)
-    ratios = ratios.reshape(-1, *[1] * (filters.ndim - 1))
+        filters, weight_filters = tensor.filters(values), tensor.filters(weights)
+        dimensions = tensor.filter_dimensions
+    lengths = _filter_norms(filters, dimensions)
+    ratios = np.divide(
+        _filter_norms(weight_filters, dimensions), lengths, out=np.zeros_like(lengths), where=lengths > 0
+    )
+    ratios = ratios.reshape(*ratios.shape, *[1] * (filters.ndim - dimensions))
     np.multiply(filters, ratios, out=filters, casting="same_kind")
     return values
 
 
-def _filter_norms(filters: NDArray[Any]) -> Float64[np.ndarray, " filters"]:
-    """Returns the norm of each entry along the first axis."""
+def _filter_norms(filters: NDArray[Any], dimensions: int = 1) -> Float64[np.ndarray, " *filters"]:
+    """Returns the norm of each filter; the first axes number them."""
+    if dimensions > 1:
+        return np.stack([_filter_norms(entry, dimensions - 1) for entry in filters])
     size = filters[0].size
     if size > _BLOCK:
         return np.array([math.sqrt(_dot(entry, entry)) for entry in filters])

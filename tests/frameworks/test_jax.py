@@ -11,7 +11,8 @@ import jax_cases
 import numpy as np
 import optax
 import pytest
-from flax import nnx
+from filter_lengths import assert_as_long_as_the_weights_of_each_output
+from flax import linen, nnx
 from flax.training.train_state import TrainState
 from pages import code_blocks, run_page_block
 
@@ -54,6 +55,24 @@ def load_plane(evaluator, network, scale=0.3):
     return origin, directions
 
 
+class Repeated(linen.Module):
+    @linen.compact
+    def __call__(self, inputs, _):
+        return linen.Dense(inputs.shape[-1])(inputs), None
+
+
+FILTERED = {
+    "matrix": (lambda: nnx.Linear(4, 3, rngs=nnx.Rngs(0)), (1, 4)),
+    "convolution": (lambda: nnx.Conv(4, 6, (2, 2), feature_group_count=2, rngs=nnx.Rngs(0)), (1, 3, 3, 4)),
+    "transposed": (lambda: nnx.ConvTranspose(3, 4, (2, 2), rngs=nnx.Rngs(0)), (1, 3, 3, 3)),
+    "swapped": (lambda: nnx.ConvTranspose(3, 4, (2, 2), transpose_kernel=True, rngs=nnx.Rngs(0)), (1, 3, 3, 3)),
+    "heads": (lambda: nnx.LinearGeneral(4, (2, 3), rngs=nnx.Rngs(0)), (1, 4)),
+    "heads without bias": (lambda: nnx.LinearGeneral(4, (2, 3), use_bias=False, rngs=nnx.Rngs(0)), (1, 4)),
+    "joined": (lambda: nnx.LinearGeneral((2, 3), 4, axis=(-2, -1), rngs=nnx.Rngs(0)), (1, 2, 3)),
+    "heads of einsum": (lambda: nnx.Einsum("...d,dhe->...he", (4, 2, 3), (2, 3), rngs=nnx.Rngs(0)), (1, 4)),
+}
+
+
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass
 class Line:
@@ -71,7 +90,7 @@ class TestNames:
         found = tensors(JaxNetwork(lambda tree, inputs: inputs, tree))
         assert list(found) == ["body.0.0", "body.0.1", "line.slope", "line.offset", "steps"]
         assert found["body.0.0"].trainable
-        assert found["body.0.0"].filter_axis == 1
+        assert found["body.0.0"].filter_axes == (1,)
         assert found["steps"].role == "buffer"
 
     def test_one_array_alone_has_a_name(self):
@@ -93,8 +112,8 @@ class TestNames:
         assert describe_network(together) == describe_network(apart)
         assert describe_network(together).network == "LinenConvolutions"
         found = tensors(together)
-        assert found["Conv_0.kernel"].filter_axis == 3
-        assert found["Dense_0.kernel"].filter_axis == 1
+        assert found["Conv_0.kernel"].filter_axes == (3,)
+        assert found["Dense_0.kernel"].filter_axes == (1,)
         assert found["batch_stats.BatchNorm_0.mean"].role == "buffer"
         # Only the parameters: the same names.
         alone = names(JaxNetwork(apply, variables["params"]))
@@ -108,9 +127,47 @@ class TestNames:
                 self.swapped = nnx.ConvTranspose(2, 3, (2, 2), rngs=rngs, transpose_kernel=True)
 
         found = tensors(Parts(nnx.Rngs(0)))
-        assert found["table.embedding"].filter_axis == 0
-        assert (found["usual.kernel"].shape, found["usual.kernel"].filter_axis) == ((2, 2, 2, 3), 3)
-        assert (found["swapped.kernel"].shape, found["swapped.kernel"].filter_axis) == ((2, 2, 3, 2), 2)
+        assert found["table.embedding"].filter_axes == (0,)
+        assert (found["usual.kernel"].shape, found["usual.kernel"].filter_axes) == ((2, 2, 2, 3), (3,))
+        assert (found["swapped.kernel"].shape, found["swapped.kernel"].filter_axes) == ((2, 2, 3, 2), (2,))
+
+    @pytest.mark.parametrize("name", FILTERED)
+    def test_a_direction_is_as_long_as_the_weights_of_each_output(self, name):
+        make, shape = FILTERED[name]
+        layer = make()
+
+        def outputs_of(kernel):
+            changed = nnx.clone(layer)
+            changed.kernel[...] = jnp.asarray(kernel)
+            if getattr(changed, "bias", None) is not None:
+                changed.bias[...] = jnp.zeros_like(changed.bias[...])
+            outputs = np.asarray(changed(jnp.ones(shape)))
+            axes = 2 if name.startswith("heads") else 1  # the outputs of attention: heads and their entries
+            return outputs.reshape(-1, int(np.prod(outputs.shape[-axes:]))).T
+
+        assert_as_long_as_the_weights_of_each_output(layer, "kernel", outputs_of)
+
+    @pytest.mark.parametrize("use_bias", [True, False])
+    def test_attention_of_linen_has_an_output_for_each_head_and_entry(self, use_bias):
+        attention = linen.MultiHeadDotProductAttention(num_heads=2, qkv_features=6, use_bias=use_bias)
+        variables = attention.init(jax.random.key(0), jnp.ones((1, 3, 4)))
+        found = tensors(JaxNetwork(attention.apply, variables))
+        assert {name: info.filter_axes for name, info in found.items() if info.filter_axes} == {
+            "query.kernel": (1, 2),
+            "key.kernel": (1, 2),
+            "value.kernel": (1, 2),
+            "out.kernel": (2,),
+        }
+        assert ("query.bias" in found) == use_bias
+
+    def test_layers_that_a_scan_put_into_one_array_have_filters_of_their_own(self):
+        stack = linen.scan(
+            Repeated, variable_axes={"params": 0}, split_rngs={"params": True}, length=3, in_axes=linen.broadcast
+        )()
+        variables = stack.init(jax.random.key(0), jnp.ones((2, 4)), None)
+        found = tensors(JaxNetwork(stack.apply, variables))
+        assert (found["Dense_0.kernel"].shape, found["Dense_0.kernel"].filter_axes) == ((3, 4, 4), (0, 2))
+        assert found["Dense_0.bias"].filter_axes == ()
 
     def test_modules_count_shared_arrays_once(self):
         class Shared(nnx.Module):

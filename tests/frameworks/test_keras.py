@@ -12,6 +12,7 @@ import keras_cases
 import numpy as np
 import pytest
 import torch
+from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from keras_cases import BACK_END, CrashAfter, data, halves, saving, small_model, two_inputs
 from pages import code_blocks, run_page_block
 
@@ -155,18 +156,52 @@ def test_a_model_that_was_loaded_has_the_names_of_one_that_was_built(tmp_path):
     assert describe_network(loaded) == describe_network(small_model())
 
 
+FILTERED = {
+    "dense": (lambda: layers.Dense(3), (4,)),
+    "convolution": (lambda: layers.Conv2D(4, 2, groups=2), (3, 3, 4)),
+    "transposed": (lambda: layers.Conv2DTranspose(4, 2), (3, 3, 3)),
+    "depthwise": (lambda: layers.DepthwiseConv2D(2, depth_multiplier=3), (3, 3, 2)),
+    "heads": (lambda: layers.EinsumDense("ab,bcd->acd", (2, 3), bias_axes="cd"), (4,)),
+    "joined": (lambda: layers.EinsumDense("acd,cde->ae", 4, bias_axes="e"), (2, 3)),
+}
+
+
+@pytest.mark.parametrize("name", FILTERED)
+def test_a_direction_is_as_long_as_the_weights_of_each_output(name):
+    make, shape = FILTERED[name]
+    model = keras.Sequential([keras.Input(shape), make()])
+    kernel = next(info.name for info in describe_network(model).tensors if info.name.endswith("kernel"))
+
+    def outputs_of(values):
+        model.set_weights([values, *(np.zeros_like(array) for array in model.get_weights()[1:])])
+        outputs = to_array(model(np.ones((1, *shape), np.float32)))
+        axes = 2 if name == "heads" else 1
+        return outputs.reshape(-1, int(np.prod(outputs.shape[-axes:]))).T
+
+    assert_as_long_as_the_weights_of_each_output(model, kernel, outputs_of)
+
+
+def test_biases_of_two_axes_have_no_filters():
+    gates, attention = layers.GRU(3), layers.MultiHeadAttention(2, 3)
+    inputs = keras.Input((5, 4))
+    model = keras.Model(inputs, gates(attention(inputs, inputs)))
+    biases = [info for info in describe_network(model).tensors if info.name.endswith("bias")]
+    assert {len(info.shape) for info in biases} == {1, 2}
+    assert {info.filter_axes for info in biases} == {()}
+
+
 def test_roles_and_filter_axes():
     tensors = {info.name: info for info in describe_network(all_layers()).tensors}
-    assert {name: tensors[name].filter_axis for name in tensors if tensors[name].filter_axis is not None} == {
-        "conv2d/kernel": 3,
-        "depthwise_conv2d/kernel": 2,
-        "separable_conv2d/depthwise_kernel": 2,
-        "separable_conv2d/pointwise_kernel": 3,
-        "conv2d_transpose/kernel": 2,
-        "dense/kernel": 1,
-        "head/kernel": 1,
+    assert {name: tensors[name].filter_axes for name in tensors if tensors[name].filter_axes} == {
+        "conv2d/kernel": (3,),
+        "depthwise_conv2d/kernel": (2, 3),
+        "separable_conv2d/depthwise_kernel": (2, 3),
+        "separable_conv2d/pointwise_kernel": (3,),
+        "conv2d_transpose/kernel": (2,),
+        "dense/kernel": (1,),
+        "head/kernel": (1,),
     }
-    assert describe_network(recurrent()).tensors[0].filter_axis == 0  # an embedding: one vector for each token
+    assert describe_network(recurrent()).tensors[0].filter_axes == (0,)  # an embedding: one vector for each token
     buffers = {name for name, info in tensors.items() if info.role == "buffer"}
     assert buffers == {
         "batch_normalization/moving_mean",

@@ -13,6 +13,7 @@ import mindspore.dataset as pipelines
 import numpy as np
 import pytest
 import torch
+from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from mindspore import nn, ops
 from mindspore.train import Accuracy, Loss, Model, RunContext
 from mindspore_cases import ConvNet, arrays, build, dataset
@@ -299,11 +300,32 @@ def test_names_ties_and_roles(mode):
     assert "head.weight" not in by_name
     assert by_name["named"].aliases == ("a.name",)
     assert by_name["named"].dtype == read(network)["named"].dtype.name == "bfloat16"
-    assert (by_name["transposed.weight"].filter_axis, by_name["transposed.weight"].trainable) == (1, False)
+    assert (by_name["transposed.weight"].filter_axes, by_name["transposed.weight"].trainable) == ((1,), False)
     assert by_name["transposed.weight"].role == "parameter"
-    assert by_name["embedding.embedding_table"].filter_axis == 0
+    assert by_name["embedding.embedding_table"].filter_axes == (0,)
     buffers = {name for name, tensor in by_name.items() if tensor.role == "buffer"}
     assert buffers == {"table", "normalization.moving_mean", "normalization.moving_variance"}
+
+
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: nn.Dense(4, 3, has_bias=False), (1, 4)),
+        (lambda: nn.Conv2d(4, 6, 2, group=2), (1, 4, 3, 3)),
+        (lambda: nn.Conv2dTranspose(3, 4, 2), (1, 3, 3, 3)),
+        (lambda: nn.Conv2dTranspose(4, 6, 2, group=2), (1, 4, 3, 3)),
+    ],
+    ids=["dense", "convolution", "transposed", "grouped transposed"],
+)
+def test_a_direction_is_as_long_as_the_weights_of_each_output(pynative, make, shape):
+    layer = make()
+
+    def outputs_of(weight):
+        layer.weight.set_data(mindspore.Tensor(weight))
+        outputs = layer(mindspore.Tensor(np.ones(shape, np.float32))).asnumpy()
+        return np.moveaxis(outputs, 1, 0).reshape(outputs.shape[1], -1)
+
+    assert_as_long_as_the_weights_of_each_output(layer, "weight", outputs_of)
 
 
 class WithOwnLoss(nn.Cell):

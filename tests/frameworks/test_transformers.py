@@ -14,7 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import transformers
 from cases import Crash, weights
+from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from pages import code_blocks, run_page_block
 from safetensors.numpy import load_file
 from torch.utils.data import DataLoader
@@ -22,6 +24,7 @@ from transformers_cases import CrashAfter, build, make_bert, make_gpt2, pad, sen
 from worker_cases import seeded
 
 from collectors import RunDirectory
+from collectors.networks.readers import describe_network
 from collectors.transformers import SummaryCollector
 from landscape import SummaryLandscape
 from workers.callback_fn import make_evaluator
@@ -41,6 +44,22 @@ def make_adapted():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # between peft and Transformers
         return peft.get_peft_model(network, adapters)
+
+
+def test_the_filters_of_gpt2_are_columns():
+    layer = transformers.pytorch_utils.Conv1D(3, 4)
+
+    def outputs_of(weight):
+        with torch.no_grad():
+            layer.weight.copy_(torch.from_numpy(weight))
+            return layer(torch.ones(1, 4)).numpy().T
+
+    assert_as_long_as_the_weights_of_each_output(layer, "weight", outputs_of)
+    tensors = {tensor.name: tensor for tensor in describe_network(seeded(make_adapted)).tensors}
+    axes = {"c_attn.base_layer.weight": (1,), "c_proj.weight": (1,), "lora_A.default.weight": (0,), "wte.weight": (0,)}
+    for name, axis in axes.items():
+        found = {tensor.filter_axes for full, tensor in tensors.items() if full.endswith(name)}
+        assert found == {axis}, name
 
 
 class TestCollector:

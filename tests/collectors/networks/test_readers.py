@@ -75,11 +75,11 @@ def test_empty_tensors_are_not_taken_for_tied():
 
 def test_filter_axes():
     network = nn.Sequential(nn.Conv2d(2, 3, 3), nn.ConvTranspose2d(3, 4, 2), nn.Linear(5, 6), nn.BatchNorm2d(4))
-    axes = {tensor.name: tensor.filter_axis for tensor in describe_network(network).tensors}
-    assert axes["0.weight"] == 0
-    assert axes["1.weight"] == 1
-    assert axes["2.weight"] == 0
-    assert {axes[name] for name in ("0.bias", "1.bias", "3.weight", "3.running_mean")} == {None}
+    axes = {tensor.name: tensor.filter_axes for tensor in describe_network(network).tensors}
+    assert axes["0.weight"] == (0,)
+    assert axes["1.weight"] == (1,)
+    assert axes["2.weight"] == (0,)
+    assert {axes[name] for name in ("0.bias", "1.bias", "3.weight", "3.running_mean")} == {()}
 
 
 @pytest.mark.parametrize("wrap", [nn.DataParallel, lambda network: torch.compile(network, backend="eager")])

@@ -1,0 +1,108 @@
+"""A random direction is as long as the weights behind each output of a layer, which the layer itself tells."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from runs import seeded
+from torch import nn
+
+from collectors.networks.readers import describe_network, read_network
+from collectors.networks.weight_space import TensorInfo
+from collectors.weights.safetensors_file import MemoryState
+from landscape.planes.directions import random_direction
+
+IMAGES = torch.rand(1, 4, 5, 5) + 0.5
+LAYERS = {
+    "linear": (lambda: nn.Linear(6, 5), torch.rand(1, 6) + 0.5),
+    "bilinear": (lambda: nn.Bilinear(6, 6, 3), torch.rand(1, 6) + 0.5),
+    "convolution": (lambda: nn.Conv2d(4, 6, 3), IMAGES),
+    "grouped convolution": (lambda: nn.Conv2d(4, 6, 3, groups=2), IMAGES),
+    "depthwise convolution": (lambda: nn.Conv2d(4, 8, 3, groups=4), IMAGES),
+    "transposed convolution": (lambda: nn.ConvTranspose2d(4, 6, 3), IMAGES),
+    "grouped transposed convolution": (lambda: nn.ConvTranspose2d(4, 6, 3, groups=2), IMAGES),
+    "depthwise transposed convolution": (lambda: nn.ConvTranspose2d(4, 4, 3, groups=4), IMAGES),
+    "one-dimensional transposed convolution": (lambda: nn.ConvTranspose1d(4, 6, 3, groups=2), IMAGES[..., 0]),
+}
+
+
+def direction_of(network: nn.Module, **options: object) -> dict[str, np.ndarray]:
+    return random_direction(describe_network(network), MemoryState(read_network(network)), seed=0, index=0, **options)  # type: ignore[arg-type]
+
+
+def weights_of_output(layer: nn.Module, inputs: torch.Tensor, output: int) -> torch.Tensor:
+    """Returns which weights an output channel depends on."""
+    arguments = (inputs, inputs) if isinstance(layer, nn.Bilinear) else (inputs,)
+    (gradient,) = torch.autograd.grad(layer(*arguments)[:, output].sum(), layer.weight)
+    return gradient != 0
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_direction_is_as_long_as_the_weights_of_each_output(name):
+    make, inputs = LAYERS[name]
+    layer = seeded(make)
+    direction = torch.from_numpy(direction_of(layer)["weight"]).double()
+    outputs = layer.bias.numel()
+    seen = torch.zeros(layer.weight.shape, dtype=torch.int64)
+    for output in range(outputs):
+        own = weights_of_output(layer, inputs, output)
+        ratio = direction[own].norm() / layer.weight.detach().double()[own].norm()
+        assert ratio == pytest.approx(1, rel=1e-6)
+        seen += own
+    assert (seen == 1).all()  # the outputs share no weights, so these are all filters
+
+
+@pytest.mark.parametrize(
+    ("layer", "names"),
+    [
+        (lambda: nn.Embedding(7, 4), ["weight"]),
+        (lambda: nn.MultiheadAttention(8, 2), ["in_proj_weight", "out_proj.weight"]),
+        (
+            lambda: nn.MultiheadAttention(8, 2, kdim=3, vdim=5),
+            ["q_proj_weight", "k_proj_weight", "v_proj_weight", "out_proj.weight"],
+        ),
+        (lambda: nn.GRU(4, 3), ["weight_ih_l0", "weight_hh_l0"]),
+    ],
+)
+def test_tokens_projections_and_gates_are_rows(layer, names):
+    network = seeded(layer)
+    direction, weights = direction_of(network), dict(network.named_parameters())
+    assert {name for name, values in direction.items() if values.any()} == set(names)
+    for name in names:
+        lengths = np.linalg.norm(direction[name].astype(np.float64), axis=1)
+        np.testing.assert_allclose(lengths, weights[name].detach().double().norm(dim=1), rtol=1e-6)
+
+
+def test_a_parametrized_transposed_convolution_has_the_filters_of_its_layer():
+    layer = seeded(lambda: nn.utils.parametrizations.weight_norm(nn.ConvTranspose2d(4, 6, 3, groups=2)))
+    tensors = {tensor.name: tensor for tensor in describe_network(nn.Sequential(layer)).tensors}
+    weight = tensors["0.parametrizations.weight.original1"]
+    assert (weight.filter_axes, weight.filter_groups) == ((1,), 2)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [lambda: nn.LayerNorm((3, 4)), lambda: nn.RMSNorm((3, 4)), lambda: nn.MultiheadAttention(4, 2, add_bias_kv=True)],
+)
+def test_biases_and_normalization_parameters_stay_however_many_axes_they_have(layer):
+    network = seeded(layer)
+    still = {name for name, values in network.named_parameters() if "proj" not in name or name.endswith("bias")}
+    assert any(dict(network.named_parameters())[name].ndim >= 2 for name in still)
+    for name, values in direction_of(network).items():
+        assert values.any() == (name not in still)
+    moved = direction_of(network, perturb_one_dimensional=True)
+    for name in still:
+        weights = dict(network.named_parameters())[name].detach().double()
+        assert np.linalg.norm(moved[name].astype(np.float64)) == pytest.approx(float(weights.norm()), rel=1e-6)
+
+
+def test_filters_are_a_view_of_the_array():
+    array = np.arange(4 * 3 * 2 * 2.0).reshape(4, 3, 2, 2)
+    info = TensorInfo("w", array.shape, "float64", "parameter", True, (1,), 2)
+    filters = info.filters(array)
+    assert filters.shape[: info.filter_dimensions] == (2, 3)
+    np.testing.assert_array_equal(filters[1, 2], array[2:, 2])
+    filters[0, 0] = -1
+    assert (array[:2, 0] == -1).all()
+    assert (array[2:, 0] >= 0).all()
