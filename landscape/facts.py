@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .figures.texts import network_name
 from .file.data import LandscapeData, TrajectoryData
+from .shares import percentages
 
 SUMMARY_VERSION = 1
 """Grows when a name of ``summary_json`` goes or changes its meaning; a new name alone leaves it."""
@@ -38,6 +39,7 @@ def summary_text(landscape: LandscapeData) -> str:
         ("complete", _complete(landscape)),
         ("intervals", f"{known.get('unit', '-')}s {_intervals(intervals)}" if intervals else None),
         ("samples", _samples(known)),
+        ("random directions", directions_text(landscape)),
         ("buffers", known.get("buffers")),
         ("measurement plan", plan_text(known.get("measurement_plan"))),
         *((name, value_range(values)) for name, values in landscape.metrics.items()),
@@ -94,6 +96,7 @@ def page_facts(landscape: LandscapeData) -> list[list[str]]:
         ("file", landscape.path),
         ("network", network_name(landscape)),
         *((name.replace("_", " "), attributes.get(name)) for name in _PAGE_ATTRIBUTES),
+        ("random directions", directions_text(landscape)),
         ("samples", _samples(attributes)),
         ("points", _points(landscape)),
         ("complete", "yes" if landscape.complete else "no"),
@@ -156,7 +159,20 @@ def explained_variance_text(landscape: LandscapeData) -> str | None:
     ratio = landscape.explained_variance_ratio
     if ratio is None:
         return None
-    return " + ".join(f"{100 * value:.1f} %" for value in ratio) + f" = {100 * float(np.sum(ratio)):.1f} %"
+    *shares, total = percentages([*ratio, np.sum(ratio)])
+    return f"{' + '.join(shares)} = {total}"
+
+
+def directions_text(landscape: LandscapeData) -> str | None:
+    """Returns how random directions were made; None where there are none, or the file does not say."""
+    known = landscape.attributes
+    moves = known.get("perturb_one_dimensional")
+    if known.get("decomposition") != "random" or moves is None:
+        return None
+    scale = f"{known.get('normalization')} normalization"
+    return (
+        f"{scale}; biases and the parameters of normalization layers {'move too' if moves else 'stay where they are'}"
+    )
 
 
 def distance_text(landscape: LandscapeData) -> str | None:
@@ -166,7 +182,7 @@ def distance_text(landscape: LandscapeData) -> str | None:
         return None
     largest = float(np.max(path.residual))
     length = float(np.max(path.norm))
-    return f"{largest:.3g}" + (f" ({100 * largest / length:.0f} % of the path's extent)" if length else "")
+    return f"{largest:.3g}" + (f" ({percentages([largest / length], 0)[0]} of the path's extent)" if length else "")
 
 
 def value_range(values: NDArray[Any]) -> str:

@@ -22,6 +22,7 @@ from . import figures
 from .file.checks import PointStatus
 from .file.data import LandscapeData
 from .file.landscape_file import path_of, read_landscape
+from .shares import percentages
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -225,7 +226,8 @@ class Landscape(LandscapeData):
         low, high = self.loss_range
         parts = [f"{self.attributes.get('decomposition', 'unknown')}, {shape} points", f"loss {low:.4g} to {high:.4g}"]
         if self.explained_variance_ratio is not None:
-            parts.append(f"{100 * float(self.explained_variance_ratio.sum()):.1f} % of the variance explained")
+            share = percentages([self.explained_variance_ratio.sum()])[0]
+            parts.append(f"{share} of the variance explained")
         counts = self.status_counts
         if counts[PointStatus.INTERPOLATED]:
             parts.append(f"{counts[PointStatus.INTERPOLATED]} of {self.status.size} points interpolated")

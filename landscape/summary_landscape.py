@@ -120,6 +120,7 @@ class SummaryLandscape:
         deadline = None if how.budget is None else time.perf_counter() + how.budget
         check_bool("save_directions", chosen["save_directions"])
         check_bool("dry_run", chosen["dry_run"])
+        check_bool("perturb_one_dimensional", chosen["perturb_one_dimensional"])
         folder = _output_folder(self._path, output)
         jobs = _jobs(run, settings, folder, _check_stem(chosen["name"]))
         landscapes = []
@@ -225,7 +226,13 @@ def _plane(job: _Job, readers: Mapping[int, StateReader], space: WeightSpace, op
     states = [readers[number] for number in job.numbers]
     if job.kind == "pca":
         return plane_of_trajectory(states, job.numbers, space, centering=options["centering"])
-    return random_plane_of(states[0], space, seed=options["seed"], normalization=options["normalization"])
+    return random_plane_of(
+        states[0],
+        space,
+        seed=options["seed"],
+        normalization=options["normalization"],
+        perturb_one_dimensional=options["perturb_one_dimensional"],
+    )
 
 
 def _output_folder(run: AnyPath, output: str | os.PathLike[str] | None) -> AnyPath:

@@ -14,7 +14,7 @@ _Devices = Annotated[str | None, typer.Option(help="Device ids such as 0,1; all 
 _WORKER_OPTIONS = ("devices_per_worker", "workers_per_device", "address")
 _RUN_OPTIONS = (
     *_WORKER_OPTIONS, "seed", "buffers", "sampling", "tolerance", "relative_tolerance", "overwrite", "progress",
-    "normalization", "centering", "name",
+    "normalization", "perturb_one_dimensional", "centering", "name",
 )  # fmt: skip
 
 OPTIONS = {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..file.checks import PointStatus
+from ..shares import is_almost_nothing, percentages
 
 if TYPE_CHECKING:
     from jaxtyping import UInt8
@@ -42,12 +43,14 @@ def axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | No
         return _distance_label(landscape, axis, geometry)
     kind = str(landscape.attributes.get("decomposition", "")).lower()
     if kind == "pca":
-        ratio = landscape.explained_variance_ratio
-        share = "" if ratio is None else f" (explained variance {100 * float(ratio[axis]):.1f} %)"
+        share = _explained(landscape, axis, "explained variance {}")
         return f"{('first', 'second')[axis]} principal direction{share}"
     if kind == "random":
-        how = _NORMALIZED.get(str(landscape.attributes.get("normalization")))
-        return f"random direction{_number(landscape, axis)}" + (f" ({how})" if how else "")
+        how = [_NORMALIZED.get(str(landscape.attributes.get("normalization")))]
+        if landscape.attributes.get("perturb_one_dimensional"):
+            how.append("biases move too")
+        told = ", ".join(filter(None, how))
+        return f"random direction{_number(landscape, axis)}" + (f" ({told})" if told else "")
     if kind == "points":
         return "from the first point to the second" if landscape.y is None else f"towards point {axis + 1}"
     return f"direction{_number(landscape, axis)}"
@@ -70,11 +73,18 @@ def short_axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometr
         return f"distance across (cosine {geometry.cosine:.2f})"
     name = axis_label(landscape, axis).split(" (")[0]
     if str(landscape.attributes.get("decomposition", "")).lower() == "pca":
-        ratio = landscape.explained_variance_ratio
-        name = f"PC {axis + 1}" + ("" if ratio is None else f" ({100 * float(ratio[axis]):.1f} % of variance)")
+        name = f"PC {axis + 1}" + _explained(landscape, axis, "{} of variance")
     if geometry is None:
         return name
     return f"distance {name}" if name.startswith("towards ") else f"distance along {name.removeprefix('random ')}"
+
+
+def _explained(landscape: LandscapeData, axis: int, words: str) -> str:
+    ratio = landscape.explained_variance_ratio
+    if ratio is None:
+        return ""
+    warned = ", almost nothing" if axis and is_almost_nothing(ratio) else ""
+    return f" ({words.format(percentages(ratio)[axis])}{warned})"
 
 
 def _number(landscape: LandscapeData, axis: int) -> str:

@@ -84,4 +84,5 @@ _CHECKS: dict[str, _Check] = {
     "measurement_plan": partial(_check_entries, checks=PLAN_CHECKS),
     "notes": _check_notes,
     "intervals": _check_intervals,
+    "perturb_one_dimensional": check_bool,
 }

@@ -55,6 +55,7 @@ def plane_of_trajectory(
         explained_variance_ratio=principal.explained_variance_ratio,
         trajectory=project(states, numbers, origin, principal.directions, space),
         checkpoints=states,
+        notes=principal.notes,
     )
 
 

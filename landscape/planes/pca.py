@@ -16,6 +16,7 @@ from collectors.networks.weight_space import numpy_dtype
 from collectors.validation import check_choice, check_int
 
 from ..errors import DegenerateTrajectoryError
+from ..shares import ALMOST_NOTHING, percentages
 from .directions import Direction, empty_direction
 from .trajectory import BLOCK_BYTES, difference_blocks
 
@@ -44,11 +45,13 @@ class PrincipalDirections:
         directions: unit vectors, orthogonal to each other, the most important first.
         explained_variance_ratio: shape (components,); each direction's share of the sum of squares.
         singular_values: shape (components,); of the matrix of differences.
+        notes: what a reader must know of them.
     """
 
     directions: tuple[Direction, ...]
     explained_variance_ratio: Float64[np.ndarray, " components"]
     singular_values: Float64[np.ndarray, " components"]
+    notes: tuple[str, ...] = ()
 
 
 def principal_directions(
@@ -96,18 +99,13 @@ def principal_directions(
         eigenvalues, eigenvectors = np.linalg.eigh(gram)
         leading = np.sqrt(np.clip(eigenvalues[::-1][:components], 0.0, None))
         _check_rank(leading, count, centering)
-        if leading[-1] <= rounding * math.sqrt(count):
-            warnings.warn(
-                f"principal direction {components} of this trajectory is as short as the rounding of the stored "
-                f"weights (singular value {leading[-1]:.3g}), so it may show rounding rather than training; choose a "
-                "longer interval or a line.",
-                UserWarning,
-                stacklevel=2,
-            )
+        note = _short_direction(leading, rounding * math.sqrt(count), total)
+        if note is not None:
+            warnings.warn(note, UserWarning, stacklevel=2)
         coefficients = (eigenvectors[:, ::-1][:, :components] / leading).T
         directions, lengths = _rebuild(checkpoints, space, centering, coefficients, block_bytes)
     singular_values = leading * lengths
-    return PrincipalDirections(directions, singular_values**2 / total, singular_values)
+    return PrincipalDirections(directions, singular_values**2 / total, singular_values, () if note is None else (note,))
 
 
 def _gram_matrix(
@@ -141,6 +139,24 @@ def _check_rank(leading: Float64[np.ndarray, " components"], count: int, centeri
             "on a line or repeat each other. Choose a longer interval, save more often, use a line between two "
             "checkpoints, or a random plane."
         )
+
+
+def _short_direction(leading: Float64[np.ndarray, " components"], rounding: float, total: float) -> str | None:
+    """Returns what to know of a last direction that is hardly one; None where it is."""
+    count, share = len(leading), float(leading[-1] ** 2 / total)
+    if leading[-1] <= rounding:
+        return (
+            f"principal direction {count} of this trajectory is as short as the rounding of the stored weights "
+            f"(singular value {leading[-1]:.3g}), so it may show rounding rather than training; choose a longer "
+            "interval or a line."
+        )
+    if count == 2 and share < ALMOST_NOTHING:
+        return (
+            f"the path is nearly straight: its second principal direction explains only {percentages([share])[0]} of "
+            "its variance, so shapes across the path are about the noise of the training; choose a longer interval, a "
+            "line between two checkpoints, or a random plane."
+        )
+    return None
 
 
 def _rebuild(

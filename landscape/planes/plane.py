@@ -53,6 +53,7 @@ class Plane:
         explained_variance_ratio: shape (dimension,); for "pca".
         trajectory: the projected checkpoints, or None.
         checkpoints: those of the trajectory, in its order.
+        notes: what a reader of the plane's landscapes must know.
 
     Raises:
         ValueError: a tensor is missing, unknown, or has the wrong shape or element type.
@@ -70,6 +71,7 @@ class Plane:
     trajectory: Trajectory | None = None
     checkpoints: tuple[StateReader, ...] = field(default=(), repr=False)
     end_buffers: tuple[Mapping[str, NDArray[Any]], ...] = field(default=(), repr=False)
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("decomposition", self.decomposition, DECOMPOSITIONS)

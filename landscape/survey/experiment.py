@@ -66,12 +66,18 @@ def new_landscape(
     own = {
         "decomposition": plane.decomposition,
         "normalization": plane.normalization,
+        # Of random directions alone; the identity has it with the rest of what they were drawn from.
+        "perturb_one_dimensional": plane.identity.get("perturb_one_dimensional"),
         "network": plane.space.network,
         "num_samples": description.num_samples,
         "buffers": description.options.buffers,
         "partition_dependent": description.partition_dependent,
         "measurement_plan": description.plan.to_json(),
-        "notes": [*description.notes, *([_INTERPOLATED] if description.options.buffers == "interpolate" else [])],
+        "notes": [
+            *description.notes,
+            *plane.notes,
+            *([_INTERPOLATED] if description.options.buffers == "interpolate" else []),
+        ],
         "created": _now(),
         "versions": _versions(plane.space.framework),
         "identity": _identity(description, plane, x, y),

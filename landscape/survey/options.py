@@ -73,12 +73,15 @@ class RunOptions(SurveyOptions, total=False):
 
     Attributes:
         normalization: scale of the random directions: "filter", "layer", "weight" or "none".
+        perturb_one_dimensional: whether the random directions also move biases and the parameters of normalization
+            layers, which stay where they are otherwise.
         centering: centre of the principal directions: "none" (anchored at the last checkpoint) or "mean".
         name: beginning of the file names, instead of "landscape".
         dry_run: whether only the forecast is printed: what would be measured, and how long that would take.
     """
 
     normalization: str
+    perturb_one_dimensional: bool
     centering: str
     name: str | None
     dry_run: bool
@@ -88,7 +91,8 @@ DEFAULTS: RunOptions = {
     "devices_per_worker": 1, "workers_per_device": 1, "address": None, "seed": 0, "samples": "first",
     "buffers": "auto", "recalibration_batch_size": 256, "sampling": "full", "tolerance": 0.01,
     "relative_tolerance": False, "budget": None, "overwrite": False, "save_directions": False, "progress": True,
-    "plan": None, "compile": "auto", "normalization": "filter", "centering": "none", "name": None, "dry_run": False,
+    "plan": None, "compile": "auto", "normalization": "filter", "perturb_one_dimensional": False,
+    "centering": "none", "name": None, "dry_run": False,
 }  # fmt: skip
 
 EXPLANATIONS = {

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,12 +16,16 @@ import pytest
 import torch
 from examples import batch_norm, dropout
 from places import SUPPORT
+from typer.testing import CliRunner
 
 from collectors import CheckpointError, RunDirectory, RunDirectoryError
 from collectors.networks.readers import describe_network
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import Landscape, LandscapeError, MeasurementPlan, SummaryLandscape
+from landscape.cli import app
 from landscape.errors import DegenerateTrajectoryError, LandscapeIdentityError, LandscapeWriteError
+from landscape.facts import page_facts, summary_text
+from landscape.figures.texts import axis_label
 from landscape.file.checks import PointStatus
 
 PLAN = MeasurementPlan(batch_size=32)
@@ -191,6 +196,44 @@ def test_another_seed_is_another_identity(run):
     with pytest.raises(LandscapeIdentityError, match="seed"):
         generate(run, seed=1)
     generate(run, seed=1, overwrite=True)
+
+
+@pytest.mark.filterwarnings("ignore:the two random directions have a cosine")  # of so few weights
+def test_biases_move_when_they_are_asked_to(run, tmp_path, monkeypatch):
+    settings = {"landscape_size": 3, "create_landscape": {"train": False}}
+    (still,) = generate(run, settings=settings)
+    assert still.attributes["perturb_one_dimensional"] is False
+    with pytest.raises(LandscapeIdentityError, match=r"perturb_one_dimensional: the file has false, this run true"):
+        generate(run, settings=settings, perturb_one_dimensional=True)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    arguments = ["run", str(run), "--function", "examples:batch_norm", "--devices", "0", "--no-train", "--size", "3"]
+    result = CliRunner().invoke(
+        app, [*arguments, "--no-progress", "--perturb-one-dimensional", "-o", str(tmp_path / "typed")]
+    )
+    assert result.exit_code == 0, result.output
+    typed = Landscape.load(tmp_path / "typed" / still.path.name)
+    (moved,) = generate(run, settings=settings, perturb_one_dimensional=True, overwrite=True, save_directions=True)
+    np.testing.assert_array_equal(typed.loss, moved.loss)
+    assert not np.allclose(moved.loss, still.loss)
+    vectors = CheckpointFile(run / "landscape_4_random_directions.safetensors")
+    weights = RunDirectory(run).checkpoint(4, describe_network(batch_norm()[1]))
+    small = [
+        name for name, shape in weights.shapes.items() if len(shape) == 1 and f"direction_0/{name}" in vectors.shapes
+    ]
+    assert len(small) > 2
+    for name in small:
+        length = np.linalg.norm(vectors.read(f"direction_0/{name}").astype(float))
+        assert length == pytest.approx(np.linalg.norm(weights.read(name).astype(float)), rel=1e-6)
+    for landscape, move, label in ((still, "stay where they are", ""), (moved, "move too", ", biases move too")):
+        told = f"filter normalization; biases and the parameters of normalization layers {move}"
+        assert re.search(rf"^random directions +{re.escape(told)}$", summary_text(landscape), re.MULTILINE)
+        assert ["random directions", told] in page_facts(landscape)
+        assert axis_label(landscape, 0) == f"random direction 1 (filter-normalized{label})"
+
+
+def test_biases_move_or_stay_and_nothing_else(run):
+    with pytest.raises(TypeError, match=r"^perturb_one_dimensional must be a bool"):
+        generate(run, perturb_one_dimensional="yes")
 
 
 def test_clean_ckpt_removes_checkpoints_only(run):

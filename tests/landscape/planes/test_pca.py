@@ -227,6 +227,17 @@ def test_a_direction_as_short_as_the_rounding_warns():
         principal_directions(states, space)
 
 
+def test_a_nearly_straight_path_warns_and_keeps_the_note():
+    space, states = combined([(3, 0), (2, 0.004), (1, -0.003), (0, 0)])
+    with pytest.warns(UserWarning, match=r"nearly straight: its second .* only 0\.0001 % of its variance") as warned:
+        result = principal_directions(states, space)
+    assert result.notes == (str(warned[0].message),)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        space, states = combined([(3, 0), (2, 0.4), (1, -0.3), (0, 0)])
+        assert principal_directions(states, space).notes == ()
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 @pytest.mark.parametrize("position", [1, 3])
 def test_weights_that_are_not_finite_are_named(value, position):
