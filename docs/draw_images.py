@@ -22,7 +22,7 @@ def draw_path(landscape: Landscape, file: Path) -> None:
     """Draws each checkpoint's own loss beside the loss at its foot on the plane."""
     from matplotlib import pyplot
 
-    trajectory = landscape.trajectory
+    trajectory = landscape.checkpoints
     assert trajectory is not None
     figure, (losses, distances) = pyplot.subplots(2, 1, sharex=True, figsize=(6.4, 4.6), height_ratios=(2, 1))
     losses.plot(trajectory.number, trajectory.metrics["loss"], "o-", label="the checkpoint itself")

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .figures.texts import network_name
-from .file.data import LandscapeData, TrajectoryData
+from .figures.texts import network_name, unit_of
+from .file.checkpoints import CheckpointsData
+from .file.data import LandscapeData
 from .shares import percentages
 
-SUMMARY_VERSION = 1
+SUMMARY_VERSION = 2
 """Grows when a name of ``summary_json`` goes or changes its meaning; a new name alone leaves it."""
 
 _FAILURES_IN_TEXT = 10
@@ -43,6 +44,8 @@ def summary_text(landscape: LandscapeData) -> str:
         ("buffers", known.get("buffers")),
         ("measurement plan", plan_text(known.get("measurement_plan"))),
         *((name, value_range(values)) for name, values in landscape.metrics.items()),
+        ("origin", landscape.origin.label(unit_of(landscape))),
+        *who_is_there(landscape),
         ("explained variance", explained_variance_text(landscape) or "-"),
         ("largest distance of the path from the plane", distance_text(landscape) or "-"),
         ("made", f"{known['created']}{f' with {versions}' if versions else ''}" if "created" in known else None),
@@ -59,7 +62,7 @@ def summary_json(landscape: LandscapeData) -> dict[str, Any]:
     Its names: ``summary_version``, ``file``, ``complete``, ``grid`` (``shape`` as rows and columns; ``x`` and ``y``
     with ``size``, ``minimum``, ``maximum``), ``points`` (how many have each status), ``metrics`` (per name
     ``minimum``, ``maximum`` and their places ``minimum_at``, ``maximum_at`` as coordinates, over finite values, and
-    ``not_finite``), ``convergence``, ``directions``, ``trajectory`` (columns of one value per checkpoint),
+    ``not_finite``), ``origin`` (with its role), ``directions``, ``checkpoints`` (one value per row, and ``runs``),
     ``errors`` (places), and ``attributes`` as the file has them.
     """
     found: dict[str, Any] = {
@@ -73,14 +76,15 @@ def summary_json(landscape: LandscapeData) -> dict[str, Any]:
         },
         "points": {status.name.lower(): count for status, count in landscape.status_counts.items()},
         "metrics": {name: _metric(values, landscape) for name, values in landscape.metrics.items()},
-        "convergence": {
-            "x": landscape.convergence.x,
-            "y": landscape.convergence.y,
-            "status": landscape.convergence.status.name.lower(),
-            "metrics": landscape.convergence.metrics,
+        "origin": {
+            "x": landscape.origin.x,
+            "y": landscape.origin.y,
+            "status": landscape.origin.status.name.lower(),
+            "metrics": landscape.origin.metrics,
+            **{name: getattr(landscape.origin, name) for name in ("role", "name", "run", "number")},
         },
         "directions": {"explained_variance_ratio": landscape.explained_variance_ratio, "cosine": landscape.cosine},
-        "trajectory": None if landscape.trajectory is None else _trajectory(landscape.trajectory),
+        "checkpoints": None if landscape.checkpoints is None else _checkpoints(landscape.checkpoints),
         "errors": sorted(landscape.errors),
         "attributes": landscape.attributes,
     }
@@ -102,6 +106,8 @@ def page_facts(landscape: LandscapeData) -> list[list[str]]:
         ("complete", "yes" if landscape.complete else "no"),
         ("sampling", sampling_text(landscape)),
         ("loss", f"{low:.6g} to {high:.6g}" if math.isfinite(low) else "no finite value"),
+        ("origin", landscape.origin.label(unit_of(landscape))),
+        *who_is_there(landscape),
         ("explained variance", explained_variance_text(landscape)),
         ("cosine of the directions", None if landscape.cosine is None else f"{landscape.cosine:.3g}"),
         ("largest distance of the path from the plane", distance_text(landscape)),
@@ -176,13 +182,31 @@ def directions_text(landscape: LandscapeData) -> str | None:
 
 
 def distance_text(landscape: LandscapeData) -> str | None:
-    """Returns how far the path leaves the plane, absolutely and against its own length; None without a path."""
-    path = landscape.trajectory
-    if path is None or not len(path.number):
+    """Returns how far the paths leave the plane, absolutely and against their own length; None without a path."""
+    found = landscape.checkpoints
+    if found is None or not found.paths:
         return None
-    largest = float(np.max(path.residual))
-    length = float(np.max(path.norm))
+    rows = np.concatenate(found.paths)
+    largest = float(np.max(found.residual[rows]))
+    length = float(np.max(found.norm[rows]))
     return f"{largest:.3g}" + (f" ({percentages([largest / length], 0)[0]} of the path's extent)" if length else "")
+
+
+def who_is_there(landscape: LandscapeData) -> list[tuple[str, str]]:
+    """Returns a row of name and text for each run with checkpoints, and one for each network that belongs to no run."""
+    found, unit = landscape.checkpoints, unit_of(landscape)
+    if found is None:
+        return []
+    rows = []
+    for path in found.paths:
+        numbers = found.number[path]
+        count = f"{len(path)} checkpoint" + ("s" if len(path) > 1 else "")
+        span = f"{unit} {numbers[0]}" if len(path) == 1 else f"{unit}s {numbers[0]} to {numbers[-1]}"
+        rows.append(("run", ": ".join(text for text in (found.run_name(path[0]), f"{count}, {span}") if text)))
+    for row in found.networks:
+        own, projected = found.metrics["loss"][row], found.projected["loss"][row]
+        rows.append(("network", f"{found.name[row]}: own loss {own:.4g}, on the plane {projected:.4g}"))
+    return rows
 
 
 def value_range(values: NDArray[Any]) -> str:
@@ -265,9 +289,11 @@ def _metric(values: NDArray[Any], landscape: LandscapeData) -> dict[str, Any]:
     return {**found, "not_finite": int((~finite).sum())}
 
 
-def _trajectory(path: TrajectoryData) -> dict[str, Any]:
-    columns = {name: getattr(path, name) for name in ("number", "x", "y", "residual", "norm")}
-    return {**columns, "loss": path.metrics["loss"], "projected_loss": path.projected["loss"]}
+def _checkpoints(found: CheckpointsData) -> dict[str, Any]:
+    columns = {name: getattr(found, name) for name in ("number", "x", "y", "residual", "norm", "run", "name")}
+    roles = [found.role(row) for row in range(len(found.number))]
+    losses = {"loss": found.metrics["loss"], "projected_loss": found.projected["loss"]}
+    return {"runs": found.runs, **columns, "role": roles, **losses}
 
 
 def _plain(value: Any) -> Any:

@@ -56,8 +56,9 @@ class Landscape(LandscapeData):
         metrics: everything that was measured, by name, each of shape (ny, nx); "loss" is among them.
         status: ``PointStatus`` of every point, shape (ny, nx): 0 pending, 1 measured, 2 interpolated, 3 failed.
         directions: lengths and explained variance of the directions.
-        convergence: the origin, measured separately because the grid may have no point there.
-        trajectory: the checkpoints' path: coordinates, own and projected losses, distance from the plane; or None.
+        origin: the origin: which network it is, and what was measured there; the grid may have no point there.
+        checkpoints: checkpoints of runs, and networks of no run: coordinates, own and projected losses, distance from
+            the plane; or None.
         errors: tracebacks of what failed, by place.
         attributes: where the landscape comes from: decomposition, intervals, samples, seed, plan, versions, ...
         path: the file it lies in, or None.
@@ -123,7 +124,7 @@ class Landscape(LandscapeData):
         return cls(import_landscape(path, format, loss=loss, axis_order=axis_order))
 
     def plot_contour(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
-        """Draws filled contours with the trajectory and the convergence point; see ``figures.plot_contour``."""
+        """Draws filled contours with the paths of runs, networks and the origin; see ``figures.plot_contour``."""
         return figures.plot_contour(self, ax, **look)
 
     def plot_contour_lines(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
@@ -257,7 +258,7 @@ def _contents(data: LandscapeData) -> dict[str, Any]:
 def _arrays(data: LandscapeData) -> list[NDArray[Any]]:
     arrays = [data.x, data.y, data.status, data.directions.norms, data.directions.explained_variance_ratio]
     arrays += data.metrics.values()
-    if data.trajectory is not None:
-        for value in vars(data.trajectory).values():
+    if data.checkpoints is not None:
+        for value in vars(data.checkpoints).values():
             arrays += value.values() if isinstance(value, dict) else [value]
-    return [array for array in arrays if array is not None]
+    return [array for array in arrays if isinstance(array, np.ndarray)]

@@ -26,9 +26,11 @@ from .errors import LandscapeWriteError
 from .file.saving import make_output_folder
 from .landscape import Landscape
 from .planes.directions import NORMALIZATIONS
-from .planes.from_checkpoints import plane_of_trajectory, random_plane_of
+from .planes.from_checkpoints import plane_of_runs, random_plane_of
 from .planes.pca import CENTERINGS
 from .planes.plane import Plane, buffer_policy, write_directions
+from .planes.runs import Run
+from .roles import Members
 from .survey.experiment import choose_plan
 from .survey.forecast import fewest_points
 from .survey.options import RunOptions, documented, with_defaults
@@ -141,7 +143,7 @@ class SummaryLandscape:
             # Each checkpoint is opened, and its SHA-256 checked, once for all the landscapes that it is part of.
             numbers = dict.fromkeys(number for job in jobs for number in job.numbers)
             readers = {number: run.checkpoint(number, space) for number in numbers}
-            planes = [_plane(job, readers, space, chosen) for job in jobs]
+            planes = [_plane(job, readers, space, chosen, max(run.metadata.files)) for job in jobs]
             for index, (job, plane) in enumerate(zip(jobs, planes, strict=True)):
                 axes = plane.axes(settings.landscape_size)
                 if deadline is not None:
@@ -222,16 +224,18 @@ def _jobs(run: RunDirectory, settings: LandscapeSettings, folder: AnyPath, stem:
     return jobs
 
 
-def _plane(job: _Job, readers: Mapping[int, StateReader], space: WeightSpace, options: RunOptions) -> Plane:
-    states = [readers[number] for number in job.numbers]
+def _plane(job: _Job, readers: Mapping[int, StateReader], space: WeightSpace, options: RunOptions, last: int) -> Plane:
+    run = Run("", tuple(readers[number] for number in job.numbers), job.numbers, finished=job.numbers[-1] == last)
     if job.kind == "pca":
-        return plane_of_trajectory(states, job.numbers, space, centering=options["centering"])
+        return plane_of_runs([run], space, centering=options["centering"])
+    role = Members.of_runs({"": job.numbers}, [run.finished]).origin(-1)
     return random_plane_of(
-        states[0],
+        run.readers[-1],
         space,
         seed=options["seed"],
         normalization=options["normalization"],
         perturb_one_dimensional=options["perturb_one_dimensional"],
+        role=role,
     )
 
 

@@ -56,8 +56,8 @@ def test_collect_and_analyse(run):
     pictures, text, facts = run(
         "01_collect_and_analyse",
         files="sorted(path.name for path in folder.glob('*.h5'))",
-        ends="[profile.loss[10], profile.loss[30], landscapes[0].trajectory.metrics['loss'][0]]",
-        end="landscapes[0].convergence.metrics['loss']",
+        ends="[profile.loss[10], profile.loss[30], landscapes[0].checkpoints.metrics['loss'][0]]",
+        end="landscapes[0].origin.metrics['loss']",
     )
     assert len(pictures) == 3
     assert text.count("distance from it") == 11
@@ -137,8 +137,8 @@ def test_ray_cluster(run):
 def test_your_own_trainer(run):
     pictures, text, facts = run(
         "05_your_own_trainer",
-        losses="{name: both[1].convergence.metrics['loss'] for name, both in landscapes.items()}",
-        path="landscapes['plain loop'][0].trajectory.number.tolist()",
+        losses="{name: both[1].origin.metrics['loss'] for name, both in landscapes.items()}",
+        path="landscapes['plain loop'][0].checkpoints.number.tolist()",
         lightning="has_lightning",
     )
     assert len(pictures) == 2

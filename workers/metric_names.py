@@ -10,8 +10,11 @@ PLANE_BUFFERS_SUFFIX = "_with_plane_buffers"
 """Of the columns that hold a checkpoint's values with the plane's buffers."""
 
 _USED_BY_THE_FILE = frozenset(
-    ("x", "y", "status", "errors", "trajectory", "convergence", "directions", "number", "residual", "norm")
-)
+    (
+        "x", "y", "status", "errors", "checkpoints", "origin", "directions", "number", "residual", "norm", "run",
+        "final", "name", "run_name", "role",
+    )
+)  # fmt: skip
 _OF_THE_LOSS = frozenset(("loss", "loss_stderr", "loss_error"))
 
 

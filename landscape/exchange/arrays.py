@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..file.checks import PointStatus
-from ..file.encoding import trajectory_columns
+from ..file.encoding import checkpoint_columns
 from .formats import ExportFormat, Writers
 
 if TYPE_CHECKING:
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 
 def netcdf_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
-    """Returns what writes one file: the grid, and the groups ``trajectory`` and ``convergence``.
+    """Returns what writes one file: the grid, and the groups ``checkpoints`` and ``origin``.
 
-    Dimensions are (y, x), or (x,) for a line; the trajectory's is ``number``. ``status`` says in the words of the CF
+    Dimensions are (y, x), or (x,) for a line; the checkpoints' is ``number``. ``run`` is a place in the attribute
+    ``runs``, or -1 for a network of no run. ``status`` says in the words of the CF
     conventions what its values mean. Attributes that are no number or text are JSON.
 
     Raises:
@@ -41,16 +42,19 @@ def netcdf_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writer
         ) from error
     grid = grid_dataset(landscape).assign_attrs({name: _plain(value) for name, value in landscape.attributes.items()})
     groups: dict[str | None, xarray.Dataset] = {None: grid}
-    if landscape.trajectory is not None:
-        columns = trajectory_columns(landscape.trajectory)
+    if landscape.checkpoints is not None:
+        found = landscape.checkpoints
+        columns = {**checkpoint_columns(found), "name": np.array(found.name, object)}
         number = columns.pop("number")
         values = {name: ("number", np.array(column)) for name, column in columns.items()}
-        groups["trajectory"] = xarray.Dataset(values, coords={"number": np.array(number)})
+        coordinates = {"number": np.array(number)}
+        groups["checkpoints"] = xarray.Dataset(values, coordinates, {"runs": json.dumps(found.runs)})
     # xarray would take a single number named like a dimension for that dimension.
     origin = {
-        f"{name}_coordinate" if name in "xy" else name: value for name, value in _convergence_values(landscape).items()
+        f"{name}_coordinate" if name in "xy" else name: value for name, value in _origin_values(landscape).items()
     }
-    groups["convergence"] = xarray.Dataset(origin)
+    role = {name: getattr(landscape.origin, name) for name in ("role", "name", "run")}
+    groups["origin"] = xarray.Dataset(origin, attrs=role)
     for dataset in groups.values():
         for name in dataset.data_vars:
             if name == "status" or str(name).endswith("_status"):
@@ -72,16 +76,19 @@ def netcdf_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writer
 def npz_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
     """Returns what writes the archive, which ``numpy.load`` opens with ``allow_pickle=False``.
 
-    Its names: x, y (not for a line), each metric, status; trajectory/number, trajectory/x, ...; convergence/x, ...;
-    and attributes/json, a text.
+    Its names: x, y (not for a line), each metric, status; checkpoints/number, checkpoints/x, ..., checkpoints/name and
+    checkpoints/run_name, which are texts; origin/x, ..., origin/role, origin/name, origin/run; and attributes/json, a
+    text.
     """
     arrays: dict[str, NDArray[Any]] = {"x": landscape.x, **landscape.metrics, "status": landscape.status}
     if landscape.y is not None:
         arrays["y"] = landscape.y
-    if landscape.trajectory is not None:
-        columns = trajectory_columns(landscape.trajectory)
-        arrays |= {f"trajectory/{name}": values for name, values in columns.items()}
-    arrays |= {f"convergence/{name}": np.array(value) for name, value in _convergence_values(landscape).items()}
+    if landscape.checkpoints is not None:
+        found = landscape.checkpoints
+        arrays |= {f"checkpoints/{name}": values for name, values in checkpoint_columns(found).items()}
+        arrays |= {"checkpoints/name": np.array(found.name, str), "checkpoints/run_name": np.array(found.runs, str)}
+    arrays |= {f"origin/{name}": np.array(getattr(landscape.origin, name)) for name in ("role", "name", "run")}
+    arrays |= {f"origin/{name}": np.array(value) for name, value in _origin_values(landscape).items()}
     # A metric's name has no slash, so none is overwritten.
     arrays["attributes/json"] = np.array(json.dumps(dict(landscape.attributes), sort_keys=True))
 
@@ -128,11 +135,12 @@ def grid_dataset(landscape: LandscapeData) -> xarray.Dataset:
     )
 
 
-def _convergence_values(landscape: LandscapeData) -> dict[str, float]:
+def _origin_values(landscape: LandscapeData) -> dict[str, float]:
     """Returns the origin's coordinates, metrics and status."""
-    point = landscape.convergence
+    point = landscape.origin
     place = {"x": point.x} if point.y is None else {"x": point.x, "y": point.y}
-    return {**place, **point.metrics, "status": int(point.status)}
+    number = {} if point.number is None else {"number": point.number}
+    return {**place, **number, **point.metrics, "status": int(point.status)}
 
 
 def _plain(value: Any) -> Any:

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import LandscapeDamagedError, LandscapeExportError
+from ..file.checkpoints import OriginData
 from ..file.checks import PointStatus
-from ..file.data import ConvergenceData, DirectionsData, LandscapeData
+from ..file.data import DirectionsData, LandscapeData
 
 Writers = dict[Path, Callable[[Path], object]]
 """What writes each file of an export, given the path to write to."""
@@ -109,14 +110,14 @@ def foreign_landscape(
         ValueError: shapes or coordinates do not fit together.
     """
     axes = [np.asarray(axis, np.float64) for axis in (x, y) if axis is not None]
-    origin = ConvergenceData(y=None if y is None else 0.0, metrics=dict.fromkeys(metrics, float("nan")))
+    origin = OriginData(y=None if y is None else 0.0, metrics=dict.fromkeys(metrics, float("nan")))
     data = LandscapeData(
         x=axes[0],
         y=None if y is None else axes[1],
         metrics={name: np.array(values, np.float64) for name, values in metrics.items()},
         status=status.astype(np.uint8),
         directions=DirectionsData(np.full(len(axes), np.nan)),
-        convergence=origin,
+        origin=origin,
         attributes={"imported": dict(imported), "notes": notes},
     )
     data.validate()

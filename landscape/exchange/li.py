@@ -1,7 +1,7 @@
 """The HDF5 files of Li et al.'s plotting scripts (github.com/tomgoldstein/loss-landscape; Li et al. 2018).
 
-A surface goes with a projection file, which has the trajectory, and a direction file: how much of the variance the
-directions explain, and the directions themselves where the survey kept them.
+A surface goes with a projection file for each run, which has its path, and a direction file: how much of the variance
+the directions explain, and the directions themselves where the survey kept them.
 """
 
 from __future__ import annotations
@@ -48,14 +48,19 @@ def li_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
     warn_of_interpolated(landscape, _PROGRAM)
     warn_of_gaps(landscape.loss, "loss", _PROGRAM, "The scripts leave them blank.")
     _warn_of_losses_taken_for_missing(landscape.loss)
-    directions, trajectory = _directions(landscape), landscape.trajectory
+    directions, found = _directions(landscape), landscape.checkpoints
     direction_path = path.with_name(f"{path.stem}_directions.h5")
     writers: Writers = {path: _hdf5({"dir_file": direction_path.name if directions else "", **surface})}
     if directions:
         writers[direction_path] = _hdf5(directions)
-    if trajectory is not None and trajectory.y is not None:
-        projection = {"proj_xcoord": trajectory.x, "proj_ycoord": trajectory.y}
-        writers[path.with_name(f"{direction_path.name}_proj_cos.h5")] = _hdf5(projection)
+    paths = found.paths if found is not None and found.y is not None else []
+    for index, rows in enumerate(paths):
+        assert found is not None
+        assert found.y is not None
+        # Their scripts join all points of a file by one line, so each run has a file of its own.
+        which = f"_run_{index}" if len(paths) > 1 else ""
+        projection = {"proj_xcoord": found.x[rows], "proj_ycoord": found.y[rows]}
+        writers[path.with_name(f"{direction_path.name}{which}_proj_cos.h5")] = _hdf5(projection)
     return writers
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from collectors.summary.event_files import record
 
 from ..errors import LandscapeExportError
+from ..roles import CHECKPOINT, FINAL_WEIGHTS
 from .formats import ExportFormat, Writers, plane_axes, warn_of_interpolated
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
 def mindinsight_writers(landscape: LandscapeData, path: Path, metric: str) -> Writers:
     """Returns what writes the event file.
 
-    A directory as ``path`` gets a file whose name MindInsight recognizes. With a trajectory the landscape is on the
-    analysis page ("interval"), its path at the heights of the projected checkpoints; without one on the comparison
+    A directory as ``path`` gets a file whose name MindInsight recognizes. With the path of a run the landscape is on
+    the analysis page ("interval"), its path at the heights of the projected checkpoints; without one on the comparison
     page ("final"). Numbers are float32, the only type that MindInsight reads.
 
     Raises:
@@ -74,8 +75,10 @@ def mindinsight_writers(landscape: LandscapeData, path: Path, metric: str) -> Wr
     metadata.unit = str(landscape.attributes.get("unit") or "")
     if landscape.attributes.get("step_per_epoch") is not None:
         metadata.step_per_epoch = int(landscape.attributes["step_per_epoch"])
-    origin = landscape.convergence
-    if metric in origin.metrics and np.isfinite(origin.metrics[metric]):
+    origin = landscape.origin
+    # Their word for it; an origin of which nothing is known may be no trained network at all.
+    trained = origin.role in (CHECKPOINT, FINAL_WEIGHTS)
+    if trained and metric in origin.metrics and np.isfinite(origin.metrics[metric]):
         _fill(message.convergence_point, *(np.array([value]) for value in (origin.x, origin.y, origin.metrics[metric])))
     value = types.Value(tag=f"landscape_{numbers}", loss_landscape=message)
     event = types.Event(wall_time=moment, step=0, summary=types.Summary(value=[value])).SerializeToString()
@@ -120,11 +123,19 @@ def _check_values(z: NDArray[Any], metric: str) -> None:
 
 
 def _fill_path(loss_path: Any, landscape: LandscapeData, metric: str) -> list[int]:
-    """Fills in the trajectory and returns the checkpoint numbers that name the landscape."""
-    trajectory = landscape.trajectory
-    if trajectory is None or trajectory.y is None or metric not in trajectory.projected:
+    """Fills in the path of a single run and returns the checkpoint numbers that name the landscape."""
+    found = landscape.checkpoints
+    paths = [] if found is None else found.paths
+    if len(paths) > 1:
+        warnings.warn(
+            f"{_PROGRAM} holds the path of one run, but the landscape has {len(paths)}; it is written without paths.",
+            stacklevel=3,
+        )
+    if found is None or len(paths) != 1 or found.y is None or metric not in found.projected:
         intervals = landscape.attributes.get("intervals") or [[]]
         return [int(number) for number in (*intervals[0][:1], *intervals[-1][-1:])][-1:]
+    trajectory = found.part(paths[0])
+    assert trajectory.y is not None
     heights = trajectory.projected[metric]
     known = np.isfinite(heights.astype(np.float32))
     if not known.all():

@@ -1,4 +1,4 @@
-"""VTK's files, for ParaView and pyvista: a structured grid, and the trajectory as a line."""
+"""VTK's files, for ParaView and pyvista: a structured grid, each run's path as a line, and networks as points."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..file.encoding import trajectory_columns
+from ..file.encoding import checkpoint_columns
 from .formats import ExportFormat, Writers, plane_axes
 
 if TYPE_CHECKING:
@@ -22,12 +22,12 @@ _PROGRAM = "a VTK surface"
 
 
 def vtk_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
-    """Returns what writes ``<stem>.vts`` and ``<stem>_trajectory.vtp``.
+    """Returns what writes ``<stem>.vts`` and ``<stem>_checkpoints.vtp``.
 
     Both lie flat at z = 0, with every metric and the status as point data: users choose the
-    scale of the heights with ParaView's filter "Warp By Scalar", and NaN is no height. On the surface, the path's
-    height is ``projected_loss``. In the names of metrics an underscore stands for &, <, > and quotes, which VTK cannot
-    write.
+    scale of the heights with ParaView's filter "Warp By Scalar", and NaN is no height. On the surface, a checkpoint's
+    height is ``projected_loss``; ``run`` says which run it belongs to (-1: none). In the names of metrics an underscore
+    stands for &, <, > and quotes, which VTK cannot write.
 
     Raises:
         LandscapeExportError: the landscape is a line.
@@ -47,16 +47,18 @@ def vtk_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
         _put(grid.point_data, name, np.array(values).ravel())
     grid.field_data["attributes"] = [json.dumps(dict(landscape.attributes), sort_keys=True)]
     writers: Writers = {path: _saving(grid, ".vts")}
-    trajectory = landscape.trajectory
-    if trajectory is not None and trajectory.y is not None and len(trajectory.number):
-        line = pyvista.PolyData()
-        line.points = _flat(trajectory.x, trajectory.y)
-        count = len(trajectory.number)
-        line.lines = np.concatenate(([count], np.arange(count)))
-        for name, values in trajectory_columns(trajectory).items():
+    found = landscape.checkpoints
+    if found is not None and found.y is not None and len(found.number):
+        lines = pyvista.PolyData()
+        lines.points = _flat(found.x, found.y)
+        # A network of no run is a point that no line joins with another.
+        lines.lines = np.concatenate([np.empty(0, np.int64), *(np.append(len(rows), rows) for rows in found.paths)])
+        lines.verts = np.concatenate([np.empty(0, np.int64), *(np.array([1, row]) for row in found.networks)])
+        for name, values in checkpoint_columns(found).items():
             if name not in ("x", "y"):
-                _put(line.point_data, name, np.array(values))
-        writers[path.with_name(f"{path.stem}_trajectory.vtp")] = _saving(line, ".vtp")
+                _put(lines.point_data, name, np.array(values))
+        lines.field_data["names"] = [json.dumps({"runs": found.runs, "networks": found.name})]
+        writers[path.with_name(f"{path.stem}_checkpoints.vtp")] = _saving(lines, ".vtp")
     return writers
 
 

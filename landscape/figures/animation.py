@@ -23,7 +23,7 @@ from collectors.validation import check_choice, check_float, check_int, check_pa
 from .appearance import choose_appearance
 from .multiples import PLANE_KINDS
 from .occlusion import Relief
-from .path import PATH, STAR, halo, sized
+from .path import PATH, STAR, halo, network_marks, sized
 from .profile import set_value_axis
 from .scales import choose_scale
 from .sheet import Look, Sheet, begin, check_look, shared_scale
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from jaxtyping import UInt8
 
-    from ..file.data import LandscapeData, TrajectoryData
+    from ..file.checkpoints import CheckpointsData
+    from ..file.data import LandscapeData
 
 
 _GIF_DPI = 80
@@ -61,7 +62,7 @@ def walk_frames(
     own metric and, dashed, that of their feet on the plane, which is the height at which the path is drawn.
 
     Args:
-        landscape: a plane with a trajectory of at least two checkpoints.
+        landscape: a plane with a run's path of at least two checkpoints; of several runs, the longest path is walked.
         kind: what it walks over: "contour", "lines", "heatmap" or "surface".
         seconds: how long the walk takes.
         rate: frames per second.
@@ -79,12 +80,14 @@ def walk_frames(
     check_look("walk_frames", look)
     if landscape.y is None:
         raise ValueError("walk_frames needs a plane, but the landscape is a line; use plot_profile.")
-    path = landscape.trajectory
-    if path is None or path.y is None or len(path.number) < 2:
+    found = landscape.checkpoints
+    paths = [] if found is None else found.paths
+    if found is None or max(map(len, paths), default=0) < 2:
         raise ValueError(
-            "walk_frames needs a trajectory of at least two checkpoints, but the landscape has none; measure a run's "
+            "walk_frames needs a run's path of at least two checkpoints, but the landscape has none; measure a run's "
             "PCA landscape, or draw a still picture."
         )
+    path = found.part(max(paths, key=len))
     options: Look = {**look, "scale": shared_scale(chosen, [landscape], look), "levels": None, "clip": None}
     options["trajectory"] = False
     axes = _left_axes(chosen.projection, options)
@@ -111,7 +114,7 @@ def save_animation(
     """Writes the optimizer's walk over a plane, beside its loss curve; the last picture stays for a second.
 
     Args:
-        landscape: a plane with a trajectory of at least two checkpoints.
+        landscape: a plane with a run's path of at least two checkpoints; of several runs, the longest path is walked.
         path: a file that ends in .gif, or in .mp4, which needs ffmpeg (the program, or the package imageio-ffmpeg).
         kind: "contour", "lines", "heatmap" or "surface".
         seconds: how long the walk takes.
@@ -157,7 +160,7 @@ def _left_axes(projection: str | None, look: Look) -> Any:
 class _Stage:
     """Draws what does not move once; each frame draws the walker over a copy of it."""
 
-    def __init__(self, sheet: Sheet, path: TrajectoryData) -> None:
+    def __init__(self, sheet: Sheet, path: CheckpointsData) -> None:
         self.sheet, self.path = sheet, path
         self.figure: Any = sheet.ax.figure
         self.places = self._places()
@@ -201,10 +204,13 @@ class _Stage:
         color = self._line_color()
         self._add_line(self._way(self.places), color=color, linewidth=1.0, alpha=0.45, zorder=4, path_effects=halo(1.8))
         if ax.name != "3d":
-            point = self.sheet.landscape.convergence
-            ax.plot(
-                *self.sheet.frame.place([point.x], [point.y or 0.0]), linestyle="none", zorder=5, **sized(STAR, 0.9)
-            )
+            landscape, place = self.sheet.landscape, self.sheet.frame.place
+            found, point = landscape.checkpoints, landscape.origin
+            ax.plot(*place([point.x], [point.y or 0.0]), linestyle="none", zorder=5, **sized(STAR, 0.9))
+            if found is not None and found.y is not None:
+                for row, style in network_marks(landscape):
+                    here = place(found.x[[row]], found.y[[row]])
+                    ax.plot(*here, linestyle="none", zorder=5, **sized(style, 0.9))
 
     def _way(self, places: NDArray[Any]) -> NDArray[Any]:
         """Returns the path through places; on a surface it follows the surface."""
@@ -289,7 +295,8 @@ class _Stage:
         for dot, (values, _) in zip(self.dots, self.curves, strict=True):
             between = np.interp(number, self.path.number, values)
             dot.set_data([number], [between])
-        self.text.set_text(f"{self.unit} {self.path.number[last]}")
+        name = plain(self.path.run_name(0), 32)
+        self.text.set_text(", ".join(part for part in (name, f"{self.unit} {self.path.number[last]}") if part))
 
 
 def find_ffmpeg() -> str:

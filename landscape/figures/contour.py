@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .appearance import readable
+from .labels import free
 from .missing import draw_interpolated, draw_missing, edges
-from .path import Ink, annotate, draw_path, free, halo, path_pixels
+from .path import Ink, annotate, draw_path, halo, path_pixels
 from .sheet import Kind, Look, Sheet, draw_picture
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def plot_contour(landscape: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
-    """Draws a plane's metric as filled contours, with the trajectory and the convergence point.
+    """Draws a plane's metric as filled contours, with runs' paths, networks and the origin.
 
     Args:
         landscape: a plane; ``metric[j, i]`` is drawn at ``(x[i], y[j])``.
@@ -129,8 +130,8 @@ def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
         text = Ink(look.ink, look.page) if on_page else Ink("black", "white")
         rim = 0.45 if on_page else 0.2
         boxes = np.empty((0, 4)) if lines is None else _label_lines(sheet, lines, taken, text, rim)
-        if sheet.trajectory and landscape.trajectory is not None:
-            annotate(ax, landscape.trajectory, sheet.frame.place, boxes, ink, look.number_size, look.factor)
+        if sheet.trajectory:
+            annotate(ax, landscape, sheet.frame.place, boxes, ink, look.number_size, look.factor)
 
     sheet.late.append(write_numbers)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,15 @@ from .frame import choose_frame
 from .profile import PROFILE
 from .sheet import Kind, Look, Sheet, begin, check_look, shared_scale
 from .surface3d import SURFACE
-from .texts import plain, title
+from .texts import member_names, plain, title
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from matplotlib.axes import Axes
+
+
+_BRACKET = re.compile(r" \([^()]*\)$")
 
 
 def plot_multiples(
@@ -148,10 +152,12 @@ def _write_shared(sheets: list[Sheet]) -> None:
     if drawn is not None:
         drawn.write_bar([sheet.ax for sheet in sheets], pad=0.02, aspect=30)
     entries: dict[str, Any] = {}
+    own = {plain(name, 32) for sheet in sheets for name in member_names(sheet.landscape)}
     for sheet in sheets:
         for entry in sheet.entries:
             # "start (epoch 3)" differs between pictures, its mark does not.
-            name = str(entry.get_label()).split(" (")[0]
+            label = str(entry.get_label())
+            name = label if label in own else _BRACKET.sub("", label)
             if name not in entries:
                 entries[name] = entry
                 entry.set_label(name)

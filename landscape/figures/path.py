@@ -1,22 +1,23 @@
-"""The trajectory and the convergence point on a contour plot, and which labels beside them have room."""
+"""Runs' paths, networks and the origin on a contour plot, and which labels beside them have room."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .texts import plain
+from ..roles import NETWORK
+from .labels import along, most_telling, place_labels
+from .texts import plain, unit_of
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float64
     from matplotlib.axes import Axes
 
-    from ..file.data import LandscapeData, TrajectoryData
+    from ..file.checkpoints import CheckpointsData
+    from ..file.data import LandscapeData
 
 
 Place = Callable[[Any, Any], tuple[NDArray[Any], NDArray[Any]]]
@@ -31,8 +32,12 @@ END: dict[str, Any] = {
     "markeredgewidth": 2,
 }
 STAR: dict[str, Any] = {"marker": "*", "color": "#ffd60a", "markeredgecolor": EDGE, "markersize": 13}
-# Where a label may lie beside its point, the best place first.
-_DIRECTIONS = ((0, 1), (1, 0), (-1, 0), (0, -1), (1, 1), (-1, 1), (1, -1), (-1, -1))
+NETWORK_STYLE: dict[str, Any] = {"color": "white", "markeredgecolor": EDGE, "markersize": 8}
+# Of networks that belong to no run; they differ in shape, so that grey paper tells them apart.
+SHAPES = ("D", "^", "v", "P", "X", "h")
+# Of further runs, which differ in stroke too.
+RUN_COLORS = ("#ff9f1c", "#ff70c0", "#7bf1d6", "#ffe45e")
+RUN_STROKES = ("-", "--", "-.", ":")
 _MOST_NUMBERS = 32
 _MANY_CHECKPOINTS = 60
 
@@ -68,102 +73,179 @@ class Ink:
 
 
 def draw_path(ax: Axes, landscape: LandscapeData, place: Place, ink: Ink, factor: float = 1.0) -> list[Any]:
-    """Draws the checkpoints' path with start and end, and the convergence point as a star.
+    """Draws each run's path with its start and its end, networks of no run, and the origin as a star.
 
     Args:
         ax: where.
-        landscape: whose path it is.
+        landscape: whose paths they are.
         place: from the plane's coordinates to the picture's.
-        ink: its colours.
+        ink: their colours.
         factor: by how much marks and lines are smaller than on a screen.
 
     Returns:
         The legend's entries.
     """
-    entries = []
-    trajectory, unit = landscape.trajectory, plain(landscape.attributes.get("unit") or "checkpoint", 16)
-    if trajectory is not None and trajectory.y is not None and len(trajectory.number):
-        x, y = place(trajectory.x, trajectory.y)
-        outside = int((~_inside(ax, x, y)).sum())
-        size = 3.5 if len(x) <= _MANY_CHECKPOINTS else 1.5
-        label = "trajectory" + (f" ({outside} of {len(x)} outside)" if outside else "")
-        entries += ax.plot(
-            x, y, color=ink.line, linewidth=1.4 * factor, marker="o", markersize=size * factor, label=label, zorder=4,
-            markeredgewidth=0.7 * factor, markerfacecolor=ink.face, markeredgecolor=ink.edge,
-            path_effects=halo(2.8 * factor, ink.around),
-        )  # fmt: skip
+    entries: list[Any] = []
+    found, origin = landscape.checkpoints, landscape.origin
+    if found is not None and found.y is not None:
+        paths = found.paths
+        for index, rows in enumerate(paths):
+            entries += _draw_run(
+                ax, landscape, place, rows, run_ink(ink, index), RUN_STROKES[index % len(RUN_STROKES)], factor
+            )
         for at, style, name in ((0, START, "start"), (-1, END, "end")):
-            text = f"{name} ({unit} {trajectory.number[at]})"
-            where = slice(at, at + 1 or None)
-            entries += ax.plot(x[where], y[where], linestyle="none", label=text, zorder=6, **sized(style, factor))
-    point = landscape.convergence
-    if point.y is not None:
-        star = sized(STAR, factor)
-        entries += ax.plot(*place([point.x], [point.y]), linestyle="none", label="convergence point", zorder=5, **star)
+            places = [rows[at] for rows in paths if len(rows) > 1]
+            if places:
+                text = name + end_number(landscape, places)
+                x, y = place(found.x[places], found.y[places])
+                entries += ax.plot(x, y, linestyle="none", label=text, zorder=6, **sized(style, factor))
+        for row, style in network_marks(landscape):
+            x, y = place(found.x[[row]], found.y[[row]])
+            label = plain(found.name[row], 32) + ("" if _inside(ax, x, y).all() else " (outside)")
+            entries += ax.plot(x, y, linestyle="none", label=label, zorder=6, **sized(style, factor))
+    if origin.y is not None:
+        star, label = sized(STAR, factor), origin_label(landscape)
+        entries += ax.plot(*place([origin.x], [origin.y]), linestyle="none", label=label, zorder=5, **star)
     return entries
+
+
+def run_ink(ink: Ink, index: int) -> Ink:
+    """Returns the colours of a run's path; the first one has the ink's own."""
+    color = RUN_COLORS[(index - 1) % len(RUN_COLORS)]
+    return ink if index == 0 else replace(ink, line=color, face=color)
+
+
+def run_label(landscape: LandscapeData, rows: NDArray[Any]) -> str:
+    """Returns what a run's path is called; a single checkpoint is no path."""
+    found = landscape.checkpoints
+    assert found is not None
+    name = plain(found.run_name(rows[0]), 32)
+    if len(rows) > 1:
+        return name or "trajectory"
+    role = found.role(rows[0]) + (f" of {name}" if name else "")
+    return role + end_number(landscape, [rows[0]])
+
+
+def end_number(landscape: LandscapeData, rows: Sequence[int]) -> str:
+    """Returns the number of the checkpoints in brackets, where all have the same."""
+    found = landscape.checkpoints
+    assert found is not None
+    numbers = {int(number) for number in found.number[list(rows)]}
+    return f" ({plain(unit_of(landscape), 16)} {numbers.pop()})" if len(numbers) == 1 else ""
+
+
+def network_marks(landscape: LandscapeData) -> list[tuple[int, dict[str, Any]]]:
+    """Returns the rows of networks of no run with their marks; the origin has its star."""
+    found, origin = landscape.checkpoints, landscape.origin
+    if found is None:
+        return []
+    here = [row for row in found.networks.tolist() if not (origin.name == found.name[row] and is_origin(found, row))]
+    return [(row, {**NETWORK_STYLE, "marker": SHAPES[index % len(SHAPES)]}) for index, row in enumerate(here)]
+
+
+def is_origin(found: CheckpointsData, row: int) -> bool:
+    """Returns whether a row's foot is the plane's origin."""
+    return bool(found.x[row] == 0 and (found.y is None or found.y[row] == 0))
+
+
+def origin_label(landscape: LandscapeData) -> str:
+    """Returns which network the star is."""
+    return plain(landscape.origin.label(unit_of(landscape)), 40)
+
+
+def _draw_run(
+    ax: Axes, landscape: LandscapeData, place: Place, rows: NDArray[Any], ink: Ink, stroke: str, factor: float
+) -> list[Any]:
+    found = landscape.checkpoints
+    assert found is not None
+    assert found.y is not None
+    x, y = place(found.x[rows], found.y[rows])
+    outside = int((~_inside(ax, x, y)).sum())
+    size = 3.5 if len(x) <= _MANY_CHECKPOINTS else 1.5
+    label = run_label(landscape, rows) + (f" ({outside} of {len(x)} outside)" if outside else "")
+    return ax.plot(
+        x, y, color=ink.line, linewidth=1.4 * factor, linestyle=stroke, marker="o", markersize=size * factor,
+        label=label, zorder=4, markeredgewidth=0.7 * factor, markerfacecolor=ink.face, markeredgecolor=ink.edge,
+        path_effects=halo(2.8 * factor, ink.around),
+    )  # fmt: skip
 
 
 def annotate(
     ax: Axes,
-    trajectory: TrajectoryData,
+    landscape: LandscapeData,
     place: Place,
     taken: NDArray[Any],
     ink: Ink,
     size: float = 8.0,
     factor: float = 1.0,
 ) -> None:
-    """Writes the checkpoints' numbers beside as many of them as have room.
+    """Writes the networks' names and the checkpoints' numbers beside as many of them as have room.
 
     Args:
         ax: axes in their final place.
-        trajectory: n checkpoints of a plane.
+        landscape: a plane.
         place: from the plane's coordinates to the picture's.
         taken: boxes (left, bottom, right, top) in pixels that must stay free.
         ink: colours of the type.
         size: of the type, in points.
         factor: by how much marks are smaller than on a screen.
     """
-    if trajectory.y is None or not len(trajectory.number):
-        return
-    places = np.column_stack(place(trajectory.x, trajectory.y))
-    keep = np.flatnonzero(_inside(ax, *places.T))
-    if not len(keep):
+    found, origin = landscape.checkpoints, landscape.origin
+    marked = [(row, found.name[row]) for row, _ in network_marks(landscape)] if found is not None else []
+    paths = [] if found is None else found.paths
+    places = np.column_stack(place([origin.x], [origin.y or 0.0]))
+    if found is not None and found.y is not None:
+        places = np.vstack([places, np.column_stack(place(found.x, found.y))])
+    # Row 0 is the origin.
+    texts = {0: origin.name} if origin.role == NETWORK else {}
+    texts |= {row + 1: name for row, name in marked}
+    order = list(texts)
+    for rows in paths:
+        kept = rows[_inside(ax, *places[rows + 1].T)]
+        chosen = [int(kept[at]) + 1 for at in most_telling(len(kept))[:_MOST_NUMBERS]] if len(kept) else []
+        texts |= {at: str(found.number[at - 1]) for at in chosen}  # type: ignore[union-attr]
+        order += chosen
+    order = [at for at in order if _inside(ax, *places[at : at + 1].T).all()]
+    if not order:
         return
     scale = 72 / ax.figure.dpi
-    points = np.asarray(ax.transData.transform(places[keep])) * scale
-    order = most_telling(len(keep))[:_MOST_NUMBERS]
-    texts = [str(trajectory.number[index]) for index in keep]
-    sizes = np.array([[0.62 * size * len(text) + 2, size + 2.0] for text in texts])
+    points = np.asarray(ax.transData.transform(places)) * scale
+    words = {at: plain(text, 24) for at, text in texts.items()}
+    sizes = np.array([[0.62 * size * len(words.get(at, "")) + 2, size + 2.0] for at in range(len(points))])
     frame = np.array(ax.get_window_extent().extents) * scale
-    ends = np.array([END["markersize"], START["markersize"], STAR["markersize"]]) * factor / 2
-    marks = [*points[[-1, 0]], np.asarray(ax.transData.transform((0.0, 0.0))) * scale]
-    boxes = [[*(mark - half), *(mark + half)] for mark, half in zip(marks, ends, strict=True)]
+    marks = [(0, STAR), *((row + 1, NETWORK_STYLE) for row, _ in marked)]
+    marks += [(int(rows[end]) + 1, style) for rows in paths for end, style in ((-1, END), (0, START))]
+    halves = [(points[at], style["markersize"] * factor / 2) for at, style in marks]
+    boxes = [[*(mark - half), *(mark + half)] for mark, half in halves]
     blocked = np.vstack([np.array(taken).reshape(-1, 4) * scale, boxes])
-    found = place_labels(points, sizes, order, frame, blocked, gap=6.0 * factor)
-    for index, centre in found.items():
+    lines = [along(points[rows + 1], step=1.5) for rows in paths]
+    clear = np.vstack([points[[0]], *lines, *(points[[row + 1]] for row, _ in marked)])
+    spots = place_labels(points, sizes, order, frame, blocked, gap=6.0 * factor, clear=clear)
+    for at, centre in spots.items():
         ax.annotate(
-            texts[index], places[keep][index], xytext=np.array(centre) - points[index], textcoords="offset points",
+            words[at], places[at], xytext=np.array(centre) - points[at], textcoords="offset points",
             ha="center", va="center", fontsize=size, color=ink.line, zorder=7,
             path_effects=halo(0.25 * size, ink.around),
         )  # fmt: skip
 
 
 def with_path(landscape: LandscapeData, metric: str, measured: NDArray[Any]) -> NDArray[Any]:
-    """Returns all values that a height shows: the grid's, the projected path's and the origin's, shape (k,).
+    """Returns all values that a height shows: the grid's, the projected checkpoints' and the origin's, shape (k,).
 
     The origin often lies lower than every grid point.
     """
-    path, origin = landscape.trajectory, landscape.convergence.metrics.get(metric, np.nan)
-    projected = np.empty(0) if path is None else path.projected.get(metric, np.empty(0))
+    found, origin = landscape.checkpoints, landscape.origin.metrics.get(metric, np.nan)
+    projected = np.empty(0) if found is None else found.projected.get(metric, np.empty(0))
     return np.concatenate([measured.ravel(), projected, [origin]])
 
 
 def path_pixels(ax: Axes, landscape: LandscapeData, place: Place) -> NDArray[Any]:
-    """Returns boxes in pixels around the line of the path, its checkpoints and the convergence point."""
-    pieces = [np.column_stack(place([landscape.convergence.x], [landscape.convergence.y or 0.0]))]
-    trajectory = landscape.trajectory
-    if trajectory is not None and trajectory.y is not None and len(trajectory.number):
-        pieces.append(np.column_stack(place(trajectory.x, trajectory.y)))
+    """Returns boxes in pixels around the line of each path, its checkpoints, networks and the origin."""
+    pieces = [np.column_stack(place([landscape.origin.x], [landscape.origin.y or 0.0]))]
+    found = landscape.checkpoints
+    if found is not None and found.y is not None:
+        places = np.column_stack(place(found.x, found.y))
+        pieces += [places[rows] for rows in (*found.paths, *found.networks[:, None])]
     half = 4 * ax.figure.dpi / 72
     boxes = []
     for piece in pieces:
@@ -176,84 +258,6 @@ def path_pixels(ax: Axes, landscape: LandscapeData, place: Place) -> NDArray[Any
     return np.vstack(boxes)
 
 
-def free(boxes: NDArray[Any], taken: NDArray[Any]) -> list[int]:
-    """Returns which boxes to keep so that none covers another kept one or a taken one, earlier ones first."""
-    kept: list[int] = []
-    for index, box in enumerate(boxes):
-        if not overlaps(box, np.vstack([taken.reshape(-1, 4), boxes[kept].reshape(-1, 4)])).any():
-            kept.append(index)
-    return kept
-
-
-def place_labels(
-    points: Float64[np.ndarray, "n 2"],
-    sizes: Float64[np.ndarray, "n 2"],
-    order: Sequence[int],
-    frame: Float64[np.ndarray, " 4"],
-    taken: Float64[np.ndarray, "m 4"],
-    gap: float,
-) -> dict[int, tuple[float, float]]:
-    """Chooses which points get a label, and where.
-
-    Args:
-        points: what is labelled, in points of 1/72 inch; a label also keeps clear of every one of them, and of the
-            line that joins them in their order.
-        sizes: width and height of each label.
-        order: indices of the points to label, the most important first.
-        frame: left, bottom, right, top of the room there is.
-        taken: boxes (left, bottom, right, top) that must stay free.
-        gap: distance between a point and its label.
-
-    Returns:
-        Index to the label's centre, for those that found a place.
-    """
-    boxes = np.array(taken, np.float64).reshape(-1, 4)
-    path = _along(points, step=1.5)
-    placed: dict[int, tuple[float, float]] = {}
-    for index in order:
-        width, height = sizes[index]
-        for right, up in _DIRECTIONS:
-            x = points[index, 0] + right * (gap + width / 2)
-            y = points[index, 1] + up * (gap + height / 2)
-            box = np.array([x - width / 2, y - height / 2, x + width / 2, y + height / 2])
-            inside = (box[:2] >= frame[:2]).all() and (box[2:] <= frame[2:]).all()
-            if inside and not overlaps(box, boxes).any() and not contains(box, path).any():
-                boxes = np.vstack([boxes, box])
-                placed[index] = (float(x), float(y))
-                break
-    return placed
-
-
-def overlaps(box: Float64[np.ndarray, " 4"], boxes: Float64[np.ndarray, "m 4"]) -> Bool[np.ndarray, " m"]:
-    """Returns which of the boxes (left, bottom, right, top) share room with one."""
-    return np.asarray((box[:2] < boxes[:, 2:]).all(axis=1) & (box[2:] > boxes[:, :2]).all(axis=1))
-
-
-def contains(box: Float64[np.ndarray, " 4"], points: Float64[np.ndarray, "n 2"]) -> Bool[np.ndarray, " n"]:
-    """Returns which of the points lie in a box."""
-    return np.asarray(((points > box[:2]) & (points < box[2:])).all(axis=1))
-
-
-def most_telling(count: int) -> list[int]:
-    """Returns 0 to count - 1 with the ends first, then what halves the rest, again and again."""
-    order = [0, count - 1]
-    stride = count
-    while stride > 1:
-        stride = (stride + 1) // 2
-        order += range(0, count, stride)
-    return list(dict.fromkeys(index for index in order if 0 <= index < count))
-
-
 def _inside(ax: Axes, x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
     (left, right), (bottom, top) = ax.get_xlim(), ax.get_ylim()
     return np.asarray((x >= left) & (x <= right) & (y >= bottom) & (y <= top))
-
-
-def _along(points: NDArray[Any], step: float) -> NDArray[Any]:
-    if len(points) < 2:
-        return points
-    pieces = []
-    for start, end in itertools.pairwise(points):
-        count = int(min(np.hypot(*(end - start)) // step + 1, 200))
-        pieces.append(start + (end - start) * np.linspace(0, 1, count, endpoint=False)[:, None])
-    return np.vstack([*pieces, points[-1:]])

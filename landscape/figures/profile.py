@@ -11,7 +11,7 @@ from collectors.validation import wrong_type
 
 from ..file.checks import PointStatus
 from .missing import known, missing_kinds
-from .path import PATH, STAR, sized
+from .path import PATH, RUN_COLORS, STAR, network_marks, origin_label, sized
 from .scales import Scale, choose_scale
 from .sheet import Kind, Look, Sheet, begin
 from .texts import plain
@@ -31,7 +31,7 @@ _MISSING = {"pending": ".", "failed": "x", "not finite": "^"}
 def plot_profile(
     landscape: LandscapeData, ax: Axes | None = None, *, others: str | Sequence[str] = (), **look: Unpack[Look]
 ) -> Axes:
-    """Draws a line's metric with its points, its standard error where there is one, and the checkpoints on it.
+    """Draws a line's metric with its points, its standard error where there is one, and the networks on it.
 
     Args:
         landscape: a line; ``metric[i]`` is drawn at ``x[i]``.
@@ -154,24 +154,35 @@ def set_value_axis(ax: Axes, scale: Scale) -> None:
 
 def _draw_checkpoints(sheet: Sheet) -> None:
     ax, landscape, metric, look = sheet.ax, sheet.landscape, sheet.metric, sheet.appearance
-    path = landscape.trajectory
-    if path is not None and metric in path.projected and len(path.number):
-        values = path.projected[metric]
-        sheet.entries += ax.plot(
-            path.x, values, linestyle="none", marker="D", markersize=5 * look.factor, color=PATH, zorder=4,
-            markeredgecolor="0.1", markeredgewidth=look.factor, label=f"checkpoints (projected {plain(metric)})",
-        )  # fmt: skip
-        for number, x, value in zip(path.number, path.x, values, strict=True):
-            if np.isfinite(value):
-                ax.annotate(
-                    str(number), (x, value), xytext=(0, 7 * look.factor), textcoords="offset points", ha="center",
-                    fontsize=look.number_size,
-                )  # fmt: skip
-    point = landscape.convergence
+    found, point = landscape.checkpoints, landscape.origin
     value = point.metrics.get(metric, float("nan"))
+    named = [(point.x, value, plain(point.name, 24))]
+    if found is not None and metric in found.projected:
+        values = found.projected[metric]
+        for index, rows in enumerate(found.paths):
+            color = PATH if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
+            name = plain(found.run_name(rows[0]), 32) or "checkpoints"
+            sheet.entries += ax.plot(
+                found.x[rows], values[rows], linestyle="none", marker="D", markersize=5 * look.factor, color=color,
+                zorder=4, markeredgecolor="0.1", markeredgewidth=look.factor,
+                label=f"{name} (projected {plain(metric)})",
+            )  # fmt: skip
+            named += [(found.x[row], values[row], str(found.number[row])) for row in rows]
+        for row, style in network_marks(landscape):
+            sheet.entries += ax.plot(
+                found.x[[row]], values[[row]], linestyle="none", label=f"{plain(found.name[row], 32)} (projected "
+                f"{plain(metric)})", zorder=4, **sized(style, look.factor),
+            )  # fmt: skip
+            named.append((found.x[row], values[row], plain(found.name[row], 24)))
+    for x, height, text in named:
+        if np.isfinite(height) and text:
+            ax.annotate(
+                text, (x, height), xytext=(0, 7 * look.factor), textcoords="offset points", ha="center",
+                fontsize=look.number_size,
+            )  # fmt: skip
     if np.isfinite(value):
-        star = sized(STAR, look.factor)
-        sheet.entries += ax.plot([point.x], [value], linestyle="none", label="convergence point", zorder=5, **star)
+        star, label = sized(STAR, look.factor), origin_label(landscape)
+        sheet.entries += ax.plot([point.x], [value], linestyle="none", label=label, zorder=5, **star)
 
 
 PROFILE = Kind("plot_profile", draw_profile, plane=False, count=8, size=(6.4, 4.4), paper_height=2.5, heights=True)

@@ -44,7 +44,7 @@ class Look(TypedDict, total=False):
             pictures, which then show the same value in the same colour.
         colormap: matplotlib's name of the colours; the default is perceptually uniform and readable to colour-blind
             people.
-        trajectory: whether the path and the convergence point are drawn.
+        trajectory: whether runs' paths, networks and the origin are drawn.
         clip: the largest value that gets a colour of its own, or (smallest, largest); None chooses from the data. The
             colour bar or the axis says what is clipped.
         theme: "light" or "dark"; None follows the axes, or matplotlib's settings.

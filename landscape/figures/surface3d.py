@@ -13,7 +13,18 @@ from .frame import span
 from .levels import number_text
 from .missing import missing_kinds
 from .occlusion import Relief
-from .path import EDGE, PATH, STAR, START, sized
+from .path import (
+    EDGE,
+    PATH,
+    RUN_COLORS,
+    STAR,
+    START,
+    end_number,
+    network_marks,
+    origin_label,
+    run_label,
+    sized,
+)
 from .scales import Scale
 from .sheet import Kind, Look, Sheet, draw_picture
 from .texts import flat_note, plain
@@ -34,7 +45,7 @@ _DOT_COLORS = 32
 def plot_surface(landscape: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
     """Draws a plane's metric as a surface, seen over its lowest corner.
 
-    The path runs at the heights of its projection on the plane, which the legend says: a checkpoint's own loss
+    A run's path is at the heights of its projection on the plane, which the legend says: a checkpoint's own loss
     belongs to a place off the plane. Between two checkpoints it follows the surface. What the surface hides from the
     camera is faint, and the path is dotted there, also after ``axes.view_init``.
 
@@ -190,33 +201,39 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
         return line
 
     drawn: list[SurfaceLine] = []
-    path = landscape.trajectory
-    if path is not None and path.y is not None and metric in path.projected and len(path.number):
-        up = scale.heights(path.projected[metric])
-        there = np.flatnonzero(np.isfinite(up))
-        points = np.column_stack([*sheet.frame.place(path.x, path.y), up])[there]
-        x, y, _ = points.T
-        below = np.full(len(x), floor)
-        space.plot(x, y, below, color=sheet.appearance.soft, linewidth=0.8 * factor, linestyle=":", zorder=1.5)
-        label = f"trajectory (projected {plain(metric)})"
-        stroke: dict[str, Any] = {"color": PATH, "linewidth": 1.6 * factor}
-        dots: dict[str, Any] = {
-            "color": PATH, "marker": "o", "markersize": 3.5 * factor, "markeredgecolor": EDGE,
-            "markeredgewidth": 0.5 * factor,
-        }  # fmt: skip
-        add(relief.path_over(points), "_path", 6, **stroke)
-        add(points, label, 6.1, linestyle="none", **dots)
-        sheet.entries.append(Line2D([], [], label=label, **{**dots, **stroke}))
-        if len(there) and there[0] == 0:
-            unit = plain(landscape.attributes.get("unit") or "checkpoint", 16)
-            start = sized(START, factor)
-            sheet.entries.append(add(points[:1], f"start ({unit} {path.number[0]})", 7, linestyle="none", **start))
-    point = landscape.convergence
+    found = landscape.checkpoints
+    if found is not None and found.y is not None and metric in found.projected:
+        heights = scale.heights(found.projected[metric])
+        feet = np.column_stack([*sheet.frame.place(found.x, found.y), heights])
+        for index, rows in enumerate(found.paths):
+            points = feet[rows[np.isfinite(heights[rows])]]
+            color = PATH if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
+            x, y, _ = points.T
+            below = np.full(len(x), floor)
+            space.plot(x, y, below, color=sheet.appearance.soft, linewidth=0.8 * factor, linestyle=":", zorder=1.5)
+            label = f"{run_label(landscape, rows)} (projected {plain(metric)})"
+            stroke: dict[str, Any] = {"color": color, "linewidth": 1.6 * factor}
+            dots: dict[str, Any] = {
+                "color": color, "marker": "o", "markersize": 3.5 * factor, "markeredgecolor": EDGE,
+                "markeredgewidth": 0.5 * factor,
+            }  # fmt: skip
+            add(relief.path_over(points), "_path", 6, **stroke)
+            add(points, label, 6.1, linestyle="none", **dots)
+            sheet.entries.append(Line2D([], [], label=label, **{**dots, **stroke}))
+        starts = [int(rows[0]) for rows in found.paths if len(rows) > 1 and np.isfinite(heights[rows[0]])]
+        if starts:
+            label = "start" + end_number(landscape, starts)
+            sheet.entries.append(add(feet[starts], label, 7, linestyle="none", **sized(START, factor)))
+        for row, style in network_marks(landscape):
+            if np.isfinite(heights[row]):
+                mark = add(feet[[row]], plain(found.name[row], 32), 7, linestyle="none", **sized(style, factor))
+                sheet.entries.append(mark)
+    point = landscape.origin
     at_origin = float(scale.heights(point.metrics.get(metric, math.nan)))
     if math.isfinite(at_origin):
         star = sized(STAR, factor)
         place = np.column_stack([*sheet.frame.place([point.x], [point.y or 0.0]), [at_origin]])
-        sheet.entries.append(add(place, "convergence point", 8, linestyle="none", **star))
+        sheet.entries.append(add(place, origin_label(landscape), 8, linestyle="none", **star))
     if any(line.hidden().any() for line in drawn):
         faint: dict[str, Any] = {"color": PATH, "linewidth": 1.6 * factor, "linestyle": DOTTED, "alpha": FAINT}
         sheet.entries.append(Line2D([], [], label="behind the surface", **faint))

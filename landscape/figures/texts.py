@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..file.checks import PointStatus
+from ..roles import CHECKPOINT
 from ..shares import is_almost_nothing, percentages
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ..file.geometry import PlaneGeometry
 
 
+_MOST_NAMES = 4
 _NORMALIZED = {"filter": "filter-normalized", "layer": "layer-normalized", "weight": "weight-normalized"}
 
 
@@ -52,7 +54,7 @@ def axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | No
         told = ", ".join(filter(None, how))
         return f"random direction{_number(landscape, axis)}" + (f" ({told})" if told else "")
     if kind == "points":
-        return "from the first point to the second" if landscape.y is None else f"towards point {axis + 1}"
+        return _between(landscape, axis)
     return f"direction{_number(landscape, axis)}"
 
 
@@ -91,6 +93,14 @@ def _number(landscape: LandscapeData, axis: int) -> str:
     return "" if landscape.y is None else f" {axis + 1}"
 
 
+def _between(landscape: LandscapeData, axis: int) -> str:
+    found = landscape.checkpoints
+    names = [] if found is None else [plain(found.name[row], 24) for row in found.networks]
+    if len(names) <= axis + 1:
+        return "from the first point to the second" if landscape.y is None else f"towards point {axis + 1}"
+    return f"from {names[0]} to {names[axis + 1]}"
+
+
 def title(landscape: LandscapeData) -> str:
     """Returns the network's name and the checkpoints that the landscape belongs to."""
     return full_title(landscape, plain) or "loss landscape"
@@ -106,14 +116,25 @@ def full_title(landscape: LandscapeData, write: Callable[[object, int], str]) ->
     attributes = landscape.attributes
     if attributes.get("title"):
         return write(attributes["title"], 72)
-    network, numbers = network_name(landscape), checkpoint_numbers(landscape)
+    network, names, numbers = network_name(landscape), member_names(landscape), checkpoint_numbers(landscape)
     parts = [write(network, 40)] if network else []
-    unit = write(attributes.get("unit") or "checkpoint", 16)
+    parts += [write(name, 20) for name in names[:_MOST_NAMES]]
+    if len(names) > _MOST_NAMES:
+        parts.append(f"{len(names) - _MOST_NAMES} more")
+    unit = write(attributes.get("unit") or CHECKPOINT, 16)
     if len(numbers) == 1:
         parts.append(f"{unit} {numbers[0]}")
     elif numbers:
         parts.append(f"{unit}s {numbers[0]} to {numbers[-1]}")
     return ", ".join(parts)
+
+
+def member_names(landscape: LandscapeData) -> list[str]:
+    """Returns the names of the runs and networks that the landscape shows, the origin's among them."""
+    found, origin = landscape.checkpoints, landscape.origin
+    names = [] if found is None else [name for name in found.runs if name]
+    names += [] if found is None else [found.name[row] for row in found.networks]
+    return list(dict.fromkeys([*([origin.name] if origin.name else []), *names]))
 
 
 def network_name(landscape: LandscapeData) -> object:
@@ -122,10 +143,17 @@ def network_name(landscape: LandscapeData) -> object:
     return network.get("name") if isinstance(network, Mapping) else network
 
 
+def unit_of(landscape: LandscapeData) -> str:
+    """Returns what the checkpoints' numbers count, such as "epoch"; "checkpoint" where the file does not say."""
+    return printable(landscape.attributes.get("unit") or CHECKPOINT, 16)
+
+
 def checkpoint_numbers(landscape: LandscapeData) -> list[int]:
-    """Returns the checkpoints' numbers, of the trajectory or else of the attributes."""
-    if landscape.trajectory is not None:
-        return [int(number) for number in landscape.trajectory.number]
+    """Returns the numbers of the checkpoints of a single run, or else those of the attributes."""
+    found = landscape.checkpoints
+    if found is not None:
+        paths = found.paths
+        return [int(number) for number in found.number[paths[0]]] if len(paths) == 1 else []
     return _integers(landscape.attributes.get("intervals"))
 
 

@@ -11,101 +11,19 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from .checks import PointStatus, check_array, check_axis, check_metric_names, check_metrics, check_status
+from .checkpoints import CheckpointsData, OriginData, check_checkpoints, check_origin
+from .checks import PointStatus, check_array, check_axis, check_metrics, check_status
 from .geometry import PlaneGeometry, plane_geometry
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64, Int64, UInt8
+    from jaxtyping import Float64, UInt8
 
     from collectors.files.places import AnyPath
 
 
 LOSS_ERROR = "loss_error"
 """The estimated error of the loss, among the metrics of a landscape with interpolated points; 0 where measured."""
-
-
-@dataclass
-class TrajectoryData:
-    """The n checkpoints of a run, seen from the plane.
-
-    Attributes:
-        number: the checkpoints' numbers (epochs or steps), int64[n].
-        x: first coordinate of each checkpoint's foot on the plane, float64[n].
-        y: second coordinate, float64[n], or None for a line.
-        residual: distance from the checkpoint to its foot, float64[n].
-        norm: distance from the checkpoint to the origin, float64[n].
-        metrics: float64[n] by name; measured at the checkpoint itself with its own buffers.
-        projected: float64[n] by name; measured at its foot, with the plane's buffers.
-        with_plane_buffers: float64[n] by name; the checkpoint itself with the plane's buffers. Empty where the
-            network has no buffers.
-        status: ``PointStatus`` of ``metrics``, uint8[n].
-        projected_status: ``PointStatus`` of ``projected``, uint8[n].
-        with_plane_buffers_status: ``PointStatus`` of ``with_plane_buffers``, uint8[n], or None without buffers.
-    """
-
-    number: Int64[np.ndarray, " n"]
-    x: Float64[np.ndarray, " n"]
-    y: Float64[np.ndarray, " n"] | None
-    residual: Float64[np.ndarray, " n"]
-    norm: Float64[np.ndarray, " n"]
-    metrics: dict[str, Float64[np.ndarray, " n"]]
-    projected: dict[str, Float64[np.ndarray, " n"]]
-    with_plane_buffers: dict[str, Float64[np.ndarray, " n"]]
-    status: UInt8[np.ndarray, " n"]
-    projected_status: UInt8[np.ndarray, " n"]
-    with_plane_buffers_status: UInt8[np.ndarray, " n"] | None = None
-
-    @classmethod
-    def empty(
-        cls,
-        number: Iterable[int],
-        x: Float64[np.ndarray, " n"],
-        y: Float64[np.ndarray, " n"] | None,
-        residual: Float64[np.ndarray, " n"],
-        norm: Float64[np.ndarray, " n"],
-        metric_names: Iterable[str] = ("loss",),
-        *,
-        has_buffers: bool = False,
-    ) -> TrajectoryData:
-        """Returns a trajectory with known geometry and all measurements pending."""
-        names = tuple(metric_names)
-        numbers = np.array(list(number), np.int64)
-        count = len(numbers)
-
-        def pending() -> dict[str, NDArray[Any]]:
-            return {name: np.full(count, np.nan) for name in names}
-
-        return cls(
-            number=numbers,
-            x=np.array(x, np.float64),
-            y=None if y is None else np.array(y, np.float64),
-            residual=np.array(residual, np.float64),
-            norm=np.array(norm, np.float64),
-            metrics=pending(),
-            projected=pending(),
-            with_plane_buffers=pending() if has_buffers else {},
-            status=np.zeros(count, np.uint8),
-            projected_status=np.zeros(count, np.uint8),
-            with_plane_buffers_status=np.zeros(count, np.uint8) if has_buffers else None,
-        )
-
-    @property
-    def statuses(self) -> list[UInt8[np.ndarray, " n"]]:
-        """``PointStatus`` of every kind of measurement that there is."""
-        found = (self.status, self.projected_status, self.with_plane_buffers_status)
-        return [status for status in found if status is not None]
-
-
-@dataclass
-class ConvergenceData:
-    """The origin of the plane, measured separately because the grid may have no point there."""
-
-    x: float = 0.0
-    y: float | None = 0.0
-    metrics: dict[str, float] = field(default_factory=lambda: {"loss": float("nan")})
-    status: PointStatus = PointStatus.PENDING
 
 
 @dataclass
@@ -125,7 +43,7 @@ class DirectionsData:
 
 @dataclass(eq=False)
 class LandscapeData:
-    """A loss landscape: a grid of measured points, the path that crosses it, and where all of it comes from.
+    """A loss landscape: a grid of measured points, the networks projected on it, and where all of it comes from.
 
     Attributes:
         x: float64[nx], finite and increasing.
@@ -133,9 +51,9 @@ class LandscapeData:
         metrics: float64[ny, nx] by name, "loss" always among them; NaN while pending or failed.
         status: ``PointStatus`` of each grid point, uint8[ny, nx].
         directions: lengths and explained variance of the directions.
-        convergence: the origin.
-        trajectory: the checkpoints' path, or None.
-        errors: traceback by place ("grid/3,5" is row 3, column 5; "trajectory/4/loss"; "convergence").
+        origin: the origin, and which network it is.
+        checkpoints: checkpoints of runs and networks of no run, projected onto the plane; or None.
+        errors: traceback by place ("grid/3,5" is row 3, column 5; "checkpoints/4/own"; "origin").
         attributes: everything else worth keeping, as JSON values; tuples come back from a file as lists.
         path: the file that it was read from, or None.
     """
@@ -145,8 +63,8 @@ class LandscapeData:
     metrics: dict[str, Float64[np.ndarray, "*grid"]]
     status: UInt8[np.ndarray, "*grid"]
     directions: DirectionsData
-    convergence: ConvergenceData
-    trajectory: TrajectoryData | None = None
+    origin: OriginData
+    checkpoints: CheckpointsData | None = None
     errors: dict[str, str] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
     path: AnyPath | None = None
@@ -158,13 +76,13 @@ class LandscapeData:
         y: Float64[np.ndarray, " ny"] | None,
         directions: DirectionsData,
         metric_names: Iterable[str] = ("loss",),
-        trajectory: TrajectoryData | None = None,
+        checkpoints: CheckpointsData | None = None,
         attributes: Mapping[str, Any] | None = None,
     ) -> LandscapeData:
         """Returns a landscape without any measurement yet.
 
         Raises:
-            ValueError: an axis, a metric's name or the trajectory cannot be stored.
+            ValueError: an axis, a metric's name or the checkpoints cannot be stored.
         """
         names = tuple(metric_names)
         x = np.array(x, np.float64)
@@ -176,8 +94,8 @@ class LandscapeData:
             metrics={name: np.full(shape, np.nan) for name in names},
             status=np.zeros(shape, np.uint8),
             directions=directions,
-            convergence=ConvergenceData(y=None if y is None else 0.0, metrics=dict.fromkeys(names, float("nan"))),
-            trajectory=trajectory,
+            origin=OriginData(y=None if y is None else 0.0, metrics=dict.fromkeys(names, float("nan"))),
+            checkpoints=checkpoints,
             attributes=dict(attributes or {}),
         )
         data.validate()
@@ -190,17 +108,17 @@ class LandscapeData:
 
     @property
     def complete(self) -> bool:
-        """Whether the survey is finished and nothing is pending: grid, trajectory, origin."""
+        """Whether the survey is finished and nothing is pending: grid, checkpoints, origin."""
         return (
             bool((self.attributes.get("sampling") or {}).get("finished", True))
-            and self.convergence.status != PointStatus.PENDING
+            and self.origin.status != PointStatus.PENDING
             and not any((status == PointStatus.PENDING).any() for status in self.statuses)
         )
 
     @property
     def statuses(self) -> list[UInt8[np.ndarray, ...]]:
-        """``PointStatus`` of every kind of measurement: the grid's, then the trajectory's."""
-        return [self.status, *(self.trajectory.statuses if self.trajectory is not None else [])]
+        """``PointStatus`` of every kind of measurement: the grid's, then the checkpoints'."""
+        return [self.status, *(self.checkpoints.statuses if self.checkpoints is not None else [])]
 
     @property
     def status_counts(self) -> dict[PointStatus, int]:
@@ -250,16 +168,14 @@ class LandscapeData:
             check_axis("y", self.y)
         check_metrics("metrics", self.metrics, self.shape)
         check_status("status", self.status, self.shape)
-        check_metric_names("convergence.metrics", self.convergence.metrics)
         count = 1 if self.y is None else 2
         check_array("directions.norms", self.directions.norms, (count,), np.float64)
         if self.directions.explained_variance_ratio is not None:
             ratio = self.directions.explained_variance_ratio
             check_array("directions.explained_variance_ratio", ratio, (count,), np.float64)
-        if (self.y is None) != (self.convergence.y is None):
-            raise ValueError("convergence.y must be None for a line and a number for a plane.")
-        if self.trajectory is not None:
-            _check_trajectory(self.trajectory, line=self.y is None)
+        check_origin(self.origin, line=self.y is None)
+        if self.checkpoints is not None:
+            check_checkpoints(self.checkpoints, line=self.y is None)
 
 
 @dataclass(frozen=True)
@@ -299,23 +215,3 @@ class SamplingReport:
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in asdict(self).items()
         }
-
-
-def _check_trajectory(trajectory: TrajectoryData, *, line: bool) -> None:
-    count = (len(trajectory.number),) if trajectory.number.ndim == 1 else (-1,)
-    check_array("trajectory.number", trajectory.number, count, np.int64)
-    for name in ("x", "residual", "norm"):
-        check_array(f"trajectory.{name}", getattr(trajectory, name), count, np.float64)
-    if (trajectory.y is None) != line:
-        raise ValueError("trajectory.y must be None for a line and an array for a plane.")
-    if trajectory.y is not None:
-        check_array("trajectory.y", trajectory.y, count, np.float64)
-    check_metrics("trajectory.metrics", trajectory.metrics, count)
-    check_metrics("trajectory.projected", trajectory.projected, count)
-    check_status("trajectory.status", trajectory.status, count)
-    check_status("trajectory.projected_status", trajectory.projected_status, count)
-    if bool(trajectory.with_plane_buffers) != (trajectory.with_plane_buffers_status is not None):
-        raise ValueError("trajectory.with_plane_buffers and its status must be both there or both absent.")
-    if trajectory.with_plane_buffers_status is not None:
-        check_metrics("trajectory.with_plane_buffers", trajectory.with_plane_buffers, count)
-        check_status("trajectory.with_plane_buffers_status", trajectory.with_plane_buffers_status, count)

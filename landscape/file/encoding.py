@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX
 
 from .attributes import check_attributes
+from .checkpoints import CheckpointsData, OriginData
 from .checks import ordered
-from .data import LandscapeData, TrajectoryData
+from .data import LandscapeData
 
 FORMAT = "summary-landscape"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 OWN_ATTRIBUTES = frozenset(("format", "format_version", "complete", "json_attributes"))
 _NATIVE_ATTRIBUTES = frozenset(
     ("decomposition", "unit", "step_per_epoch", "num_samples", "seed", "normalization", "buffers", "network",
@@ -43,13 +44,8 @@ def landscape_bytes(data: LandscapeData) -> bytes:
         _write_attributes(file, data)
         _write_grid(file, data)
         _write_errors(file, data.errors)
-        _write_trajectory(file, data)
-        origin = data.convergence
-        convergence = _group(file, "convergence")
-        for name, value in {"x": origin.x, "y": origin.y, **ordered(origin.metrics)}.items():
-            if value is not None:
-                _put(convergence, name, np.float64(value))
-        _put(convergence, "status", np.uint8(origin.status))
+        _write_checkpoints(file, data)
+        _write_origin(file, data.origin)
         directions = _group(file, "directions")
         for name, values in vars(data.directions).items():
             if values is not None:
@@ -98,30 +94,46 @@ def _write_errors(file: Any, errors: Mapping[str, str]) -> None:
     _put(group, "traceback", _texts(list(unique)))
 
 
-def trajectory_columns(trajectory: TrajectoryData) -> dict[str, NDArray[Any]]:
-    """Returns a trajectory as columns of n values by the names that they have in the file, ``number`` first."""
-    columns: dict[str, NDArray[Any]] = {"number": trajectory.number, "x": trajectory.x}
-    if trajectory.y is not None:
-        columns["y"] = trajectory.y
-    columns |= {"residual": trajectory.residual, "norm": trajectory.norm, "status": trajectory.status}
-    columns |= ordered(trajectory.metrics)
-    columns |= {PROJECTED_PREFIX + name: values for name, values in ordered(trajectory.projected).items()}
-    columns[f"{PROJECTED_PREFIX}status"] = trajectory.projected_status
-    if trajectory.with_plane_buffers_status is not None:
-        kept = ordered(trajectory.with_plane_buffers)
+def checkpoint_columns(checkpoints: CheckpointsData) -> dict[str, NDArray[Any]]:
+    """Returns the numbers of n checkpoints as columns by the names that they have in the file, ``number`` first."""
+    columns: dict[str, NDArray[Any]] = {"number": checkpoints.number, "x": checkpoints.x}
+    if checkpoints.y is not None:
+        columns["y"] = checkpoints.y
+    columns |= {"residual": checkpoints.residual, "norm": checkpoints.norm, "run": checkpoints.run}
+    columns |= {"final": checkpoints.final.astype(np.uint8), "status": checkpoints.status}
+    columns |= ordered(checkpoints.metrics)
+    columns |= {PROJECTED_PREFIX + name: values for name, values in ordered(checkpoints.projected).items()}
+    columns[f"{PROJECTED_PREFIX}status"] = checkpoints.projected_status
+    if checkpoints.with_plane_buffers_status is not None:
+        kept = ordered(checkpoints.with_plane_buffers)
         columns |= {name + PLANE_BUFFERS_SUFFIX: values for name, values in kept.items()}
-        columns["with_plane_buffers_status"] = trajectory.with_plane_buffers_status
+        columns["with_plane_buffers_status"] = checkpoints.with_plane_buffers_status
     return columns
 
 
-def _write_trajectory(file: Any, data: LandscapeData) -> None:
-    if data.trajectory is None:
+def _write_checkpoints(file: Any, data: LandscapeData) -> None:
+    if data.checkpoints is None:
         return
-    group = _group(file, "trajectory")
-    columns = trajectory_columns(data.trajectory)
+    group = _group(file, "checkpoints")
+    columns = checkpoint_columns(data.checkpoints)
     _put(group, "number", columns.pop("number")).make_scale("number")
+    columns["name"] = _texts([_text(name) for name in data.checkpoints.name])
     for name, values in columns.items():
         _put(group, name, values).dims[0].attach_scale(group["number"])
+    # A dimension of its own, without which xarray would not open the group.
+    _put(group, "run_name", _texts([_text(name) for name in data.checkpoints.runs])).make_scale("run_name")
+
+
+def _write_origin(file: Any, origin: OriginData) -> None:
+    group = _group(file, "origin")
+    for name, value in {"x": origin.x, "y": origin.y, **ordered(origin.metrics)}.items():
+        if value is not None:
+            _put(group, name, np.float64(value))
+    _put(group, "status", np.uint8(origin.status))
+    for name in ("role", "name", "run"):
+        _put(group, name, _texts([_text(getattr(origin, name))])[0])
+    if origin.number is not None:
+        _put(group, "number", np.int64(origin.number))
 
 
 def _file_in(buffer: io.BytesIO) -> Any:

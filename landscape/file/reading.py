@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,16 +13,24 @@ from numpy.typing import NDArray
 from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX
 
 from .attributes import check_attributes
+from .checkpoints import CheckpointsData, OriginData
 from .checks import MAXIMUM_AXIS_LENGTH, PointStatus, ordered
-from .data import ConvergenceData, DirectionsData, LandscapeData, TrajectoryData
+from .data import DirectionsData, LandscapeData
 from .encoding import OWN_ATTRIBUTES
 
 _FIXED = ("x", "y", "status")
 
 
-_FIXED_TRAJECTORY = (
-    "number", "x", "y", "residual", "norm", "status", "projected_status", "with_plane_buffers_status",
+_FIXED_COLUMNS = (
+    "number", "x", "y", "residual", "norm", "run", "status", "projected_status", "with_plane_buffers_status",
 )  # fmt: skip
+
+
+_FIXED_OF_ORIGIN = ("x", "y", "status", "number")
+
+
+_CHECKPOINT_TEXTS = ("name", "run_name")
+_ORIGIN_TEXTS = ("role", "name", "run")
 
 
 _MAXIMUM_MEMBERS = 10_000
@@ -39,7 +48,6 @@ def read_root(file: Any, size: int) -> LandscapeData:
     """
     reader = BoundedReader(size)
     arrays, groups = reader.members(file)
-    convergence, _ = reader.members(groups["convergence"])
     directions, _ = reader.members(groups["directions"])
     data = LandscapeData(
         x=arrays["x"],
@@ -51,13 +59,8 @@ def read_root(file: Any, size: int) -> LandscapeData:
             explained_variance_ratio=directions.get("explained_variance_ratio"),
             cosine=float(directions["cosine"]) if "cosine" in directions else None,
         ),
-        convergence=ConvergenceData(
-            x=float(convergence["x"]),
-            y=float(convergence["y"]) if "y" in convergence else None,
-            metrics=ordered({name: float(value) for name, value in convergence.items() if name not in _FIXED}),
-            status=PointStatus(int(convergence["status"])),
-        ),
-        trajectory=_trajectory(reader.members(groups["trajectory"])[0]) if "trajectory" in groups else None,
+        origin=_origin(reader, groups["origin"]),
+        checkpoints=_checkpoints(reader, groups["checkpoints"]) if "checkpoints" in groups else None,
         errors=_errors(reader, groups["errors"]),
         attributes=_attributes(file),
     )
@@ -91,8 +94,13 @@ class BoundedReader:
     def __init__(self, size: int) -> None:
         self._remaining = size
 
-    def members(self, group: Any) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Returns a group's arrays, read, and its groups, unread."""
+    def members(self, group: Any, texts: Sequence[str] = ()) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Returns a group's arrays, read, and its groups, unread.
+
+        Args:
+            group: of the file.
+            texts: the names of those arrays that hold texts; all others hold numbers.
+        """
         import h5py
 
         arrays, groups = {}, {}
@@ -101,7 +109,7 @@ class BoundedReader:
             if isinstance(member, h5py.Group):
                 groups[name] = member
             elif isinstance(member, h5py.Dataset):
-                arrays[name] = self.array(member, name)
+                arrays[name] = self.array(member, name, "S" if name in texts else "fiu")
         return arrays, groups
 
     def array(self, dataset: Any, name: str, kinds: str = "fiu") -> NDArray[Any]:
@@ -143,10 +151,15 @@ def member_names(group: Any) -> list[str]:
     return names
 
 
-def _trajectory(columns: dict[str, NDArray[Any]]) -> TrajectoryData:
+def _checkpoints(reader: BoundedReader, group: Any) -> CheckpointsData:
+    columns, _ = reader.members(group, _CHECKPOINT_TEXTS)
+    texts = {name: tuple(text.decode("utf-8") for text in columns.pop(name)) for name in _CHECKPOINT_TEXTS}
+    final = columns.pop("final")
+    if final.dtype != np.uint8 or (final > 1).any():
+        raise ValueError(f"'final' must hold 0 or 1, but has {final.dtype} values up to {final.max(initial=0)}")
     metrics, projected, with_plane_buffers = {}, {}, {}
     for name, values in columns.items():
-        if name in _FIXED_TRAJECTORY:
+        if name in _FIXED_COLUMNS:
             continue
         if name.startswith(PROJECTED_PREFIX):
             projected[name.removeprefix(PROJECTED_PREFIX)] = values
@@ -154,12 +167,28 @@ def _trajectory(columns: dict[str, NDArray[Any]]) -> TrajectoryData:
             with_plane_buffers[name.removesuffix(PLANE_BUFFERS_SUFFIX)] = values
         else:
             metrics[name] = values
-    fixed: dict[str, Any] = {name: columns[name] for name in _FIXED_TRAJECTORY if name in columns}
-    return TrajectoryData(
-        **{"y": None, **fixed},
+    fixed: dict[str, Any] = {name: columns[name] for name in _FIXED_COLUMNS if name in columns}
+    return CheckpointsData(
+        **{"y": None, "with_plane_buffers_status": None, **fixed},
         metrics=ordered(metrics),
         projected=ordered(projected),
         with_plane_buffers=ordered(with_plane_buffers),
+        runs=texts["run_name"],
+        name=texts["name"],
+        final=final.astype(np.bool_),
+    )
+
+
+def _origin(reader: BoundedReader, group: Any) -> OriginData:
+    values, _ = reader.members(group, _ORIGIN_TEXTS)
+    texts = {name: values.pop(name).item().decode("utf-8") for name in _ORIGIN_TEXTS}
+    return OriginData(
+        x=float(values["x"]),
+        y=float(values["y"]) if "y" in values else None,
+        metrics=ordered({name: float(value) for name, value in values.items() if name not in _FIXED_OF_ORIGIN}),
+        status=PointStatus(int(values["status"])),
+        number=int(values["number"]) if "number" in values else None,
+        **texts,
     )
 
 

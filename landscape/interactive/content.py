@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..facts import page_facts
-from ..figures.path import with_path
+from ..figures.path import network_marks, with_path
 from ..figures.scales import choose_scale
-from ..figures.texts import axis_label, full_title
+from ..figures.texts import axis_label, full_title, unit_of
 from ..file.checks import PointStatus
+from ..roles import NETWORK
 
 if TYPE_CHECKING:
-    from ..file.data import LandscapeData, TrajectoryData
+    from ..file.data import LandscapeData
 
 
 def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
@@ -28,7 +29,7 @@ def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
         landscape: what to show.
         name: a distinct name among the landscapes of the page.
     """
-    point = landscape.convergence
+    point = landscape.origin
     return {
         "name": name,
         "title": title(landscape),
@@ -41,9 +42,11 @@ def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
         "metrics": _all_encoded(landscape.metrics),
         "status": _encoded(landscape.status, "u1"),
         "scales": {metric: _scales(landscape, metric) for metric in landscape.metrics},
-        "trajectory": None if landscape.trajectory is None else _trajectory(landscape.trajectory),
+        "checkpoints": None if landscape.checkpoints is None else _checkpoints(landscape),
         "facts": page_facts(landscape),
-        "convergence": {
+        "origin": {
+            "label": point.label(unit_of(landscape)),
+            "named": point.role == NETWORK,
             "x": point.x,
             "y": point.y,
             "metrics": _all_encoded({metric: np.array([value]) for metric, value in point.metrics.items()}),
@@ -59,7 +62,7 @@ def title(landscape: LandscapeData) -> str:
 
 def note(landscape: LandscapeData) -> str:
     """Returns what kind of plane or line it is, its size, and what is not measured."""
-    kind = {"pca": "principal directions of the trajectory", "random": "random directions"}
+    kind = {"pca": "principal directions of the checkpoints", "random": "random directions"}
     decomposition = str(landscape.attributes.get("decomposition", ""))
     size = f"line of {len(landscape.x)} points"
     if landscape.y is not None:
@@ -85,8 +88,15 @@ def _scales(landscape: LandscapeData, metric: str) -> dict[str, Any]:
     return found
 
 
-def _trajectory(path: TrajectoryData) -> dict[str, Any]:
+def _checkpoints(landscape: LandscapeData) -> dict[str, Any]:
+    path = landscape.checkpoints
+    assert path is not None
     return {
+        "runs": [path.run_name(rows[0]) for rows in path.paths],
+        "paths": [rows.tolist() for rows in path.paths],
+        "networks": [row for row, _ in network_marks(landscape)],
+        "labels": [path.label(row, unit_of(landscape)) for row in range(len(path.number))],
+        "roles": [path.role(row) for row in range(len(path.number))],
         "number": path.number.tolist(),
         "x": _encoded(path.x),
         "y": None if path.y is None else _encoded(path.y),

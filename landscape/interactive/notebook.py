@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from ..figures.appearance import Appearance, choose_appearance
 from ..figures.missing import edges, known
-from ..figures.path import END, PATH, STAR, START
+from ..figures.path import END, PATH, RUN_COLORS, STAR, START, network_marks
 from ..figures.scales import Scale, choose_scale
-from ..figures.texts import axis_label, printable, short_axis_label
+from ..figures.texts import axis_label, printable, short_axis_label, unit_of
 from ..file.checks import PointStatus
 from .content import note, title
 
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 MIME_TYPE = "application/vnd.plotly.v1+json"
 
+# Plotly's names of matplotlib's marks.
+_SYMBOLS = {
+    "D": "diamond", "^": "triangle-up", "v": "triangle-down", "P": "cross", "X": "x", "h": "hexagon",
+}  # fmt: skip
 # Contour lines.
 _LINES = 14
 # Pieces of the path between two checkpoints.
@@ -182,63 +186,113 @@ def _hover(landscape: LandscapeData) -> dict[str, Any]:
 
 
 def _line_marks(landscape: LandscapeData, scale: Scale) -> list[dict[str, Any]]:
-    """Returns the checkpoints and the convergence point on a line's profile."""
-    path, point, traces = landscape.trajectory, landscape.convergence, []
-    if path is not None and "loss" in path.projected:
-        marker = {"symbol": "diamond", "size": 9, "color": PATH}
-        heights = scale.heights(path.projected["loss"])
-        traces.append(_mark("checkpoints (projected)", path.x, heights, marker) | _path_hover(landscape))
+    """Returns checkpoints, networks and the origin on a line's profile."""
+    found, point, traces = landscape.checkpoints, landscape.origin, []
+    if found is not None and "loss" in found.projected:
+        heights = scale.heights(found.projected["loss"])
+        for index, rows in enumerate(found.paths):
+            marker = {"symbol": "diamond", "size": 9, "color": _run_color(index, PATH)}
+            name = literal(found.run_name(rows[0]), 32) or "checkpoints"
+            traces.append(
+                _mark(f"{name} (projected)", found.x[rows], heights[rows], marker) | _hover_of(landscape, rows)
+            )
+        for row, marker in _network_marks(landscape):
+            rows = np.array([row])
+            name = literal(found.name[row], 32)
+            traces.append(
+                _mark(f"{name} (projected)", found.x[rows], heights[rows], marker) | _hover_of(landscape, rows)
+            )
     height = scale.heights(np.array([point.metrics.get("loss", np.nan)]))
-    return [*traces, _mark("convergence point", [point.x], height, _STAR)]
+    return [*traces, _mark(_origin_name(landscape), [point.x], height, _STAR)]
 
 
 def _path_marks(landscape: LandscapeData, scale: Scale, heights: NDArray[Any]) -> list[dict[str, Any]]:
-    """Returns the path and the convergence point, on the map and on the surface.
+    """Returns runs' paths, networks and the origin, on the map and on the surface.
 
     Args:
         landscape: a plane.
         scale: of the loss.
         heights: of the surface as drawn, shape (ny, nx).
     """
-    path, point = landscape.trajectory, landscape.convergence
+    found, point = landscape.checkpoints, landscape.origin
     lift = (scale.forward(scale.high) - scale.forward(scale.low)) / 100
     traces: list[dict[str, Any]] = []
-    if path is not None and path.y is not None and len(path.number):
-        about = _path_hover(landscape)
-        projected = path.projected.get("loss", np.full(len(path.number), np.nan))
-        feet = scale.heights(projected) + lift
-        x, y, z = _draped(landscape, path.x, path.y, feet, heights + lift)
-        dots = {"size": 6, "color": "white", "line": _EDGE}
-        hidden = {"showlegend": False}
-        halo = {"color": "rgba(20,20,20,0.75)", "width": 4}
-        end = {"symbol": "circle-open", "size": 15, "color": END["markeredgecolor"], "line": {"width": 2.5}}
-        traces += [
-            {"type": "scatter", "mode": "lines", "x": path.x, "y": path.y, "hoverinfo": "skip", "line": halo, **hidden},
-            {
-                "type": "scatter", "mode": "lines+markers", "name": "path", "x": path.x, "y": path.y, "marker": dots,
-                "line": {"color": "white", "width": 2}, **hidden, **about,
-            },
-            _mark("start", path.x[:1], path.y[:1], {"symbol": "square", "size": 9, "color": START["color"]}),
-            _mark("end", path.x[-1:], path.y[-1:], end),
-            {
-                "type": "scatter3d", "mode": "lines", "x": x, "y": y, "z": z, "hoverinfo": "skip", **hidden,
-                "line": {"color": PATH, "width": 4},
-            },
-            {
-                "type": "scatter3d", "mode": "markers", "x": path.x, "y": path.y, "z": feet, **hidden, **about,
-                "marker": {**dots, "size": 3},
-            },
-        ]  # fmt: skip
+    if found is not None and found.y is not None:
+        feet = scale.heights(found.projected.get("loss", np.full(len(found.number), np.nan))) + lift
+        for index, rows in enumerate(found.paths):
+            traces += _run_marks(landscape, rows, index, feet[rows], heights + lift)
+        for row, marker in _network_marks(landscape):
+            rows, about = np.array([row]), _hover_of(landscape, np.array([row]))
+            traces += [
+                _mark(literal(found.name[row], 32), found.x[rows], found.y[rows], marker) | about,
+                {
+                    "type": "scatter3d", "mode": "markers", "x": found.x[rows], "y": found.y[rows], "z": feet[rows],
+                    "marker": {"symbol": "diamond", "size": 4, "color": "white", "line": _EDGE}, "showlegend": False,
+                    **about,
+                },
+            ]  # fmt: skip
     origin = scale.heights(np.array([point.metrics.get("loss", np.nan)])) + lift
     diamond = {"symbol": "diamond", "size": 5, "color": STAR["color"], "line": _EDGE}
     return [
         *traces,
-        _mark("convergence point", [point.x], [point.y], _STAR),
+        _mark(_origin_name(landscape), [point.x], [point.y], _STAR),
         {
             "type": "scatter3d", "mode": "markers", "x": [point.x], "y": [point.y], "z": origin, "hoverinfo": "skip",
             "marker": diamond, "showlegend": False,
         },
     ]  # fmt: skip
+
+
+def _run_marks(
+    landscape: LandscapeData, rows: NDArray[Any], index: int, feet: NDArray[Any], heights: NDArray[Any]
+) -> list[dict[str, Any]]:
+    """Returns the path of one run, with start and end if it has more than one checkpoint."""
+    found, about = landscape.checkpoints, _hover_of(landscape, rows)
+    assert found is not None
+    assert found.y is not None
+    xs, ys, color = found.x[rows], found.y[rows], _run_color(index, "white")
+    x, y, z = _draped(landscape, xs, ys, feet, heights)
+    dots = {"size": 6, "color": color, "line": _EDGE}
+    hidden = {"showlegend": False}
+    halo = {"color": "rgba(20,20,20,0.75)", "width": 4}
+    name, numbered = literal(found.run_name(rows[0]), 32), len(found.paths) == 1
+    traces = [
+        {"type": "scatter", "mode": "lines", "x": xs, "y": ys, "hoverinfo": "skip", "line": halo, **hidden},
+        {
+            "type": "scatter", "mode": "lines+markers", "name": name or "path", "x": xs, "y": ys, "marker": dots,
+            "line": {"color": color, "width": 2}, "showlegend": bool(name), **about,
+        },
+        {
+            "type": "scatter3d", "mode": "lines", "x": x, "y": y, "z": z, "hoverinfo": "skip", **hidden,
+            "line": {"color": _run_color(index, PATH), "width": 4},
+        },
+        {
+            "type": "scatter3d", "mode": "markers", "x": xs, "y": ys, "z": feet, **hidden, **about,
+            "marker": {**dots, "size": 3},
+        },
+    ]  # fmt: skip
+    if len(rows) > 1:
+        end = {"symbol": "circle-open", "size": 15, "color": END["markeredgecolor"], "line": {"width": 2.5}}
+        start = {"symbol": "square", "size": 9, "color": START["color"]}
+        shown = {"showlegend": numbered or index == 0}
+        traces[2:2] = [_mark("start", xs[:1], ys[:1], start) | shown, _mark("end", xs[-1:], ys[-1:], end) | shown]
+    return traces
+
+
+def _run_color(index: int, first: str) -> str:
+    return first if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
+
+
+def _network_marks(landscape: LandscapeData) -> list[tuple[int, dict[str, Any]]]:
+    """Returns the rows of networks of no run with their marks, shaped as in the figures."""
+    return [
+        (row, {"symbol": _SYMBOLS[style["marker"]], "size": 10, "color": "white", "line": _EDGE})
+        for row, style in network_marks(landscape)
+    ]
+
+
+def _origin_name(landscape: LandscapeData) -> str:
+    return literal(landscape.origin.label(unit_of(landscape)), 40)
 
 
 def _status_marks(landscape: LandscapeData, look: Appearance) -> list[dict[str, Any]]:
@@ -265,13 +319,16 @@ def _mark(name: str, x: Any, y: Any, marker: dict[str, Any]) -> dict[str, Any]:
     return {"type": "scatter", "mode": "markers", "name": name, "x": x, "y": y, "marker": marker, "hoverinfo": "skip"}
 
 
-def _path_hover(landscape: LandscapeData) -> dict[str, Any]:
-    path, unit = landscape.trajectory, literal(landscape.attributes.get("unit") or "checkpoint", 16)
-    assert path is not None
-    unknown = np.full(len(path.number), np.nan)
-    columns = (path.metrics.get("loss", unknown), path.projected.get("loss", unknown), path.residual)
-    rows = zip(path.number.tolist(), *(column.tolist() for column in columns), strict=True)
-    data = [[f"{unit} {number}", *values] for number, *values in rows]
+def _hover_of(landscape: LandscapeData, rows: NDArray[Any]) -> dict[str, Any]:
+    """Returns what checkpoints and networks say beside the mouse."""
+    found = landscape.checkpoints
+    assert found is not None
+    unknown = np.full(len(found.number), np.nan)
+    columns = (found.metrics.get("loss", unknown), found.projected.get("loss", unknown), found.residual)
+    labels = [literal(found.label(row, unit_of(landscape)), 48) for row in rows]
+    data = [
+        [label, *values] for label, *values in zip(labels, *(column[rows].tolist() for column in columns), strict=True)
+    ]
     return {"customdata": data, "hovertemplate": _PATH_TEMPLATE, "hoverinfo": None}
 
 

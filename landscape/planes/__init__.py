@@ -1,4 +1,4 @@
-"""Planes and lines through weight space: which directions, and where the trajectory lies on them."""
+"""Planes and lines through weight space: which directions, and where checkpoints lie on them."""
 
 from .from_weights import custom_plane as custom_plane
 from .from_weights import line_between as line_between

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,18 +16,18 @@ from collectors.weights.aligned import AlignedState, align
 from collectors.weights.safetensors_file import StateReader
 
 from ..errors import PlaneError
+from ..roles import UNKNOWN, Members, OriginRole
 from .directions import empty_direction, random_direction
 from .pca import principal_directions
 from .plane import Plane
-from .trajectory import check_numbers, difference_blocks, not_finite, project, trajectory_at
+from .projection import difference_blocks, not_finite, project, projection_at
+from .runs import Run
 
 _LARGE_COSINE = 0.1
 
 
-def plane_of_trajectory(
-    readers: Sequence[StateReader], numbers: Sequence[int], space: WeightSpace, *, centering: str = "none"
-) -> Plane:
-    """Returns a plane through the last of a run's checkpoints, in their two principal directions.
+def plane_of_runs(runs: Sequence[Run], space: WeightSpace, *, centering: str = "none") -> Plane:
+    """Returns a plane through the last checkpoint of the first run, in the principal directions of all checkpoints.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -36,13 +37,16 @@ def plane_of_trajectory(
         PlaneError: the network has nothing to move.
     """
     check_spannable(space)
-    numbers = check_numbers(numbers, len(readers))
-    states = tuple(align(reader, space) for reader in readers)
-    principal = principal_directions(states, space, centering=centering)
-    origin = states[-1]
+    first, *others = (tuple(align(reader, space) for reader in run.readers) for run in runs)
+    states = (*first, *itertools.chain(*others))
+    # The plane runs through the last one that it is given.
+    principal = principal_directions((*itertools.chain(*others), *first), space, centering=centering)
+    origin = first[-1]
+    members = Members.of_runs({run.name: run.numbers for run in runs}, [run.finished for run in runs])
     identity = {
         "decomposition": "pca",
         "checkpoints": [state.sha256() for state in states],
+        "runs": [len(run.readers) for run in runs],
         "centering": centering,
     }
     return Plane(
@@ -53,9 +57,11 @@ def plane_of_trajectory(
         "none",
         identity,
         explained_variance_ratio=principal.explained_variance_ratio,
-        trajectory=project(states, numbers, origin, principal.directions, space),
+        origin_role=members.origin(len(first) - 1),
+        projection=project(states, origin, principal.directions, space),
         checkpoints=states,
         notes=principal.notes,
+        members=members,
     )
 
 
@@ -67,6 +73,7 @@ def random_plane_of(
     normalization: str,
     perturb_one_dimensional: bool = False,
     dimension: int = 2,
+    role: OriginRole = UNKNOWN,
 ) -> Plane:
     """Returns a plane, or a line, in random directions through one checkpoint.
 
@@ -77,6 +84,7 @@ def random_plane_of(
         normalization: "filter", "layer", "weight" or "none".
         perturb_one_dimensional: also moves biases and the parameters of normalization layers.
         dimension: 2, or 1 for a line.
+        role: which network the origin is.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -113,7 +121,7 @@ def random_plane_of(
         "perturb_one_dimensional": bool(perturb_one_dimensional),
         "dimension": dimension,
     }
-    plane = Plane(space, *origin, directions, "random", normalization, identity)
+    plane = Plane(space, *origin, directions, "random", normalization, identity, origin_role=role)
     if plane.cosine is not None and abs(plane.cosine) > _LARGE_COSINE:
         warnings.warn(
             f"the two random directions have a cosine of {plane.cosine:.3f}, so the plane's picture is sheared; few "
@@ -124,15 +132,16 @@ def random_plane_of(
     return plane
 
 
-def plane_of_points(readers: Sequence[StateReader], space: WeightSpace) -> Plane:
-    """Returns a plane through three sets of weights, or a line through two; the first is the origin.
+def plane_of_points(readers: Mapping[str, StateReader], space: WeightSpace) -> Plane:
+    """Returns a plane through three networks with names, or a line through two; the first is the origin.
 
     Raises:
         CheckpointError: weights do not fit the network or are not finite.
         PlaneError: the points lie on a line or repeat each other, or the network has nothing to move.
     """
     check_spannable(space)
-    states = tuple(align(reader, space) for reader in readers)
+    states = tuple(align(reader, space) for reader in readers.values())
+    members = Members.of_networks(list(readers))
     origin, others = states[0], states[1:]
     directions = tuple(empty_direction(space) for _ in others)
     for block in difference_blocks(others, origin, space):
@@ -148,9 +157,11 @@ def plane_of_points(readers: Sequence[StateReader], space: WeightSpace) -> Plane
         "points",
         "none",
         identity,
-        trajectory=trajectory_at(states, range(len(states)), corners, origin, directions, space),
+        origin_role=members.origin(0),
+        projection=projection_at(states, corners, origin, directions, space),
         checkpoints=states,
         end_buffers=_end_buffers(states, space),
+        members=members,
     )
 
 

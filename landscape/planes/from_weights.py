@@ -7,17 +7,22 @@ says which tensors are trainable: the network, or its ``WeightSpace``.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from collectors.networks.readers import describe_network, is_network
 from collectors.networks.weight_space import WeightSpace, canonical_name, direction_dtype, state_sha256
+from collectors.run_directory.directory import RunDirectory
 from collectors.validation import check_choice, wrong_type, wrong_value
 from collectors.weights.aligned import Weights, align, as_array, as_reader
 
+from ..roles import NETWORK, UNKNOWN, OriginRole, check_name
 from .directions import NORMALIZATIONS, Direction, normalize
-from .from_checkpoints import check_spannable, origin_state, plane_of_points, plane_of_trajectory, random_plane_of
+from .from_checkpoints import check_spannable, origin_state, plane_of_points, plane_of_runs, random_plane_of
 from .plane import Plane
+from .runs import find_runs, read_run
 
 
 def random_plane(
@@ -27,6 +32,7 @@ def random_plane(
     seed: int = 0,
     normalization: str = "filter",
     perturb_one_dimensional: bool = False,
+    name: str | None = None,
 ) -> Plane:
     """Returns a plane in two random directions through a set of weights.
 
@@ -36,6 +42,7 @@ def random_plane(
         seed: non-negative; the same seed gives the same bits.
         normalization: "filter", "layer", "weight" or "none".
         perturb_one_dimensional: also moves biases and the parameters of normalization layers.
+        name: what pictures call the network, such as "SGD"; None calls it the origin.
 
     Raises:
         TypeError: an argument has the wrong type, or nothing describes the network.
@@ -45,7 +52,7 @@ def random_plane(
 
     Source: Li, Xu, Taylor, Studer, Goldstein 2018.
     """
-    return _random(origin, network, 2, seed, normalization, perturb_one_dimensional)
+    return _random(origin, network, 2, seed, normalization, perturb_one_dimensional, name)
 
 
 def random_line(
@@ -55,24 +62,29 @@ def random_line(
     seed: int = 0,
     normalization: str = "filter",
     perturb_one_dimensional: bool = False,
+    name: str | None = None,
 ) -> Plane:
     """Returns a line in a random direction through a set of weights; see ``random_plane``."""
-    return _random(origin, network, 1, seed, normalization, perturb_one_dimensional)
+    return _random(origin, network, 1, seed, normalization, perturb_one_dimensional, name)
 
 
 def pca_plane(
-    checkpoints: Sequence[Weights],
+    checkpoints: Sequence[Weights] | RunDirectory | Mapping[str, Sequence[Weights] | RunDirectory],
     *,
     network: object = None,
-    numbers: Sequence[int] | None = None,
+    numbers: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
     centering: str = "none",
 ) -> Plane:
-    """Returns a plane through the last checkpoint, in the two principal directions of all of them.
+    """Returns a plane through a run's last checkpoint, in the two principal directions of all checkpoints.
 
     Args:
-        checkpoints: at least 3, in the order of training.
+        checkpoints: at least 3. A list in the order of training is one run, and so is a ``RunDirectory``. A dict from
+            a name to either is several runs, each with a path of its own, and the plane runs through the last
+            checkpoint of the first one. Files of several folders are several runs, named like the folders; folders
+            such as ``checkpoint-500`` belong to the run above them. A list of ``RunDirectory`` is several runs too.
         network: the network, or its ``WeightSpace``; needed unless a checkpoint is a network.
-        numbers: one for each checkpoint; 0, 1, 2, ... by default.
+        numbers: one for each checkpoint; 0, 1, 2, ... by default, or those of the ``RunDirectory``, of which it then
+            chooses. For a dict of runs, a dict with the same names.
         centering: "none" or "mean", see ``principal_directions``.
 
     Raises:
@@ -81,38 +93,62 @@ def pca_plane(
         CheckpointError: a checkpoint does not fit the network or is not finite.
         DegenerateTrajectoryError: the checkpoints do not span a plane.
     """
-    checkpoints = _check_sequence("checkpoints", checkpoints)
-    space = network_space(network, *checkpoints)
-    readers = [as_reader(f"checkpoints[{index}]", item) for index, item in enumerate(checkpoints)]
-    numbers = range(len(readers)) if numbers is None else numbers
-    return plane_of_trajectory(readers, numbers, space, centering=centering)
+    found = find_runs(checkpoints, numbers)
+    if isinstance(numbers, Mapping):
+        unknown = [name for name in numbers if name not in found]
+        if unknown:
+            raise wrong_value("numbers", f"a dict with the names of runs, {list(found)}", list(numbers))
+    elif numbers is not None and len(found) > 1:
+        raise wrong_type("numbers", "a dict from the runs' names to their numbers, as there are several runs", numbers)
+    held = [item for of_run in found.values() if not isinstance(of_run, RunDirectory) for item in of_run]
+    space = network_space(network, *held)
+    chosen = numbers if isinstance(numbers, Mapping) else dict.fromkeys(found, numbers)
+    runs = [read_run(name, of_run, chosen.get(name), space) for name, of_run in found.items()]
+    if (empty := [run.name for run in runs if not run.readers]) and len(runs) > 1:
+        raise wrong_value("checkpoints", "runs with at least one checkpoint each", {name: [] for name in empty})
+    return plane_of_runs(runs, space, centering=centering)
 
 
-def plane_through(a: Weights, b: Weights, c: Weights, *, network: object = None) -> Plane:
-    """Returns the plane through three sets of weights, which get the coordinates (0, 0), (1, 0) and (0, 1).
+def plane_through(
+    a: Weights | Mapping[str, Weights],
+    b: Weights | None = None,
+    c: Weights | None = None,
+    *,
+    network: object = None,
+    names: Sequence[str] | None = None,
+) -> Plane:
+    """Returns the plane through three networks, which get the coordinates (0, 0), (1, 0) and (0, 1).
 
     Args:
-        a: the origin.
+        a: the weights of the origin; or, alone, a dict from three names to weights.
         b: weights.
         c: weights.
         network: the network, or its ``WeightSpace``; needed unless one of the three is a network.
+        names: what pictures call the three; by default the names of files, or "a", "b" and "c".
 
     Raises:
         TypeError: an argument has the wrong type, or nothing describes the network.
+        ValueError: there are not three weights, or names are wrong.
         CheckpointError: weights do not fit the network or are not finite.
         PlaneError: the three lie on a line or repeat each other.
 
     Source: Garipov, Izmailov, Podoprikhin, Vetrov, Wilson 2018 (the plane, here without orthogonalization).
     """
-    return _through({"a": a, "b": b, "c": c}, network)
+    return _through({"a": a, "b": b, "c": c}, names, network)
 
 
-def line_between(a: Weights, b: Weights, *, network: object = None) -> Plane:
-    """Returns the line through two sets of weights, which get the coordinates 0 and 1; see ``plane_through``.
+def line_between(
+    a: Weights | Mapping[str, Weights],
+    b: Weights | None = None,
+    *,
+    network: object = None,
+    names: Sequence[str] | None = None,
+) -> Plane:
+    """Returns the line through two networks, which get the coordinates 0 and 1; see ``plane_through``.
 
     Source: Goodfellow, Vinyals, Saxe 2015.
     """
-    return _through({"a": a, "b": b}, network)
+    return _through({"a": a, "b": b}, names, network)
 
 
 def custom_plane(
@@ -121,6 +157,7 @@ def custom_plane(
     *,
     network: object = None,
     normalization: str = "none",
+    name: str | None = None,
 ) -> Plane:
     """Returns a plane, or a line, in directions of your own, such as eigenvectors of the Hessian.
 
@@ -129,6 +166,7 @@ def custom_plane(
         directions: one or two; name to tensor or array for every trainable parameter.
         network: the network, or its ``WeightSpace``; needed unless ``origin`` is a network.
         normalization: "filter", "layer", "weight" or "none"; biases are scaled like a filter, never set to zero.
+        name: what pictures call the network, such as "SGD"; None calls it the origin.
 
     Raises:
         TypeError: an argument has the wrong type, or nothing describes the network.
@@ -153,7 +191,7 @@ def custom_plane(
         "normalization": normalization,
     }
     scaled = tuple(normalize(direction, reader, space, normalization, True) for direction in own)
-    return Plane(space, *state, scaled, "custom", normalization, identity)
+    return Plane(space, *state, scaled, "custom", normalization, identity, origin_role=_origin_role(name))
 
 
 def network_space(network: object, *weights: Weights) -> WeightSpace:
@@ -180,7 +218,13 @@ def network_space(network: object, *weights: Weights) -> WeightSpace:
 
 
 def _random(
-    origin: Weights, network: object, dimension: int, seed: int, normalization: str, perturb_one_dimensional: bool
+    origin: Weights,
+    network: object,
+    dimension: int,
+    seed: int,
+    normalization: str,
+    perturb_one_dimensional: bool,
+    name: str | None,
 ) -> Plane:
     space = network_space(network, origin)
     return random_plane_of(
@@ -190,12 +234,43 @@ def _random(
         normalization=normalization,
         perturb_one_dimensional=perturb_one_dimensional,
         dimension=dimension,
+        role=_origin_role(name),
     )
 
 
-def _through(weights: Mapping[str, Weights], network: object) -> Plane:
-    space = network_space(network, *weights.values())
-    return plane_of_points([as_reader(label, item) for label, item in weights.items()], space)
+def _through(weights: Mapping[str, Weights | None], names: Sequence[str] | None, network: object) -> Plane:
+    first, *others = weights.values()
+    if all(item is None for item in others):
+        if not isinstance(first, Mapping) or len(first) != len(weights):
+            rest = " and ".join(list(weights)[1:])
+            raise wrong_type("a", f"a dict from {len(weights)} names to weights where {rest} are left out", first)
+        if names is not None:
+            raise ValueError("names must be left out where a is a dict, whose keys are the names.")
+        named = {check_name("a key of a", name): item for name, item in first.items()}
+    elif missing := [label for label, item in weights.items() if item is None]:
+        raise TypeError(f"{missing[0]} must be weights, but got None.")
+    else:
+        labels = _default_names(weights) if names is None else _check_names(names, len(weights))
+        named = dict(zip(labels, weights.values(), strict=True))
+    space = network_space(network, *named.values())
+    return plane_of_points({name: as_reader(name, item) for name, item in named.items()}, space)
+
+
+def _default_names(weights: Mapping[str, Weights]) -> list[str]:
+    stems = [Path(item).stem for item in weights.values() if isinstance(item, str | os.PathLike)]
+    usable = len(set(stems)) == len(weights) and all(stem.isprintable() and len(stem) <= 40 for stem in stems)
+    return stems if usable else list(weights)
+
+
+def _check_names(names: object, count: int) -> list[str]:
+    found = [check_name(f"names[{index}]", name) for index, name in enumerate(_check_sequence("names", names))]
+    if len(found) != count or len(set(found)) != count:
+        raise wrong_value("names", f"a list of {count} different names", found)
+    return found
+
+
+def _origin_role(name: str | None) -> OriginRole:
+    return UNKNOWN if name is None else OriginRole(NETWORK, check_name("name", name))
 
 
 def _custom_direction(label: str, direction: Mapping[str, Any], space: WeightSpace) -> Direction:

@@ -18,7 +18,7 @@ from collectors.validation import check_choice, check_int
 from ..errors import DegenerateTrajectoryError
 from ..shares import ALMOST_NOTHING, percentages
 from .directions import Direction, empty_direction
-from .trajectory import BLOCK_BYTES, difference_blocks
+from .projection import BLOCK_BYTES, difference_blocks
 
 if TYPE_CHECKING:
     from jaxtyping import Float64

@@ -23,8 +23,9 @@ from collectors.weights.safetensors_file import StateReader, write_checkpoint
 from workers.evaluator import BUFFER_POLICIES
 
 from ..errors import LandscapeWriteError
+from ..roles import NOBODY, UNKNOWN, Members, OriginRole
 from .directions import Direction, cosine, norm
-from .trajectory import Trajectory, check_independent
+from .projection import Projection, check_independent
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -51,9 +52,11 @@ class Plane:
         normalization: how the directions were scaled: "filter", "layer", "weight" or "none".
         identity: what origin and directions were made from, in values that ``json`` can write.
         explained_variance_ratio: shape (dimension,); for "pca".
-        trajectory: the projected checkpoints, or None.
-        checkpoints: those of the trajectory, in its order.
         notes: what a reader of the plane's landscapes must know.
+        origin_role: which network the origin is.
+        projection: where ``checkpoints`` lie; None where there are none.
+        checkpoints: of runs, or networks that belong to no run.
+        members: who the checkpoints are.
 
     Raises:
         ValueError: a tensor is missing, unknown, or has the wrong shape or element type.
@@ -68,10 +71,12 @@ class Plane:
     normalization: str
     identity: dict[str, Any]
     explained_variance_ratio: Float64[np.ndarray, " dimension"] | None = None
-    trajectory: Trajectory | None = None
+    origin_role: OriginRole = UNKNOWN
+    projection: Projection | None = None
     checkpoints: tuple[StateReader, ...] = field(default=(), repr=False)
     end_buffers: tuple[Mapping[str, NDArray[Any]], ...] = field(default=(), repr=False)
     notes: tuple[str, ...] = ()
+    members: Members = NOBODY
 
     def __post_init__(self) -> None:
         check_choice("decomposition", self.decomposition, DECOMPOSITIONS)
@@ -84,6 +89,8 @@ class Plane:
         for index, direction in enumerate(self.directions):
             _check_arrays(f"directions[{index}]", direction, spanned)
         check_independent(self.norms, self.cosine)
+        if len(self.members.number) != len(self.checkpoints):
+            raise wrong_value("members", f"one for each of the {len(self.checkpoints)} checkpoints", self.members)
 
     @property
     def dimension(self) -> int:
@@ -103,14 +110,14 @@ class Plane:
     def axes(self, size: int | tuple[int, int], margin: float = 0.2) -> Axes:
         """Returns the coordinates to measure at.
 
-        They span the trajectory's range and ``margin`` times that range on each side, or [-1, 1] (exactly
-        symmetric, with 0 in the middle of an odd size) for random and custom directions. Where the trajectory
-        has no range along an axis, that axis gets the length in weight space of the other one, or a tenth of
+        They span the checkpoints' range and ``margin`` times that range on each side, or [-1, 1] (exactly
+        symmetric, with 0 in the middle of an odd size) for random and custom directions. Where the checkpoints
+        have no range along an axis, that axis gets the length in weight space of the other one, or a tenth of
         the origin's norm each side if neither has a range, and a warning.
 
         Args:
             size: points along each axis, or (points along x, points along y); at least 3.
-            margin: a share of the trajectory's range.
+            margin: a share of the checkpoints' range.
 
         Returns:
             x with shape (nx,) and y with shape (ny,), strictly increasing; y is None for a line.
@@ -121,12 +128,12 @@ class Plane:
         """
         sizes = self._sizes(size)
         margin = check_float("margin", margin, minimum=0.0)
-        path = self.trajectory
+        path = self.projection
         if path is None or self.decomposition in ("random", "custom"):
             axes = [_symmetric_axis(count) for count in sizes]
         else:
             coordinates = [path.x] if path.y is None else [path.x, path.y]
-            axes = self._trajectory_axes(coordinates, sizes, margin)
+            axes = self._axes_around(coordinates, sizes, margin)
         return axes[0], axes[1] if self.dimension == 2 else None
 
     def point(self, coordinates: Sequence[float], buffers: str = "auto") -> dict[str, NDArray[Any]]:
@@ -166,7 +173,7 @@ class Plane:
             return [check_int(f"size[{index}]", count, minimum=3) for index, count in enumerate(size)]
         return [check_int("size", size, minimum=3)] * self.dimension
 
-    def _trajectory_axes(
+    def _axes_around(
         self, coordinates: Sequence[Float64[np.ndarray, " n"]], sizes: Sequence[int], margin: float
     ) -> list[Float64[np.ndarray, " size"]]:
         axes = [_axis(values, count, margin) for values, count in zip(coordinates, sizes, strict=True)]
@@ -181,7 +188,7 @@ class Plane:
             width = max(lengths, default=self._default_length()) / self.norms[index]
             result.append(np.linspace(values[0] - width / 2, values[0] + width / 2, count))
             warnings.warn(
-                f"the trajectory has no range along {'xy'[index]}; that axis was given the width {width:.4g}.",
+                f"the checkpoints have no range along {'xy'[index]}; that axis was given the width {width:.4g}.",
                 UserWarning,
                 stacklevel=3,
             )

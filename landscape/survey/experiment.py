@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,8 @@ from workers.evaluator import EvaluatorDescription
 from workers.measurement_plan import MeasurementPlan
 
 from ..errors import LandscapeIdentityError, LandscapeNotFoundError
-from ..file.data import DirectionsData, LandscapeData, TrajectoryData
+from ..file.checkpoints import CheckpointsData
+from ..file.data import DirectionsData, LandscapeData
 from ..file.landscape_file import read_landscape
 from ..planes.plane import Plane
 
@@ -51,17 +53,21 @@ def new_landscape(
         y: coordinates along the second direction, shape (ny,); None for a line.
         attributes: what else the file says.
     """
-    path = plane.trajectory
-    trajectory = None
-    if path is not None:
-        trajectory = TrajectoryData.empty(
-            path.number.tolist(),
-            path.x,
-            path.y,
-            path.residual,
-            path.norm,
+    seen, members = plane.projection, plane.members
+    checkpoints = None
+    if seen is not None:
+        checkpoints = CheckpointsData.empty(
+            members.number,
+            seen.x,
+            seen.y,
+            seen.residual,
+            seen.norm,
             description.metrics,
             has_buffers=bool(plane.space.buffers),
+            run=members.run,
+            runs=members.runs,
+            name=members.name,
+            final=members.final,
         )
     own = {
         "decomposition": plane.decomposition,
@@ -83,7 +89,18 @@ def new_landscape(
         "identity": _identity(description, plane, x, y),
     }
     directions = DirectionsData(plane.norms, plane.explained_variance_ratio, plane.cosine)
-    return LandscapeData.empty(x, y, directions, description.metrics, trajectory, {**attributes, **own})
+    data = LandscapeData.empty(x, y, directions, description.metrics, checkpoints, {**attributes, **own})
+    vars(data.origin).update(asdict(plane.origin_role))
+    return data
+
+
+def take_roles(stored: LandscapeData, fresh: LandscapeData) -> None:
+    """Writes this run's names and roles into the landscape of a file; names are no part of the identity."""
+    for name in ("role", "name", "run", "number"):
+        setattr(stored.origin, name, getattr(fresh.origin, name))
+    if stored.checkpoints is not None and fresh.checkpoints is not None:
+        for name in ("number", "run", "runs", "name", "final"):
+            setattr(stored.checkpoints, name, getattr(fresh.checkpoints, name))
 
 
 def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: str | AnyPath) -> None:
@@ -179,7 +196,7 @@ def _identity(
 
 
 def _axis_identity(axis: Float64[np.ndarray, " n"]) -> list[str]:
-    # Nine digits: the last bits of a projected trajectory may differ between machines.
+    # Nine digits: the last bits of projected checkpoints may differ between machines.
     return [f"{value:.9g}" for value in axis]
 
 

@@ -11,9 +11,9 @@ from ..file.checks import PointStatus
 from ..file.data import LandscapeData
 from ..planes.plane import Plane
 from .settings import SurveySettings, duration_text
-from .tasks import trajectory_tasks
+from .tasks import checkpoint_tasks
 
-_FILE_BASE = 15_000  # bytes of a landscape file without its grid: attributes, trajectory, HDF5's own
+_FILE_BASE = 15_000  # bytes of a landscape file without its grid: attributes, checkpoints, HDF5's own
 # What adaptive sampling measures of a smooth surface: its first grid, and a fiftieth to check itself.
 _FIRST_GRID = 170
 _CHECKED_SHARE = 1 / 50
@@ -24,7 +24,7 @@ class Forecast:
     """What a survey will cost.
 
     Attributes:
-        points: how many are still to be measured, the trajectory's included.
+        points: how many are still to be measured, the checkpoints' included.
         sampling: "full" or "adaptive", which measures fewer.
         seconds_per_point: measured, on one worker.
         workers: how many measure at once.
@@ -81,7 +81,7 @@ def make_forecast(
     grids = len(data.metrics) + (settings.sampling == "adaptive")
     plan = pool.description.plan
     return Forecast(
-        points=data.status_counts[PointStatus.PENDING] + len(trajectory_tasks(plane, data)),
+        points=data.status_counts[PointStatus.PENDING] + len(checkpoint_tasks(plane, data)),
         sampling=settings.sampling,
         seconds_per_point=seconds_per_point,
         workers=pool.workers,

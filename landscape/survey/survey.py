@@ -31,10 +31,10 @@ from ..file.writer import LandscapeWriter
 from ..planes.plane import Axes, Plane
 from ..sampling.adaptive_sampling import AdaptiveSampling
 from ..sampling.sampling import pending_points
-from .experiment import check_identity, new_landscape
+from .experiment import check_identity, new_landscape, take_roles
 from .forecast import Forecast, make_forecast
 from .settings import SurveySettings, duration_text
-from .tasks import forget_unmeasured, grid_tasks, keep, trajectory_tasks
+from .tasks import checkpoint_tasks, forget_unmeasured, grid_tasks, keep
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def survey(
     attributes: Mapping[str, Any],
     settings: SurveySettings,
 ) -> tuple[LandscapeData, SurveyReport]:
-    """Measures a plane on a grid, its origin, and its trajectory.
+    """Measures a plane on a grid, its origin, and its checkpoints.
 
     Args:
         pool: where points are measured.
@@ -177,7 +177,7 @@ def _begin(
     start = time.perf_counter()
     values = check_determinism(pool.measure_origin())
     seconds_per_point = (time.perf_counter() - start) / ORIGIN_MEASUREMENTS  # all workers do it at once
-    stored = data.convergence
+    stored = data.origin
     if stored.status == PointStatus.MEASURED:
         check_same_values("the origin", stored.metrics, values, "now, after the file's own value")
     else:
@@ -193,7 +193,7 @@ def _measure_grid(
     next_points: Callable[[Any, Any], list[int]],
     clock: _Clock,
 ) -> None:
-    first = trajectory_tasks(plane, data)
+    first = checkpoint_tasks(plane, data)
     while True:
         points = next_points(data.metrics["loss"], data.status)
         if not (points or first) or clock.is_late:
@@ -220,6 +220,7 @@ def _stored(path: AnyPath, fresh: LandscapeData) -> LandscapeData:
     check_identity(stored.attributes.get("identity", {}), fresh.attributes["identity"], path)
     if not stored.complete:
         _tell_what_changed(stored.attributes, fresh.attributes)
+    take_roles(stored, fresh)
     return stored
 
 

@@ -14,7 +14,7 @@ from ..file.checks import PointStatus
 from ..file.data import LOSS_ERROR, LandscapeData
 from ..planes.plane import Plane
 
-_TRAJECTORY_PARTS = {
+_CHECKPOINT_PARTS = {
     "own": ("metrics", "status"),
     "projected": ("projected", "projected_status"),
     "with_plane_buffers": ("with_plane_buffers", "with_plane_buffers_status"),
@@ -24,14 +24,14 @@ _TRAJECTORY_PARTS = {
 _UNMEASURED = (PointStatus.PENDING, PointStatus.FAILED)
 
 
-def trajectory_tasks(plane: Plane, data: LandscapeData) -> list[Task]:
-    """Returns what is not measured yet of the trajectory."""
-    path = data.trajectory
+def checkpoint_tasks(plane: Plane, data: LandscapeData) -> list[Task]:
+    """Returns what is not measured yet of the checkpoints: themselves, and at their feet."""
+    path = data.checkpoints
     if path is None:
         return []
     return [
-        _trajectory_task(plane, data, part, index)
-        for part, (_, status_name) in _TRAJECTORY_PARTS.items()
+        _checkpoint_task(plane, data, part, index)
+        for part, (_, status_name) in _CHECKPOINT_PARTS.items()
         if (status := getattr(path, status_name)) is not None
         for index in range(len(path.number))
         if status[index] in _UNMEASURED
@@ -69,9 +69,9 @@ def keep(data: LandscapeData, result: Result) -> None:
         place = tuple(int(item) for item in np.unravel_index(index, data.shape))
         metrics, status, label = data.metrics, data.status, "grid/" + ",".join(map(str, place))
     else:
-        metrics_name, status_name = _TRAJECTORY_PARTS[part]
-        metrics, status = getattr(data.trajectory, metrics_name), getattr(data.trajectory, status_name)
-        place, label = (index,), f"trajectory/{index}/{part}"
+        metrics_name, status_name = _CHECKPOINT_PARTS[part]
+        metrics, status = getattr(data.checkpoints, metrics_name), getattr(data.checkpoints, status_name)
+        place, label = (index,), f"checkpoints/{index}/{part}"
     if result.values is None:
         status[place] = PointStatus.FAILED
         data.errors[label] = result.error or "no traceback"
@@ -82,8 +82,8 @@ def keep(data: LandscapeData, result: Result) -> None:
     data.errors.pop(label, None)
 
 
-def _trajectory_task(plane: Plane, data: LandscapeData, part: str, index: int) -> Task:
-    path = data.trajectory
+def _checkpoint_task(plane: Plane, data: LandscapeData, part: str, index: int) -> Task:
+    path = data.checkpoints
     assert path is not None
     coordinates = tuple(float(axis[index]) for axis in (path.x, path.y) if axis is not None)
     if part == "projected":

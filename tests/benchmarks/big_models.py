@@ -27,7 +27,7 @@ import numpy as np
 from collectors.networks.weight_space import WeightSpace, describe_arrays
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape.planes import Plane
-from landscape.planes.from_checkpoints import plane_of_trajectory
+from landscape.planes.from_checkpoints import plane_of_runs
 from landscape.planes.pca import principal_directions
 from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
@@ -119,7 +119,7 @@ def measure_driver(files: list[CheckpointFile], space: WeightSpace) -> Plane:
     print_memory("  peak of the driver", watch.peak[os.getpid()], space)
     watch = MemoryWatch([os.getpid()])
     with watch.running():
-        plane, seconds = timed(lambda: plane_of_trajectory(files, range(len(files)), space))
+        plane, seconds = timed(lambda: plane_of_runs(files, range(len(files)), space))
     rate = PASSES_OF_A_PLANE * gigabytes / seconds
     print(f"a plane with its trajectory  {seconds:7.1f} s  {rate:5.2f} GB/s in each of {PASSES_OF_A_PLANE} passes")
     print_memory("  peak of the driver", watch.peak[os.getpid()], space)

@@ -17,8 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
+from landscape.file.checkpoints import CheckpointsData
 from landscape.file.checks import PointStatus
-from landscape.file.data import DirectionsData, LandscapeData, TrajectoryData
+from landscape.file.data import DirectionsData, LandscapeData
 from landscape.file.landscape_file import write_landscape
 
 SIZE = 40
@@ -68,7 +69,7 @@ def plane(path: Path) -> None:
     axis = np.linspace(-1, 1, SIZE)
     loss = 0.02 + axis**2 + 6 * (axis[:, None] - 0.15 * axis**2) ** 2
     walk = np.linspace(0.9, 0, 20)
-    path_data = TrajectoryData.empty(range(20), walk, walk**2, np.zeros(20), walk)
+    path_data = CheckpointsData.empty(range(20), walk, walk**2, np.zeros(20), walk)
     path_data.projected["loss"][:] = walk
     path_data.status[:] = path_data.projected_status[:] = PointStatus.MEASURED
     directions = DirectionsData(np.ones(2), np.array([0.6, 0.2]), 0.0)
@@ -76,7 +77,7 @@ def plane(path: Path) -> None:
     data = LandscapeData.empty(axis, axis, directions, ("loss",), path_data, attributes)
     data.metrics["loss"][:] = loss
     data.status[:] = PointStatus.MEASURED
-    data.convergence.metrics["loss"], data.convergence.status = 0.02, PointStatus.MEASURED
+    data.origin.metrics["loss"], data.origin.status = 0.02, PointStatus.MEASURED
     write_landscape(path, data)
 
 

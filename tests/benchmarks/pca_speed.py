@@ -22,7 +22,7 @@ from threadpoolctl import threadpool_limits
 from collectors.networks.weight_space import State, WeightSpace, describe_arrays
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape.planes.pca import _gram_matrix, principal_directions
-from landscape.planes.trajectory import BLOCK_BYTES
+from landscape.planes.projection import BLOCK_BYTES
 
 TENSORS = 10
 

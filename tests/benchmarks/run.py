@@ -158,7 +158,7 @@ class Benchmark:
     def _check_surfaces(self, runs: dict[str, Run]) -> dict[str, str]:
         """Returns for each peer how it is known to measure the same kind of surface."""
         loss = self._loss(IN_PROCESS, "full", self.case.part)
-        centre = float(Landscape.load(self._output(IN_PROCESS, "full", self.case.part)).convergence.metrics["loss"])
+        centre = float(Landscape.load(self._output(IN_PROCESS, "full", self.case.part)).origin.metrics["loss"])
         checks = {}
         for name, run in runs.items():
             self.versions |= run.printed["versions"]

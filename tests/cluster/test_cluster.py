@@ -49,7 +49,7 @@ del os.environ["RAY_ADDRESS"]
     callback_fn, device_ids=[0], output="here", progress=False)
 assert there.attributes["identity"] == here.attributes["identity"]
 np.testing.assert_allclose(there.loss, here.loss, rtol=1e-6)
-np.testing.assert_allclose(there.trajectory.metrics["loss"], here.trajectory.metrics["loss"], rtol=1e-6)
+np.testing.assert_allclose(there.checkpoints.metrics["loss"], here.checkpoints.metrics["loss"], rtol=1e-6)
 print("good")
 """
 )

@@ -12,8 +12,8 @@ NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "05_your_own_trainer.ipynb"
 
 RESULT = """
 import json
-print(json.dumps({name: [item.convergence.metrics["loss"] for item in both] for name, both in landscapes.items()}))
-print(json.dumps([item.trajectory.metrics["loss"].tolist() for item, _ in landscapes.values()]))
+print(json.dumps({name: [item.origin.metrics["loss"] for item in both] for name, both in landscapes.items()}))
+print(json.dumps([item.checkpoints.metrics["loss"].tolist() for item, _ in landscapes.values()]))
 """
 
 

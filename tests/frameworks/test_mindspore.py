@@ -128,7 +128,7 @@ def test_the_file_holds_what_pytorch_gives(mode, tmp_path):
     for index, number in enumerate((1, 2, 3, 4)):
         file = run.checkpoint(number)
         own = torch_loss({name: file.read(name) for name in file.shapes})
-        assert landscape.trajectory.metrics["loss"][index] == pytest.approx(own, rel=1e-4)
+        assert landscape.checkpoints.metrics["loss"][index] == pytest.approx(own, rel=1e-4)
 
 
 def test_the_loss_is_that_of_a_plain_evaluation(mode):

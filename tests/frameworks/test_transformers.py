@@ -244,7 +244,7 @@ class TestEvaluator:
         network.eval()
         with torch.no_grad():
             expected = network(**pad(sentences(16))).loss.item()
-        assert result.trajectory.metrics["loss"][-1] == pytest.approx(expected, rel=1e-5)
+        assert result.checkpoints.metrics["loss"][-1] == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_page(tmp_path):

@@ -37,7 +37,7 @@ def test_a_bowl_has_its_closed_form_values_at_the_right_indices():
     assert result.loss.shape == (3, 5)
     expected = [[bowl_loss(x, y, FIRST, SECOND) for x in X] for y in Y]
     np.testing.assert_allclose(result.loss, expected, rtol=1e-6)
-    assert result.convergence.metrics["loss"] == pytest.approx(bowl_loss(0, 0, FIRST, SECOND), rel=1e-12)
+    assert result.origin.metrics["loss"] == pytest.approx(bowl_loss(0, 0, FIRST, SECOND), rel=1e-12)
     assert (result.status == PointStatus.MEASURED).all()
 
 
@@ -49,7 +49,7 @@ def test_a_line_has_no_y():
     result = evaluate(line_between(first, second), bowl, x=X, progress=False, device_ids=[0])
     np.testing.assert_allclose(result.loss, [bowl_loss(x, 0, FIRST, SECOND) for x in X], rtol=1e-6)
     assert result.y is None
-    assert result.trajectory.metrics["loss"].tolist() == pytest.approx(
+    assert result.checkpoints.metrics["loss"].tolist() == pytest.approx(
         [bowl_loss(0, 0, FIRST, SECOND), bowl_loss(1, 0, FIRST, SECOND)]
     )
 
@@ -110,8 +110,8 @@ def test_the_origin_measures_the_networks_own_loss():
     result = evaluate(random_plane(network), ALL["dropout"], x=X, y=Y, progress=False, device_ids=[0])
     network.eval()
     with torch.no_grad():
-        assert result.convergence.metrics["loss"] == pytest.approx(float(loss(network(inputs), targets)), rel=1e-6)
-    assert (result.convergence.x, result.convergence.y) == (0.0, 0.0)
+        assert result.origin.metrics["loss"] == pytest.approx(float(loss(network(inputs), targets)), rel=1e-6)
+    assert (result.origin.x, result.origin.y) == (0.0, 0.0)
 
 
 def test_three_networks_lie_at_their_corners():
@@ -134,7 +134,7 @@ def test_three_networks_lie_at_their_corners():
     with torch.no_grad():
         expected = [float(torch.nn.functional.mse_loss(network(inputs), targets)) for network in networks]
     np.testing.assert_allclose([result.loss[0, 0], result.loss[0, 1], result.loss[1, 0]], expected, rtol=1e-5)
-    np.testing.assert_allclose(result.trajectory.metrics["loss"], expected, rtol=1e-5)
+    np.testing.assert_allclose(result.checkpoints.metrics["loss"], expected, rtol=1e-5)
 
 
 def test_nan_and_inf_stay_what_they_are():

@@ -15,15 +15,16 @@ from landscape_examples import HEADER
 from landscape.exchange import export_landscape
 from landscape.facts import failures, summary_text
 from landscape.figures import plot_contour
+from landscape.file.checkpoints import CheckpointsData
 from landscape.file.checks import PointStatus
-from landscape.file.data import DirectionsData, LandscapeData, TrajectoryData
+from landscape.file.data import DirectionsData, LandscapeData
 from landscape.file.landscape_file import write_landscape
 from landscape.interactive.content import landscape_content
 from landscape.landscape import Landscape
 
 
 def build(*, line: bool = False) -> LandscapeData:
-    path = TrajectoryData.empty(
+    path = CheckpointsData.empty(
         [1, 2, 3], np.array([-1.0, -0.5, 0.0]), None if line else np.array([9.0, 4.0, 0.0]), np.zeros(3), np.ones(3)
     )
     data = LandscapeData.empty(
@@ -39,8 +40,8 @@ def build(*, line: bool = False) -> LandscapeData:
     data.status[...] = PointStatus.MEASURED
     path.projected["loss"][:] = [3, 2, 1]
     path.status[:] = path.projected_status[:] = PointStatus.MEASURED
-    data.convergence.metrics["loss"] = 1.0
-    data.convergence.status = PointStatus.MEASURED
+    data.origin.metrics["loss"] = 1.0
+    data.origin.status = PointStatus.MEASURED
     return data
 
 
@@ -57,8 +58,8 @@ class TestContents:
         np.testing.assert_array_equal(landscape.y, data.y)
         assert list(landscape.metrics) == ["loss", "accuracy"]
         assert landscape.loss.shape == landscape.status.shape == (3, 5)
-        assert landscape.trajectory.number.tolist() == [1, 2, 3]
-        assert landscape.convergence.metrics["loss"] == 1
+        assert landscape.checkpoints.number.tolist() == [1, 2, 3]
+        assert landscape.origin.metrics["loss"] == 1
         assert landscape.attributes["unit"] == "epoch"
         assert landscape.errors == {}
         assert landscape.explained_variance_ratio.tolist() == [0.632, 0.214]
@@ -86,7 +87,7 @@ class TestContents:
 class TestReadOnly:
     def test_nothing_can_be_changed_through_it(self) -> None:
         landscape = Landscape(build())
-        path = landscape.trajectory
+        path = landscape.checkpoints
         arrays = [landscape.x, landscape.y, landscape.loss, landscape["accuracy"], landscape.status]
         arrays += [landscape.explained_variance_ratio, path.x, path.number, path.projected["loss"], path.status]
         for array in arrays:
@@ -95,7 +96,7 @@ class TestReadOnly:
         for mapping in (landscape.metrics, landscape.attributes, landscape.errors):
             with pytest.raises(TypeError, match="does not support item assignment"):
                 mapping["loss"] = 0
-        for name in ("x", "loss", "status", "trajectory", "complete"):
+        for name in ("x", "loss", "status", "checkpoints", "complete"):
             with pytest.raises(AttributeError):
                 setattr(landscape, name, 0)
 
@@ -178,14 +179,14 @@ class TestInNotebooks:
 def test_the_text_says_where_and_why_points_failed() -> None:
     data = build()
     data.errors = {f"grid/0,{column}": f"{HEADER}  line\nValueError: number {column}" for column in range(12)}
-    data.errors["convergence"] = ""
+    data.errors["origin"] = ""
     told = [line.split(maxsplit=1) for line in summary_text(Landscape(data)).splitlines()]
     assert [text for name, text in told if name == "failed"] == [
         *(f"grid/0,{column}: ValueError: number {column}" for column in range(10)),
         "... and 3 more",
     ]
-    data.errors = {"convergence": ""}
-    assert summary_text(Landscape(data)).splitlines()[-1].split() == ["failed", "convergence:", "no", "text"]
+    data.errors = {"origin": ""}
+    assert summary_text(Landscape(data)).splitlines()[-1].split() == ["failed", "origin:", "no", "text"]
 
 
 def one_error() -> None:

@@ -38,7 +38,7 @@ def generate(run, **more):
 
 
 def everything(landscape):
-    path = landscape.trajectory
+    path = landscape.checkpoints
     return [dict(landscape.metrics), path.metrics if path else None, landscape.attributes["identity"]]
 
 

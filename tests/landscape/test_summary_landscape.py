@@ -87,7 +87,7 @@ def test_both_landscapes_with_their_trajectory(run):
 
 def test_a_checkpoints_own_loss_its_foot_and_its_residual(run):
     (train, _) = generate(run)
-    path = train.trajectory
+    path = train.checkpoints
     files = {
         number: CheckpointFile(run / f"ckpt_dir/BatchNormNetwork_{number}_epoch.safetensors") for number in range(5)
     }
@@ -311,7 +311,8 @@ def wait_for_the_orphans(driver):
 
 @pytest.mark.slow
 def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
-    from landscape.planes.from_checkpoints import plane_of_trajectory
+    from landscape.planes.from_checkpoints import plane_of_runs
+    from landscape.planes.runs import Run
     from landscape.survey.settings import SurveySettings
     from landscape.survey.survey import survey
     from workers.evaluator import MeasurementOptions
@@ -331,7 +332,7 @@ def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
 
     directory = RunDirectory(run)
     readers = [directory.checkpoint(number) for number in range(5)]
-    plane = plane_of_trajectory(readers, range(5), describe_network(batch_norm()[1]))
+    plane = plane_of_runs([Run("", tuple(readers), tuple(range(5)))], describe_network(batch_norm()[1]))
     axes = plane.axes((11, 9))
     quiet = SurveySettings(progress=False)
     options = MeasurementOptions(num_samples=32)
@@ -366,7 +367,7 @@ class TestRunDirectory:
         (run / "ckpt_dir/BatchNormNetwork_1_epoch.safetensors").unlink()
         with pytest.warns(UserWarning, match=r"no checkpoints of epochs \[1\]"):
             train, _ = generate(run)
-        assert train.trajectory.number.tolist() == [0, 2, 3, 4]
+        assert train.checkpoints.number.tolist() == [0, 2, 3, 4]
 
     def test_too_few_checkpoints(self, run):
         for number in (0, 1, 2):

@@ -112,7 +112,7 @@ fuzz_kinds.KINDS['checkpoint'] = Bad
         fuzzed("checkpoint", tmp_path, 2, more)
 
 
-MEMBERS = ("x", "loss", "status", "trajectory", "trajectory/x", "convergence", "convergence/loss", "directions/norms",
+MEMBERS = ("x", "loss", "status", "checkpoints", "checkpoints/x", "origin", "origin/loss", "directions/norms",
            "errors", "errors/place", "errors/traceback")  # fmt: skip
 
 

@@ -10,8 +10,10 @@ from matplotlib.contour import QuadContourSet
 from places import DATA
 
 from landscape.figures import save_figure
+from landscape.file.checkpoints import CheckpointsData
 from landscape.file.checks import PointStatus
-from landscape.file.data import DirectionsData, LandscapeData, TrajectoryData
+from landscape.file.data import DirectionsData, LandscapeData
+from landscape.roles import FINAL_WEIGHTS
 
 
 def loss_at(x: Any, y: Any) -> Any:
@@ -25,8 +27,13 @@ def build(loss: Any = None, *, rows: int = 20, columns: int = 30, points: int = 
         rows, columns = loss.shape
     x, y = np.linspace(-2, 2.5, columns), np.linspace(-1, 1.2, rows)
     angle = np.linspace(9, 0, points)
-    path = TrajectoryData.empty(
-        range(3, 3 + points), 0.2 * angle * np.cos(angle), 0.1 * angle * np.sin(angle), np.zeros(points), angle
+    path = CheckpointsData.empty(
+        range(3, 3 + points),
+        0.2 * angle * np.cos(angle),
+        0.1 * angle * np.sin(angle),
+        np.zeros(points),
+        angle,
+        final=np.arange(points) == points - 1,
     )
     path.projected["loss"][:] = loss_at(path.x, path.y)
     path.status[:] = path.projected_status[:] = PointStatus.MEASURED
@@ -37,8 +44,10 @@ def build(loss: Any = None, *, rows: int = 20, columns: int = 30, points: int = 
     data.metrics["loss"][:] = loss_at(x, y[:, None]) if loss is None else loss
     data.metrics["accuracy"][:] = 0.5 + 0.1 * np.sin(x)
     data.status[:] = PointStatus.MEASURED
-    data.convergence.metrics["loss"] = 0.02
-    data.convergence.status = PointStatus.MEASURED
+    data.origin.metrics["loss"] = 0.02
+    data.origin.status = PointStatus.MEASURED
+    if points:
+        data.origin.role, data.origin.number = FINAL_WEIGHTS, 2 + points
     return data
 
 
@@ -64,8 +73,8 @@ def build_real(name: str, network: str) -> LandscapeData:
     )  # fmt: skip
     data.metrics["loss"][:] = loss
     data.status[:] = PointStatus.MEASURED
-    data.convergence.metrics["loss"] = float(loss[len(loss) // 2, len(loss) // 2])
-    data.convergence.status = PointStatus.MEASURED
+    data.origin.metrics["loss"] = float(loss[len(loss) // 2, len(loss) // 2])
+    data.origin.status = PointStatus.MEASURED
     return data
 
 

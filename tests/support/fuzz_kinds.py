@@ -209,7 +209,7 @@ class LandscapeFile(Play):
 
     def read(self) -> None:
         landscape = Landscape.load(self.path)
-        for values in (*landscape.metrics.values(), landscape.x, landscape.convergence.metrics["loss"]):
+        for values in (*landscape.metrics.values(), landscape.x, landscape.origin.metrics["loss"]):
             assert not (np.asarray(values) == SECRET).any()
         assert repr(landscape)
         assert summary_text(landscape)

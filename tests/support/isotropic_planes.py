@@ -6,15 +6,16 @@ from typing import Any
 
 import numpy as np
 
+from landscape.file.checkpoints import CheckpointsData
 from landscape.file.checks import PointStatus
-from landscape.file.data import DirectionsData, LandscapeData, TrajectoryData
+from landscape.file.data import DirectionsData, LandscapeData
 
 
 def isotropic_plane(cosine: float, norms: tuple[float, float], columns: int = 81, rows: int = 61) -> LandscapeData:
     """A plane of ``|step from the origin|^2 + 0.1``, computed from the inner products of its directions."""
     x, y = np.linspace(-1, 1, columns), np.linspace(-1, 1, rows)
     steps = np.linspace(1, 0, 8)
-    path = TrajectoryData.empty(range(8), 0.7 * steps, 0.5 * steps**2, np.zeros(8), steps)
+    path = CheckpointsData.empty(range(8), 0.7 * steps, 0.5 * steps**2, np.zeros(8), steps)
     data = LandscapeData.empty(
         x, y, DirectionsData(np.array(norms), None, cosine), ("loss",), path,
         {"decomposition": "random", "normalization": "filter", "network": "LeNet"},
@@ -29,8 +30,8 @@ def isotropic_plane(cosine: float, norms: tuple[float, float], columns: int = 81
     path.projected["loss"][:] = loss(path.x, path.y)
     path.metrics["loss"][:] = path.projected["loss"] + 0.1
     path.status[:] = path.projected_status[:] = PointStatus.MEASURED
-    data.convergence.metrics["loss"] = 0.1
-    data.convergence.status = PointStatus.MEASURED
+    data.origin.metrics["loss"] = 0.1
+    data.origin.status = PointStatus.MEASURED
     return data
 
 

@@ -6,8 +6,9 @@ import math
 
 import numpy as np
 
+from landscape.file.checkpoints import CheckpointsData, OriginData
 from landscape.file.checks import PointStatus
-from landscape.file.data import ConvergenceData, DirectionsData, LandscapeData, TrajectoryData
+from landscape.file.data import DirectionsData, LandscapeData
 
 # With which the text of a failed point begins.
 HEADER = "Traceback (most recent call last):\n"
@@ -23,9 +24,10 @@ def build(
     path = None
     if trajectory:
         y = None if line else random.normal(size=4)
-        path = TrajectoryData.empty(
+        path = CheckpointsData.empty(
             [3, 5, 8, 9], random.normal(size=4), y, random.random(4), random.random(4), ("loss", "accuracy"),
-            has_buffers=buffers,
+            has_buffers=buffers, run=[0, 0, 1, -1], runs=("SGD é", "$adam"), name=["", "", "", "average of both ☕"],
+            final=[False, True, False, False],
         )  # fmt: skip
         for values in (path.metrics, path.projected, path.with_plane_buffers):
             for name in values:
@@ -49,11 +51,14 @@ def build(
         data.metrics[name][...] = random.normal(size=data.shape)
     data.metrics["loss"].flat[: min(len(SPECIAL), data.status.size)] = SPECIAL[: data.status.size]
     data.status.flat[:4] = [0, 1, 2, 3]
-    data.errors = {"grid/1,2": "Traceback\n  é \ud800 \0", "convergence": "", "trajectory/4/loss": "Traceback\n"}
-    data.convergence = ConvergenceData(
+    data.errors = {"grid/1,2": "Traceback\n  é \ud800 \0", "origin": "", "checkpoints/4/own": "Traceback\n"}
+    data.origin = OriginData(
         x=-0.0,
         y=None if line else 0.0,
         metrics={"loss": math.nan, "loss_stderr": 0.1, "accuracy": 0.5, "aa": 1.0},
         status=PointStatus.FAILED,
+        role="final weights",
+        run="SGD é",
+        number=5,
     )
     return data

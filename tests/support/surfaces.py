@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from landscape.file.checkpoints import CheckpointsData
 from landscape.file.checks import PointStatus
-from landscape.file.data import DirectionsData, LandscapeData, TrajectoryData
+from landscape.file.data import DirectionsData, LandscapeData
 from landscape.landscape import Landscape
+from landscape.roles import FINAL_WEIGHTS
 
 
 def loss(x, y):
@@ -22,20 +24,21 @@ def surface(rows: int | None = 7, columns: int = 11, *, path: bool = True, **cha
     line = rows is None
     x = np.linspace(-1, 1, columns)
     y = None if line else np.linspace(0, 4, rows or 0)
-    trajectory = None
+    checkpoints = None
     if path:
-        trajectory = TrajectoryData.empty(
+        checkpoints = CheckpointsData.empty(
             [2, 5, 9],
             np.array([-0.8, -0.3, 0.0]),
             None if line else np.array([3.5, 1.5, 0.0]),
             np.array([0.5, 0.25, 0.0]),
             np.array([2.0, 1.0, 0.0]),
             ("loss", "accuracy"),
+            final=[False, False, True],
         )
-        height = loss(trajectory.x, 3.0 if trajectory.y is None else trajectory.y)
-        trajectory.projected["loss"][:], trajectory.projected["accuracy"][:] = height, np.exp(-height)
-        trajectory.metrics["loss"][:] = height / 2
-        trajectory.status[:] = trajectory.projected_status[:] = PointStatus.MEASURED
+        height = loss(checkpoints.x, 3.0 if checkpoints.y is None else checkpoints.y)
+        checkpoints.projected["loss"][:], checkpoints.projected["accuracy"][:] = height, np.exp(-height)
+        checkpoints.metrics["loss"][:] = height / 2
+        checkpoints.status[:] = checkpoints.projected_status[:] = PointStatus.MEASURED
     attributes = {
         "decomposition": "pca",
         "unit": "epoch",
@@ -47,12 +50,14 @@ def surface(rows: int | None = 7, columns: int = 11, *, path: bool = True, **cha
     directions = DirectionsData(
         np.ones(1 if line else 2), None if line else np.array([0.7, 0.2]), None if line else 0.0
     )
-    data = LandscapeData.empty(x, y, directions, ("loss", "accuracy"), trajectory, {**attributes, **changes})
+    data = LandscapeData.empty(x, y, directions, ("loss", "accuracy"), checkpoints, {**attributes, **changes})
     data.metrics["loss"][:] = loss(x, 3.0) if y is None else loss(*np.meshgrid(x, y))
     data.metrics["accuracy"][:] = np.exp(-data.metrics["loss"])
     data.status[:] = PointStatus.MEASURED
-    data.convergence.metrics["loss"] = float(loss(0.0, 3.0 if line else 0.0))
-    data.convergence.status = PointStatus.MEASURED
+    data.origin.metrics["loss"] = float(loss(0.0, 3.0 if line else 0.0))
+    data.origin.status = PointStatus.MEASURED
+    if path:
+        data.origin.role, data.origin.number = FINAL_WEIGHTS, 9
     return data
 
 

@@ -12,7 +12,8 @@ from workers.evaluator import MeasurementSetup
 from workers.metric_names import metric_name_problem
 
 UNUSABLE = [
-    *("x", "y", "status", "errors", "trajectory", "convergence", "directions", "number", "residual", "norm"),
+    *("run", "final", "name", "run_name", "role"),
+    *("x", "y", "status", "errors", "checkpoints", "origin", "directions", "number", "residual", "norm"),
     *("projected_loss", "loss_with_plane_buffers", "with_plane_buffers_status"),
     *("", ".", "..", ".hidden", "top/5", "/", "a\0", "a\n"),
 ]

@@ -8,11 +8,16 @@ class Landscape {
     this.y = this.isLine ? Float64Array.of(0) : doubles(content.y);
     this.status = bytes(content.status);
     this.metrics = decoded(content.metrics);
-    this.convergence = { ...content.convergence, metrics: decoded(content.convergence.metrics) };
-    if (content.trajectory) {
-      const path = content.trajectory;
-      this.trajectory = {
+    this.origin = { ...content.origin, metrics: decoded(content.origin.metrics) };
+    if (content.checkpoints) {
+      const path = content.checkpoints;
+      this.checkpoints = {
         number: path.number,
+        runs: path.runs,
+        paths: path.paths,
+        networks: path.networks,
+        labels: path.labels,
+        roles: path.roles,
         x: doubles(path.x),
         y: this.isLine ? new Float64Array(path.number.length) : doubles(path.y),
         residual: doubles(path.residual),
@@ -22,6 +27,21 @@ class Landscape {
         projectedStatus: bytes(path.projected_status),
       };
     }
+  }
+
+  // The rows of each run's path; rows of different runs are never joined.
+  get paths() {
+    return this.checkpoints?.paths ?? [];
+  }
+
+  // The path that the player walks: the longest one.
+  get walked() {
+    return this.paths.reduce((longest, rows) => (rows.length > longest.length ? rows : longest), []);
+  }
+
+  // Networks that belong to no run, without the origin, which has its star.
+  get networks() {
+    return this.checkpoints?.networks ?? [];
   }
 
   get columns() {
@@ -120,7 +140,7 @@ class Difference extends Landscape {
 }
 
 const EMPTY = {
-  x: "", status: "", metrics: {}, convergence: { x: 0, y: 0, metrics: {}, status: 0 }, trajectory: null, facts: [],
+  x: "", status: "", metrics: {}, origin: { x: 0, y: 0, metrics: {}, status: 0, label: "origin", named: false }, checkpoints: null, facts: [],
   scales: {}, complete: true, unit: "checkpoint",
 };
 

@@ -1,6 +1,6 @@
-// The surface in three dimensions, with the path of the checkpoints on it.
+// The surface in three dimensions, with the paths of runs, networks and the origin on it.
 
-const SURFACE = { surface: 0, walk: 1, path: 2, origin: 3, current: 4, mark: 5 };
+const SURFACE = { surface: 0, walk: 1, path: 2, origin: 3, current: 4, mark: 5, networks: 6 };
 
 function surfaceTraces(landscape, metric, scale, colours, { current, mark }) {
   const heights = landscape.drawn(metric, scale);
@@ -22,25 +22,34 @@ function placed(point, scale) {
   return Number.isNaN(height) ? { x: [], y: [], z: [] } : { x: [point.x], y: [point.y], z: [height] };
 }
 
-// The path lies on the surface between its checkpoints, where a straight line would run through hills.
+// A path lies on the surface between its checkpoints, where a straight line would run through hills.
 function draped(landscape, metric, scale, lift) {
-  const path = landscape.trajectory;
-  const [x, y, z] = [[], [], []];
+  const path = landscape.checkpoints;
+  const [x, y, z, colours] = [[], [], [], []];
   const projected = path?.projected[metric];
-  if (!projected) return { x, y, z };
-  for (let step = 0; step < path.number.length; step += 1) {
-    const [fromX, fromY, from] = [path.x[step], path.y[step], scale.drawn(projected[step])];
-    const pieces = step < path.number.length - 1 ? 12 : 1;
-    for (let piece = 0; piece < pieces; piece += 1) {
-      const share = piece / pieces;
-      x.push(fromX + share * (path.x[step + 1] - fromX || 0));
-      y.push(fromY + share * (path.y[step + 1] - fromY || 0));
-      const chord = from + share * (scale.drawn(projected[step + 1]) - from || 0);
-      const below = piece ? scale.drawn(bilinear(landscape.x, landscape.y, landscape.values(metric), x.at(-1), y.at(-1))) : NaN;
-      z.push((Number.isNaN(below) ? chord : below) + lift);
+  if (!projected) return { x, y, z, colours };
+  for (const [run, rows] of landscape.paths.entries()) {
+    for (const [step, row] of rows.entries()) {
+      const next = rows[step + 1];
+      const [fromX, fromY, from] = [path.x[row], path.y[row], scale.drawn(projected[row])];
+      const pieces = step < rows.length - 1 ? 12 : 1;
+      for (let piece = 0; piece < pieces; piece += 1) {
+        const share = piece / pieces;
+        x.push(fromX + share * (path.x[next] - fromX || 0));
+        y.push(fromY + share * (path.y[next] - fromY || 0));
+        const chord = from + share * (scale.drawn(projected[next]) - from || 0);
+        const below = piece ? scale.drawn(bilinear(landscape.x, landscape.y, landscape.values(metric), x.at(-1), y.at(-1))) : NaN;
+        z.push((Number.isNaN(below) ? chord : below) + lift);
+        colours.push(runColour(run, colour("path")));
+      }
+    }
+    // A gap: nothing joins the end of a run with the start of the next.
+    if (run < landscape.paths.length - 1) {
+      for (const list of [x, y, z]) list.push(null);
+      colours.push(runColour(run, colour("path")));
     }
   }
-  return { x, y, z };
+  return { x, y, z, colours };
 }
 
 function thinGrid(landscape, heights, grid) {
@@ -55,21 +64,25 @@ function thinGrid(landscape, heights, grid) {
 }
 
 function pathTraces(landscape, metric, scale, current, mark) {
-  const path = landscape.trajectory;
+  const path = landscape.checkpoints;
   const [low, high] = scale.ends;
   const lift = (high - low) / 100;
   const raised = (values) => Array.from(values, (value) => scale.drawn(value) + lift);
-  const origin = landscape.convergence;
+  const { origin } = landscape;
+  const { colours, ...walk } = draped(landscape, metric, scale, lift);
+  const rows = landscape.paths.flat();
+  const at = (list, chosen) => chosen.map((row) => list[row]);
+  const heights = (chosen) => raised(chosen.map((row) => path.projected[metric]?.[row] ?? NaN));
   const originValue = origin.status === MEASURED ? origin.metrics[metric]?.[0] ?? NaN : NaN;
   return [
     {
-      name: "walk", type: "scatter3d", mode: "lines", hoverinfo: "skip", ...draped(landscape, metric, scale, lift),
-      line: { color: colour("path"), width: 5 }, connectgaps: false,
+      name: "walk", type: "scatter3d", mode: "lines", hoverinfo: "skip", ...walk,
+      line: { color: landscape.paths.length > 1 ? colours : colour("path"), width: 5 }, connectgaps: false,
     },
     {
       name: "path", type: "scatter3d", mode: "markers", hoverinfo: "none",
-      x: path ? [...path.x] : [], y: path ? [...path.y] : [], z: path ? raised(path.projected[metric] ?? path.x.map(() => NaN)) : [],
-      marker: { size: path?.number.length > 60 ? 2 : 3, color: colour("path-point"), line: { color: colour("path"), width: 1 } },
+      x: at(path?.x, rows), y: at(path?.y, rows), z: heights(rows), customdata: rows,
+      marker: { size: rows.length > 60 ? 2 : 3, color: colour("path-point"), line: { color: colour("path"), width: 1 } },
     },
     {
       name: "origin", type: "scatter3d", mode: "markers", hoverinfo: "none",
@@ -83,6 +96,13 @@ function pathTraces(landscape, metric, scale, current, mark) {
     {
       name: "mark", type: "scatter3d", mode: "markers", hoverinfo: "none", ...placed(mark, scale),
       marker: { size: 6, color: colour("mark"), symbol: "circle", line: { color: "#ffffff", width: 2 } },
+    },
+    {
+      name: "networks", type: "scatter3d", mode: "markers+text", hoverinfo: "none", customdata: landscape.networks,
+      x: at(path?.x, landscape.networks), y: at(path?.y, landscape.networks), z: heights(landscape.networks),
+      text: landscape.networks.map((row) => plotText(path.labels[row])), textposition: "top center",
+      textfont: { color: colour("text"), size: 12 },
+      marker: { size: 5, symbol: "diamond", color: "#ffffff", line: { color: "#1a1a1a", width: 1 } },
     },
   ];
 }

@@ -62,28 +62,55 @@ function measuredTrace(landscape, kind) {
   return { name: "measured", type: "scatter", mode: "markers", x, y, hoverinfo: "skip", marker: { size: 2.5, color: "rgba(255,255,255,0.85)", line: { color: "rgba(0,0,0,0.6)", width: 0.5 } } };
 }
 
+// The shapes that matplotlib's pictures have, in their order.
+const SHAPES = ["diamond", "triangle-up", "triangle-down", "cross", "x", "hexagon"];
+
+function runColour(run, first) {
+  return run === 0 ? first : ["#ff9f1c", "#ff70c0", "#7bf1d6", "#ffe45e"][(run - 1) % 4];
+}
+
 function mapPath(landscape) {
-  const path = landscape.trajectory;
-  const x = path ? path.x : [];
-  const y = path ? path.y : [];
-  const last = path ? path.number.length - 1 : 0;
-  const size = last > 60 ? 3 : 5;
-  const origin = landscape.convergence;
+  const path = landscape.checkpoints;
+  const { origin, paths, networks } = landscape;
+  const at = (list, rows) => rows.map((row) => (row === null ? null : list[row]));
+  // Between two runs there is a gap.
+  const joined = paths.flatMap((rows, run) => (run ? [null, ...rows] : rows));
+  const ends = paths.filter((rows) => rows.length > 1);
+  const starts = ends.map((rows) => rows[0]);
+  const lasts = ends.map((rows) => rows.at(-1));
+  const size = landscape.walked.length > 60 ? 3 : 5;
+  const each = (first, second) => [...starts.map(() => first), ...lasts.map(() => second)];
+  const named = [
+    ...networks.map((row) => [path.x[row], path.y[row], path.labels[row]]),
+    ...(origin.named && !landscape.isDifference ? [[origin.x, origin.y ?? 0, origin.label]] : []),
+    ...(paths.length > 1 ? paths.map((rows, run) => [path.x[rows.at(-1)], path.y[rows.at(-1)], path.runs[run]]) : []),
+  ];
   return [
-    { name: "halo", type: "scatter", mode: "lines", x, y, hoverinfo: "skip", line: { color: "rgba(20,20,20,0.75)", width: 4 } },
+    { name: "halo", type: "scatter", mode: "lines", x: at(path?.x, joined), y: at(path?.y, joined), hoverinfo: "skip", connectgaps: false, line: { color: "rgba(20,20,20,0.75)", width: 4 } },
+    ...paths.map((rows, run) => ({
+      name: run ? `path ${run}` : "path", type: "scatter", mode: "lines+markers", x: at(path.x, rows), y: at(path.y, rows), hoverinfo: "none", customdata: rows,
+      line: { color: runColour(run, "#ffffff"), width: 1.8 }, marker: { size, color: runColour(run, "#ffffff"), line: { color: "#1a1a1a", width: 0.8 } },
+    })),
     {
-      name: "path", type: "scatter", mode: "lines+markers", x, y, hoverinfo: "none", line: { color: "#ffffff", width: 1.8 },
-      marker: { size, color: "#ffffff", line: { color: "#1a1a1a", width: 0.8 } },
+      name: "ends", type: "scatter", mode: "markers", hoverinfo: "skip", x: at(path?.x, [...starts, ...lasts]), y: at(path?.y, [...starts, ...lasts]),
+      marker: {
+        size: each(10, 15), symbol: each("square", "circle-open"), color: each("#4cc9f0", "#ff4d6d"),
+        line: { width: each(1, 2.5), color: each("#1a1a1a", "#ff4d6d") },
+      },
     },
     {
-      name: "ends", type: "scatter", mode: "markers", hoverinfo: "skip",
-      x: path ? [path.x[0], path.x[last]] : [], y: path ? [path.y[0], path.y[last]] : [],
-      marker: { size: [10, 15], symbol: ["square", "circle-open"], color: ["#4cc9f0", "#ff4d6d"], line: { width: [1, 2.5], color: ["#1a1a1a", "#ff4d6d"] } },
+      name: "networks", type: "scatter", mode: "markers", hoverinfo: "none", x: at(path?.x, networks), y: at(path?.y, networks), customdata: networks,
+      marker: { size: 11, symbol: networks.map((_, index) => SHAPES[index % SHAPES.length]), color: "#ffffff", line: { color: "#1a1a1a", width: 1 } },
     },
     {
       name: "origin", type: "scatter", mode: "markers", hoverinfo: "none",
       x: landscape.isDifference ? [] : [origin.x], y: landscape.isDifference ? [] : [origin.y ?? 0],
       marker: { size: 12, symbol: "star", color: colour("origin"), line: { color: "#1a1a1a", width: 1 } },
+    },
+    {
+      name: "names", type: "scatter", mode: "text", hoverinfo: "skip", x: named.map(([x]) => x), y: named.map(([, y]) => y),
+      text: named.map(([, , text]) => plotText(text)), textposition: "top center", textfont: { color: "#ffffff", size: 13, shadow: "auto" },
+      cliponaxis: false,
     },
   ];
 }
@@ -115,7 +142,7 @@ function edges(axis) {
 }
 
 // What moves: cheap to redraw, because no trace is computed again.
-function mapShapes({ ends, path, step, mark }) {
+function mapShapes({ ends, path, rows, step, mark }) {
   const dot = (x, y, radius, line, fill, width = 2) => ({
     type: "circle", xsizemode: "pixel", ysizemode: "pixel", xanchor: x, yanchor: y, x0: -radius, x1: radius, y0: -radius, y1: radius,
     line: { color: line, width }, fillcolor: fill,
@@ -127,10 +154,10 @@ function mapShapes({ ends, path, step, mark }) {
     shapes.push({ name: "line", type: "line", x0, y0, x1, y1, line: { color: colour("profile"), width: 2, dash: "dash" } });
   }
   if (path && step > 0) {
-    const points = Array.from({ length: step + 1 }, (_, index) => `${path.x[index]},${path.y[index]}`);
+    const points = rows.slice(0, step + 1).map((row) => `${path.x[row]},${path.y[row]}`);
     shapes.push({ name: "walked", type: "path", path: `M ${points.join(" L ")}`, line: { color: colour("current"), width: 2.5 } });
   }
-  if (path && step !== null) shapes.push({ ...dot(path.x[step], path.y[step], 6.5, "#ffffff", colour("current")), name: "current" });
+  if (path && step !== null) shapes.push({ ...dot(path.x[rows[step]], path.y[rows[step]], 6.5, "#ffffff", colour("current")), name: "current" });
   if (mark) {
     shapes.push({ ...dot(mark.x, mark.y, 7, "#1a1a1a", "rgba(0,0,0,0)", 4), name: "mark-halo" });
     shapes.push({ ...dot(mark.x, mark.y, 7, colour("mark"), "rgba(0,0,0,0)"), name: "mark" });

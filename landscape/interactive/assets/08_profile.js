@@ -47,11 +47,26 @@ function lineTraces(landscape, metric) {
     name: "gaps", type: "scatter", mode: "markers", x: gaps, y: gaps.map(() => (Number.isNaN(shown) ? 0 : shown)), hoverinfo: "none",
     marker: { size: 8, symbol: "x-thin-open", color: colour("failed"), line: { width: 2 } },
   });
-  const path = landscape.trajectory;
+  const path = landscape.checkpoints;
+  const { origin } = landscape;
+  const placedAt = (rows) => ({ x: rows.map((row) => path.x[row]), y: finite(rows.map((row) => path.projected[metric]?.[row] ?? NaN)) });
+  const named = { mode: "markers+text", textposition: "top center", textfont: { color: colour("text"), size: 12 }, cliponaxis: false };
+  const rows = landscape.paths.flat();
   traces.push({
-    name: "path", type: "scatter", mode: "markers", hoverinfo: "none",
-    x: path ? [...path.x] : [], y: path ? finite(path.projected[metric] ?? []) : [],
+    name: "path", type: "scatter", mode: "markers", hoverinfo: "none", customdata: rows, ...placedAt(rows),
     marker: { size: 7, color: "#ffffff", line: { color: colour("current"), width: 2 } },
+  });
+  traces.push({
+    name: "networks", type: "scatter", hoverinfo: "none", customdata: landscape.networks, ...placedAt(landscape.networks),
+    ...named, text: landscape.networks.map((row) => plotText(path.labels[row])),
+    marker: { size: 10, symbol: landscape.networks.map((_, index) => SHAPES[index % SHAPES.length]), color: "#ffffff", line: { color: "#1a1a1a", width: 1 } },
+  });
+  const value = origin.status === MEASURED ? origin.metrics[metric]?.[0] ?? NaN : NaN;
+  const shows = !landscape.isDifference && Number.isFinite(value);
+  traces.push({
+    name: "origin", type: "scatter", hoverinfo: "none", x: shows ? [origin.x] : [], y: shows ? [value] : [],
+    ...named, text: [plotText(origin.named ? origin.label : "")],
+    marker: { size: 12, symbol: "star", color: colour("origin"), line: { color: "#1a1a1a", width: 1 } },
   });
   return traces;
 }
@@ -76,13 +91,13 @@ function usualLine(landscape, kind) {
   const [left, right] = [landscape.x[0], landscape.x[landscape.columns - 1]];
   const [bottom, top] = [landscape.y[0], landscape.y[landscape.rows - 1]];
   const inside = (value, low, high) => Math.min(Math.max(value, low), high);
-  const x = inside(landscape.convergence.x, left, right);
-  const y = inside(landscape.convergence.y ?? 0, bottom, top);
-  const path = landscape.trajectory;
+  const x = inside(landscape.origin.x, left, right);
+  const y = inside(landscape.origin.y ?? 0, bottom, top);
+  const path = landscape.checkpoints;
   if (kind === "up") return [x, bottom, x, top];
-  if (kind === "path" && path) {
-    const last = path.number.length - 1;
-    return [path.x[0], path.y[0], path.x[last], path.y[last]];
+  const rows = landscape.walked;
+  if (kind === "path" && rows.length > 1) {
+    return [path.x[rows[0]], path.y[rows[0]], path.x[rows.at(-1)], path.y[rows.at(-1)]];
   }
   return [left, y, right, y];
 }

@@ -22,8 +22,8 @@ function metricFacts(metrics, index) {
 }
 
 function checkpointFacts(landscape, step) {
-  const path = landscape.trajectory;
-  const facts = [[landscape.unit, String(path.number[step])], ["x", shortText(path.x[step])]];
+  const path = landscape.checkpoints;
+  const facts = [[path.roles[step], path.labels[step]], ["x", shortText(path.x[step])]];
   if (!landscape.isLine) facts.push(["y", shortText(path.y[step])]);
   for (const [name, text] of metricFacts(path.metrics, step)) facts.push([`own ${name}`, text]);
   facts.push(["loss at its foot on the plane", shortText(path.projected.loss[step], 6)]);
@@ -33,8 +33,8 @@ function checkpointFacts(landscape, step) {
 }
 
 function originFacts(landscape) {
-  const { x, y, metrics, status } = landscape.convergence;
-  const facts = [["point", "origin of the plane"], ["x", shortText(x)]];
+  const { x, y, metrics, status } = landscape.origin;
+  const facts = [["origin", landscape.origin.label], ["x", shortText(x)]];
   if (!landscape.isLine) facts.push(["y", shortText(y)]);
   return [...facts, ...metricFacts(metrics, 0), ["status", STATUS[status]]];
 }

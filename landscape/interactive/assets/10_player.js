@@ -15,16 +15,15 @@ class Player {
   }
 
   get last() {
-    return this.landscape.trajectory.number.length - 1;
+    return this.landscape.walked.length - 1;
   }
 
   setLandscape(landscape) {
     const before = this.landscape;
     this.landscape = landscape;
-    const path = landscape.trajectory;
-    this.box.hidden = !path || !path.number.length;
+    this.box.hidden = !landscape.walked.length;
     if (this.box.hidden) return;
-    const stays = before?.trajectory && before.trajectory.number.length === path.number.length;
+    const stays = before?.walked.length === landscape.walked.length;
     this.slider.max = this.last;
     this.slider.disabled = this.last === 0;
     this.go(stays ? this.step : this.last);
@@ -34,10 +33,11 @@ class Player {
   go(step) {
     this.step = step;
     this.slider.value = step;
-    const text = `${this.landscape.unit} ${this.landscape.trajectory.number[step]}`;
+    const row = this.landscape.walked[step];
+    const text = this.landscape.checkpoints.labels[row];
     this.label.textContent = text;
     this.slider.setAttribute("aria-valuetext", text);
-    fillFacts(this.facts, checkpointFacts(this.landscape, step).slice(1));
+    fillFacts(this.facts, checkpointFacts(this.landscape, row).slice(1));
     this.moved(step);
   }
 

@@ -41,7 +41,7 @@ class Card {
     this.flat = !this.page.webgl;
     if (this.flat) surfaceFrame.append(element("p", { class: "absent", text: "This browser has no WebGL, so the surface cannot be drawn. The map shows the same values." }));
     const presets = [["across", "Across"], ["up", "Upwards"], ["path", "Start to end"]].map(([kind, text]) =>
-      button(text, `Draw the line: ${text.toLowerCase()}`, () => this.setLine(usualLine(this.landscape, kind)), { hidden: kind === "path" && !landscape.trajectory }));
+      button(text, `Draw the line: ${text.toLowerCase()}`, () => this.setLine(usualLine(this.landscape, kind)), { hidden: kind === "path" && landscape.walked.length < 2 }));
     const [x0, y0, x1, y1] = this.inputs;
     this.section.append(
       head,
@@ -146,8 +146,8 @@ class Card {
   }
 
   shapes() {
-    const path = this.landscape.trajectory;
-    return mapShapes({ ends: this.line, path, step: path && path.number.length ? this.player.step : null, mark: this.mark ?? this.selected });
+    const { checkpoints: path, walked: rows } = this.landscape;
+    return mapShapes({ ends: this.line, path, rows, step: rows.length ? this.player.step : null, mark: this.mark ?? this.selected });
   }
 
   // Hovering and selecting ------------------------------------------------------------------------------------------
@@ -160,13 +160,13 @@ class Card {
       const at = this.points[point.pointNumber];
       this.mark = { x: at.x, y: at.y, value: at.value };
       this.page.tooltip.show([["x", shortText(at.x)], ["y", shortText(at.y)], [`${this.metric} (interpolated)`, shortText(at.value)]], event.event);
-    } else if (name === "path" || name === "current") {
-      const step = name === "path" ? point.pointNumber : this.player.step;
-      const path = landscape.trajectory;
-      this.mark = { x: path.x[step], y: path.y[step], value: (path.projected[this.metric] ?? [])[step] };
-      this.say(checkpointFacts(landscape, step), event.event);
+    } else if (name.startsWith("path") || name === "networks" || name === "current") {
+      const row = name === "current" ? landscape.walked[this.player.step] : point.data.customdata[point.pointNumber];
+      const path = landscape.checkpoints;
+      this.mark = { x: path.x[row], y: path.y[row], value: (path.projected[this.metric] ?? [])[row] };
+      this.say(checkpointFacts(landscape, row), event.event);
     } else if (name === "origin") {
-      const origin = landscape.convergence;
+      const { origin } = landscape;
       this.mark = { x: origin.x, y: origin.y, value: origin.metrics[this.metric]?.[0] };
       this.say(originFacts(landscape), event.event);
     } else {
@@ -198,7 +198,8 @@ class Card {
 
   clicked(event) {
     const point = event.points[0];
-    if (point.data.name === "path") this.player.go(point.pointNumber);
+    const step = point.data.name.startsWith("path") ? this.landscape.walked.indexOf(point.data.customdata[point.pointNumber]) : -1;
+    if (step >= 0) this.player.go(step);
     else if (point.data.name !== "profile") this.select(this.gridPoint(point.x, point.y));
   }
 
@@ -219,7 +220,7 @@ class Card {
     if (!right && !up) return;
     event.preventDefault();
     const { landscape } = this;
-    const from = this.selected ?? this.gridPoint(landscape.convergence.x, landscape.convergence.y ?? 0);
+    const from = this.selected ?? this.gridPoint(landscape.origin.x, landscape.origin.y ?? 0);
     const column = Math.min(Math.max(from.column + right, 0), landscape.columns - 1);
     const row = Math.min(Math.max(from.row + up, 0), landscape.rows - 1);
     this.select({ x: landscape.x[column], y: landscape.y[row] });
@@ -240,10 +241,10 @@ class Card {
 
   // The checkpoint that the player stands at, where it lies on the plane.
   get checkpoint() {
-    const path = this.landscape.trajectory;
-    if (!path || !path.number.length) return null;
-    const { step } = this.player;
-    return { x: path.x[step], y: path.y[step], value: path.projected[this.metric]?.[step] ?? NaN };
+    const { checkpoints: path, walked } = this.landscape;
+    if (!walked.length) return null;
+    const row = walked[this.player.step];
+    return { x: path.x[row], y: path.y[row], value: path.projected[this.metric]?.[row] ?? NaN };
   }
 
   movePoint(trace, point) {

@@ -215,7 +215,7 @@ def test_the_landscape_is_that_of_whole_checkpoints(run, tmp_path):
     (found,) = SummaryLandscape(directory.path).gen_landscapes_with_multi_process(
         callback_fn, collect_landscape=settings, device_ids=[0], progress=False
     )
-    for number, loss in zip(found.trajectory.number, found.trajectory.metrics["loss"], strict=True):
+    for number, loss in zip(found.checkpoints.number, found.checkpoints.metrics["loss"], strict=True):
         network = frozen_network()
         network.load_state_dict(steps[number])
         with torch.no_grad():

@@ -134,7 +134,7 @@ def test_wrong_arguments(
 
 
 def test_a_file_without_a_path_cannot_walk(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="needs a trajectory of at least two checkpoints"):
+    with pytest.raises(ValueError, match="needs a run's path of at least two checkpoints"):
         plot(folder / "still.h5", "-o", tmp_path / "a.gif")
     with pytest.raises(ValueError, match=r"is an animation, but --kind is contour; leave --kind out"):
         plot(folder / "a.h5", "-o", tmp_path / "a.gif", "--kind", "contour")

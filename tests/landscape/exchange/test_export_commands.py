@@ -82,16 +82,16 @@ class TestInfoAsJSON:
             raise AssertionError(constant)
 
         facts = json.loads(result.stdout, parse_constant=refuse)
-        assert facts["summary_version"] == 1
+        assert facts["summary_version"] == 2
         assert facts["file"] == "a.h5"
         assert facts["complete"] is False
         assert facts["points"] == {"pending": 12, "measured": 1, "interpolated": 1, "failed": 1}
-        assert facts["convergence"]["metrics"]["loss"] is None
-        assert facts["convergence"]["status"] == "failed"
+        assert facts["origin"]["metrics"]["loss"] is None
+        assert facts["origin"]["status"] == "failed"
         assert facts["metrics"]["loss"]["not_finite"] == 4
-        assert facts["trajectory"]["loss"][0] is None
+        assert facts["checkpoints"]["loss"][0] is None
         assert facts["attributes"]["extra"] is None
-        assert facts["errors"] == ["convergence", "grid/1,2", "trajectory/4/loss"]
+        assert facts["errors"] == ["checkpoints/4/own", "grid/1,2", "origin"]
 
     def test_says_where_the_extremes_are(self) -> None:
         facts = summary_json(landscape())
@@ -106,7 +106,7 @@ class TestInfoAsJSON:
         assert found["maximum"] == landscape().loss.max()
         assert found["minimum"] == landscape().loss.min() == pytest.approx(loss(*found["minimum_at"]))
         assert facts["directions"] == {"explained_variance_ratio": [0.7, 0.2], "cosine": 0}
-        assert facts["trajectory"]["number"] == [2, 5, 9]
+        assert facts["checkpoints"]["number"] == [2, 5, 9]
 
     def test_of_a_line_without_a_finite_value(self) -> None:
         data = surface(None, path=False)
@@ -115,7 +115,7 @@ class TestInfoAsJSON:
         facts = summary_json(Landscape(data))
         assert facts["grid"]["y"] is None
         assert facts["grid"]["shape"] == [11]
-        assert facts["trajectory"] is None
+        assert facts["checkpoints"] is None
         assert facts["points"] == {"pending": 0, "measured": 0, "interpolated": 0, "failed": 11}
         assert facts["metrics"]["loss"] == {
             "minimum": None, "maximum": None, "minimum_at": None, "maximum_at": None, "not_finite": 11,

@@ -114,7 +114,7 @@ LossLandscape.compute(network, torch.ones(1), directions, first_alone, steps=5, 
         np.testing.assert_array_equal(read.loss, original.loss)
         np.testing.assert_array_equal(read.y, original.y)
         assert (read.status == PointStatus.MEASURED).all()
-        assert read.trajectory is None
+        assert read.checkpoints is None
         assert read.attributes["imported"]["axis_order"] == "yx"
         assert read.attributes["notes"] == []
 

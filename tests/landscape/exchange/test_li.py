@@ -51,7 +51,7 @@ class TestSurface:
 
     def test_a_line_without_accuracy(self, tmp_path: Path) -> None:
         data = surface(None, path=False)
-        del data.metrics["accuracy"], data.convergence.metrics["accuracy"]
+        del data.metrics["accuracy"], data.origin.metrics["accuracy"]
         with pytest.warns(UserWarning, match="neither 'accuracy' nor 'train_acc', without which plot_1D.py stops"):
             Landscape(data).export(tmp_path / "a.h5", "li")
 
@@ -185,20 +185,20 @@ class TestImport:
     def test_what_they_lack_is_absent(self, tmp_path: Path) -> None:
         x = np.linspace(-1, 1, 4)
         read = Landscape.import_file(written_as_theirs(tmp_path / "a.h5", x, x, loss(*np.meshgrid(x, x))))
-        assert read.trajectory is None
+        assert read.checkpoints is None
         assert read.explained_variance_ratio is None
         assert read.cosine is None
         assert "decomposition" not in read.attributes
         assert "num_samples" not in read.attributes
         assert list(read.metrics) == ["loss"]
         # No grid point lies on the origin, which nobody measured.
-        assert read.convergence.status == PointStatus.PENDING
+        assert read.origin.status == PointStatus.PENDING
         assert not read.complete
 
     def test_the_origin_is_known_where_a_point_lies_on_it(self, tmp_path: Path) -> None:
         x = np.linspace(-1, 1, 5)
         read = Landscape.import_file(written_as_theirs(tmp_path / "a.h5", x, x, loss(*np.meshgrid(x, x))))
-        assert read.convergence.metrics["loss"] == read.loss[2, 2] == loss(0.0, 0.0)
+        assert read.origin.metrics["loss"] == read.loss[2, 2] == loss(0.0, 0.0)
         assert read.complete
 
     def test_their_mark_for_missing(self, tmp_path: Path) -> None:

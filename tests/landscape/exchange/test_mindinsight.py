@@ -106,7 +106,7 @@ class TestWhatItsPageCannotShow:
 
     def test_checkpoints_without_a_height(self, tmp_path: Path) -> None:
         data = surface()
-        data.trajectory.projected["loss"][1] = np.nan
+        data.checkpoints.projected["loss"][1] = np.nan
         with pytest.warns(UserWarning, match=r"the checkpoints \[5\] are left out of MindInsight's"):
             (path,) = Landscape(data).export(tmp_path / "summary.1", "mindinsight")
         assert list(events(path)[1].summary.value[0].loss_landscape.loss_path.intervals) == [2, 9]

@@ -30,8 +30,8 @@ def test_the_landscape_file_opens_as_it_is(tmp_path: Path) -> None:
     at = dataset["loss"].sel(x=-1, y=4)
     assert float(at) == pytest.approx(loss(-1, 4), abs=1e-12)
     assert dataset.attrs["network"] == "LeNet"
-    assert opened(path, "trajectory")["projected_loss"].dims == ("number",)
-    assert opened(path, "trajectory").coords["number"].values.tolist() == [2, 5, 9]
+    assert opened(path, "checkpoints")["projected_loss"].dims == ("number",)
+    assert opened(path, "checkpoints").coords["number"].values.tolist() == [2, 5, 9]
 
 
 def test_the_export_has_the_axes_right(tmp_path: Path) -> None:
@@ -57,11 +57,11 @@ def test_the_export_holds_everything_as_it_was(line: bool, tmp_path: Path) -> No
     assert dataset["status"].dtype == np.uint8
     assert json.loads(dataset.attrs["identity"]) == original.attributes["identity"]
     assert dataset.attrs["num_samples"] == 10**18
-    path_group = opened(path, "trajectory")
-    np.testing.assert_array_equal(path_group["loss"].values, original.trajectory.metrics["loss"])
+    path_group = opened(path, "checkpoints")
+    np.testing.assert_array_equal(path_group["loss"].values, original.checkpoints.metrics["loss"])
     np.testing.assert_array_equal(path_group["loss_with_plane_buffers"].values,
-                                  original.trajectory.with_plane_buffers["loss"])  # fmt: skip
-    assert opened(path, "convergence")["accuracy"] == 0.5
+                                  original.checkpoints.with_plane_buffers["loss"])  # fmt: skip
+    assert opened(path, "origin")["accuracy"] == 0.5
 
 
 def test_attributes_of_every_size_and_kind(tmp_path: Path) -> None:

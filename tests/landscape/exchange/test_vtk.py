@@ -17,7 +17,7 @@ pyvista = pytest.importorskip("pyvista")
 
 def test_each_point_has_its_place(tmp_path: Path) -> None:
     written = landscape().export(tmp_path / "a.vts")
-    assert [path.name for path in written] == ["a.vts", "a_trajectory.vtp"]
+    assert [path.name for path in written] == ["a.vts", "a_checkpoints.vtp"]
     grid = pyvista.read(written[0])
     assert isinstance(grid, pyvista.StructuredGrid)
     assert grid.dimensions == (11, 7, 1)

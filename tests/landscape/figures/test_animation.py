@@ -28,7 +28,7 @@ def where_is_the_ball(frame: Any) -> tuple[float, float]:
 
 def walk(**changes: Any) -> Any:
     data = build(points=4, rows=12, columns=16)
-    path = data.trajectory
+    path = data.checkpoints
     path.x[:], path.y[:] = [-1.5, -0.5, 1.0, 2.0], [-0.8, 1.0, 0.0, 0.9]
     path.metrics["loss"][:] = [5, 2, 1, 0.1]
     path.projected["loss"][:] = [4, 3, 2, 0.5]
@@ -45,7 +45,7 @@ class TestFrames:
         assert frames[0].shape == (270, 576, 3)
         seen = np.array([where_is_the_ball(frame) for frame in frames])
         moments = np.linspace(0, 3, 13)
-        for axis, values in ((0, data.trajectory.x), (1, data.trajectory.y)):
+        for axis, values in ((0, data.checkpoints.x), (1, data.checkpoints.y)):
             expected = np.interp(moments, np.arange(4), values)
             slope, offset = np.polyfit(expected, seen[:, axis], 1)
             assert slope > 0
@@ -61,7 +61,7 @@ class TestFrames:
     def test_over_every_kind_of_ground(self, kind: str, theme: str) -> None:
         data = walk()
         # Behind the surface or below it the ball would be faint.
-        data.trajectory.projected["loss"][:] = 1.05 * loss_at(data.trajectory.x, data.trajectory.y)
+        data.checkpoints.projected["loss"][:] = 1.05 * loss_at(data.checkpoints.x, data.checkpoints.y)
         frames = list(walk_frames(Landscape(data), kind, seconds=0.3, rate=10, dpi=50, theme=theme))
         places = {where_is_the_ball(frame) for frame in frames}
         assert len(places) == 3
@@ -69,20 +69,20 @@ class TestFrames:
 
     def test_unfinished_and_empty_planes(self) -> None:
         data = walk()
-        data.trajectory.metrics["loss"][2:] = np.nan
-        data.trajectory.projected["loss"][1:] = np.nan
+        data.checkpoints.metrics["loss"][2:] = np.nan
+        data.checkpoints.projected["loss"][1:] = np.nan
         data.status[6:], data.metrics["loss"][6:] = PointStatus.PENDING, np.nan
         for kind in ("contour", "surface"):
             assert len(list(walk_frames(Landscape(data), kind, seconds=0.2, rate=10, dpi=40))) == 2
         data.metrics["loss"][:] = np.nan
-        data.trajectory.metrics["loss"][:] = data.trajectory.projected["loss"][:] = np.nan
+        data.checkpoints.metrics["loss"][:] = data.checkpoints.projected["loss"][:] = np.nan
         assert len(list(walk_frames(Landscape(data), seconds=0.2, rate=10, dpi=40))) == 2
 
     @pytest.mark.parametrize(
         ("data", "arguments", "error", "message"),
         [
-            (walk(trajectory=None), {}, ValueError, "needs a trajectory of at least two checkpoints"),
-            (build(points=1), {}, ValueError, "needs a trajectory of at least two checkpoints"),
+            (walk(checkpoints=None), {}, ValueError, "needs a run's path of at least two checkpoints"),
+            (build(points=1), {}, ValueError, "needs a run's path of at least two checkpoints"),
             (build_line([1, 2]), {}, ValueError, "needs a plane, but the landscape is a line"),
             (walk(), {"kind": "profile"}, ValueError, "kind must be one of 'contour', 'lines'"),
             (walk(), {"seconds": 0}, ValueError, "seconds must be a finite number of at least"),

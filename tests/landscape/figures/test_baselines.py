@@ -44,7 +44,7 @@ def _line() -> Landscape:
     data.metrics["loss_stderr"][:] = 0.1 * data.metrics["loss"]
     data.metrics["accuracy"] = np.exp(-data.metrics["loss"])
     data.status[4:7], data.metrics["loss"][4:7] = PointStatus.PENDING, np.nan
-    data.convergence.metrics["loss"] = 0.05
+    data.origin.metrics["loss"] = 0.05
     return Landscape(data)
 
 
@@ -113,7 +113,7 @@ class TestBaselines:
 
     def test_a_frame_of_the_animation(self) -> None:
         data = build()
-        data.trajectory.metrics["loss"][:] = 1.1 * data.trajectory.projected["loss"]
+        data.checkpoints.metrics["loss"][:] = 1.1 * data.checkpoints.projected["loss"]
         frames = list(walk_frames(Landscape(data), seconds=0.5, rate=10, dpi=50))
         check("walk", frames[3])
 

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 
 from landscape.figures import plot_contour, plot_surface
+from landscape.figures.labels import overlaps
 from landscape.figures.missing import edges
-from landscape.figures.path import overlaps
 from landscape.file.checks import PointStatus
 from landscape.landscape import Landscape
 
@@ -62,18 +62,18 @@ class TestContour:
     def test_the_trajectory_is_where_it_was(self) -> None:
         data = build()
         ax = plot_contour(Landscape(data))
-        path = data.trajectory
+        path = data.checkpoints
         np.testing.assert_array_equal(line(ax, "trajectory").get_xydata(), np.column_stack([path.x, path.y]))
         np.testing.assert_array_equal(line(ax, "start").get_xydata(), [[path.x[0], path.y[0]]])
         np.testing.assert_array_equal(line(ax, "end").get_xydata(), [[path.x[-1], path.y[-1]]])
-        np.testing.assert_array_equal(line(ax, "convergence point").get_xydata(), [[0, 0]])
-        assert legend_texts(ax) == ["trajectory", "start (epoch 3)", "end (epoch 14)", "convergence point"]
+        np.testing.assert_array_equal(line(ax, "final weights").get_xydata(), [[0, 0]])
+        assert legend_texts(ax) == ["trajectory", "start (epoch 3)", "end (epoch 14)", "final weights (epoch 14)"]
 
     def test_numbers_stand_beside_their_checkpoints_and_apart_from_each_other(self) -> None:
         data = build(points=40)
         ax = plot_contour(Landscape(data))
         ax.figure.draw_without_rendering()
-        path = data.trajectory
+        path = data.checkpoints
         places = {str(number): (x, y) for number, x, y in zip(path.number, path.x, path.y, strict=True)}
         notes = [text for text in ax.texts if hasattr(text, "xyann")]
         assert len(notes) > 10
@@ -93,7 +93,7 @@ class TestContour:
 
     def test_a_path_that_leaves_the_picture_is_said_to(self) -> None:
         data = build()
-        data.trajectory.x[:2] = 99
+        data.checkpoints.x[:2] = 99
         assert "trajectory (2 of 12 outside)" in legend_texts(plot_contour(Landscape(data)))
 
     def test_pending_failed_and_infinite_cells_are_shown_as_such(self) -> None:
@@ -103,7 +103,7 @@ class TestContour:
         loss[8:, :], data.status[8:, :] = np.nan, PointStatus.PENDING
         loss[0, 0], loss[0, 9], loss[1, 9] = np.inf, np.nan, -np.inf
         ax = plot_contour(Landscape(data))
-        assert legend_texts(ax) == ["convergence point", "pending (20)", "failed (2)", "not finite (3)"]
+        assert legend_texts(ax) == ["origin", "pending (20)", "failed (2)", "not finite (3)"]
         assert ax.get_title() == "LeNet\n80 of 100 points so far"
         patches = [item for item in ax.get_children() if isinstance(item, PathPatch)]
         across, up = edges(data.x), edges(data.y)

@@ -16,8 +16,9 @@ from mpl_toolkits.mplot3d import proj3d
 from landscape.figures import figure_pixels, plot_multiples, plot_surface, save_figure, walk_frames
 from landscape.figures.occlusion import LIFT, Relief
 from landscape.figures.path import PATH, START
+from landscape.file.checkpoints import CheckpointsData
 from landscape.file.checks import PointStatus
-from landscape.file.data import LandscapeData, TrajectoryData
+from landscape.file.data import LandscapeData
 from landscape.landscape import Landscape
 
 CAMERAS = [
@@ -31,11 +32,11 @@ def _with_path(data: LandscapeData, seed: int) -> LandscapeData:
     """Gives a plane a path of 25 checkpoints all over it, whose heights are those of the surface."""
     x = np.random.default_rng(seed).uniform(data.x[0], data.x[-1], 25)
     y = np.random.default_rng(seed + 1).uniform(data.y[0], data.y[-1], 25)
-    path = TrajectoryData.empty(range(25), x, y, np.zeros(25), np.ones(25))
+    path = CheckpointsData.empty(range(25), x, y, np.zeros(25), np.ones(25))
     path.projected["loss"][:] = 10 ** _bilinear(data.x, data.y, np.log10(data.loss), x, y)
     path.status[:] = path.projected_status[:] = PointStatus.MEASURED
-    data.trajectory = path
-    data.convergence.metrics["loss"] = float("nan")
+    data.checkpoints = path
+    data.origin.metrics["loss"] = float("nan")
     return data
 
 
@@ -67,7 +68,7 @@ def surface(name: str) -> LandscapeData:
 def _with_path_beside_a_hole(loss: Any) -> LandscapeData:
     data = build(loss, points=0)
     whole = _with_path(build(np.where(np.isnan(loss), np.nanmax(loss), loss), points=0), 5)
-    data.trajectory, data.convergence = whole.trajectory, whole.convergence
+    data.checkpoints, data.origin = whole.checkpoints, whole.origin
     return data
 
 
@@ -138,11 +139,11 @@ class TestHidden:
 
     def test_a_mark_below_the_surface_is_seen_from_below_its_edge(self) -> None:
         data = build(np.ones((5, 5)), points=0)
-        data.convergence.metrics["loss"] = 0.01
+        data.origin.metrics["loss"] = 0.01
         ax: Any = plot_surface(Landscape(data))
         for elevation, hidden in ((80, True), (30, False), (-30, False)):
             ax.view_init(elev=elevation, azim=20)
-            assert line(ax, "convergence point").hidden().tolist() == [hidden], elevation
+            assert line(ax, "origin").hidden().tolist() == [hidden], elevation
 
     def test_the_size_of_the_axes_is_of_no_account(self) -> None:
         data = surface("hills")
@@ -158,7 +159,7 @@ class TestHidden:
     def test_the_path_runs_over_the_surface_and_through_every_checkpoint(self) -> None:
         data = build()
         heights = np.log10(data.loss)
-        points = np.column_stack([data.trajectory.x, data.trajectory.y, np.log10(data.trajectory.projected["loss"])])
+        points = np.column_stack([data.checkpoints.x, data.checkpoints.y, np.log10(data.checkpoints.projected["loss"])])
         path = Relief(data.x, data.y, heights).path_over(points)
         assert (np.abs(path[:, None] - points).sum(axis=-1).min(axis=0) < 1e-12).all()
         on_surface = path[:, 2] - _bilinear(data.x, data.y, heights, path[:, 0], path[:, 1])
@@ -201,9 +202,9 @@ class TestPictures:
 
     def test_the_legend_says_what_dotted_is_where_something_is_hidden(self) -> None:
         steep = build()
-        steep.convergence.metrics["loss"] = 0.001
+        steep.origin.metrics["loss"] = 0.001
         plain = build(np.add.outer(np.linspace(1, 2, 20) ** 2, np.zeros(30)), points=0)
-        plain.convergence.metrics["loss"] = 1.5**2
+        plain.origin.metrics["loss"] = 1.5**2
         for data, said in ((steep, True), (plain, False)):
             ax = plot_surface(Landscape(data))
             texts = [text.get_text() for legend in ax.figure.legends for text in legend.get_texts()]
@@ -211,7 +212,7 @@ class TestPictures:
 
     def test_several_pictures_and_the_animation_hide_too(self) -> None:
         data = surface("hills")
-        data.trajectory.metrics["loss"][:] = data.trajectory.projected["loss"]
+        data.checkpoints.metrics["loss"][:] = data.checkpoints.projected["loss"]
         for ax in plot_multiples([Landscape(data)] * 2, kind="surface"):
             assert line(ax, "trajectory").hidden().any()
         walk = list(walk_frames(Landscape(data), "surface", seconds=0.3, rate=10, dpi=40))

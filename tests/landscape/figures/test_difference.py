@@ -59,7 +59,7 @@ class TestDifference:
     def test_the_first_ones_path_is_drawn(self) -> None:
         first, second = pair(tilted)
         path = line(plot_difference(first, second), "trajectory").get_xydata()
-        np.testing.assert_array_equal(path[:, 0], first.trajectory.x)
+        np.testing.assert_array_equal(path[:, 0], first.checkpoints.x)
 
     def test_over_decades_the_colours_are_logarithmic_around_zero(self) -> None:
         def wild(data: Any) -> None:

@@ -99,7 +99,7 @@ class TestFlatPictures:
         data = isotropic_plane(-0.5, (6.0, 4.0))
         data.status[:3], data.metrics["loss"][:3] = 0, np.nan
         ax = plot_heatmap(Landscape(data))
-        u, v = data.geometry.distances(data.trajectory.x, data.trajectory.y)
+        u, v = data.geometry.distances(data.checkpoints.x, data.checkpoints.y)
         (path,) = [line for line in ax.get_lines() if str(line.get_label()).startswith("trajectory")]
         assert np.allclose(path.get_xydata(), np.column_stack([u, v]))
         assert any(text.startswith("pending (243)") for text in legend_texts(ax))
@@ -143,7 +143,7 @@ class TestAnimation:
         """Of the frame's pixels: the two colours of a heat map of many cells meet in a circle."""
         plane = isotropic_plane(cosine, (12.0, 5.0), columns=401, rows=301)
         plane.metrics["loss"][:] = np.where(plane.metrics["loss"] < 8, 0.0, 1.0)
-        for axis in (plane.trajectory.x, plane.trajectory.y):
+        for axis in (plane.checkpoints.x, plane.checkpoints.y):
             axis *= 0.01
         look: Any = {"scale": "linear", "colormap": "Greys", "theme": "light"}
         frame = next(walk_frames(Landscape(plane), "heatmap", seconds=0.1, dpi=200, **look))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from landscape.figures import plot_contour, plot_surface
-from landscape.figures.path import most_telling, overlaps, place_labels
+from landscape.figures.labels import most_telling, overlaps, place_labels
 from landscape.figures.texts import plain
 from landscape.landscape import Landscape
 
@@ -48,9 +48,9 @@ class TestLabelsOfAxes:
     def test_any_name_can_be_drawn(self, plot: Any, name: str) -> None:
         data = build(rows=4, columns=5, network=name, unit=name, decomposition=name, normalization=name)
         metric = name if name.isprintable() else "loss"
-        for metrics in (data.metrics, data.trajectory.projected, data.trajectory.metrics):
+        for metrics in (data.metrics, data.checkpoints.projected, data.checkpoints.metrics):
             metrics[metric] = metrics["loss"] + 1
-        data.convergence.metrics[metric] = 1.0
+        data.origin.metrics[metric] = 1.0
         draw(plot(Landscape(data), metric=metric))
 
     def test_text_is_drawn_as_it_is(self) -> None:

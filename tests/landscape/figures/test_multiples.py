@@ -41,7 +41,7 @@ class TestOneScale:
         axes = plot_multiples(planes())
         assert len(axes[0].figure.axes) == 4
         assert axes[0].figure.axes[3].get_ylabel() == "loss (log scale)"
-        assert legend_texts(axes[0]) == ["trajectory", "start", "end", "convergence point"]
+        assert legend_texts(axes[0]) == ["trajectory", "start", "end", "final weights", "origin"]
         levels = {tuple(contour_lines(ax).levels) for ax in axes}
         assert len(levels) == 1
 

@@ -5,8 +5,8 @@ import pytest
 from figure_cases import build, build_line, draw, legend_texts, line
 
 from landscape.figures import plot_profile
+from landscape.file.checkpoints import CheckpointsData
 from landscape.file.checks import PointStatus
-from landscape.file.data import TrajectoryData
 from landscape.landscape import Landscape
 
 
@@ -39,12 +39,12 @@ class TestProfile:
 
     def test_checkpoints_and_origin(self) -> None:
         data = build_line([1, 2, 3])
-        data.trajectory = TrajectoryData.empty([4, 5], np.array([-1.0, 0.0]), None, np.zeros(2), np.zeros(2))
-        data.trajectory.projected["loss"][:] = [0.5, 8]
-        data.convergence.metrics["loss"] = 2.5
+        data.checkpoints = CheckpointsData.empty([4, 5], np.array([-1.0, 0.0]), None, np.zeros(2), np.zeros(2))
+        data.checkpoints.projected["loss"][:] = [0.5, 8]
+        data.origin.metrics["loss"] = 2.5
         ax = plot_profile(Landscape(data))
         assert line(ax, "checkpoints").get_xydata().tolist() == [[-1, 0.5], [0, 8]]
-        assert line(ax, "convergence point").get_xydata().tolist() == [[0, 2.5]]
+        assert line(ax, "origin").get_xydata().tolist() == [[0, 2.5]]
         assert {text.get_text() for text in ax.texts} == {"4", "5"}
         low, high = ax.get_ylim()
         assert low < 0.5

@@ -34,24 +34,24 @@ class TestSurface:
         data = build()
         ax = plot_surface(Landscape(data))
         x, y, height = line(ax, "trajectory (projected loss)").get_data_3d()
-        np.testing.assert_array_equal(x, data.trajectory.x)
-        np.testing.assert_array_equal(y, data.trajectory.y)
-        np.testing.assert_allclose(10 ** np.asarray(height), data.trajectory.projected["loss"])
-        star = np.ravel(line(ax, "convergence point").get_data_3d())
+        np.testing.assert_array_equal(x, data.checkpoints.x)
+        np.testing.assert_array_equal(y, data.checkpoints.y)
+        np.testing.assert_allclose(10 ** np.asarray(height), data.checkpoints.projected["loss"])
+        star = np.ravel(line(ax, "final weights").get_data_3d())
         np.testing.assert_allclose(star, [0, 0, np.log10(0.02)])
 
     def test_an_origin_below_every_grid_point_keeps_its_height(self) -> None:
         data = build(np.full((3, 5), 1.0), points=0)
-        data.convergence.metrics["loss"] = 0.01
+        data.origin.metrics["loss"] = 0.01
         ax = plot_surface(Landscape(data))
-        assert line(ax, "convergence point").get_data_3d()[2][0] == pytest.approx(-2)
+        assert line(ax, "origin").get_data_3d()[2][0] == pytest.approx(-2)
         assert ax.get_zlim()[0] < -2
 
     def test_checkpoints_that_are_pending_are_left_out(self) -> None:
         data = build()
-        data.trajectory.projected["loss"][3:] = np.nan
+        data.checkpoints.projected["loss"][3:] = np.nan
         x, _, _ = line(plot_surface(Landscape(data)), "trajectory").get_data_3d()
-        np.testing.assert_array_equal(x, data.trajectory.x[:3])
+        np.testing.assert_array_equal(x, data.checkpoints.x[:3])
 
     def test_it_is_seen_over_its_lowest_side(self) -> None:
         rising = np.linspace(1, 5, 8) * np.ones((6, 1))

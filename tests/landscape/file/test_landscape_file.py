@@ -31,8 +31,9 @@ from landscape.errors import (
     LandscapeNotFoundError,
     LandscapeWriteError,
 )
+from landscape.file.checkpoints import OriginData
 from landscape.file.checks import PointStatus
-from landscape.file.data import ConvergenceData, DirectionsData, LandscapeData
+from landscape.file.data import DirectionsData, LandscapeData
 from landscape.file.encoding import landscape_bytes
 from landscape.file.landscape_file import read_landscape, write_landscape
 from landscape.file.lock import clean_temporaries, lock_landscape
@@ -94,32 +95,34 @@ class TestRoundTrip:
         write_landscape(path, build())
         with h5py.File(path) as file:
             assert file.attrs["format"] == b"summary-landscape"
-            assert file.attrs["format_version"] == 1
+            assert file.attrs["format_version"] == 2
             assert file.attrs["complete"] is np.False_
             assert file.attrs["decomposition"] == b"pca"
             assert set(file) == {
                 "x", "y", "loss", "loss_stderr", "accuracy", "aa", "status",
-                "errors", "trajectory", "convergence", "directions",
+                "errors", "checkpoints", "origin", "directions",
             }  # fmt: skip
-            assert set(file["trajectory"]) == {
+            assert set(file["checkpoints"]) == {
                 "number", "x", "y", "residual", "norm", "status", "projected_status", "with_plane_buffers_status",
                 "loss", "accuracy", "projected_loss", "projected_accuracy", "loss_with_plane_buffers",
-                "accuracy_with_plane_buffers",
+                "accuracy_with_plane_buffers", "run", "final", "name", "run_name",
             }  # fmt: skip
-            assert file["convergence/x"][()] == 0
+            assert file["checkpoints/name"].asstr()[()].tolist() == ["", "", "", "average of both ☕"]
+            assert file["origin/role"].asstr()[()] == "final weights"
+            assert file["origin/x"][()] == 0
 
     def test_complete_means_that_nothing_is_pending(self, path: Path) -> None:
         data = build()
         data.status[:] = PointStatus.MEASURED
-        for place in (data.trajectory.status, data.trajectory.projected_status):
+        for place in (data.checkpoints.status, data.checkpoints.projected_status):
             place[:] = PointStatus.FAILED
         assert not data.complete
-        data.trajectory.with_plane_buffers_status[:] = PointStatus.MEASURED
+        data.checkpoints.with_plane_buffers_status[:] = PointStatus.MEASURED
         assert data.complete
         for change in (
-            replace(data, convergence=ConvergenceData()),
+            replace(data, origin=OriginData()),
             replace(data, status=np.zeros((3, 5), np.uint8)),
-            replace(data, trajectory=replace(data.trajectory, status=np.zeros(4, np.uint8))),
+            replace(data, checkpoints=replace(data.checkpoints, status=np.zeros(4, np.uint8))),
         ):
             assert not change.complete
         write_landscape(path, data)
@@ -199,7 +202,7 @@ class TestSameBytes:
 
     def test_the_order_of_dictionaries_does_not_matter(self) -> None:
         data, other = build(), build()
-        for mappings in (other.metrics, other.errors, other.attributes, other.trajectory.metrics):
+        for mappings in (other.metrics, other.errors, other.attributes, other.checkpoints.metrics):
             items = list(mappings.items())
             mappings.clear()
             mappings.update(reversed(items))
@@ -227,7 +230,7 @@ class TestXarray:
             np.testing.assert_array_equal(dataset["y"], data.y)
             assert dataset["accuracy"].sel(x=2.0, y=25.0) == data.metrics["accuracy"][1, 4]
             assert dataset.attrs["network"] == "Nett$_é"
-        with xarray.open_dataset(path, engine="h5netcdf", group="trajectory") as dataset:
+        with xarray.open_dataset(path, engine="h5netcdf", group="checkpoints") as dataset:
             assert dataset["projected_loss"].dims == ("number",)
             assert dataset["number"].values.tolist() == [3, 5, 8, 9]
 
@@ -271,10 +274,14 @@ class TestAbsentAndForeign:
         with pytest.raises(LandscapeFormatError, match="another program"):
             read_landscape(path)
 
-    def test_newer_version(self, path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("version", "remedy"),
+        [(3, "Install a newer"), (1, r"Measure it again.*or read it with the version that")],
+    )
+    def test_other_versions(self, path: Path, version: int, remedy: str) -> None:
         write_landscape(path, build())
-        rewrite(path, lambda file: file.attrs.__setitem__("format_version", 2))
-        with pytest.raises(LandscapeFormatError, match=r"format_version 2, this program reads 1.*[Ii]nstall a newer"):
+        rewrite(path, lambda file: file.attrs.__setitem__("format_version", version))
+        with pytest.raises(LandscapeFormatError, match=f"format_version {version}, this program reads 2.*{remedy}"):
             read_landscape(path)
 
     def test_attributes_of_other_programs_are_left_alone(self, path: Path) -> None:
@@ -304,9 +311,10 @@ class TestDamaged:
     @pytest.mark.parametrize(
         "name",
         [
-            "x", "y", "loss", "status", "convergence", "convergence/x", "convergence/loss", "convergence/status",
-            "directions", "directions/norms", "errors", "errors/place", "trajectory/x", "trajectory/number",
-            "trajectory/loss", "trajectory/projected_loss", "trajectory/with_plane_buffers_status",
+            "x", "y", "loss", "status", "origin", "origin/x", "origin/loss", "origin/status", "origin/role",
+            "origin/name", "origin/run", "checkpoints/run", "checkpoints/name", "checkpoints/run_name", "directions",
+            "checkpoints/final", "directions/norms", "errors", "errors/place", "checkpoints/x", "checkpoints/number",
+            "checkpoints/loss", "checkpoints/projected_loss", "checkpoints/with_plane_buffers_status",
         ],
     )  # fmt: skip
     def test_missing(self, path: Path, name: str) -> None:
@@ -329,13 +337,13 @@ class TestDamaged:
             ("x", np.array([0.0, 1, 1, 2, 3]), "finite and increasing"),
             ("y", np.zeros(0), "1 to 16384"),
             ("x", np.float64(1), "x must be an array"),
-            ("trajectory/x", np.zeros(3), r"trajectory\.x"),
-            ("trajectory/number", np.zeros(4), r"trajectory\.number"),
-            ("convergence/status", np.uint8(9), "9 is not a valid PointStatus"),
+            ("checkpoints/x", np.zeros(3), r"checkpoints\.x"),
+            ("checkpoints/number", np.zeros(4), r"checkpoints\.number"),
+            ("origin/status", np.uint8(9), "9 is not a valid PointStatus"),
             ("directions/norms", np.zeros(3), r"directions\.norms"),
             ("errors/traceback_index", np.array([0, 1, 99]), "index out of range"),
             ("errors/traceback_index", np.array([0, 1, -1]), "indices"),
-            ("convergence/x", np.zeros(3), "TypeError"),
+            ("origin/x", np.zeros(3), "TypeError"),
         ],
     )
     def test_wrong(self, path: Path, name: str, values: Any, why: str) -> None:
@@ -539,7 +547,8 @@ except OSError as error:
         [
             "x",
             "status",
-            "trajectory",
+            "checkpoints",
+            "run_name",
             "norm",
             "projected_loss",
             "loss_with_plane_buffers",

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from landscape import Landscape
+from landscape.file.checkpoints import CheckpointsData
 from landscape.file.checks import PointStatus
-from landscape.file.data import DirectionsData, LandscapeData, TrajectoryData
+from landscape.file.data import DirectionsData, LandscapeData
 from landscape.file.landscape_file import write_landscape
 from landscape.interactive import save_page
 
@@ -53,7 +54,7 @@ def example(
     path = None
     if checkpoints:
         share = np.linspace(0, 1, checkpoints)
-        path = TrajectoryData.empty(
+        path = CheckpointsData.empty(
             range(3, 3 + checkpoints), 2 * (1 - share), None if line else 0.9 * (1 - share) ** 2, 0.3 * (1 - share),
             1 - share, ("loss", METRIC),
         )  # fmt: skip
@@ -70,8 +71,8 @@ def example(
     data.metrics["loss_stderr"][...] = 0.02 * data.metrics["loss"]
     data.metrics[METRIC][...] = rng.random(data.shape)
     data.status[...] = PointStatus.MEASURED
-    data.convergence.metrics = {"loss": 0.0125, METRIC: 0.5}
-    data.convergence.status = PointStatus.MEASURED
+    data.origin.metrics = {"loss": 0.0125, METRIC: 0.5}
+    data.origin.status = PointStatus.MEASURED
     return data
 
 

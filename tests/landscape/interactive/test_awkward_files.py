@@ -16,23 +16,23 @@ def unfinished(example):
     for values in data.metrics.values():
         values[data.status != PointStatus.MEASURED] = np.nan
     data.errors["grid/1,2"] = f"{HEADER}  ...\nValueError: <img src=x onerror=alert(1)>"
-    data.trajectory.projected["loss"][3:] = np.nan
-    data.trajectory.projected_status[3:] = PointStatus.PENDING
+    data.checkpoints.projected["loss"][3:] = np.nan
+    data.checkpoints.projected_status[3:] = PointStatus.PENDING
     return data
 
 
 def only_nan(example):
     data = example()
     data.metrics["loss"][:] = np.nan
-    data.convergence.metrics["loss"] = np.nan
-    data.trajectory.projected["loss"][:] = np.nan
+    data.origin.metrics["loss"] = np.nan
+    data.checkpoints.projected["loss"][:] = np.nan
     return data
 
 
 def constant(example):
     data = example(checkpoints=0)
     data.metrics["loss"][:] = 2.5
-    data.convergence.metrics["loss"] = 2.5
+    data.origin.metrics["loss"] = 2.5
     return data
 
 
@@ -53,8 +53,8 @@ def nothing_measured(example):
     data.status[:] = PointStatus.PENDING
     for values in data.metrics.values():
         values[:] = np.nan
-    data.convergence.status = PointStatus.PENDING
-    data.convergence.metrics["loss"] = np.nan
+    data.origin.status = PointStatus.PENDING
+    data.origin.metrics["loss"] = np.nan
     return data
 
 
@@ -95,7 +95,7 @@ def test_each_is_shown_for_what_it_is(open_page, example) -> None:
                 assert text.lower() in card.inner_text().lower(), case.__name__
             (z,) = opened.data("map", "grid", "z", card=number)
             np.testing.assert_array_equal(np.isnan(z), np.isnan(item.metrics["loss"]), case.__name__)
-            assert card.locator(".player").is_visible() == (item.trajectory is not None)
+            assert card.locator(".player").is_visible() == (item.checkpoints is not None)
             assert "no WebGL" in card.inner_text()
         opened.check()
 

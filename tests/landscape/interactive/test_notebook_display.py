@@ -33,8 +33,8 @@ def bowl(rows: int | None = 7, columns: int = 9) -> LandscapeData:
     data.metrics["loss"][...] = 10.0 ** (x if y is None else x + y[:, None] / 20)
     data.metrics[HOSTILE][...] = np.arange(data.status.size).reshape(data.shape)
     data.status[...] = PointStatus.MEASURED
-    data.convergence.metrics["loss"] = 1.0
-    data.convergence.status = PointStatus.MEASURED
+    data.origin.metrics["loss"] = 1.0
+    data.origin.status = PointStatus.MEASURED
     return data
 
 
@@ -97,13 +97,19 @@ class TestFigure:
         for name in ("loss", "aa"):
             data.metrics[name][...] = np.arange(data.status.size).reshape(data.shape) + 1.0
         data.status[...] = PointStatus.MEASURED
-        assert data.trajectory is not None
-        (flat,) = (trace for trace in traces(data, "scatter") if trace.get("name") == "path")
-        np.testing.assert_array_equal(array(flat["x"]), data.trajectory.x)
-        assert flat["customdata"][1][0] == "checkpoint 5"
-        line, dots, _ = traces(data, "scatter3d")
-        np.testing.assert_array_equal(array(dots["y"]), data.trajectory.y)
-        assert len(array(line["x"])) == 3 * 12 + 1
+        assert data.checkpoints is not None
+        by_name = {trace.get("name"): trace for trace in traces(data, "scatter")}
+        flat = by_name["SGD é"]
+        np.testing.assert_array_equal(array(flat["x"]), data.checkpoints.x[:2])
+        assert flat["customdata"][1][0] == "SGD é, checkpoint 5"
+        # A run of one checkpoint is no path, and nothing joins it with another run or a network.
+        np.testing.assert_array_equal(array(by_name["&#36;adam"]["x"]), data.checkpoints.x[2:3])
+        np.testing.assert_array_equal(array(by_name["average of both ☕"]["x"]), data.checkpoints.x[3:])
+        assert [len(array(by_name[name]["x"])) for name in ("start", "end")] == [1, 1]
+        assert "final weights of SGD é (checkpoint 5)" in by_name
+        line, dots, _, second, network, _ = traces(data, "scatter3d")
+        np.testing.assert_array_equal(array(dots["y"]), data.checkpoints.y[:2])
+        assert [len(array(trace["x"])) for trace in (line, second, network)] == [12 + 1, 1, 1]
 
     def test_a_line_is_a_profile(self) -> None:
         data = bowl(rows=None)

@@ -137,7 +137,7 @@ class TestPath:
     @pytest.mark.slow
     def test_the_player_walks_over_the_checkpoints(self, open_page, example) -> None:
         data = example()
-        path = data.trajectory
+        path = data.checkpoints
         opened = open_page(data)
         choose(opened, "scale", "linear")
         slider = opened.page.locator(".player input")
@@ -167,12 +167,12 @@ class TestPath:
 
     def test_a_checkpoint_under_the_pointer(self, open_page, example) -> None:
         data = example()
-        path = data.trajectory
+        path = data.checkpoints
         opened = open_page(data, webgl=False)
         opened.page.mouse.move(*opened.pixel(path.x[2], path.y[2]))
         opened.wait("document.querySelector('.tooltip').textContent.includes('epoch')")
         shown = opened.facts(".tooltip")
-        assert shown["epoch"] == "5"
+        assert shown["checkpoint"] == "epoch 5"
         assert float(shown["loss at its foot on the plane"]) == pytest.approx(path.projected["loss"][2], rel=1e-5)
         opened.click(
             opened.pixel(path.x[2], path.y[2]), "document.querySelector('.player output').textContent === 'epoch 5'"
@@ -207,7 +207,7 @@ class TestProfile:
         assert (line["x0"], line["y0"]) == pytest.approx((-1.5 + 0.4, 0.018), abs=1e-12)
         opened.page.click("text=Start to end")
         (line,) = opened.shapes("line")
-        path = data.trajectory
+        path = data.checkpoints
         assert [line[name] for name in ("x0", "y0", "x1", "y1")] == [path.x[0], path.y[0], path.x[-1], path.y[-1]]
         opened.page.click("text=Upwards")
         opened.page.locator("[aria-label='x of the start']").fill("-1")
@@ -351,7 +351,7 @@ class TestLine:
         assert opened.page.locator(".plot").count() == 1
         assert "pending (1)" in opened.page.inner_text(".warning")
         assert "not finite (1)" in opened.page.inner_text(".warning")
-        np.testing.assert_array_equal(opened.data("profile", "path", "y")[0], data.trajectory.projected["loss"])
+        np.testing.assert_array_equal(opened.data("profile", "path", "y")[0], data.checkpoints.projected["loss"])
         opened.page.mouse.move(*opened.pixel(data.x[9], data.metrics["loss"][9], "profile"))
         opened.wait("!document.querySelector('.tooltip').hidden")
         assert list(opened.facts(".tooltip")) == ["x", "loss", metric, "status"]

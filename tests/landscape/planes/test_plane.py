@@ -13,7 +13,7 @@ from collectors.weights.safetensors_file import MemoryState
 from landscape.errors import PlaneError
 from landscape.planes import Plane, line_between, pca_plane, plane_through, random_line, random_plane
 from landscape.planes.directions import Direction
-from landscape.planes.trajectory import Trajectory, project
+from landscape.planes.projection import Projection, project
 
 
 def network(dtype=torch.float64, seed: int = 0) -> nn.Sequential:
@@ -48,7 +48,7 @@ def test_projection_equals_least_squares_on_whole_vectors(scales, block_bytes):
     first, second = draw(space, 0), draw(space, 1)
     second = {name: scales[1] * (values + 0.8 * first[name]) for name, values in second.items()}
     first = {name: scales[0] * values for name, values in first.items()}
-    path = project(readers, [3, 5, 8, 9, 12], readers[1], (first, second), space, block_bytes=block_bytes)
+    path = project(readers, readers[1], (first, second), space, block_bytes=block_bytes)
     basis = np.stack([flat(space, d.__getitem__) for d in (first, second)], axis=1)
     rows = np.stack([flat(space, reader.read) for reader in readers])
     differences = rows - rows[1]
@@ -56,15 +56,13 @@ def test_projection_equals_least_squares_on_whole_vectors(scales, block_bytes):
     np.testing.assert_allclose(np.stack([path.x, path.y], axis=1), expected, rtol=1e-10, atol=1e-18)
     np.testing.assert_allclose(path.residual, np.linalg.norm(differences - expected @ basis.T, axis=1), rtol=1e-11)
     np.testing.assert_allclose(path.norm, np.linalg.norm(differences, axis=1), rtol=1e-13)
-    np.testing.assert_array_equal(path.number, [3, 5, 8, 9, 12])
-    assert path.number.dtype == np.int64
 
 
 def test_pythagoras_holds_and_the_origin_is_exactly_zero():
     space = describe_network(network())
     readers = states(4)
     directions = (draw(space, 0), draw(space, 1))
-    path = project(readers, range(4), readers[2], directions, space)
+    path = project(readers, readers[2], directions, space)
     feet = np.outer(path.x, flat(space, directions[0].__getitem__))
     feet += np.outer(path.y, flat(space, directions[1].__getitem__))
     np.testing.assert_allclose(path.norm**2, path.residual**2 + np.sum(feet**2, axis=1), rtol=1e-12)
@@ -75,7 +73,7 @@ def test_projection_on_a_line():
     space = describe_network(network())
     readers = states(3)
     direction = draw(space, 0)
-    path = project(readers, range(3), readers[0], (direction,), space)
+    path = project(readers, readers[0], (direction,), space)
     vector = flat(space, direction.__getitem__)
     differences = np.stack([flat(space, reader.read) for reader in readers]) - flat(space, readers[0].read)
     # The mistake to avoid: dividing by the norm instead of its square.
@@ -91,7 +89,7 @@ def test_a_residual_far_smaller_than_the_norm_keeps_its_digits():
     arrays = {name: origin.read(name) for name in origin.shapes}
     for name, values in aside.items():
         arrays[name] = arrays[name] + 2.0 * directions[0][name] - 3.0 * directions[1][name] + values
-    path = project([MemoryState(arrays)], [0], origin, directions, space)
+    path = project([MemoryState(arrays)], origin, directions, space)
     basis = np.stack([flat(space, d.__getitem__) for d in directions], axis=1)
     vector = flat(space, aside.__getitem__)
     expected = np.linalg.norm(vector - basis @ np.linalg.lstsq(basis, vector, rcond=None)[0])
@@ -105,22 +103,18 @@ def test_parallel_and_zero_directions_are_refused():
     twice = {name: -2 * values for name, values in direction.items()}
     zero = {name: 0 * values for name, values in direction.items()}
     with pytest.raises(PlaneError, match=r"the two directions are parallel \(cosine -1.0"):
-        project(readers, [0, 1], readers[0], (direction, twice), space)
+        project(readers, readers[0], (direction, twice), space)
     with pytest.raises(PlaneError, match=r"direction 1 has the norm 0.0"):
-        project(readers, [0, 1], readers[0], (direction, zero), space)
+        project(readers, readers[0], (direction, zero), space)
 
 
-def test_projection_names_wrong_numbers_and_bad_weights():
+def test_projection_names_bad_weights():
     space = describe_network(network())
     readers = states(2)
-    with pytest.raises(ValueError, match="numbers must be a list with one number for each of the 2 checkpoints"):
-        project(readers, [0], readers[0], (draw(space, 0),), space)
-    with pytest.raises(TypeError, match=r"numbers\[1\] must be an int"):
-        project(readers, [0, "1"], readers[0], (draw(space, 0),), space)
     arrays = {name: readers[1].read(name) for name in readers[1].shapes}
     arrays["3.bias"][0] = np.nan
     with pytest.raises(CheckpointError, match=r"broken holds NaN or infinite values in '3.bias'"):
-        project([MemoryState(arrays, "broken")], [0], readers[0], (draw(space, 0),), space)
+        project([MemoryState(arrays, "broken")], readers[0], (draw(space, 0),), space)
 
 
 # --- axes ---
@@ -140,7 +134,7 @@ def test_random_axes_are_symmetric_with_an_exact_zero():
 
 def test_trajectory_axes_have_the_range_and_a_margin_each_side():
     plane = pca_plane(states(6), network=network())
-    path = plane.trajectory
+    path = plane.projection
     x, y = plane.axes(11)
     for axis, values in ((x, path.x), (y, path.y)):
         width = values.max() - values.min()
@@ -162,7 +156,7 @@ def test_axes_of_lines_and_of_planes_through_points():
 
 
 def flattened(plane: Plane, **changes) -> Plane:
-    return dataclasses.replace(plane, trajectory=dataclasses.replace(plane.trajectory, **changes))
+    return dataclasses.replace(plane, projection=dataclasses.replace(plane.projection, **changes))
 
 
 def test_an_axis_without_range_gets_the_other_ones_length_and_a_warning():
@@ -282,6 +276,6 @@ def test_a_plane_refuses_what_does_not_fit():
 
 
 def test_trajectories_are_plain_data():
-    path = Trajectory(np.zeros(1, np.int64), *(np.zeros(1) for _ in range(4)))
+    path = Projection(*(np.zeros(1) for _ in range(4)))
     with pytest.raises(dataclasses.FrozenInstanceError):
         path.x = np.ones(1)

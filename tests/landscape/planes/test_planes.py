@@ -16,8 +16,9 @@ from collectors.weights.safetensors_file import CheckpointFile, MemoryState, wri
 from landscape.errors import DegenerateTrajectoryError, PlaneError
 from landscape.planes import custom_plane, line_between, pca_plane, plane_through, random_line, random_plane
 from landscape.planes.directions import random_direction
-from landscape.planes.from_checkpoints import plane_of_trajectory, random_plane_of
+from landscape.planes.from_checkpoints import plane_of_runs, random_plane_of
 from landscape.planes.pca import principal_directions
+from landscape.planes.runs import Run
 
 
 class Network(nn.Module):
@@ -95,7 +96,7 @@ def test_every_form_gives_the_same_trajectory(tmp_path):
     for weights in forms(tmp_path).values():
         plane = pca_plane([*others, weights])
         same(plane, expected)
-        np.testing.assert_array_equal(plane.trajectory.x, expected.trajectory.x)
+        np.testing.assert_array_equal(plane.projection.x, expected.projection.x)
 
 
 def test_a_plane_does_not_change_with_the_network_it_was_made_from():
@@ -245,7 +246,7 @@ def test_random_planes_hold_the_random_directions(normalization):
             np.testing.assert_array_equal(direction[name], values)
     line = random_line(module, seed=7, normalization=normalization, perturb_one_dimensional=True)
     np.testing.assert_array_equal(line.directions[0]["head.weight"], plane.directions[0]["head.weight"])
-    assert (plane.decomposition, plane.normalization, plane.trajectory) == ("random", normalization, None)
+    assert (plane.decomposition, plane.normalization, plane.projection) == ("random", normalization, None)
 
 
 def test_random_directions_are_nearly_orthogonal_and_the_cosine_is_kept():
@@ -266,7 +267,7 @@ def test_random_planes_of_a_checkpoint():
     module = build()
     reader = MemoryState(read_network(module), "step 12")
     plane = random_plane_of(reader, describe_network(module), seed=0, normalization="filter")
-    assert plane.trajectory is None
+    assert plane.projection is None
     np.testing.assert_array_equal(plane.axes(5)[0], [-1, -0.5, 0, 0.5, 1])
     line = random_plane_of(reader, describe_network(module), seed=0, normalization="none", dimension=1)
     assert line.axes(5)[1] is None
@@ -301,22 +302,22 @@ def test_pca_planes_pass_through_the_last_checkpoint(centering):
         for name in theirs:
             np.testing.assert_array_equal(ours[name], theirs[name])
     np.testing.assert_array_equal(plane.explained_variance_ratio, principal.explained_variance_ratio)
-    np.testing.assert_array_equal(plane.trajectory.number, [2, 4, 6, 8, 10, 11])
-    assert (plane.trajectory.x[-1], plane.trajectory.y[-1], plane.trajectory.residual[-1]) == (0.0, 0.0, 0.0)
+    np.testing.assert_array_equal(plane.members.number, [2, 4, 6, 8, 10, 11])
+    assert (plane.projection.x[-1], plane.projection.y[-1], plane.projection.residual[-1]) == (0.0, 0.0, 0.0)
     for name, values in plane.origin.items():
         np.testing.assert_array_equal(values, modules[-1].state_dict()[name].numpy())
     for index, checkpoint in enumerate(plane.checkpoints):
-        foot = plane.point((plane.trajectory.x[index], plane.trajectory.y[index]))
+        foot = plane.point((plane.projection.x[index], plane.projection.y[index]))
         own = {tensor.name: checkpoint.read(tensor.name) for tensor in plane.space.trainable}
-        assert distance(plane, foot, own) == pytest.approx(plane.trajectory.residual[index], rel=1e-10, abs=1e-14)
+        assert distance(plane, foot, own) == pytest.approx(plane.projection.residual[index], rel=1e-10, abs=1e-14)
 
 
 def test_the_uncentred_plane_keeps_more_of_the_path_than_the_centred_one():
     modules = [build(seed, torch.float64) for seed in range(6)]
-    lost = {c: np.sum(pca_plane(modules, centering=c).trajectory.residual ** 2) for c in ("none", "mean")}
+    lost = {c: np.sum(pca_plane(modules, centering=c).projection.residual ** 2) for c in ("none", "mean")}
     assert lost["none"] < lost["mean"]
     plane = pca_plane(modules)
-    path = plane.trajectory
+    path = plane.projection
     kept = 1 - np.sum(path.residual**2) / np.sum(path.norm**2)
     assert kept == pytest.approx(plane.explained_variance_ratio.sum(), rel=1e-10)
 
@@ -326,10 +327,10 @@ def test_permuting_earlier_checkpoints_leaves_the_plane():
     one = pca_plane(modules)
     order = [2, 0, 3, 1, 4]
     two = pca_plane([modules[i] for i in order])
-    np.testing.assert_allclose(two.trajectory.residual, one.trajectory.residual[order], atol=1e-10)
-    for values, expected in ((two.trajectory.x, one.trajectory.x), (two.trajectory.y, one.trajectory.y)):
+    np.testing.assert_allclose(two.projection.residual, one.projection.residual[order], atol=1e-10)
+    for values, expected in ((two.projection.x, one.projection.x), (two.projection.y, one.projection.y)):
         np.testing.assert_allclose(np.abs(values), np.abs(expected[order]), atol=1e-10)
-    assert one.trajectory.number.tolist() == [0, 1, 2, 3, 4]
+    assert one.members.number == (0, 1, 2, 3, 4)
 
 
 def test_pca_planes_name_what_is_wrong():
@@ -347,12 +348,12 @@ def test_pca_planes_name_what_is_wrong():
 def test_runs_and_users_get_the_same_plane():
     modules = [build(seed) for seed in range(4)]
     readers = [MemoryState(read_network(module)) for module in modules]
-    plane = plane_of_trajectory(readers, range(4), describe_network(modules[0]))
+    plane = plane_of_runs([Run("", tuple(readers), (0, 1, 2, 3))], describe_network(modules[0]))
     same(plane, pca_plane(modules))
     frozen = build()
     frozen.requires_grad_(False)
     with pytest.raises(PlaneError, match="no trainable parameter"):
-        plane_of_trajectory(readers, range(4), describe_network(frozen))
+        plane_of_runs([Run("", tuple(readers), (0, 1, 2, 3))], describe_network(frozen))
 
 
 # --- through points ---
@@ -362,8 +363,8 @@ def test_runs_and_users_get_the_same_plane():
 def test_three_points_are_the_corners(dtype):
     modules = [build(seed, dtype) for seed in range(3)]
     plane = plane_through(*modules)
-    path = plane.trajectory
-    assert (path.number.tolist(), path.x.tolist(), path.y.tolist()) == ([0, 1, 2], [0, 1, 0], [0, 0, 1])
+    path = plane.projection
+    assert (path.x.tolist(), path.y.tolist()) == ([0, 1, 0], [0, 0, 1])
     for corner, module in zip(((0, 0), (1, 0), (0, 1)), modules, strict=True):
         state, own = plane.point(corner), read_network(module)
         for tensor in plane.space.trainable:
@@ -376,8 +377,8 @@ def test_three_points_are_the_corners(dtype):
 def test_two_points_are_the_ends_of_a_line():
     one, two = build(0, torch.float64), build(1, torch.float64)
     line = line_between(one, two)
-    assert (line.dimension, line.trajectory.y) == (1, None)
-    assert line.trajectory.x.tolist() == [0, 1]
+    assert (line.dimension, line.projection.y) == (1, None)
+    assert line.projection.x.tolist() == [0, 1]
     middle = line.point((0.5,))
     expected = (one.head.weight + two.head.weight).detach().numpy() / 2
     np.testing.assert_allclose(middle["head.weight"], expected, atol=1e-15)

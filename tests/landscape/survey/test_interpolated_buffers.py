@@ -75,7 +75,7 @@ def test_a_line_ends_at_the_networks_own_losses(networks):
     assert drawn.attributes["buffers"] == "interpolate"
     assert drawn.attributes["identity"]["buffers"] == {"policy": "interpolate"}
     assert any("between the networks" in note for note in drawn.attributes["notes"])
-    path = drawn.trajectory
+    path = drawn.checkpoints
     for measured in (path.metrics, path.projected, path.with_plane_buffers):
         np.testing.assert_allclose(measured["loss"], [own_loss(start), own_loss(trained)], atol=1e-6)
 
@@ -88,7 +88,7 @@ def test_the_default_is_the_policy_that_is_nearest_to_the_networks_own_losses(ne
         def largest_miss(policy, plane=plane, own=own):
             drawn = measure(plane, (0.0, 1.0), buffers=policy)
             assert drawn.attributes["buffers"] == ("interpolate" if policy == "auto" else policy)
-            return float(np.abs(drawn.trajectory.projected["loss"] - own).max())
+            return float(np.abs(drawn.checkpoints.projected["loss"] - own).max())
 
         assert largest_miss("auto") < 1e-6 < 1e-3 < min(map(largest_miss, policies))
 

@@ -1,4 +1,4 @@
-"""A run's path as a plane sees it: its coordinates, its distance to the plane, and the differences they come from."""
+"""Networks as a plane sees them: their coordinates, their distance to it, and the differences they come from."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.errors import CheckpointError
-from collectors.validation import check_int, wrong_value
+from collectors.validation import check_int
 
 from ..errors import PlaneError
 from .directions import Direction
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64, Int64
+    from jaxtyping import Float64
 
     from collectors.networks.weight_space import WeightSpace
     from collectors.weights.safetensors_file import StateReader
@@ -30,18 +30,16 @@ _PARALLEL = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class Trajectory:
+class Projection:
     """Checkpoints projected onto a plane or a line.
 
     Attributes:
-        number: shape (n,); the checkpoints' numbers, in order.
         x: shape (n,); coordinates along the first direction.
         y: shape (n,); coordinates along the second direction, or None on a line.
         residual: shape (n,); distance from the checkpoint to its foot on the plane, over all trainable elements.
         norm: shape (n,); distance from the checkpoint to the origin.
     """
 
-    number: Int64[np.ndarray, " n"]
     x: Float64[np.ndarray, " n"]
     y: Float64[np.ndarray, " n"] | None
     residual: Float64[np.ndarray, " n"]
@@ -50,25 +48,22 @@ class Trajectory:
 
 def project(
     checkpoints: Sequence[StateReader],
-    numbers: Sequence[int],
     origin: StateReader,
     directions: Sequence[Direction],
     space: WeightSpace,
     *,
     block_bytes: int = BLOCK_BYTES,
-) -> Trajectory:
+) -> Projection:
     """Projects checkpoints by least squares on all directions together; the origin gets exactly (0, 0).
 
     Args:
         checkpoints: read under the network's own names.
-        numbers: one for each checkpoint.
         origin: where the coordinates are zero.
         directions: one or two, of any length and angle.
         space: the network.
         block_bytes: size of the float64 differences held at a time, over all checkpoints.
 
     Raises:
-        ValueError: there is not one number for each checkpoint.
         PlaneError: a direction is zero, or the two are parallel.
         CheckpointError: a checkpoint holds a value that is not finite.
     """
@@ -85,29 +80,26 @@ def project(
     # Scaled to unit directions first: lengths that differ by many orders of magnitude must cost no digits.
     scaled = np.linalg.solve(gram / np.outer(norms, norms), (products / norms).T).T
     coordinates = scaled / norms + 0.0
-    return trajectory_at(checkpoints, numbers, coordinates, origin, directions, space, block_bytes=block_bytes)
+    return projection_at(checkpoints, coordinates, origin, directions, space, block_bytes=block_bytes)
 
 
-def trajectory_at(
+def projection_at(
     checkpoints: Sequence[StateReader],
-    numbers: Sequence[int],
     coordinates: Float64[np.ndarray, "n dimension"],
     origin: StateReader,
     directions: Sequence[Direction],
     space: WeightSpace,
     *,
     block_bytes: int = BLOCK_BYTES,
-) -> Trajectory:
+) -> Projection:
     """Measures how far checkpoints lie from given points of a plane.
 
     The differences themselves are summed, not norms subtracted from each other, so that a checkpoint close to
     the plane keeps its digits.
 
     Raises:
-        ValueError: there is not one number for each checkpoint.
         CheckpointError: a checkpoint holds a value that is not finite.
     """
-    numbers = check_numbers(numbers, len(checkpoints))
     norm = np.zeros(len(checkpoints))
     residual = np.zeros(len(checkpoints))
     for block in difference_blocks(checkpoints, origin, space, block_bytes):
@@ -115,21 +107,12 @@ def trajectory_at(
         rest = block.differences
         rest -= coordinates @ _rows(directions, block)
         residual += np.einsum("ij,ij->i", rest, rest)
-    return Trajectory(
-        number=np.array(numbers, dtype=np.int64),
+    return Projection(
         x=coordinates[:, 0].copy(),
         y=coordinates[:, 1].copy() if len(directions) == 2 else None,
         residual=np.sqrt(residual),
         norm=np.sqrt(norm),
     )
-
-
-def check_numbers(numbers: Sequence[int], count: int) -> list[int]:
-    """Returns the numbers when there is one for each checkpoint."""
-    numbers = [check_int(f"numbers[{index}]", number) for index, number in enumerate(numbers)]
-    if len(numbers) != count:
-        raise wrong_value("numbers", f"a list with one number for each of the {count} checkpoints", numbers)
-    return numbers
 
 
 def check_independent(norms: Sequence[float] | Float64[np.ndarray, " dimension"], cosine: float | None) -> None:

@@ -1,0 +1,170 @@
+"""Which run each checkpoint belongs to: from what the user says, from run directories, or from the files' folders."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from collectors.networks.weight_space import WeightSpace
+from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory
+from collectors.validation import check_int, wrong_type, wrong_value
+from collectors.weights.aligned import Weights, as_reader
+from collectors.weights.safetensors_file import StateReader
+
+from ..roles import check_name
+
+_SUFFIXES = (".safetensors", ".ckpt", ".pt", ".pth", ".bin")
+# Such as Hugging Face's: one folder for each checkpoint of a run.
+_CHECKPOINT_FOLDER = re.compile(r"(checkpoint|ckpt|epoch|step|global_step|iter)[-_]?\d+", re.IGNORECASE)
+_EXPECTED = "a list of checkpoints, a RunDirectory, or a dict from a run's name to either"
+
+
+@dataclass(frozen=True)
+class Run:
+    """The checkpoints of one run.
+
+    Attributes:
+        name: may be "" for a single run.
+        readers: in the order of training.
+        numbers: one for each.
+        finished: whether the last one is the last checkpoint that the run left behind.
+    """
+
+    name: str
+    readers: tuple[StateReader, ...]
+    numbers: tuple[int, ...]
+    finished: bool = False
+
+
+def find_runs(checkpoints: object, numbers: object) -> dict[str, Any]:
+    """Returns the checkpoints by the name of their run: each value is a list of weights or a RunDirectory.
+
+    Args:
+        checkpoints: as ``pca_plane`` takes them.
+        numbers: the user's.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: a name is wrong, or numbers are given for several runs that have no names.
+    """
+    if isinstance(checkpoints, Mapping):
+        if not checkpoints:
+            raise wrong_value("checkpoints", "at least one run", {})
+        for name, item in checkpoints.items():
+            if not _is_list(item) and not isinstance(item, RunDirectory):
+                raise wrong_type(f"checkpoints[{name!r}]", "a list of checkpoints or a RunDirectory", item)
+        needed = len(checkpoints) > 1
+        return {check_name("a key of checkpoints", name, needed=needed): item for name, item in checkpoints.items()}
+    if isinstance(checkpoints, RunDirectory):
+        return {"": checkpoints}
+    if not _is_list(checkpoints):
+        raise wrong_type("checkpoints", _EXPECTED, checkpoints)
+    assert isinstance(checkpoints, Sequence)
+    if any(isinstance(item, RunDirectory) for item in checkpoints):
+        return _directories(checkpoints)
+    folders = [_run_folder(item) for item in checkpoints]
+    if len({folder for folder in folders if folder is not None}) < 2:
+        return {"": list(checkpoints)}
+    return _by_folder(checkpoints, folders, numbers)
+
+
+def read_run(name: str, checkpoints: Any, numbers: object, space: WeightSpace) -> Run:
+    """Opens the checkpoints of one run.
+
+    Args:
+        name: of the run.
+        checkpoints: a list of weights, or a RunDirectory.
+        numbers: one for each; None counts from 0, or takes all that the directory has.
+        space: the network.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: there is not one number for each checkpoint.
+        CheckpointError: a checkpoint is missing or damaged.
+    """
+    label = f"numbers[{name!r}]" if name else "numbers"
+    given = None
+    if numbers is not None:
+        if isinstance(numbers, str | bytes) or not isinstance(numbers, Sequence | np.ndarray):
+            raise wrong_type(label, "a list of numbers", numbers)
+        given = [check_int(f"{label}[{index}]", number) for index, number in enumerate(numbers)]
+    if isinstance(checkpoints, RunDirectory):
+        held = sorted(checkpoints.metadata.files)
+        chosen = held if given is None else given
+        readers = tuple(checkpoints.checkpoint(number, space) for number in chosen)
+        return Run(name, readers, tuple(chosen), finished=chosen[-1:] == held[-1:])
+    chosen = list(range(len(checkpoints))) if given is None else given
+    if len(chosen) != len(checkpoints):
+        raise wrong_value(label, f"a list with one number for each of the {len(checkpoints)} checkpoints", chosen)
+    prefix = f"checkpoints[{name!r}]" if name else "checkpoints"
+    readers = tuple(as_reader(f"{prefix}[{index}]", item) for index, item in enumerate(checkpoints))
+    return Run(name, readers, tuple(chosen))
+
+
+def _directories(checkpoints: Sequence[Any]) -> dict[str, Any]:
+    for index, item in enumerate(checkpoints):
+        if not isinstance(item, RunDirectory):
+            raise wrong_type(f"checkpoints[{index}]", "a RunDirectory, as others of the list are", item)
+    folders = [PurePosixPath(str(item.path)) for item in checkpoints]
+    if len(set(folders)) < len(folders):
+        raise wrong_value("checkpoints", "different run directories", [str(folder) for folder in folders])
+    return dict(zip(_names(folders), checkpoints, strict=True))
+
+
+def _by_folder(
+    checkpoints: Sequence[Weights], folders: Sequence[PurePosixPath | None], numbers: object
+) -> dict[str, list[Weights]]:
+    if None in folders:
+        raise ValueError(
+            "checkpoints must say which run each of them belongs to: some are files of several folders, and others "
+            "lie in memory. Pass a dict from the run's name to its checkpoints."
+        )
+    if numbers is not None:
+        raise ValueError(
+            "numbers must be left out for files of several folders, which are several runs; pass a dict from the run's "
+            "name to its checkpoints, and one from the name to their numbers."
+        )
+    found = {folder: [] for folder in folders if folder is not None}  # type: dict[PurePosixPath, list[Weights]]
+    for item, folder in zip(checkpoints, folders, strict=True):
+        assert folder is not None
+        found[folder].append(item)
+    runs = dict(zip(_names(list(found)), found.values(), strict=True))
+    if all(len(items) == 1 for items in runs.values()):
+        warnings.warn(
+            f"the {len(runs)} checkpoints lie in as many folders, so each is a run of its own, and no path joins them. "
+            "If they are one run's, say so with a dict: {'name of the run': [...]}.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return runs
+
+
+def _run_folder(weights: Weights) -> PurePosixPath | None:
+    """Returns the folder of the run that a file belongs to; None for weights in memory."""
+    if isinstance(weights, str | os.PathLike):
+        text = str(Path(weights).absolute()) if "://" not in os.fspath(weights) else str(weights)
+    elif str(getattr(weights, "label", "")).endswith(_SUFFIXES):
+        text = str(weights.label)
+    else:
+        return None
+    folder = PurePosixPath(text).parent
+    return folder.parent if folder.name == CHECKPOINT_FOLDER or _CHECKPOINT_FOLDER.fullmatch(folder.name) else folder
+
+
+def _names(folders: Sequence[PurePosixPath]) -> list[str]:
+    """Returns the folders' names, with as many of those above them as tell them apart."""
+    depth = 1
+    while len({folder.parts[-depth:] for folder in folders}) < len(folders):
+        depth += 1
+    return [check_name("a run's folder", "/".join(folder.parts[-depth:])[-100:]) for folder in folders]
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes)

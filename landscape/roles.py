@@ -1,0 +1,114 @@
+"""Who the networks on a plane are: its origin, checkpoints and final weights of runs, networks that a user named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+ORIGIN = "origin"
+"""The role of a plane's origin of which nothing else is known: it may be trained or not."""
+NETWORK = "named network"
+"""The role of weights that belong to no run; the user named them."""
+CHECKPOINT = "checkpoint"
+"""The role of a run's weights at an epoch or a step."""
+FINAL_WEIGHTS = "final weights"
+"""The role of the last checkpoint that a run left behind."""
+ROLES = (ORIGIN, NETWORK, CHECKPOINT, FINAL_WEIGHTS)
+
+NO_RUN = -1
+"""Stands for the run of a network that belongs to none."""
+
+_LONGEST_NAME = 100
+
+
+@dataclass(frozen=True)
+class OriginRole:
+    """Which network a plane's origin is.
+
+    Attributes:
+        role: one of ``ROLES``.
+        name: of a named network; else "".
+        run: the name of the run that it belongs to; "" where it has none.
+        number: of the run's checkpoint; else None.
+    """
+
+    role: str = ORIGIN
+    name: str = ""
+    run: str = ""
+    number: int | None = None
+
+
+UNKNOWN = OriginRole()
+"""Of an origin of which nothing is known."""
+
+
+@dataclass(frozen=True)
+class Members:
+    """Who n networks are; the rows of one run are its path, in order.
+
+    Attributes:
+        number: n numbers of checkpoints; a network of no run has its place among the rows.
+        run: n places in ``runs``; -1 for a network of no run.
+        runs: the runs' names; a single run may have the name "".
+        name: n names of networks; "" for a checkpoint, which its number names.
+        final: n times whether it is the last checkpoint that its run left behind.
+    """
+
+    number: tuple[int, ...] = ()
+    run: tuple[int, ...] = ()
+    runs: tuple[str, ...] = ()
+    name: tuple[str, ...] = ()
+    final: tuple[bool, ...] = ()
+
+    @classmethod
+    def of_runs(cls, runs: Mapping[str, Sequence[int]], finished: Sequence[bool]) -> Members:
+        """Returns the checkpoints of runs.
+
+        Args:
+            runs: name to the numbers of its checkpoints, in order.
+            finished: for each run, whether its last number is the last checkpoint that it left behind.
+        """
+        numbers = list(runs.values())
+        return cls(
+            number=tuple(number for of_run in numbers for number in of_run),
+            run=tuple(index for index, of_run in enumerate(numbers) for _ in of_run),
+            runs=tuple(runs),
+            name=("",) * sum(map(len, numbers)),
+            final=tuple(
+                whole and place == len(of_run) - 1
+                for of_run, whole in zip(numbers, finished, strict=True)
+                for place in range(len(of_run))
+            ),
+        )
+
+    @classmethod
+    def of_networks(cls, names: Sequence[str]) -> Members:
+        """Returns networks that belong to no run."""
+        count = len(names)
+        return cls(tuple(range(count)), (NO_RUN,) * count, (), tuple(names), (False,) * count)
+
+    def origin(self, row: int) -> OriginRole:
+        """Returns the role of an origin that is one of the rows."""
+        if self.run[row] == NO_RUN:
+            return OriginRole(NETWORK, self.name[row])
+        role = FINAL_WEIGHTS if self.final[row] else CHECKPOINT
+        return OriginRole(role, run=self.runs[self.run[row]], number=self.number[row])
+
+
+NOBODY = Members()
+"""No networks beside the origin."""
+
+
+def check_name(label: str, name: object, *, needed: bool = True) -> str:
+    """Returns the name of a run or a network.
+
+    Raises:
+        TypeError: it is no text.
+        ValueError: it is blank although it is needed, too long, or has letters that cannot be printed.
+    """
+    if not isinstance(name, str):
+        raise TypeError(f"{label} must be a str, but got {type(name).__name__}: {name!r}.")
+    if not name.isprintable() or len(name) > _LONGEST_NAME or (needed and not name.strip()):
+        least = 1 if needed else 0
+        raise ValueError(f"{label} must be a name of {least} to {_LONGEST_NAME} printable letters, but got {name!r}.")
+    return name
