@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .figures.texts import network_name, unit_of
+from .figures.texts import network_name, sampling_notes, unit_of
 from .file.checkpoints import CheckpointsData
 from .file.data import LandscapeData
 from .shares import percentages
@@ -145,19 +145,19 @@ def sampling_text(landscape: LandscapeData) -> str | None:
     report = landscape.attributes.get("sampling") or {}
     if not report.get("interpolated"):
         return None
-    of = "of the loss at each point" if report["relative"] else "of the range of losses"
-    estimated = report["estimated_error"]
     parts = [f"{report['measured']} of {landscape.status.size} points measured, the others interpolated"]
-    if estimated is not None:
-        parts.append(f"estimated error at most {100 * estimated:.2g} % {of}")
     if report["held_out"] and report["held_out_error"] is not None:
         parts.append(
             f"largest error at {report['held_out']} held-out points {100 * report['held_out_error']:.2g} %, root mean "
             f"square {100 * report['held_out_rms']:.2g} %"
         )
-    if not report["reached"]:
-        parts.append(f"the tolerance of {100 * report['tolerance']:.2g} % is not reached")
-    return "; ".join(parts)
+    if report["share_beyond_95"] is not None:
+        parts.append(
+            f"with 95 % confidence at most {100 * report['share_beyond_95']:.2g} % of the interpolated points are "
+            f"beyond the tolerance of {100 * report['tolerance']:.2g} %"
+        )
+    *estimates, missed = sampling_notes(landscape)
+    return "; ".join([parts[0], *estimates, *parts[1:], missed])
 
 
 def explained_variance_text(landscape: LandscapeData) -> str | None:

@@ -13,7 +13,7 @@ from ..file.checks import PointStatus
 from ..file.data import LandscapeData
 from .contour import draw_filled
 from .sheet import Kind, Look, begin
-from .texts import plain, title
+from .texts import missed_notes, plain, title
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -50,7 +50,7 @@ def plot_difference(first: LandscapeData, second: LandscapeData, ax: Axes | None
     values = difference(first[metric], second[metric])
     with begin(
         DIFFERENCE, first, ax, look, values=values, status=joint_status(first.status, second.status), diverging=True,
-        label=f"difference of {plain(metric)}",
+        label=f"difference of {plain(metric)}", estimates=missed_notes(first, second),
     ) as sheet:  # fmt: skip
         sheet.heading = "" if sheet.own and sheet.appearance.paper else _heading(first, second)
         draw_filled(sheet)

@@ -17,7 +17,7 @@ from .frame import choose_frame
 from .profile import PROFILE
 from .sheet import Kind, Look, Sheet, begin, check_look, shared_scale
 from .surface3d import SURFACE
-from .texts import member_names, plain, title
+from .texts import member_names, missed_notes, plain, title
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -147,6 +147,8 @@ def _drop_repeated_labels(sheets: list[Sheet], across: int) -> None:
 
 def _write_shared(sheets: list[Sheet]) -> None:
     """Draws one colour bar and one legend for all."""
+    from matplotlib.lines import Line2D
+
     figure: Any = sheets[0].ax.figure
     drawn = next((sheet for sheet in sheets if sheet.mappable is not None), None)
     if drawn is not None:
@@ -161,6 +163,8 @@ def _write_shared(sheets: list[Sheet]) -> None:
             if name not in entries:
                 entries[name] = entry
                 entry.set_label(name)
+    for note in missed_notes(*(sheet.landscape for sheet in sheets)):
+        entries[note] = Line2D([], [], linestyle="none", label=note)
     if entries:
         columns = 4 if len(sheets) > 1 else 2
         draw_legend_below(figure, list(entries.values()), sheets[0].appearance, columns)

@@ -20,7 +20,7 @@ from .levels import Levels, number_text
 from .missing import known
 from .path import with_path
 from .scales import Clip, Scale, choose_scale
-from .texts import axis_label, flat_note, plain, short_axis_label, status_note, title
+from .texts import axis_label, flat_note, plain, sampling_notes, short_axis_label, status_note, title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -111,6 +111,7 @@ class Sheet:
         frame: where the points of a plane lie.
         furniture: whether the colour bar and the legend are drawn; several pictures share theirs.
         heading: the title, in place of the landscape's own.
+        estimates: notes about interpolated points; several pictures have no room for them.
         avoid_path: whether labels keep clear of the path although it is not drawn: an animation draws it later.
         entries: of the legend.
         mappable: what the colour bar explains.
@@ -133,6 +134,7 @@ class Sheet:
     frame: Frame
     furniture: bool = True
     heading: str | None = None
+    estimates: Sequence[str] = ()
     avoid_path: bool = False
     entries: list[Any] = field(default_factory=list)
     mappable: Any = None
@@ -184,7 +186,8 @@ class Sheet:
         if heading is None:
             heading = "" if self.own and self.appearance.paper else title(self.landscape)
         tight = self.appearance.paper or not self.furniture
-        said = [status_note(self.landscape, self.status), *notes, *self.frame.notes]
+        estimates = self.estimates if self.furniture else ()
+        said = [status_note(self.landscape, self.status), *estimates, *notes, *self.frame.notes]
         if tight:
             said = [line for text in said if text for line in text.split(", ")]
         lines = "\n".join(text for text in (heading, *said) if text)
@@ -294,6 +297,7 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
             sized = (3.4, kind.paper_height) if appearance.paper else kind.size
             ax = new_axes(*(sized if kind.size and sized else frame.size(paper=appearance.paper)), kind.projection)
         label = more.pop("label", plain(metric))
+        more.setdefault("estimates", sampling_notes(landscape, metric))
         yield Sheet(
             landscape, ax, own, metric, label, values, status, measured, scale, appearance, colors, trajectory, frame,
             **more,

@@ -170,6 +170,34 @@ def status_note(landscape: LandscapeData, status: UInt8[np.ndarray, "*grid"]) ->
     return f"{size - pending} of {size} points so far" if pending else None
 
 
+def sampling_notes(landscape: LandscapeData, metric: str = "loss") -> list[str]:
+    """Returns what adaptive sampling estimates of the points that it did not measure, and what it cannot know.
+
+    Args:
+        landscape: nothing is said where no point is interpolated.
+        metric: what is shown; only the loss has an estimate.
+    """
+    report = landscape.attributes.get("sampling") or {}
+    if not report.get("interpolated"):
+        return []
+    notes = []
+    if metric != "loss":
+        notes.append("interpolated linearly, error not estimated")
+    elif report["estimated_error"] is not None:
+        of = "of the loss at each point" if report["relative"] else "of the range of losses"
+        notes.append(f"largest estimated error {100 * report['estimated_error']:.2g} % {of}")
+    if metric == "loss" and not report["reached"]:
+        notes.append(f"the tolerance of {100 * report['tolerance']:.2g} % is not reached")
+    return [*notes, *missed_notes(landscape)]
+
+
+def missed_notes(*landscapes: LandscapeData) -> list[str]:
+    """Returns which features no measured point may have met; empty where nothing is interpolated."""
+    reports = [landscape.attributes.get("sampling") or {} for landscape in landscapes]
+    gaps = [report["largest_gap"] for report in reports if report.get("interpolated")]
+    return [f"features narrower than {max(gaps)} points may be missed"] if gaps else []
+
+
 def flat_note(metric: str, low: float, text: str, values: np.ndarray[Any, np.dtype[Any]]) -> str:
     """Returns the note that replaces a surface without differences."""
     count = int(np.isfinite(values).sum())

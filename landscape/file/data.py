@@ -193,8 +193,12 @@ class SamplingReport:
         held_out: how many points the last check held out.
         held_out_error: the largest error at those, NaN without any, infinite where NaN and numbers were mixed up.
         held_out_rms: the root mean square of the errors at those, NaN without any.
-        reached: whether estimates and check are within the tolerance. A feature that lies between all measured
-            points, such as a single outlying point, is not seen by this.
+        share_beyond_95: the largest share of interpolated points beyond the tolerance that the last check does not
+            contradict with 95 % confidence (exact binomial bound), NaN without any held-out points.
+        largest_gap: in cells, one more than the side of the largest square of points of which none is measured:
+            features narrower than so many points may be missed.
+        reached: whether estimates and check are within the tolerance: an estimate, not a proof. A feature that lies
+            between all measured points, such as a single outlying point, is not seen by this.
     """
 
     tolerance: float
@@ -207,6 +211,8 @@ class SamplingReport:
     held_out: int
     held_out_error: float
     held_out_rms: float
+    share_beyond_95: float
+    largest_gap: int
     reached: bool
 
     def to_json(self) -> dict[str, Any]:

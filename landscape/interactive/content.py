@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..facts import page_facts
 from ..figures.path import network_marks, with_path
 from ..figures.scales import choose_scale
-from ..figures.texts import axis_label, full_title, unit_of
+from ..figures.texts import axis_label, full_title, sampling_notes, unit_of
 from ..file.checks import PointStatus
 from ..roles import NETWORK
 
@@ -34,6 +34,7 @@ def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
         "name": name,
         "title": title(landscape),
         "note": note(landscape),
+        "largest_gap": (landscape.attributes.get("sampling") or {}).get("largest_gap"),
         "unit": str(landscape.attributes.get("unit") or "checkpoint"),
         "axis_labels": [axis_label(landscape, axis) for axis in range(1 if landscape.y is None else 2)],
         "complete": landscape.complete,
@@ -61,7 +62,7 @@ def title(landscape: LandscapeData) -> str:
 
 
 def note(landscape: LandscapeData) -> str:
-    """Returns what kind of plane or line it is, its size, and what is not measured."""
+    """Returns what kind of plane or line it is, its size, what is not measured, and how well that is known."""
     kind = {"pca": "principal directions of the checkpoints", "random": "random directions"}
     decomposition = str(landscape.attributes.get("decomposition", ""))
     size = f"line of {len(landscape.x)} points"
@@ -73,7 +74,8 @@ def note(landscape: LandscapeData) -> str:
         for status in (PointStatus.INTERPOLATED, PointStatus.FAILED, PointStatus.PENDING)
         if counts[status]
     )
-    return "; ".join(part for part in (kind.get(decomposition.lower(), decomposition), size, unfinished) if part)
+    parts = [kind.get(decomposition.lower(), decomposition), size, unfinished, *sampling_notes(landscape)]
+    return "; ".join(part for part in parts if part)
 
 
 def _scales(landscape: LandscapeData, metric: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from ..file.data import SamplingReport
 from .grid_levels import GridLevels
 from .interpolation import linear, nearest
 from .refinement import Prediction, predict
-from .tolerance import HeldOutCheck, LossScale
+from .tolerance import HeldOutCheck, LossScale, largest_gap, largest_share
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float64, UInt8
@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 _SMALLEST_BATCH = 8
 # A surface of which this much had to be measured is as rough elsewhere: all of it is measured.
 _REST_SHARE = 0.75
+# With these factors on the estimates at most one claim in twenty is false; test_calibration.py measures it. Finer
+# tolerances, and relative ones, need more, because kinks decide there.
+_CAUTION = 1.5
+_CAUTION_WHEN_FINE = 3.0
+_COARSE_TOLERANCE = 0.01
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,8 @@ class AdaptiveSampling:
 
     Args:
         shape: (ny, nx), or (nx,) for a line.
-        tolerance: the largest error of an interpolated loss, as a share of the range of the finite losses; the root
-            mean square is kept below a tenth of it.
+        tolerance: the largest estimated error of an interpolated loss, as a share of the range of the finite losses;
+            the root mean square is kept below a tenth of it.
         relative: whether the tolerance is a share of the loss itself (with the first percentile of its magnitudes as
             a floor), as a logarithmic plot needs.
         seed: of the held-out points.
@@ -106,7 +111,8 @@ class AdaptiveSampling:
     ) -> Interpolated:
         """Returns the landscape with its gaps interpolated; nothing that was measured or failed is altered.
 
-        The loss is a spline's. The other metrics, which may be steps, are interpolated linearly, without a claim.
+        The loss is a spline's, through the held-out points, too; estimates and errors of the check are those from
+        before they were measured. The other metrics, which may be steps, are interpolated linearly, without a claim.
         Where the measured points around are NaN or infinite, so is the loss.
 
         Args:
@@ -123,9 +129,11 @@ class AdaptiveSampling:
         check = None if waiting else self._check
         if waiting and not known[self._first].all():
             return self._unfilled(metrics, status)
-        # The check's own points stay out of the prediction: what the check says then holds for what is returned.
         scale = self._scale(loss, known) if check is None else check.scale
-        prediction = self._predict(loss, known, scale) if check is None else check.prediction
+        prediction = self._predict(loss, known, scale)
+        if check is not None:
+            # The check's points improve the values. What was estimated without them stays, because that was checked.
+            prediction = replace(prediction, error=check.prediction.error, holes=check.prediction.holes)
         gaps = ~settled & np.isfinite(prediction.error)
         filled = {
             name: np.where(gaps, linear_metric(self._grid(values), known, self._levels), self._grid(values))
@@ -149,7 +157,7 @@ class AdaptiveSampling:
         measured = self._settled(status)
         error = np.where(measured & np.isfinite(self._grid(metrics["loss"])), 0.0, np.nan).reshape(self.shape)
         count = int(measured.sum())
-        nothing = (math.nan, 0, 0, math.nan, math.nan, False)
+        nothing = (math.nan, 0, 0, math.nan, math.nan, math.nan, largest_gap(~measured), False)
         report = SamplingReport(self.tolerance, self.relative, count, 0, self._rounds, *nothing)
         return Interpolated({name: values.copy() for name, values in metrics.items()}, status.copy(), error, report)
 
@@ -205,8 +213,13 @@ class AdaptiveSampling:
         self, loss: Float64[np.ndarray, "rows columns"], known: Bool[np.ndarray, "rows columns"], scale: LossScale
     ) -> Prediction:
         values = np.where(known, scale.scaled(np.where(known, loss, 0.0)), np.nan)
-        # Each check that failed has shown that estimates are too small.
-        return predict(values, known.copy(), self._levels, caution=2.0**self._failed_checks)
+        return predict(values, known.copy(), self._levels, self._caution)
+
+    @property
+    def _caution(self) -> float:
+        """The factor on estimates; each check that failed has shown that they are too small."""
+        coarse = not self.relative and self.tolerance >= _COARSE_TOLERANCE
+        return (_CAUTION if coarse else _CAUTION_WHEN_FINE) * 2.0**self._failed_checks
 
     def _probes(
         self, prediction: Prediction, wanted: Bool[np.ndarray, "rows columns"]
@@ -253,6 +266,8 @@ class AdaptiveSampling:
             held_out=len(errors),
             held_out_error=largest,
             held_out_rms=float(np.sqrt((errors**2).mean())) if len(errors) else math.nan,
+            share_beyond_95=largest_share(int((errors > self.tolerance).sum()), len(errors)),
+            largest_gap=largest_gap(gaps),
             reached=not gaps.any() or (not waiting and max(estimated, largest) <= self.tolerance),
         )
 

@@ -114,3 +114,41 @@ class HeldOutCheck:
     def failed(self, loss: Float64[np.ndarray, "rows columns"]) -> Bool[np.ndarray, "rows columns"]:
         """Returns at which held-out points the prediction was not good enough."""
         return self.errors(loss) > _ALLOWED * self.scale.tolerance
+
+
+def largest_share(beyond: int, points: int, confidence: float = 0.95) -> float:
+    """Returns the largest share of all points beyond the tolerance that a random sample does not contradict.
+
+    Args:
+        beyond: how many points of the sample are beyond the tolerance.
+        points: the size of the sample.
+        confidence: how often the true share is at most the returned one, at least.
+
+    Returns:
+        The exact one-sided upper bound, NaN for an empty sample.
+
+    Source: Clopper and Pearson 1934.
+    """
+    from scipy.stats import beta
+
+    if not points:
+        return math.nan
+    return float(beta.ppf(confidence, beyond + 1, points - beyond)) if beyond < points else 1.0
+
+
+def largest_gap(gaps: Bool[np.ndarray, "rows columns"]) -> int:
+    """Returns, in cells, how far apart measured points are: one more than the side of the largest square of gaps.
+
+    On a line, and where the square is wider than the grid, the other side counts.
+
+    Args:
+        gaps: which points are not measured.
+    """
+    total = np.pad(gaps.astype(np.int64).cumsum(0).cumsum(1), ((1, 0), (1, 0)))
+    longest = max(int(length) for length in gaps.shape)
+    for side in range(1, longest + 1):
+        rows, columns = (min(side, length) for length in gaps.shape)
+        inside = total[rows:, columns:] - total[:-rows, columns:] - total[rows:, :-columns] + total[:-rows, :-columns]
+        if inside.max() < rows * columns:
+            return side
+    return longest + 1

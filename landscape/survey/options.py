@@ -32,7 +32,7 @@ class SurveyOptions(TypedDict, total=False):
         recalibration_batch_size: samples per batch while these statistics are computed.
         sampling: "full" (every grid point is measured) or "adaptive" (some are measured, the others interpolated,
             marked as such, until the estimated error of the loss is within the tolerance).
-        tolerance: largest error of the loss in adaptive sampling, as a share of the range of all losses.
+        tolerance: largest estimated error of the loss in adaptive sampling, as a share of the range of all losses.
         relative_tolerance: whether the tolerance is a share of the loss at each point instead, for logarithmic
             pictures.
         budget: how long the call may take: seconds, or text such as "30min". What is not measured by then is

@@ -193,7 +193,7 @@ class LandscapeFile(Play):
             "measurement_plan": MeasurementPlan(8, 2).to_json(),
             "notes": ["a note"],
             "sampling": {"mode": "adaptive", "finished": True}
-            | SamplingReport(0.01, False, 10, 5, 2, 0.001, 1, 3, 0.001, 0.0005, True).to_json(),
+            | SamplingReport(0.01, False, 10, 5, 2, 0.001, 1, 3, 0.001, 0.0005, 0.63, 4, True).to_json(),
         }
         path = self.inside / "landscape_1-9_pca.h5"
         path.write_bytes(landscape_bytes(data))

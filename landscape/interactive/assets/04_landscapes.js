@@ -130,6 +130,8 @@ class Difference extends Landscape {
     this.status = first.status.map((status, index) => jointStatus(status, second.status[index]));
     const [rows, columns] = [this.rows, this.columns];
     this.note = first.isLine ? `line of ${columns} points` : `${columns} \u00d7 ${rows} points`;
+    const gap = Math.max(first.largest_gap ?? 0, second.largest_gap ?? 0);
+    if (gap > 1 && this.count(INTERPOLATED)) this.note += `; features narrower than ${gap} points may be missed`;
   }
 
   suggested(metric) {

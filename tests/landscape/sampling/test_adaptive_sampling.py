@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 
 import numpy as np
@@ -13,6 +14,7 @@ from scipy.interpolate import RectBivariateSpline
 from landscape.file.checks import PointStatus
 from landscape.sampling.adaptive_sampling import AdaptiveSampling, Interpolated
 from landscape.sampling.grid_levels import GridLevels
+from landscape.sampling.tolerance import largest_gap, largest_share
 
 
 def surface(name: str) -> np.ndarray:
@@ -78,9 +80,10 @@ class TestSurfacesOfTrainedNetworks:
         ("name", "size", "share"),
         [
             ("lenet_random", 65, 1 / 8),
-            ("resnet_pca", 41, 1 / 5),
+            ("resnet_pca", 65, 1 / 8),
+            ("resnet_pca", 41, 1 / 4),
             ("lenet_random", 256, 1 / 40),
-            ("resnet_pca", 256, 1 / 40),
+            ("resnet_pca", 256, 1 / 38),
         ],
     )
     def test_a_hundredth_with_a_fraction_of_the_points(self, name: str, size: int, share: float) -> None:
@@ -111,11 +114,11 @@ X41, Y41 = axes(41)
 ROUGH = {
     "wall": (1 / (1 + np.exp(-(X + 0.3 * Y) / 0.03)) + 0.1 * bowl(65), 1 / 3),
     "step": (np.where(X + 0.3 * Y > 0, 1.0, 0.0), 1 / 2),
-    "kink": (np.abs(X + 0.3 * Y), 1 / 4),
+    "kink": (np.abs(X + 0.3 * Y), 1 / 3.5),
     "two minima": (np.minimum((X - 0.5) ** 2 + Y**2, (X + 0.5) ** 2 + Y**2 + 0.1), 1 / 4),
-    "pit": (1 - np.exp(-((X - 0.137) ** 2 + (Y + 0.26) ** 2) / 0.01), 1 / 5),
+    "pit": (1 - np.exp(-((X - 0.137) ** 2 + (Y + 0.26) ** 2) / 0.01), 1 / 4.5),
     "six decades": (10 ** (3 * (X + Y)), 1 / 10),
-    "valley": (np.log1p(50 * (X + 0.2 * Y) ** 2 + 0.5 * (Y - 0.3 * X) ** 4), 1 / 6),
+    "valley": (np.log1p(50 * (X + 0.2 * Y) ** 2 + 0.5 * (Y - 0.3 * X) ** 4), 1 / 5),
     "hole": (np.where((X - 0.2) ** 2 + Y**2 < 0.1, np.nan, bowl(65)), 1 / 5),
     "corners": (np.where(X**2 + Y**2 > 1.2, np.inf, bowl(65)), 1 / 4),
     "explosion": (np.where(X + Y > 1.5, 1e30, bowl(65)), 1 / 5),
@@ -150,18 +153,18 @@ class TestHardSurfaces:
         assert errors(result, truth)[0] <= 0.01
 
     @pytest.mark.parametrize(
-        ("truth", "largest"),
+        "truth",
         [
-            (np.maximum(0, X41 + 0.3 * Y41) + np.maximum(0, 0.5 * Y41 - X41) ** 2, 0.02),
-            (np.where(X + 0.2 * Y > 0.3, np.nan, bowl(65)), 0.02),
+            np.maximum(0, X41 + 0.3 * Y41) + np.maximum(0, 0.5 * Y41 - X41) ** 2,
+            np.where(X + 0.2 * Y > 0.3, np.nan, bowl(65)),
         ],
         ids=["kinks", "beside a hole"],
     )
-    def test_the_limits_of_the_claim(self, truth: np.ndarray, largest: float) -> None:
-        # "reached" is an estimate and a sample, not a proof: here some points are worse, and this is how much.
+    def test_kinks_and_holes_within_the_tolerance(self, truth: np.ndarray) -> None:
+        # Without caution both were beyond it. How often a claim is false, test_calibration.py says.
         result = Survey(truth).run()
         assert result.report.reached
-        assert 0.01 < errors(result, truth)[0] <= largest
+        assert errors(result, truth)[0] <= 0.01
 
     def test_one_outlying_point_between_all_measured_ones_is_not_seen(self) -> None:
         truth = bowl(65)
@@ -181,7 +184,7 @@ class TestHardSurfaces:
         truth = 10 ** (3 * (x + 0.5 * np.sin(3 * y)))
         result = Survey(truth, relative=True).run()
         assert (np.abs(result.metrics["loss"] - truth) / truth).max() <= 0.01
-        assert result.report.measured <= truth.size / 8
+        assert result.report.measured <= truth.size / 6
         assert result.report.relative
         plain = Survey(truth).run()
         assert (np.abs(plain.metrics["loss"] - truth) / truth).max() > 0.01
@@ -291,6 +294,49 @@ class TestLaws:
         seconds = time.process_time()
         survey.run()
         assert time.process_time() - seconds < 2
+
+
+class TestReport:
+    @pytest.mark.parametrize(("beyond", "points"), [(0, 1), (0, 81), (3, 50), (49, 50), (200, 1300)])
+    def test_a_larger_share_would_rarely_give_so_few(self, beyond: int, points: int) -> None:
+        share = largest_share(beyond, points)
+        as_few = (math.comb(points, k) * share**k * (1 - share) ** (points - k) for k in range(beyond + 1))
+        assert sum(as_few) == pytest.approx(0.05, rel=1e-6)
+
+    def test_shares_that_say_nothing(self) -> None:
+        assert largest_share(5, 5) == 1.0
+        assert np.isnan(largest_share(0, 0))
+
+    def test_the_bound_holds_in_nineteen_of_twenty_samples(self) -> None:
+        generator = np.random.default_rng(0)
+        for share, points in ((0.02, 81), (0.1, 30), (0.5, 12)):
+            bounds = [largest_share(int(beyond), points) for beyond in generator.binomial(points, share, 2000)]
+            assert (np.array(bounds) >= share).mean() >= 0.94
+
+    @settings(max_examples=50)
+    @given(shape=st.tuples(st.integers(1, 9), st.integers(1, 9)), seed=st.integers(0, 10**6), share=st.floats(0, 1))
+    def test_a_feature_as_wide_as_the_gap_has_a_measured_point(
+        self, shape: tuple[int, int], seed: int, share: float
+    ) -> None:
+        gaps = np.random.default_rng(seed).random(shape) < share
+        gap = largest_gap(gaps)
+
+        def squares(side: int) -> list[np.ndarray]:
+            rows, columns = (max(length - side, 0) + 1 for length in shape)
+            return [gaps[row : row + side, column : column + side] for row in range(rows) for column in range(columns)]
+
+        assert gap == max(shape) + 1 or not any(square.all() for square in squares(gap))
+        assert gap == 1 or any(square.all() for square in squares(gap - 1))
+
+    @pytest.mark.parametrize(("shape", "gap"), [((65, 65), 6), ((200,), 7)])
+    def test_a_smooth_surface_leaves_the_first_grid_open(self, shape: tuple[int, ...], gap: int) -> None:
+        result = Survey(np.linspace(0, 1, math.prod(shape)).reshape(shape)).run()
+        assert result.report.largest_gap == gap
+
+    def test_a_passed_check(self) -> None:
+        report = Survey(surface("lenet_random")).run().report
+        assert report.share_beyond_95 == pytest.approx(1 - 0.05 ** (1 / report.held_out))
+        assert Survey(ROUGH["noise"][0]).run().report.to_json()["share_beyond_95"] is None
 
 
 class TestTimeRanOut:

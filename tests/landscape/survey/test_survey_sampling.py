@@ -1,13 +1,17 @@
 """Adaptive sampling, budget and forecast, through the real survey, pool and file."""
 
+import re
 import time
 
 import numpy as np
 import pytest
+from surfaces import landscape as measured_everywhere
 
 from landscape import Landscape, custom_plane, evaluate
-from landscape.facts import sampling_text
+from landscape.facts import page_facts, sampling_text, summary_text
+from landscape.figures import plot_difference, plot_multiples
 from landscape.file.checks import PointStatus
+from landscape.interactive.content import note
 from landscape.sampling.sampling import full_grid
 from workers import FunctionEvaluator
 
@@ -71,6 +75,42 @@ def test_few_points_give_the_same_picture(tmp_path):
     assert Landscape.load(path).attributes["sampling"] == report
     note = f"{measured.sum()} of 4,225 points measured, {report['interpolated']:,} interpolated"
     assert note in landscape.plot_contour().get_title()
+
+
+def test_every_text_says_what_is_estimated_and_what_may_be_missed():
+    landscape = measure(valley, sampling="adaptive")
+    report = landscape.attributes["sampling"]
+    missed = f"features narrower than {report['largest_gap']} points may be missed"
+    estimated = f"largest estimated error {100 * report['estimated_error']:.2g} % of the range of losses"
+    share = f"95 % confidence at most {100 * report['share_beyond_95']:.2g} % of the interpolated points are beyond the"
+    for text in (sampling_text(landscape), note(landscape), landscape.plot_contour().get_title()):
+        assert estimated in text
+        assert missed in text
+    for text in (summary_text(landscape), dict(page_facts(landscape))["sampling"]):
+        assert share in text
+    assert missed in landscape.plot_surface().get_title()
+    # Only the loss has an estimate.
+    title = landscape.plot_contour(metric="height").get_title()
+    assert "interpolated linearly, error not estimated" in title
+    assert "estimated error" not in title
+    other = measure(lambda place: valley(place) + place[0], sampling="adaptive", tolerance=0.05)
+    title = plot_difference(landscape, other).get_title()
+    assert missed in title
+    assert "estimated error" not in title
+    (legend,) = plot_multiples([landscape, other])[0].figure.legends
+    assert missed in [text.get_text() for text in legend.get_texts()]
+    whole = measured_everywhere()
+    assert "missed" not in summary_text(whole) + note(whole) + whole.plot_contour().get_title()
+
+
+def test_a_tolerance_of_the_loss_itself_that_is_not_reached_says_both():
+    slow = slow_after(300, 0.02)
+    with pytest.warns(UserWarning, match="budget"):
+        landscape = measure(slow, sampling="adaptive", budget=1, tolerance=1e-6, relative_tolerance=True)
+    text = sampling_text(landscape)
+    estimate = r"largest estimated error [\d.e+-]+ % of the loss at each point; the tolerance of 0.0001 % is not"
+    assert re.search(estimate, text)
+    assert "95 %" not in text
 
 
 def test_nothing_is_interpolated_over_an_edge(tmp_path):

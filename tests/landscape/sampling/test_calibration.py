@@ -1,0 +1,106 @@
+"""How often a claim of adaptive sampling is false, over many surfaces whose every point is known.
+
+``python -m pytest -s tests/landscape/sampling/test_calibration.py`` prints the table of docs/fewer_points.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from calibration_surfaces import KnownSurface, all_surfaces, analytic_surfaces, network_surfaces
+
+from landscape.file.checks import PointStatus
+from landscape.sampling.adaptive_sampling import AdaptiveSampling, Interpolated
+
+# How many times fewer points are measured, at least, as the mean over all surfaces.
+ABSOLUTE = {0.05: 4.8, 0.01: 3.7, 0.003: 2.3, 0.001: 1.8}
+RELATIVE = {0.05: 2.6, 0.01: 1.95, 0.003: 1.5, 0.001: 1.35}
+SETTINGS = [
+    *((tolerance, False, saved) for tolerance, saved in ABSOLUTE.items()),
+    *((tolerance, True, saved) for tolerance, saved in RELATIVE.items()),
+]
+
+
+def measured(truth: np.ndarray, tolerance: float, *, relative: bool) -> Interpolated:
+    """What a survey returns."""
+    loss, status = np.full(truth.shape, np.nan), np.zeros(truth.shape, np.uint8)
+    sampling = AdaptiveSampling(truth.shape, tolerance, relative=relative)
+    while points := sampling.next_points(loss, status):
+        loss.flat[points] = truth.flat[points]
+        status.flat[points] = PointStatus.MEASURED
+    return sampling.fill({"loss": loss}, status)
+
+
+def errors(loss: np.ndarray, truth: np.ndarray, *, relative: bool) -> np.ndarray:
+    """The error at each point as the tolerance counts it; infinite where NaN and numbers are mixed up."""
+    finite, found = np.isfinite(truth), np.isfinite(loss)
+    both = finite & found
+    unit = np.ptp(truth[finite])
+    if relative:
+        magnitude = np.abs(truth[both])
+        unit = np.maximum(magnitude, np.quantile(np.abs(truth[finite]), 0.01))
+    result = np.where(finite == found, 0.0, np.inf)
+    result[both] = np.abs(loss[both] - truth[both]) / unit
+    return result
+
+
+class Claims:
+    """What was claimed of some surfaces, and what was true."""
+
+    def __init__(self, surfaces: Iterable[KnownSurface], tolerance: float, *, relative: bool) -> None:
+        self.claims = self.false = self.twice = self.bounds = self.bounds_broken = 0
+        self.saved: list[float] = []
+        self.false_families: Counter[str] = Counter()
+        for surface in surfaces:
+            result = measured(surface.loss, tolerance, relative=relative)
+            error = errors(result.metrics["loss"], surface.loss, relative=relative)
+            self.saved.append(surface.loss.size / result.report.measured)
+            self.claims += result.report.reached
+            if result.report.reached and error.max() > tolerance:
+                self.false += 1
+                self.twice += bool(error.max() > 2 * tolerance)
+                self.false_families[surface.family] += 1
+            if result.report.held_out:
+                gaps = result.status == PointStatus.INTERPOLATED
+                self.bounds += 1
+                self.bounds_broken += bool((error[gaps] > tolerance).mean() > result.report.share_beyond_95)
+
+    def __str__(self) -> str:
+        worst = ", ".join(f"{family} {count}" for family, count in self.false_families.most_common(3))
+        return (
+            f"false {100 * self.false / self.claims:4.1f} %, beyond twice {100 * self.twice / self.claims:4.1f} %, "
+            f"{np.mean(self.saved):5.2f} times fewer points, {self.claims} claims ({worst})"
+        )
+
+
+@pytest.fixture(scope="module")
+def every_surface() -> list[KnownSurface]:
+    surfaces = list(all_surfaces())
+    assert len(surfaces) >= 300
+    assert len({surface.family for surface in surfaces}) >= 11
+    return surfaces
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tolerance", "relative", "saved"), SETTINGS)
+def test_one_claim_in_twenty_is_false_at_most(
+    every_surface: list[KnownSurface], tolerance: float, relative: bool, saved: float
+) -> None:
+    found = Claims(every_surface, tolerance, relative=relative)
+    print(f"\n{'relative' if relative else 'absolute'} {tolerance}: {found}")
+    assert found.claims >= 0.95 * len(every_surface)
+    assert found.false <= 0.05 * found.claims
+    assert found.twice <= 0.01 * found.claims
+    assert np.mean(found.saved) >= saved
+    assert found.bounds_broken <= 0.05 * found.bounds
+
+
+@pytest.mark.parametrize(("tolerance", "relative", "saved"), [SETTINGS[1], SETTINGS[6]])
+def test_a_sample_of_all_surfaces(tolerance: float, relative: bool, saved: float) -> None:
+    surfaces = [*analytic_surfaces(2), *network_surfaces(1)]
+    found = Claims(surfaces, tolerance, relative=relative)
+    assert found.false <= 0.05 * found.claims
+    assert np.mean(found.saved) >= saved
