@@ -196,7 +196,7 @@ class _Stage:
         places = [*self.sheet.frame.place(self.path.x, self.path.y)]
         if self.sheet.ax.name == "3d":
             values = self.path.projected.get(self.sheet.metric, np.full(len(self.path.x), np.nan))
-            places.append(self.sheet.scale.heights(values))
+            places.append(self.sheet.scale.tall.heights(values))
         return np.column_stack(places)
 
     def _draw_still(self) -> None:

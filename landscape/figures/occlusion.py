@@ -131,8 +131,8 @@ class Relief:
         first, half, last = (above(at[row, piece]) for at in (times[:, :-1], middle, times[:, 1:]))
         # Along a line a bilinear cell is a parabola, which three values fix.
         bend, slope = first - 2 * half + last, last - first
-        with np.errstate(divide="ignore", invalid="ignore"):
-            turn = np.where(np.abs(slope) < 2 * np.abs(bend), half - slope**2 / (8 * bend), half)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            turn = np.where(np.abs(slope) < 2 * np.abs(bend), half - slope / (8 * bend) * slope, half)
         # A ray may run below the surface and not meet it: it comes through a hole, or under the edge of the grid.
         meets = (np.minimum(first, np.minimum(turn, last)) < 0) & (np.maximum(first, np.maximum(turn, last)) >= 0)
         return np.bincount(row[meets], minlength=len(points)) > 0

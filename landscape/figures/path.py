@@ -229,14 +229,11 @@ def annotate(
         )  # fmt: skip
 
 
-def with_path(landscape: LandscapeData, metric: str, measured: NDArray[Any]) -> NDArray[Any]:
-    """Returns all values that a height shows: the grid's, the projected checkpoints' and the origin's, shape (k,).
-
-    The origin often lies lower than every grid point.
-    """
+def path_values(landscape: LandscapeData, metric: str) -> NDArray[Any]:
+    """Returns the values of the projected checkpoints and of the origin, shape (k,); they may lie beyond the grid's."""
     found, origin = landscape.checkpoints, landscape.origin.metrics.get(metric, np.nan)
     projected = np.empty(0) if found is None else found.projected.get(metric, np.empty(0))
-    return np.concatenate([measured.ravel(), projected, [origin]])
+    return np.concatenate([projected, [origin]])
 
 
 def path_pixels(ax: Axes, landscape: LandscapeData, place: Place) -> NDArray[Any]:

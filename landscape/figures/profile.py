@@ -61,13 +61,13 @@ def plot_profile(
 def draw_profile(sheet: Sheet) -> None:
     """Fills a sheet with a curve."""
     ax, scale, look = sheet.ax, sheet.scale, sheet.appearance
-    set_value_axis(ax, scale)
+    set_value_axis(ax, scale.tall)
     _draw_curve(sheet, ax, sheet.metric, look.series[0], "-")
     _draw_missing(sheet)
     if sheet.trajectory:
         _draw_checkpoints(sheet)
     sheet.write_labels()
-    ax.set_ylabel(scale.label(sheet.label))
+    ax.set_ylabel(scale.tall.label(sheet.label))
     ax.grid(alpha=0.25 if look.theme == "light" else 0.6)
     sheet.write_title()
     if scale.flat:

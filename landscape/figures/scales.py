@@ -54,6 +54,8 @@ class Scale:
         clipped_above: whether the data have values above high.
         threshold: below this magnitude "symlog" is linear.
         spacing: how the levels were chosen: "linear", "log", "symlog", "quantile", or "given".
+        bottom: how far down heights reach, at most low; a path may lie lower than every grid point. NaN is low.
+        top: how far up heights reach, at least high. NaN is high.
     """
 
     kind: str
@@ -64,6 +66,21 @@ class Scale:
     clipped_above: bool = False
     threshold: float = 1.0
     spacing: str = "auto"
+    bottom: float = math.nan
+    top: float = math.nan
+
+    def __post_init__(self) -> None:
+        for name, end in (("bottom", self.low), ("top", self.high)):
+            if math.isnan(getattr(self, name)):
+                object.__setattr__(self, name, end)
+
+    @property
+    def tall(self) -> Scale:
+        """The scale of heights: as far as they reach, with levels up to there."""
+        if self.bottom == self.low and self.top == self.high:
+            return self
+        tall = replace(self, low=self.bottom, high=self.top)
+        return place_levels(replace(tall, spacing=self.kind), self.levels, max(len(self.levels), 8), None)
 
     @property
     def flat(self) -> bool:
@@ -254,7 +271,7 @@ def choose_scale(
         # Round shares are read at a glance, even where most of the plane lies at chance level and has no line.
         spacing = "linear"
     bare = Scale(kind, low, high, np.empty(0), extremes[0] < low, extremes[1] > high, threshold, spacing)
-    return _place_levels(bare, values, count, given)
+    return place_levels(bare, values, count, given)
 
 
 def is_share(metric: str, low: float, high: float) -> bool:
@@ -318,8 +335,18 @@ def _range(finite: NDArray[Any], scale: Scale, *, symmetric: bool = False) -> tu
     return float(bounded[first]), float(bounded[last])
 
 
-def _place_levels(scale: Scale, values: NDArray[Any], count: int, given: NDArray[Any] | None) -> Scale:
-    """Returns the scale with its lines, which lie inside it."""
+def place_levels(scale: Scale, values: NDArray[Any], count: int, given: NDArray[Any] | None) -> Scale:
+    """Returns the scale with its lines, which lie inside it.
+
+    Args:
+        scale: not flat; its spacing says how to place them.
+        values: of the grid, which "quantile" and "auto" need.
+        count: about how many.
+        given: their values, or None.
+
+    Raises:
+        ValueError: no given value lies inside.
+    """
 
     def inside(chosen: NDArray[Any]) -> NDArray[Any]:
         return chosen[(chosen >= scale.low) & (chosen <= scale.high)]

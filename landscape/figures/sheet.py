@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
-import numpy as np
 from numpy.typing import NDArray
 
 from collectors.validation import check_bool, wrong_type
@@ -16,9 +15,9 @@ from collectors.validation import check_bool, wrong_type
 from .appearance import DIVERGING, Appearance, choose_appearance, draw_legend, find_colormap
 from .canvas import new_axes, settle
 from .frame import Frame, choose_frame
+from .landscape_scale import joint_scale
 from .levels import Levels, number_text
 from .missing import known
-from .path import with_path
 from .scales import Clip, Scale, choose_scale
 from .texts import axis_label, flat_note, plain, sampling_notes, short_axis_label, status_note, title
 
@@ -285,9 +284,13 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
     values = landscape[metric] if values is None else values
     measured = known(values, status)
     trajectory = check_bool("trajectory", options.get("trajectory", True))
-    shown = with_path(landscape, metric, measured) if trajectory and kind.heights else measured
     diverging = more.pop("diverging", False)
-    scale = read_scale(options, shown, kind.count, symmetric=diverging)
+    chosen = options.get("scale", "auto")
+    if diverging and not isinstance(chosen, Scale):
+        levels, clip = options.get("levels"), options.get("clip")
+        scale = choose_scale(measured, chosen, levels, clip, count=kind.count, symmetric=True, metric=metric)
+    else:
+        scale = shared_scale(kind, [landscape], options)
     appearance = choose_appearance(options.get("theme"), options.get("style", "screen"), ax)
     colors = find_colormap(options.get("colormap", DIVERGING if diverging else "viridis"))
     frame = choose_frame(landscape, options.get("aspect", "equal"))
@@ -312,25 +315,12 @@ def check_look(function: str, look: Look) -> Look:
     return look
 
 
-def read_scale(look: Look, values: NDArray[Any], count: int, *, symmetric: bool = False) -> Scale:
-    """Returns the user's scale, or one chosen from the data."""
+def shared_scale(kind: Kind, landscapes: Sequence[LandscapeData], look: Look) -> Scale:
+    """Returns the user's scale, or one that spans several pictures of one kind."""
     scale, levels, clip = look.get("scale", "auto"), look.get("levels"), look.get("clip")
     if not isinstance(scale, Scale):
-        metric = look.get("metric", "loss")
-        return choose_scale(values, scale, levels, clip, count=count, symmetric=symmetric, metric=metric)
+        path = kind.heights and look.get("trajectory", True)
+        return joint_scale(landscapes, look.get("metric", "loss"), scale, levels, clip, count=kind.count, path=path)
     if levels is not None or clip is not None:
         raise ValueError("scale is a Scale, which has its levels and its clip already; leave out levels and clip.")
     return scale
-
-
-def shared_scale(kind: Kind, landscapes: Sequence[LandscapeData], look: Look) -> Scale:
-    """Returns one scale that spans all values of several pictures of one kind."""
-    metric = look.get("metric", "loss")
-    pieces = []
-    for landscape in landscapes:
-        measured = known(landscape[metric], landscape.status)
-        tall = kind.heights and look.get("trajectory", True)
-        pieces.append(with_path(landscape, metric, measured) if tall else measured)
-    # One landscape keeps its shape: neighbours tell a smooth surface from a noisy one.
-    whole = pieces[0] if len(pieces) == 1 else np.concatenate([piece.ravel() for piece in pieces])
-    return read_scale(look, whole, kind.count)

@@ -75,7 +75,7 @@ def draw_surface(sheet: Sheet) -> None:
         space.figure.set_layout_engine("none")
         space.set_position((0.06, 0.17, 0.86, 0.86) if look.paper else (0.03, 0.10, 0.86, 0.82))
     heights = scale.heights(sheet.measured)
-    low, high = _height_range(scale)
+    low, high = _height_range(scale.tall)
     floor = low - _FLOOR * (high - low)
     space.computed_zorder = False
     space.set_zlim(floor, high)
@@ -83,14 +83,14 @@ def draw_surface(sheet: Sheet) -> None:
     space.set_xlim(*across)
     space.set_ylim(*up)
     space.set_box_aspect(sheet.frame.box, zoom=0.84 if look.paper or not sheet.furniture else 1)
-    _draw_cells(sheet, heights, (low, high))
+    _draw_cells(sheet, heights, high - low)
     if not scale.flat:
         _draw_floor(sheet, heights, floor)
     _write_labels(sheet)
     space.view_init(elev=_ELEVATION, azim=_azimuth(heights))
     if sheet.trajectory:
         _draw_path(sheet, Relief(*sheet.plane, heights, sheet.frame.matrix), floor)
-    space.set_zticks(scale.forward(scale.ticks()), labels=_tick_texts(sheet, (floor, high)))
+    space.set_zticks(scale.forward(scale.tall.ticks()), labels=_tick_texts(sheet, (floor, high)))
     kinds = missing_kinds(sheet.values, sheet.status)
     notes = [f"{int(where.sum())} points {kind}" for kind, where in kinds.items()]
     if scale.flat:
@@ -106,7 +106,7 @@ def _write_labels(sheet: Sheet) -> None:
     for axis, setter in ((0, space.set_xlabel), (1, space.set_ylabel)):
         setter(sheet.axis_text(axis, narrow=True), fontsize=size, labelpad=2 if small else 14)
     # The axis of a box has no room for two lines.
-    space.set_zlabel(sheet.scale.label(sheet.label), fontsize=size, labelpad=-2 if small else 8)
+    space.set_zlabel(sheet.scale.tall.label(sheet.label), fontsize=size, labelpad=-2 if small else 8)
     space.tick_params(labelsize=size - 1, pad=-3 if small else 2)
     for name in ("x", "y"):
         # At the corner where two axes meet their last numbers would touch.
@@ -119,8 +119,8 @@ def _write_labels(sheet: Sheet) -> None:
 def _tick_texts(sheet: Sheet, limits: tuple[float, float]) -> list[str]:
     """Returns the ticks' texts, without those that would overlap their neighbour."""
     least = 0.045 * (2 if sheet.appearance.paper or not sheet.furniture else 1) * (limits[1] - limits[0])
-    ticks = sheet.scale.ticks()
-    return sheet.scale.spaced_texts(sheet.scale.forward(ticks), least, ticks)
+    tall = sheet.scale.tall
+    return tall.spaced_texts(tall.forward(tall.ticks()), least, tall.ticks())
 
 
 def _height_range(scale: Scale) -> tuple[float, float]:
@@ -130,11 +130,11 @@ def _height_range(scale: Scale) -> tuple[float, float]:
     return (low - 0.5, low + 0.5) if scale.flat else (low, high)
 
 
-def _draw_cells(sheet: Sheet, heights: NDArray[Any], limits: tuple[float, float]) -> None:
+def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
     """Draws every cell whose four corners have values, and a dot for a value that belongs to no such cell."""
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
-    low, high = limits
+    low, high = _height_range(sheet.scale)
     space = cast(Any, sheet.ax)
     grid = np.stack([*sheet.frame.mesh(*sheet.plane), heights], axis=-1)
     corners = np.stack([grid[:-1, :-1], grid[:-1, 1:], grid[1:, 1:], grid[1:, :-1]], axis=2)
@@ -146,7 +146,7 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], limits: tuple[float, float]
     cells = corners[whole]
     if len(cells):
         colors = sheet.colors((cells[..., 2].mean(axis=1) - low) / (high - low))
-        sizes = np.array([*np.ptp(grid[..., :2], axis=(0, 1)), high - low]) / sheet.frame.box * (4, 4, 3)
+        sizes = np.array([*np.ptp(grid[..., :2], axis=(0, 1)), height]) / sheet.frame.box * (4, 4, 3)
         colors[:, :3] *= _shade(cells, sizes)[:, None]
         space.add_collection3d(
             Poly3DCollection(
@@ -203,7 +203,7 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
     drawn: list[SurfaceLine] = []
     found = landscape.checkpoints
     if found is not None and found.y is not None and metric in found.projected:
-        heights = scale.heights(found.projected[metric])
+        heights = scale.tall.heights(found.projected[metric])
         feet = np.column_stack([*sheet.frame.place(found.x, found.y), heights])
         for index, rows in enumerate(found.paths):
             points = feet[rows[np.isfinite(heights[rows])]]
@@ -229,7 +229,7 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
                 mark = add(feet[[row]], plain(found.name[row], 32), 7, linestyle="none", **sized(style, factor))
                 sheet.entries.append(mark)
     point = landscape.origin
-    at_origin = float(scale.heights(point.metrics.get(metric, math.nan)))
+    at_origin = float(scale.tall.heights(point.metrics.get(metric, math.nan)))
     if math.isfinite(at_origin):
         star = sized(STAR, factor)
         place = np.column_stack([*sheet.frame.place([point.x], [point.y or 0.0]), [at_origin]])

@@ -10,8 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..facts import page_facts
-from ..figures.path import network_marks, with_path
-from ..figures.scales import choose_scale
+from ..figures.difference import check_same_grid, difference, joint_status
+from ..figures.landscape_scale import landscape_scale
+from ..figures.missing import known
+from ..figures.path import network_marks
+from ..figures.scales import Scale, choose_scale, is_share
 from ..figures.texts import axis_label, full_title, sampling_notes, unit_of
 from ..file.checks import PointStatus
 from ..roles import NETWORK
@@ -78,16 +81,41 @@ def note(landscape: LandscapeData) -> str:
     return "; ".join(part for part in parts if part)
 
 
+def difference_scales(first: LandscapeData, second: LandscapeData) -> dict[str, Any] | None:
+    """Returns by metric the scale that ``plot_difference`` chooses; None where the grids are not the same."""
+    try:
+        check_same_grid(first, second)
+    except ValueError:
+        return None
+    status = joint_status(first.status, second.status)
+    found = {}
+    for metric in first.metrics:
+        if metric in second.metrics:
+            values = known(difference(first[metric], second[metric]), status)
+            found[metric] = _as_json(choose_scale(values, symmetric=True, metric=metric), values, metric)
+    return found
+
+
 def _scales(landscape: LandscapeData, metric: str) -> dict[str, Any]:
-    """Returns the scale that the figures would choose for each setting; None where there is none."""
-    values = with_path(landscape, metric, landscape[metric])
+    """Returns the scale that the figures choose for each setting; None where there is none."""
+    values = known(landscape[metric], landscape.status)
     found: dict[str, Any] = dict.fromkeys(("auto", "log", "linear"))
     for kind in found:
-        if kind != "log" or (np.isfinite(values) & (values > 0)).any():
-            scale = choose_scale(values, kind, metric=metric)
-            if not scale.empty:
-                found[kind] = {name: getattr(scale, name) for name in ("kind", "low", "high", "threshold")}
+        if kind != "log" or (values > 0).any():
+            found[kind] = _as_json(landscape_scale(landscape, metric, kind), values, metric)
     return found
+
+
+def _as_json(scale: Scale, values: NDArray[Any], metric: str) -> dict[str, Any] | None:
+    if scale.empty:
+        return None
+    ends = {name: getattr(scale, name) for name in ("kind", "low", "high", "threshold", "bottom", "top")}
+    return {
+        **ends,
+        "levels": scale.levels.tolist(),
+        "texts": scale.texts(),
+        "share": is_share(metric, float(np.nanmin(values)), float(np.nanmax(values))),
+    }
 
 
 def _checkpoints(landscape: LandscapeData) -> dict[str, Any]:

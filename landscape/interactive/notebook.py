@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..figures.appearance import Appearance, choose_appearance
+from ..figures.landscape_scale import landscape_scale
 from ..figures.missing import edges, known
 from ..figures.path import END, PATH, RUN_COLORS, STAR, START, network_marks
-from ..figures.scales import Scale, choose_scale
+from ..figures.scales import Scale
 from ..figures.texts import axis_label, printable, short_axis_label, unit_of
 from ..file.checks import PointStatus
 from .content import note, title
@@ -55,7 +56,7 @@ def notebook_figure(landscape: LandscapeData) -> dict[str, Any] | None:
 
     look = choose_appearance(None, "screen", None)
     values = known(landscape.loss, landscape.status)
-    scale = choose_scale(values)
+    scale = landscape_scale(landscape)
     if scale.flat or min(values.shape) < 2:
         return None
     traces, layout = (_line if landscape.y is None else _plane)(landscape, values, scale, look)
@@ -92,6 +93,7 @@ def _plane(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: A
     ticks = {"tickvals": scale.forward(scale.levels), "ticktext": scale.texts()}
     frame = {**_frame(look), "showgrid": False, "constrain": "domain"}
     box = {"showbackground": False, "showspikes": False, "gridcolor": look.faint, "zeroline": False, "nticks": 6}
+    tall = {"tickvals": scale.tall.forward(scale.tall.levels), "ticktext": scale.tall.texts()}
     titles = [literal(axis_label(landscape, axis)) for axis in range(2)]
     names = [short_axis_label(landscape, axis).split(" (")[0] for axis in range(2)]
     layout = {
@@ -108,7 +110,7 @@ def _plane(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: A
         "scene": {
             "domain": {"x": [0.58, 1], "y": [0, 1]}, "aspectmode": "manual", "aspectratio": {"x": 1, "y": 1, "z": 0.68},
             "xaxis": {**box, "title": literal(names[0])}, "yaxis": {**box, "title": literal(names[1])},
-            "zaxis": {**box, **ticks, "title": ""},
+            "zaxis": {**box, **tall, "title": ""},
             "camera": {"eye": _eye(values), "center": {"x": 0, "y": 0, "z": -0.12}},
         },
     }  # fmt: skip
@@ -122,11 +124,11 @@ def _line(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: Ap
         "marker": {"size": 5}, **_hover(landscape),
     }  # fmt: skip
     frame = {**_frame(look), "gridcolor": look.faint}
-    ticks = {"tickvals": scale.forward(scale.levels), "ticktext": scale.texts()}
+    ticks = {"tickvals": scale.tall.forward(scale.tall.levels), "ticktext": scale.tall.texts()}
     layout = {
         "height": 400,
         "xaxis": {**frame, "title": literal(axis_label(landscape, 0))},
-        "yaxis": {**frame, "title": scale.label("loss"), **ticks},
+        "yaxis": {**frame, "title": scale.tall.label("loss"), **ticks},
     }
     return [curve, *_line_marks(landscape, scale)], layout
 
@@ -189,7 +191,7 @@ def _line_marks(landscape: LandscapeData, scale: Scale) -> list[dict[str, Any]]:
     """Returns checkpoints, networks and the origin on a line's profile."""
     found, point, traces = landscape.checkpoints, landscape.origin, []
     if found is not None and "loss" in found.projected:
-        heights = scale.heights(found.projected["loss"])
+        heights = scale.tall.heights(found.projected["loss"])
         for index, rows in enumerate(found.paths):
             marker = {"symbol": "diamond", "size": 9, "color": _run_color(index, PATH)}
             name = literal(found.run_name(rows[0]), 32) or "checkpoints"
@@ -202,7 +204,7 @@ def _line_marks(landscape: LandscapeData, scale: Scale) -> list[dict[str, Any]]:
             traces.append(
                 _mark(f"{name} (projected)", found.x[rows], heights[rows], marker) | _hover_of(landscape, rows)
             )
-    height = scale.heights(np.array([point.metrics.get("loss", np.nan)]))
+    height = scale.tall.heights(np.array([point.metrics.get("loss", np.nan)]))
     return [*traces, _mark(_origin_name(landscape), [point.x], height, _STAR)]
 
 
@@ -218,7 +220,7 @@ def _path_marks(landscape: LandscapeData, scale: Scale, heights: NDArray[Any]) -
     lift = (scale.forward(scale.high) - scale.forward(scale.low)) / 100
     traces: list[dict[str, Any]] = []
     if found is not None and found.y is not None:
-        feet = scale.heights(found.projected.get("loss", np.full(len(found.number), np.nan))) + lift
+        feet = scale.tall.heights(found.projected.get("loss", np.full(len(found.number), np.nan))) + lift
         for index, rows in enumerate(found.paths):
             traces += _run_marks(landscape, rows, index, feet[rows], heights + lift)
         for row, marker in _network_marks(landscape):
@@ -231,7 +233,7 @@ def _path_marks(landscape: LandscapeData, scale: Scale, heights: NDArray[Any]) -
                     **about,
                 },
             ]  # fmt: skip
-    origin = scale.heights(np.array([point.metrics.get("loss", np.nan)])) + lift
+    origin = scale.tall.heights(np.array([point.metrics.get("loss", np.nan)])) + lift
     diamond = {"symbol": "diamond", "size": 5, "color": STAR["color"], "line": _EDGE}
     return [
         *traces,

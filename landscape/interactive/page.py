@@ -7,6 +7,7 @@ import functools
 import gzip
 import hashlib
 import html
+import itertools
 import json
 import os
 import re
@@ -20,7 +21,7 @@ from collectors.files.places import check_can_be_file
 from collectors.validation import check_choice, check_path, wrong_type, wrong_value
 
 from ..file.data import LandscapeData
-from .content import landscape_content, title
+from .content import difference_scales, landscape_content, title
 
 SIZES = ("full", "small")
 SCRIPT_NAME = "plotly.min.js"
@@ -86,6 +87,12 @@ def page_html(
     own = _own_script()
     content = {
         "landscapes": [landscape_content(item, name) for item, name in zip(shown, landscape_names(shown), strict=True)],
+        # By the indices of the two landscapes, the smaller first: a difference and its opposite have one scale.
+        "differences": {
+            f"{one} {two}": scales
+            for (one, first), (two, second) in itertools.combinations(enumerate(shown), 2)
+            if (scales := difference_scales(first, second)) is not None
+        },
         "live": live,
     }
     if heading is None:

@@ -1,11 +1,16 @@
-// How values become heights and colours. Values beyond the ends are drawn at the ends, and the labels say so.
+// How values become heights and colours. Values beyond the ends are drawn at the ends, and the labels say so. Which scale
+// a landscape has, Python decides, as for the figures.
 
 class Scale {
-  constructor(kind, low, high, threshold = 1) {
-    this.kind = kind;
-    this.low = low;
-    this.high = high;
-    this.threshold = threshold;
+  // Heights may reach beyond the colours, from bottom to top: a path may lie lower than every grid point.
+  constructor(kind, low, high, { threshold = 1, bottom = low, top = high, levels = null, texts = null } = {}) {
+    Object.assign(this, { kind, low, high, threshold, bottom, top, levels, texts });
+  }
+
+  // The scale of heights.
+  get tall() {
+    if (this.bottom === this.low && this.top === this.high) return this;
+    return new Scale(this.kind, this.bottom, this.top, { threshold: this.threshold });
   }
 
   get empty() {
@@ -51,6 +56,7 @@ class Scale {
 
   ticks(count = 6) {
     if (this.empty) return [];
+    if (this.levels) return this.levels;
     if (this.flat) return [this.low];
     let found = [];
     if (this.kind === "log") found = decades(this.low, this.high, count);
@@ -60,6 +66,19 @@ class Scale {
       found = [...below.map((value) => -value).reverse(), ...(this.low <= 0 && this.high >= 0 ? [0] : []), ...above];
     }
     return found.length < 3 ? rounded(this.low, this.high, count) : found;
+  }
+
+  // The texts of ticks, empty where one would lie less than a share of the axis above the text before it.
+  tickTexts(ticks, least) {
+    const [low, high] = this.ends;
+    let last = -Infinity;
+    return ticks.map((tick) => {
+      const place = (this.height(tick) - low) / (high - low);
+      if (place - last < least) return "";
+      last = place;
+      const level = this.levels ? this.levels.indexOf(tick) : -1;
+      return level < 0 ? shortText(tick, 3) : this.texts[level].replaceAll("-", "\u2212");
+    });
   }
 
   // Whether the ends cut off values.
@@ -101,16 +120,23 @@ function decades(low, high, count) {
   return [];
 }
 
-// The scale for some landscapes together: what each suggests for itself, joined, then the ends that the user gave.
-function scaleFor(landscapes, metric, settings) {
-  const found = landscapes.map((landscape) => landscape.suggested(metric, settings.scale)).filter((item) => item && !Number.isNaN(item.low));
-  const kinds = new Set(found.map((item) => item.kind));
-  const kind = kinds.size === 1 ? found[0].kind : "linear";
+// The scale for some landscapes together, then the ends that the user gave. The rule that joins scales is that of
+// joint_scale in landscape/figures/landscape_scale.py.
+function scaleFor(landscapes, metric, { scale, low, high }) {
+  const suggested = (kind) => landscapes.map((landscape) => landscape.suggested(metric, kind)).filter((item) => item);
+  const found = suggested(scale).length ? suggested(scale) : suggested("auto");
   if (!found.length) return new Scale("linear", NaN, NaN);
-  let low = Math.min(...found.map((item) => item.low));
-  let high = Math.max(...found.map((item) => item.high));
-  if (settings.low !== null && !(kind === "log" && settings.low <= 0)) low = settings.low;
-  if (settings.high !== null && !(kind === "log" && settings.high <= 0)) high = settings.high;
-  if (high < low) high = low;
-  return new Scale(kind, low, high, Math.min(...found.map((item) => item.threshold)));
+  const [least, most] = [(name) => Math.min(...found.map((item) => item[name])), (name) => Math.max(...found.map((item) => item[name]))];
+  const ends = { low: least("low"), high: most("high"), bottom: least("bottom"), top: most("top") };
+  const kinds = new Set(found.map((item) => item.kind));
+  let kind = kinds.size === 1 ? found[0].kind : kinds.has("symlog") ? "symlog" : ends.low > 0 ? "log" : "linear";
+  const decade = ends.low > 0 && ends.high > 10 * ends.low;
+  if (found.length > 1 && scale === "auto" && kind === "linear" && decade && !found.every((item) => item.share)) kind = "log";
+  const given = (value) => value !== null && !(kind === "log" && value <= 0);
+  if (given(low)) ends.low = ends.bottom = low;
+  if (given(high)) ends.high = ends.top = high;
+  if (ends.high < ends.low) ends.high = ends.top = ends.low;
+  const own = found.length === 1 && !given(low) && !given(high) ? { levels: found[0].levels, texts: found[0].texts } : {};
+  const { bottom, top } = ends;
+  return new Scale(kind, ends.low, ends.high, { threshold: least("threshold"), bottom, top, ...own });
 }

@@ -63,8 +63,7 @@ class Landscape {
   }
 
   suggested(metric, kind) {
-    const found = this.scales[metric];
-    return found ? found[kind] ?? found.auto : null;
+    return this.scales[metric]?.[kind] ?? null;
   }
 
   count(status) {
@@ -104,21 +103,14 @@ function decoded(texts) {
   return Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, doubles(text)]));
 }
 
-function equal(first, second) {
-  return first.length === second.length && first.every((value, index) => value === second[index]);
-}
-
-function sameGrid(first, second) {
-  return first.isLine === second.isLine && equal(first.x, second.x) && equal(first.y, second.y);
-}
-
 // First minus second. A point counts as measured where it is so in both.
 class Difference extends Landscape {
-  constructor(first, second) {
+  constructor(first, second, scales) {
     super({ ...EMPTY, y: first.isLine ? null : "" });
     this.x = first.x;
     this.y = first.y;
     this.isDifference = true;
+    this.scales = scales;
     this.title = `${first.name} \u2212 ${second.name}`;
     this.name = `difference_${first.name}_${second.name}`;
     this.axis_labels = first.axis_labels;
@@ -134,10 +126,9 @@ class Difference extends Landscape {
     if (gap > 1 && this.count(INTERPOLATED)) this.note += `; features narrower than ${gap} points may be missed`;
   }
 
+  // The choice of the page does not count: a logarithm has no place for both signs.
   suggested(metric) {
-    const [low, high] = finiteRange(this.values(metric));
-    const largest = Math.max(Math.abs(low), Math.abs(high));
-    return { kind: "linear", low: -largest, high: largest, threshold: 1 };
+    return this.scales[metric] ?? null;
   }
 }
 
@@ -147,7 +138,7 @@ const EMPTY = {
 };
 
 function jointStatus(first, second) {
-  for (const status of [PENDING, FAILED, INTERPOLATED]) {
+  for (const status of [FAILED, PENDING, INTERPOLATED]) {
     if (first === status || second === status) return status;
   }
   return MEASURED;

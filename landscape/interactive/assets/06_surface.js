@@ -18,7 +18,7 @@ function surfaceTraces(landscape, metric, scale, colours, { current, mark }) {
 
 // Coordinates of one point on the surface; a point without a height has no place on it.
 function placed(point, scale) {
-  const height = point ? scale.drawn(point.value) : NaN;
+  const height = point ? scale.tall.drawn(point.value) : NaN;
   return Number.isNaN(height) ? { x: [], y: [], z: [] } : { x: [point.x], y: [point.y], z: [height] };
 }
 
@@ -31,13 +31,13 @@ function draped(landscape, metric, scale, lift) {
   for (const [run, rows] of landscape.paths.entries()) {
     for (const [step, row] of rows.entries()) {
       const next = rows[step + 1];
-      const [fromX, fromY, from] = [path.x[row], path.y[row], scale.drawn(projected[row])];
+      const [fromX, fromY, from] = [path.x[row], path.y[row], scale.tall.drawn(projected[row])];
       const pieces = step < rows.length - 1 ? 12 : 1;
       for (let piece = 0; piece < pieces; piece += 1) {
         const share = piece / pieces;
         x.push(fromX + share * (path.x[next] - fromX || 0));
         y.push(fromY + share * (path.y[next] - fromY || 0));
-        const chord = from + share * (scale.drawn(projected[next]) - from || 0);
+        const chord = from + share * (scale.tall.drawn(projected[next]) - from || 0);
         const below = piece ? scale.drawn(bilinear(landscape.x, landscape.y, landscape.values(metric), x.at(-1), y.at(-1))) : NaN;
         z.push((Number.isNaN(below) ? chord : below) + lift);
         colours.push(runColour(run, colour("path")));
@@ -65,9 +65,9 @@ function thinGrid(landscape, heights, grid) {
 
 function pathTraces(landscape, metric, scale, current, mark) {
   const path = landscape.checkpoints;
-  const [low, high] = scale.ends;
+  const [low, high] = scale.tall.ends;
   const lift = (high - low) / 100;
-  const raised = (values) => Array.from(values, (value) => scale.drawn(value) + lift);
+  const raised = (values) => Array.from(values, (value) => scale.tall.drawn(value) + lift);
   const { origin } = landscape;
   const { colours, ...walk } = draped(landscape, metric, scale, lift);
   const rows = landscape.paths.flat();
@@ -126,8 +126,8 @@ function viewpoint(landscape, metric, scale) {
 }
 
 function surfaceLayout(landscape, metric, scale, camera) {
-  const [low, high] = scale.ends;
-  const ticks = scale.ticks(5);
+  const [low, high] = scale.tall.ends;
+  const ticks = scale.tall.ticks(5);
   const axis = { ...axisStyle(), showspikes: false, backgroundcolor: "rgba(0,0,0,0)", showbackground: false, nticks: 6, title: { font: { size: 12 } } };
   return {
     ...baseLayout(),
@@ -139,7 +139,7 @@ function surfaceLayout(landscape, metric, scale, camera) {
       yaxis: { ...axis, title: { text: "y", font: { size: 13 } } },
       zaxis: {
         ...axis, title: { text: plotText(scaleLabel(metric, scale)), font: { size: 12 } }, range: [low, high + (high - low) / 60],
-        tickvals: ticks.map((tick) => scale.height(tick)), ticktext: ticks.map((tick) => shortText(tick)),
+        tickvals: ticks.map((tick) => scale.height(tick)), ticktext: scale.tall.tickTexts(ticks, 0.07),
       },
     },
   };

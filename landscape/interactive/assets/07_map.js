@@ -17,7 +17,7 @@ function mapTraces(landscape, metric, scale, settings, colours) {
 }
 
 function colourBar(values, metric, scale) {
-  const ticks = scale.ticks(7);
+  const ticks = [...scale.ticks(7)];
   const { below, above } = scale.clipped(values);
   const near = (end) => ticks.findIndex((tick) => Math.abs(scale.height(tick) - scale.height(end)) < 0.06 * (scale.ends[1] - scale.ends[0]));
   for (const [cut, end] of [[below, scale.low], [above, scale.high]]) {
@@ -26,7 +26,9 @@ function colourBar(values, metric, scale) {
     if (index >= 0) ticks.splice(index, 1, end);
     else ticks.push(end);
   }
-  const text = (tick) => (below && tick === scale.low ? "\u2264 " : above && tick === scale.high ? "\u2265 " : "") + shortText(tick, 3);
+  ticks.sort((one, two) => one - two);
+  const texts = scale.tickTexts(ticks, 0.04);
+  const text = (tick, index) => (below && tick === scale.low ? "\u2264 " : above && tick === scale.high ? "\u2265 " : "") + texts[index];
   return {
     thickness: 12, outlinewidth: 0, xpad: 6, ypad: 0, tickfont: { size: 11 },
     title: { text: plotText(scaleLabel(metric, scale)), side: "right", font: { size: 12 } },

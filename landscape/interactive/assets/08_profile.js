@@ -71,17 +71,24 @@ function lineTraces(landscape, metric) {
   return traces;
 }
 
-function profileLayout(landscape, metric, settings, xTitle) {
+// The axis of values has the scale of the card; several cards that share one have the same axis.
+function profileLayout(metric, scale, xTitle, { shared }) {
   const axis = { ...axisStyle(), zeroline: false, ticks: "outside", ticklen: 4, tickcolor: colour("line-strong") };
-  const scale = scaleFor([landscape], metric, { ...settings, low: null, high: null });
+  const { tall } = scale;
+  const logarithmic = scale.kind === "log";
+  const ticks = { tickvals: tall.ticks(6), ticktext: tall.tickTexts(tall.ticks(6), 0.07) };
+  const own = !shared || tall.empty || tall.flat || scale.kind === "symlog";
+  const [low, high] = tall.ends;
+  const margin = 0.05 * (high - low);
   return {
     ...baseLayout(),
     margin: { l: 62, r: 16, t: 10, b: 46 },
     dragmode: TOUCH ? false : "zoom",
     xaxis: { ...axis, title: { text: plotText(xTitle), standoff: 8, font: { size: 12 } } },
     yaxis: {
-      ...axis, title: { text: plotText(metric + (scale.kind === "log" ? " (log scale)" : "")), standoff: 6, font: { size: 12 } }, type: scale.kind === "log" ? "log" : "linear",
-      ...(scale.kind === "log" ? { tickvals: scale.ticks(6), ticktext: scale.ticks(6).map((tick) => shortText(tick, 3)) } : { nticks: 6 }),
+      ...axis, title: { text: plotText(metric + (logarithmic ? " (log scale)" : "")), standoff: 6, font: { size: 12 } }, type: logarithmic ? "log" : "linear",
+      ...(own ? { autorange: true } : { range: [low - margin, high + margin], autorange: false }),
+      ...(logarithmic ? ticks : { nticks: 6 }),
     },
   };
 }

@@ -82,7 +82,7 @@ class Card {
     this.section.setAttribute("aria-label", landscape.title);
     this.table.replaceChildren(...landscape.facts.map(([name, text]) => element("tr", {}, element("th", { scope: "row", text: name }), element("td", { text }))));
     if (landscape.isLine) {
-      this.draw(this.profile, lineTraces(landscape, metric), profileLayout(landscape, metric, settings, landscape.axis_labels[0]));
+      this.draw(this.profile, lineTraces(landscape, metric), profileLayout(metric, this.scale, landscape.axis_labels[0], settings));
       this.showWarning();
       return;
     }
@@ -271,7 +271,7 @@ class Card {
     const [columns, rows] = [landscape.columns - 1, landscape.rows - 1];
     this.handles.set(ends, [landscape.x[0], landscape.x[columns], landscape.y[0], landscape.y[rows]]);
     for (const [index, input] of this.inputs.entries()) input.value = Number(ends[index].toPrecision(4));
-    this.draw(this.profile, profileTraces(this.points), profileLayout(landscape, metric, this.settings, "distance along the line, in units of the axes"));
+    this.draw(this.profile, profileTraces(this.points), profileLayout(metric, this.scale, "distance along the line, in units of the axes", this.settings));
   }
 
   lineTyped(index) {

@@ -63,7 +63,7 @@ class Toolbar {
   difference() {
     const { landscapes } = this.page;
     const pairs = landscapes.flatMap((first, one) => landscapes.flatMap((second, two) =>
-      (one !== two && sameGrid(first, second) ? [[`${one} ${two}`, `${first.name} \u2212 ${second.name}`]] : [])));
+      (this.page.differenceScales(one, two) ? [[`${one} ${two}`, `${first.name} \u2212 ${second.name}`]] : [])));
     if (!pairs.length) return element("span", { class: "control muted", text: "No two landscapes lie on the same grid, so there is no difference to show." });
     return labelled("Difference", select([["", "none"], ...pairs], "", (value) => this.page.showDifference(value ? value.split(" ").map(Number) : null), { id: "difference" }));
   }

@@ -5,6 +5,7 @@ const MOST_SHOWN = 6; // browsers draw only so many three-dimensional scenes at 
 class Page {
   constructor(content) {
     this.settings = { metric: "loss", scale: "auto", low: null, high: null, colours: "Viridis", map: "contour", shared: content.landscapes.length > 1 };
+    this.differences = content.differences;
     this.webgl = hasWebGL();
     this.tooltip = new Tooltip();
     this.landscapes = content.landscapes.map((item) => new Landscape(item));
@@ -30,10 +31,15 @@ class Page {
     for (const card of this.cards?.values() ?? []) card.render();
   }
 
+  // The scales of a difference by metric; nothing where the two do not lie on the same grid.
+  differenceScales(one, two) {
+    return this.differences[`${Math.min(one, two)} ${Math.max(one, two)}`];
+  }
+
   // A card's own scale, or one that all cards of measured values share.
   scaleOf(card) {
-    const together = [...this.cards.values()].map((other) => other.landscape).filter((landscape) => !landscape.isDifference && !landscape.isLine);
-    const alone = card.landscape.isDifference || card.landscape.isLine || !this.settings.shared;
+    const together = [...this.cards.values()].map((other) => other.landscape).filter((landscape) => !landscape.isDifference);
+    const alone = card.landscape.isDifference || !this.settings.shared;
     const settings = card.landscape.isDifference ? { ...this.settings, low: null, high: null } : this.settings;
     return scaleFor(alone ? [card.landscape] : together, card.metric, settings);
   }
@@ -71,7 +77,7 @@ class Page {
   showDifference(pair) {
     this.cards.get("difference")?.close();
     this.cards.delete("difference");
-    if (pair) this.add("difference", new Difference(this.landscapes[pair[0]], this.landscapes[pair[1]]));
+    if (pair) this.add("difference", new Difference(this.landscapes[pair[0]], this.landscapes[pair[1]], this.differenceScales(...pair)));
     this.render();
   }
 

@@ -44,8 +44,9 @@ class TestSurface:
         data = build(np.full((3, 5), 1.0), points=0)
         data.origin.metrics["loss"] = 0.01
         ax = plot_surface(Landscape(data))
-        assert line(ax, "origin").get_data_3d()[2][0] == pytest.approx(-2)
-        assert ax.get_zlim()[0] < -2
+        assert line(ax, "origin").get_data_3d()[2][0] == pytest.approx(0.01)
+        assert ax.get_zlim()[0] < 0.01
+        assert "flat: loss is 1 at all 15 finite points" in ax.get_title()
 
     def test_checkpoints_that_are_pending_are_left_out(self) -> None:
         data = build()

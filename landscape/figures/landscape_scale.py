@@ -1,0 +1,128 @@
+"""The scale of a landscape's metric: one rule for figures, notebooks and the page in the browser.
+
+Colours, clip and kind follow the grid alone. The path and the origin may lie higher or lower than every grid point;
+heights reach that far (``Scale.bottom`` and ``Scale.top``), colours do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .levels import Levels, check_levels
+from .missing import known
+from .path import path_values
+from .scales import Clip, Scale, choose_scale, is_share, place_levels
+
+if TYPE_CHECKING:
+    from ..file.data import LandscapeData
+
+
+def landscape_scale(
+    landscape: LandscapeData,
+    metric: str = "loss",
+    scale: str = "auto",
+    levels: Levels = None,
+    clip: Clip = None,
+    *,
+    count: int = 12,
+    path: bool = True,
+) -> Scale:
+    """Chooses the scale of one landscape's metric.
+
+    Args:
+        landscape: a plane or a line.
+        metric: one of its metrics.
+        scale: as for ``choose_scale``.
+        levels: as for ``choose_scale``.
+        clip: as for ``choose_scale``; heights keep to a given end, too.
+        count: about how many lines where ``levels`` does not say.
+        path: whether heights must hold the path and the origin.
+
+    Raises:
+        KeyError: the landscape has no such metric.
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value; see ``choose_scale``.
+    """
+    values = known(landscape[metric], landscape.status)
+    chosen = choose_scale(values, scale, levels, clip, count=count, metric=metric)
+    return _reaching(chosen, path_values(landscape, metric), clip) if path else chosen
+
+
+def joint_scale(
+    landscapes: Sequence[LandscapeData],
+    metric: str = "loss",
+    scale: str = "auto",
+    levels: Levels = None,
+    clip: Clip = None,
+    *,
+    count: int = 12,
+    path: bool = True,
+) -> Scale:
+    """Chooses one scale for several landscapes: it spans what each would choose for itself.
+
+    Its kind is the one that all choose; else logarithmic around zero if one is, logarithmic if all values are positive,
+    else linear. "auto" also becomes logarithmic where the landscapes together span more than a decade. The page joins
+    scales by the same rule (``assets/02_scales.js``).
+
+    Args:
+        landscapes: at least one.
+        metric: one of their metrics.
+        scale: as for ``choose_scale``; a landscape without a positive value takes no part in "log".
+        levels: as for ``choose_scale``.
+        clip: as for ``choose_scale``.
+        count: about how many lines where ``levels`` does not say.
+        path: whether heights must hold the paths and the origins.
+
+    Raises:
+        KeyError: a landscape has no such metric.
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value; see ``choose_scale``.
+    """
+    arguments = (metric, scale, levels if isinstance(levels, str | int | None) else None, clip)
+    values = [known(landscape[metric], landscape.status) for landscape in landscapes]
+    positive = [bool((piece > 0).any()) for piece in values]
+    taking = [
+        landscape
+        for landscape, some in zip(landscapes, positive, strict=True)
+        if scale != "log" or some or not any(positive)
+    ]
+    if len(taking) == 1:
+        return landscape_scale(taking[0], metric, scale, levels, clip, count=count, path=path)
+    found = [landscape_scale(landscape, *arguments, count=count, path=path) for landscape in taking]
+    found = [each for each in found if not each.empty]
+    everything = np.concatenate([piece.ravel() for piece in values])
+    if not found:
+        return choose_scale(everything, scale, levels, clip, count=count, metric=metric)
+    low, high = min(each.low for each in found), max(each.high for each in found)
+    finite = everything[np.isfinite(everything)]
+    kinds = {each.kind for each in found}
+    kind = found[0].kind if len(kinds) == 1 else "symlog" if "symlog" in kinds else "log" if low > 0 else "linear"
+    share = is_share(metric, float(finite.min()), float(finite.max()))
+    if scale == "auto" and kind == "linear" and low > 0 and high > 10 * low and not share:
+        kind = "log"
+    lines, spacing, given = check_levels(levels, count)
+    if share and kind == "linear" and spacing == "auto":
+        spacing = "linear"
+    joint = Scale(
+        kind, low, high, np.array([low]), bool(finite.min() < low), bool(finite.max() > high),
+        min(each.threshold for each in found), spacing, min(each.bottom for each in found),
+        max(each.top for each in found),
+    )  # fmt: skip
+    return joint if joint.flat else place_levels(joint, everything, lines, given)
+
+
+def _reaching(scale: Scale, values: NDArray[Any], clip: Clip) -> Scale:
+    """Returns the scale with heights that reach further values, except beyond an end that cuts off values."""
+    values = values[np.isfinite(values) & ((values > 0) if scale.kind == "log" else True)]
+    if scale.empty or not len(values):
+        return scale
+    lower, upper = clip if isinstance(clip, tuple) else (None, clip)
+    fixed_below, fixed_above = scale.clipped_below or lower is not None, scale.clipped_above or upper is not None
+    bottom = scale.bottom if fixed_below else min(scale.bottom, float(values.min()))
+    top = scale.top if fixed_above else max(scale.top, float(values.max()))
+    return replace(scale, bottom=bottom, top=top)

@@ -1,0 +1,185 @@
+"""The same file as a page and as figures: the same scale, the same ends, the same levels."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+from landscape import Landscape
+from landscape.figures import plot_contour, plot_difference, plot_multiples, plot_profile, plot_surface
+from landscape.file.checks import PointStatus
+from landscape.file.data import LandscapeData
+from landscape.interactive.content import landscape_content
+
+PLANES = ("smooth", "deep_origin", "steep", "negative", "both_signs", "holes", "outliers", "share", "pending")
+LINES = ("line", "steep_line")
+
+
+def made(example: Any, name: str) -> LandscapeData:
+    """Returns a landscape whose values are of one kind; its path and origin are of another, where that matters."""
+    data = example(line=name in LINES, seed=1)
+    x = np.linspace(-1, 1, data.shape[-1])
+    y = np.zeros(()) if name in LINES else np.linspace(-1, 1, data.shape[0])[:, None]
+    bowl = x**2 + 0.7 * y**2 + 0.2 * x
+    loss = {
+        "smooth": 2 + bowl, "deep_origin": 1 + bowl, "steep": np.exp(6 * bowl) / 30, "negative": -5 + bowl,
+        "both_signs": np.sinh(9 * (bowl - 0.6)), "holes": 0.01 + bowl, "outliers": 1 + bowl, "share": 0.4 + 0.2 * bowl,
+        "pending": 0.02 + 3 * bowl, "line": 2 + bowl, "steep_line": np.exp(6 * bowl) / 30,
+    }[name]  # fmt: skip
+    if name == "holes":
+        loss[2:4, 3:6], loss[7, 7] = np.nan, np.inf
+    if name == "outliers":
+        loss[0, 0] = 1e6
+    if name == "pending":
+        loss[5:], data.status[5:] = np.nan, PointStatus.PENDING
+    data.metrics["loss"][...] = loss
+    data.metrics["loss_stderr"][...] = 0.01
+    data.checkpoints.projected["loss"][:] = np.linspace(4, 2.5, 6) if name != "negative" else -4
+    data.origin.metrics["loss"] = 1e-4 if name == "deep_origin" else float(np.nanmin(np.abs(loss)))
+    return data
+
+
+def heights(kind: str, threshold: float, values: Any) -> Any:
+    """Returns heights by the definition of the scales."""
+    values = np.asarray(values, float)
+    if kind == "symlog":
+        sizes = np.abs(values) / threshold
+        return np.sign(values) * np.where(sizes < 1, sizes, 1 + np.log10(np.maximum(sizes, 1)))
+    return np.log10(values) if kind == "log" else values
+
+
+def bar(ax: Any) -> Any:
+    """Returns the colour bar of a picture."""
+    (found,) = {item.colorbar for item in ax.collections if getattr(item, "colorbar", None) is not None}
+    return found
+
+
+def scale_of(norm: Any) -> tuple[str, float]:
+    """Returns the kind of a picture's colours, and the threshold of "symlog", which is where its height is 1."""
+    name = type(norm).__name__
+    if name == "FuncNorm":
+        return "symlog", float(norm._trf.inverted().transform(np.array([1.0]))[0])
+    return {"LogNorm": "log", "Normalize": "linear"}[name], 1.0
+
+
+class TestOneRule:
+    @pytest.mark.parametrize("name", PLANES)
+    def test_a_plane(self, example, name) -> None:
+        data = made(example, name)
+        scale = landscape_content(Landscape(data), "a")["scales"]["loss"]["auto"]
+        drawn = bar(plot_contour(Landscape(data)))
+        assert scale_of(drawn.norm) == (scale["kind"], pytest.approx(scale["threshold"]))
+        assert (drawn.norm.vmin, drawn.norm.vmax) == (scale["low"], scale["high"])
+        np.testing.assert_array_equal(drawn.get_ticks(), scale["levels"])
+        space: Any = plot_surface(Landscape(data))
+        low, high = heights(scale["kind"], scale["threshold"], [scale["bottom"], scale["top"]])
+        bottom, top = space.get_zlim()
+        assert top == pytest.approx(high)
+        assert bottom < low
+        for text, place in zip(space.get_zticklabels(), space.get_zticks(), strict=True):
+            if text.get_text():
+                assert heights(scale["kind"], scale["threshold"], float(text.get_text())) == pytest.approx(place)
+
+    @pytest.mark.parametrize("name", LINES)
+    def test_a_line(self, example, name) -> None:
+        data = made(example, name)
+        scale = landscape_content(Landscape(data), "a")["scales"]["loss"]["auto"]
+        ax = plot_profile(Landscape(data))
+        assert ax.get_yscale() == scale["kind"]
+        low, high = ax.get_ylim()
+        assert low < scale["bottom"] <= scale["top"] < high
+
+    def test_a_deep_origin_changes_heights_but_no_colours(self, example) -> None:
+        data = made(example, "deep_origin")
+        deep = landscape_content(Landscape(data), "a")["scales"]["loss"]["auto"]
+        data.origin.metrics["loss"] = 2.0
+        plain = landscape_content(Landscape(data), "a")["scales"]["loss"]["auto"]
+        same = ("kind", "low", "high", "threshold", "levels", "top")
+        assert [deep[name] for name in same] == [plain[name] for name in same]
+        assert (deep["bottom"], plain["bottom"]) == (1e-4, plain["low"])
+
+
+class TestInTheBrowser:
+    @pytest.mark.parametrize(
+        "names",
+        [
+            ("steep", "deep_origin", "both_signs", "line"),
+            pytest.param(("smooth", "outliers", "negative", "holes"), marks=pytest.mark.slow),
+        ],
+    )
+    def test_each_file_has_the_scale_of_its_figures(self, open_page, example, names) -> None:
+        files = [made(example, name) for name in names]
+        opened = open_page(*files, webgl=False)
+        opened.page.uncheck("#shared")
+        for card, (name, data) in enumerate(zip(names, files, strict=True)):
+            if name in LINES:
+                axis = opened.page.evaluate(f"document.querySelectorAll('.profile')[{card}].layout.yaxis.type")
+                assert axis == plot_profile(Landscape(data)).get_yscale()
+                continue
+            drawn = bar(plot_contour(Landscape(data)))
+            kind, threshold = scale_of(drawn.norm)
+            ends = opened.data("map", "grid", "zmin", "zmax", card=card)
+            expected = heights(kind, threshold, [drawn.norm.vmin, drawn.norm.vmax])
+            np.testing.assert_allclose(ends, expected, rtol=1e-12)
+            (colorbar,) = opened.data("map", "grid", "colorbar", card=card)
+            ticks = [
+                place for place, text in zip(colorbar["tickvals"], colorbar["ticktext"], strict=True)
+                if text and text[0] not in "≤≥"
+            ]  # fmt: skip
+            levels = heights(kind, threshold, drawn.get_ticks())
+            assert all(np.abs(levels - tick).min() < 1e-9 * max(np.ptp(levels), 1) for tick in ticks)
+            assert len(ticks) >= 3
+
+    @pytest.mark.parametrize(
+        "names",
+        [
+            ("smooth", "steep", "share"),
+            *(pytest.param(names, marks=pytest.mark.slow) for names in (("both_signs", "smooth", "negative"), LINES)),
+        ],
+    )
+    def test_one_scale_for_all_is_that_of_the_small_multiples(self, open_page, example, names) -> None:
+        files = [made(example, name) for name in names]
+        opened = open_page(*files, webgl=False)
+        axes = plot_multiples([Landscape(data) for data in files])
+        if names is LINES:
+            layouts = opened.page.evaluate("Array.from(document.querySelectorAll('.profile'), (p) => p.layout.yaxis)")
+            assert {layout["type"] for layout in layouts} == {axes[0].get_yscale()} == {"log"}
+            assert len({tuple(layout["range"]) for layout in layouts}) == 1
+            return
+        drawn = bar(axes[0])
+        kind, threshold = scale_of(drawn.norm)
+        expected = heights(kind, threshold, [drawn.norm.vmin, drawn.norm.vmax])
+        ranges = []
+        for card in range(len(files)):
+            ends = opened.data("map", "grid", "zmin", "zmax", card=card)
+            np.testing.assert_allclose(ends, expected, rtol=1e-12)
+            layout = opened.page.evaluate(f"document.querySelectorAll('.profile')[{card}].layout.yaxis")
+            assert layout["type"] == ("log" if kind == "log" else "linear")
+            ranges.append(layout.get("range"))
+        # The profiles, too, have one axis.
+        assert kind == "symlog" or (ranges[0] is not None and all(each == ranges[0] for each in ranges))
+
+    def test_the_difference(self, open_page, example) -> None:
+        first, second = made(example, "steep"), made(example, "smooth")
+        second.metrics["loss"][0, 0], second.status[0, 0] = np.nan, PointStatus.FAILED
+        first.status[0, 0] = PointStatus.PENDING
+        opened = open_page(first, second, webgl=False)
+        for one, two in itertools.permutations(range(2)):
+            opened.page.select_option("#difference", f"{one} {two}")
+            pair = [Landscape(data) for data in ((first, second) if one == 0 else (second, first))]
+            drawn = bar(plot_difference(*pair))
+            expected = heights(*scale_of(drawn.norm), [drawn.norm.vmin, drawn.norm.vmax])
+            np.testing.assert_allclose(opened.data("map", "grid", "zmin", "zmax"), expected, rtol=1e-12)
+            # Failed counts more than pending, as in the figures.
+            assert opened.data("map", "gaps", "z")[0][0][0] == 1
+
+
+def test_every_number_of_the_page_is_that_of_the_file(example) -> None:
+    data = made(example, "holes")
+    content = landscape_content(Landscape(data), "a")
+    read = np.frombuffer(base64.b64decode(content["metrics"]["loss"]), "<f8").reshape(data.shape)
+    np.testing.assert_array_equal(read, data.loss)
