@@ -21,37 +21,11 @@ SUMMARY_VERSION = 2
 _FAILURES_IN_TEXT = 10
 _FAILURES_ON_PAGE = 5
 _MESSAGE_CHARACTERS = 300
-_PAGE_ATTRIBUTES = ("decomposition", "normalization", "centering", "seed", "buffers", "step_per_epoch")
 
 
 def summary_text(landscape: LandscapeData) -> str:
     """Returns what a landscape file holds, one fact to a line."""
-    shape = f"{len(landscape.x)}" + ("" if landscape.y is None else f" x {len(landscape.y)}")
-    known = {name: value for name, value in landscape.attributes.items() if value is not None}
-    intervals, imported = known.get("intervals"), known.get("imported")
-    versions = _versions(known.get("versions"))
-    rows: list[tuple[str, object]] = [
-        ("file", str(landscape.path)),
-        ("imported from", _imported(imported) if isinstance(imported, Mapping) else None),
-        ("network", known.get("network")),
-        ("landscape", f"{known.get('decomposition', 'unknown')}, {shape} points"),
-        ("points", _points(landscape)),
-        ("sampling", sampling_text(landscape)),
-        ("complete", _complete(landscape)),
-        ("intervals", f"{known.get('unit', '-')}s {_intervals(intervals)}" if intervals else None),
-        ("samples", _samples(known)),
-        ("random directions", directions_text(landscape)),
-        ("buffers", known.get("buffers")),
-        ("measurement plan", plan_text(known.get("measurement_plan"))),
-        *((name, value_range(values)) for name, values in landscape.metrics.items()),
-        ("origin", landscape.origin.label(unit_of(landscape))),
-        *who_is_there(landscape),
-        ("explained variance", explained_variance_text(landscape) or "-"),
-        ("largest distance of the path from the plane", distance_text(landscape) or "-"),
-        ("made", f"{known['created']}{f' with {versions}' if versions else ''}" if "created" in known else None),
-        *_notes_and_failures(landscape, _FAILURES_IN_TEXT),
-    ]
-    lines = [(name, _printable(str(value))) for name, value in rows if value is not None]
+    lines = [(name, _printable(text)) for name, text in _facts(landscape, _FAILURES_IN_TEXT)]
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
 
@@ -93,30 +67,44 @@ def summary_json(landscape: LandscapeData) -> dict[str, Any]:
 
 
 def page_facts(landscape: LandscapeData) -> list[list[str]]:
-    """Returns rows of name and text for the page; what the file does not say is left out."""
-    attributes = landscape.attributes
-    low, high = landscape.loss_range
+    """Returns rows of name and text for the page: the facts of ``landscape info``, with fewer failures."""
+    return [[name, text] for name, text in _facts(landscape, _FAILURES_ON_PAGE)]
+
+
+def _facts(landscape: LandscapeData, failures_at_most: int) -> list[tuple[str, str]]:
+    """Returns names and texts; what the file does not say is left out."""
+    known = {name: value for name, value in landscape.attributes.items() if value is not None}
+    intervals, imported = known.get("intervals"), known.get("imported")
+    shape = f"{len(landscape.x)}" + ("" if landscape.y is None else f" x {len(landscape.y)}")
+    versions = known.get("versions")
     rows: list[tuple[str, object]] = [
         ("file", landscape.path),
+        ("imported from", _imported(imported) if isinstance(imported, Mapping) else None),
         ("network", network_name(landscape)),
-        *((name.replace("_", " "), attributes.get(name)) for name in _PAGE_ATTRIBUTES),
+        ("landscape", f"{known.get('decomposition', 'unknown')}, {shape} points"),
+        ("normalization", known.get("normalization")),
+        ("centering", known.get("centering")),
         ("random directions", directions_text(landscape)),
-        ("samples", _samples(attributes)),
         ("points", _points(landscape)),
-        ("complete", "yes" if landscape.complete else "no"),
         ("sampling", sampling_text(landscape)),
-        ("loss", f"{low:.6g} to {high:.6g}" if math.isfinite(low) else "no finite value"),
+        ("complete", _complete(landscape)),
+        ("intervals", f"{known.get('unit', '-')}s {_intervals(intervals)}" if intervals else None),
+        ("steps per epoch", known.get("step_per_epoch")),
+        ("samples", _samples(known)),
+        ("seeds", seeds_text(landscape)),
+        ("buffers", known.get("buffers")),
+        ("measurement plan", plan_text(known.get("measurement_plan"))),
+        *((name, value_range(values)) for name, values in landscape.metrics.items()),
         ("origin", landscape.origin.label(unit_of(landscape))),
         *who_is_there(landscape),
         ("explained variance", explained_variance_text(landscape)),
         ("cosine of the directions", None if landscape.cosine is None else f"{landscape.cosine:.3g}"),
         ("largest distance of the path from the plane", distance_text(landscape)),
-        ("measurement plan", plan_text(attributes.get("measurement_plan"))),
-        ("made", attributes.get("created")),
-        ("versions", _versions(found) if isinstance(found := attributes.get("versions"), Mapping) else found),
-        *_notes_and_failures(landscape, _FAILURES_ON_PAGE),
+        ("made", known.get("created")),
+        ("versions", _versions(versions) if isinstance(versions, Mapping) else versions),
+        *_notes_and_failures(landscape, failures_at_most),
     ]
-    return [[name, str(value)] for name, value in rows if value is not None and str(value)]
+    return [(name, str(value)) for name, value in rows if value is not None and str(value)]
 
 
 def failures(landscape: LandscapeData, at_most: int) -> list[str]:
@@ -179,6 +167,19 @@ def directions_text(landscape: LandscapeData) -> str | None:
     return (
         f"{scale}; biases and the parameters of normalization layers {'move too' if moves else 'stay where they are'}"
     )
+
+
+def seeds_text(landscape: LandscapeData) -> str | None:
+    """Returns what was drawn by which seed: directions by the plane's, samples and the sampling by the survey's."""
+    known = landscape.attributes
+    texts = []
+    if known.get("directions_seed") is not None:
+        texts.append(f"directions' seed {known['directions_seed']}")
+    if known.get("seed") is not None:
+        adaptive = (known.get("sampling") or {}).get("mode") == "adaptive"
+        used = known.get("samples") == "random" or adaptive
+        texts.append(f"samples' seed {known['seed']}" + ("" if used else " (nothing was drawn by it)"))
+    return ", ".join(texts) or None
 
 
 def distance_text(landscape: LandscapeData) -> str | None:

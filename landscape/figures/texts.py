@@ -51,6 +51,8 @@ def axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | No
         how = [_NORMALIZED.get(str(landscape.attributes.get("normalization")))]
         if landscape.attributes.get("perturb_one_dimensional"):
             how.append("biases move too")
+        if landscape.attributes.get("directions_seed") is not None:
+            how.append(f"seed {landscape.attributes['directions_seed']}")
         told = ", ".join(filter(None, how))
         return f"random direction{_number(landscape, axis)}" + (f" ({told})" if told else "")
     if kind == "points":

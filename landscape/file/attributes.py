@@ -85,4 +85,5 @@ _CHECKS: dict[str, _Check] = {
     "notes": _check_notes,
     "intervals": _check_intervals,
     "perturb_one_dimensional": check_bool,
+    "directions_seed": partial(check_int, minimum=0),
 }

@@ -74,6 +74,8 @@ def new_landscape(
         "normalization": plane.normalization,
         # Of random directions alone; the identity has it with the rest of what they were drawn from.
         "perturb_one_dimensional": plane.identity.get("perturb_one_dimensional"),
+        # Not that of the survey, which is the attribute "seed": a plane is drawn before, by its own.
+        "directions_seed": plane.identity.get("seed"),
         "network": plane.space.network,
         "num_samples": description.num_samples,
         "buffers": description.options.buffers,

@@ -56,7 +56,7 @@ class TestText:
         data.errors = {f"grid/0,{number}": f"{HEADER}ValueError: {number}" for number in range(8)}
         rows = landscape_content(Landscape(data), "a")["facts"]
         facts = dict(rows)
-        assert facts["seed"] == "7"
+        assert facts["seeds"] == "samples' seed 7"
         assert facts["samples"] == "512 (random)"
         assert facts["versions"] == "torch 2.13, numpy 2.4"
         assert facts["note"] == "no standard error"

@@ -1,0 +1,69 @@
+"""What is said of a file: by ``landscape info``, on the page, in the captions of pictures."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from examples import batch_norm
+from surfaces import surface
+
+from landscape import Landscape, evaluate, random_line, random_plane
+from landscape.facts import page_facts, seeds_text, summary_text
+from landscape.figures import plot_contour, plot_profile
+from landscape.interactive.content import landscape_content
+
+
+def told(landscape: Landscape) -> dict[str, str]:
+    return dict(re.split(r"  +", line, maxsplit=1) for line in summary_text(landscape).splitlines())
+
+
+class TestSeeds:
+    @pytest.mark.parametrize("dimension", [1, 2])
+    def test_the_seed_of_the_directions_is_that_of_the_plane(self, tmp_path, dimension) -> None:
+        network = batch_norm()[1]
+        plane = (random_line, random_plane)[dimension - 1](network, seed=3)
+        path = tmp_path / "a.h5"
+        evaluate(plane, batch_norm, size=3, output=path, device_ids=[0], progress=False)
+        landscape = Landscape.load(path)
+        assert landscape.attributes["directions_seed"] == 3
+        text = "directions' seed 3, samples' seed 0 (nothing was drawn by it)"
+        assert told(landscape)["seeds"] == dict(page_facts(landscape))["seeds"] == text
+        content = landscape_content(landscape, "a")
+        assert ["seeds", text] in content["facts"]
+        assert all("seed 3" in label for label in content["axis_labels"])
+        ax = (plot_profile, plot_contour)[dimension - 1](landscape)
+        assert "seed 3" in ax.get_xlabel().replace("\n", " ")
+
+    def test_what_the_survey_drew_is_said(self) -> None:
+        for attributes, text in (
+            ({"seed": 5, "samples": "random"}, "samples' seed 5"),
+            ({"seed": 5, "samples": "first"}, "samples' seed 5 (nothing was drawn by it)"),
+            ({"seed": 5, "sampling": {"mode": "adaptive", "finished": True}}, "samples' seed 5"),
+            ({"seed": 5, "directions_seed": 0, "samples": "random"}, "directions' seed 0, samples' seed 5"),
+            ({}, None),
+        ):
+            assert seeds_text(surface(**attributes)) == text
+
+    def test_a_seed_that_is_none_is_refused(self) -> None:
+        from landscape.file.landscape_file import write_landscape
+
+        with pytest.raises(TypeError, match="directions_seed must be"):
+            write_landscape("/nowhere.h5", surface(directions_seed="3"))
+
+
+class TestEveryoneSaysTheSame:
+    @pytest.mark.parametrize("rows", [None, 7])
+    def test_info_and_page(self, rows) -> None:
+        data = surface(
+            rows, num_samples=512, samples="random", seed=2, normalization="none", centering="last", buffers="fixed",
+            versions={"torch": "2.13"}, notes=["no standard error"], step_per_epoch=4,
+            measurement_plan={"batch_size": 64, "threads": 2},
+        )  # fmt: skip
+        data.metrics["loss"].flat[3] = np.inf
+        landscape = Landscape(data)
+        facts = dict(page_facts(landscape))
+        assert told(landscape) == facts
+        assert facts["loss"].endswith("1 not finite")
+        assert len(facts) >= 15
