@@ -37,6 +37,7 @@ def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
         "name": name,
         "title": title(landscape),
         "note": note(landscape),
+        "estimates": {metric: "; ".join(sampling_notes(landscape, metric)) for metric in landscape.metrics},
         "largest_gap": (landscape.attributes.get("sampling") or {}).get("largest_gap"),
         "unit": str(landscape.attributes.get("unit") or "checkpoint"),
         "axis_labels": [axis_label(landscape, axis) for axis in range(1 if landscape.y is None else 2)],
@@ -65,7 +66,7 @@ def title(landscape: LandscapeData) -> str:
 
 
 def note(landscape: LandscapeData) -> str:
-    """Returns what kind of plane or line it is, its size, what is not measured, and how well that is known."""
+    """Returns what kind of plane or line it is, its size, and what is not measured."""
     kind = {"pca": "principal directions of the checkpoints", "random": "random directions"}
     decomposition = str(landscape.attributes.get("decomposition", ""))
     size = f"line of {len(landscape.x)} points"
@@ -77,8 +78,7 @@ def note(landscape: LandscapeData) -> str:
         for status in (PointStatus.INTERPOLATED, PointStatus.FAILED, PointStatus.PENDING)
         if counts[status]
     )
-    parts = [kind.get(decomposition.lower(), decomposition), size, unfinished, *sampling_notes(landscape)]
-    return "; ".join(part for part in parts if part)
+    return "; ".join(part for part in (kind.get(decomposition.lower(), decomposition), size, unfinished) if part)
 
 
 def difference_scales(first: LandscapeData, second: LandscapeData) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from ..figures.landscape_scale import landscape_scale
 from ..figures.missing import edges, known
 from ..figures.path import END, PATH, RUN_COLORS, STAR, START, network_marks
 from ..figures.scales import Scale
-from ..figures.texts import axis_label, printable, short_axis_label, unit_of
+from ..figures.texts import axis_label, printable, sampling_notes, short_axis_label, unit_of
 from ..file.checks import PointStatus
 from .content import note, title
 
@@ -138,14 +138,15 @@ def _frame(look: Appearance) -> dict[str, Any]:
 
 
 def _page(landscape: LandscapeData, look: Appearance) -> dict[str, Any]:
-    text = f"{literal(title(landscape))}<br><sub>{literal(note(landscape), 120)}</sub>"
+    said = [title(landscape), note(landscape), "; ".join(sampling_notes(landscape))]
+    text = "".join([literal(said[0]), *(f"<br><sub>{literal(line, 120)}</sub>" for line in said[1:] if line)])
     return {
         "title": {"text": text, "font": {"size": 15}},
         "font": {"color": look.ink, "size": 11},
         "paper_bgcolor": look.page,
         "plot_bgcolor": look.page,
         "legend": {"orientation": "h", "x": 0, "y": -0.14, "yanchor": "top", "itemclick": False},
-        "margin": {"l": 60, "r": 10, "t": 60, "b": 50},
+        "margin": {"l": 60, "r": 10, "t": 60 + (15 if said[-1] else 0), "b": 50},
         # Plotly's own template would be 7 kB in every cell.
         "template": None,
     }

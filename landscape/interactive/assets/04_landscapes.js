@@ -123,7 +123,8 @@ class Difference extends Landscape {
     const [rows, columns] = [this.rows, this.columns];
     this.note = first.isLine ? `line of ${columns} points` : `${columns} \u00d7 ${rows} points`;
     const gap = Math.max(first.largest_gap ?? 0, second.largest_gap ?? 0);
-    if (gap > 1 && this.count(INTERPOLATED)) this.note += `; features narrower than ${gap} points may be missed`;
+    const text = gap > 1 ? `features narrower than ${gap} points may be missed` : "";
+    this.estimates = Object.fromEntries(shared.map((name) => [name, text]));
   }
 
   // The choice of the page does not count: a logarithm has no place for both signs.

@@ -134,12 +134,14 @@ class Card {
       const gap = landscape.missing(index, metric) ?? (landscape.status[index] === INTERPOLATED ? "interpolated" : null);
       if (gap) kinds[gap] = (kinds[gap] ?? 0) + 1;
     }
+    const estimate = kinds.interpolated && landscape.estimates[metric];
     // Contours hide the hatching of interpolated cells; dots mark the measured ones instead, where there is room.
     if (contours && kinds.interpolated) {
       const text = landscape.dotted ? `Dots are the ${landscape.count(MEASURED)} measured points, the others are interpolated.` : `${kinds.interpolated} points are interpolated; the map of cells shows which.`;
       texts.push(text);
       delete kinds.interpolated;
     }
+    if (estimate) texts.push(`${estimate[0].toUpperCase()}${estimate.slice(1)}.`);
     this.warning.replaceChildren(...texts.map((text) => element("span", { text })),
       ...GAPS.filter((gap) => kinds[gap]).map((gap) => element("span", { class: "key" }, element("i", { class: gap.replace(" ", "-") }), `${gap} (${kinds[gap]})`)));
     this.warning.hidden = !this.warning.childNodes.length;
@@ -293,7 +295,8 @@ class Card {
 
   async downloadPicture() {
     const plots = this.landscape.isLine ? [this.profile] : this.flat ? [this.map] : [this.surface, this.map];
-    save(await picture(plots, this.landscape.title, `${this.metric}: ${this.scale.kind} scale. ${this.warning.textContent}`), `${this.fileStem}_${this.metric.replace(/[^\w.-]+/g, "_")}.png`);
+    const said = [...this.warning.children].map((each) => each.textContent).join(" ");
+    save(await picture(plots, this.landscape.title, `${this.metric}: ${this.scale.kind} scale. ${said}`), `${this.fileStem}_${this.metric.replace(/[^\w.-]+/g, "_")}.png`);
   }
 
   resize() {

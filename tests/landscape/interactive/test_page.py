@@ -11,6 +11,7 @@ import pytest
 from scipy.interpolate import RegularGridInterpolator
 
 from landscape.file.checks import PointStatus, ordered
+from landscape.file.data import SamplingReport
 
 
 def drawn(opened: Any, plot: str, card: int = 0) -> np.ndarray:
@@ -260,6 +261,27 @@ def check_profile(opened: Any, data: Any, line: dict[str, float]) -> None:
     np.testing.assert_allclose(values, exact, rtol=1e-12)
     assert np.isfinite(values).any()
     assert np.isnan(values).any() == np.isnan(data.metrics["loss"]).any()
+
+
+class TestInterpolatedPoints:
+    def test_the_page_says_what_is_estimated_and_what_may_be_missed(self, open_page, example, metric) -> None:
+        one, other = example(), example(seed=1)
+        for data, gap in ((one, 3), (other, 5)):
+            data.status[::2, ::2] = PointStatus.INTERPOLATED
+            report = SamplingReport(0.01, False, 82, 35, 3, 0.0042, 1, 2, 0.001, 0.0005, 0.776, gap, True)
+            data.attributes["sampling"] = {"mode": "adaptive", "finished": True} | report.to_json()
+        opened = open_page(one, other, webgl=False)
+        said = opened.page.inner_text(".warning")
+        assert "Largest estimated error 0.42 % of the range of losses; features narrower than 3 points may be" in said
+        choose(opened, "metric", metric)
+        said = opened.page.inner_text(".warning")
+        assert "Interpolated linearly, error not estimated; features narrower than 3 points may be missed." in said
+        choose(opened, "metric", "loss")
+        choose(opened, "difference", "0 1")
+        cards = opened.page.locator(".warning").all_inner_texts()
+        (difference,) = (text for text in cards if "Features narrower than 5 points may be missed." in text)
+        assert "estimated error" not in difference
+        opened.check()
 
 
 class TestDownloads:

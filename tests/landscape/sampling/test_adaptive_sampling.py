@@ -333,6 +333,28 @@ class TestReport:
         result = Survey(np.linspace(0, 1, math.prod(shape)).reshape(shape)).run()
         assert result.report.largest_gap == gap
 
+    def test_held_out_points_join_the_prediction_and_their_errors_are_those_from_before(self) -> None:
+        truth = surface("lenet_random")
+        survey = Survey(truth)
+        while batch := survey.ask():
+            last = batch
+            for place in batch:
+                survey.measure(place)
+        plain = survey.fill()
+        share = 0.005 * np.ptp(truth)
+        for place in last:
+            survey.loss[place] += share
+        survey.sampling = survey.make()
+        moved = survey.fill()
+        np.testing.assert_array_equal(moved.status, plain.status)
+        gaps = plain.status == PointStatus.INTERPOLATED
+        change = (moved.metrics["loss"] - plain.metrics["loss"])[gaps]
+        assert 0.5 * share < change.max() < 1.5 * share
+        assert plain.report.held_out == moved.report.held_out == len(last)
+        assert moved.report.held_out_error == pytest.approx(0.005, abs=1.01 * plain.report.held_out_error)
+        np.testing.assert_array_equal(moved.loss_error, plain.loss_error)
+        assert moved.report.estimated_error == plain.report.estimated_error
+
     def test_a_passed_check(self) -> None:
         report = Survey(surface("lenet_random")).run().report
         assert report.share_beyond_95 == pytest.approx(1 - 0.05 ** (1 / report.held_out))

@@ -11,7 +11,8 @@ from landscape import Landscape, custom_plane, evaluate
 from landscape.facts import page_facts, sampling_text, summary_text
 from landscape.figures import plot_difference, plot_multiples
 from landscape.file.checks import PointStatus
-from landscape.interactive.content import note
+from landscape.interactive.content import landscape_content
+from landscape.interactive.notebook import notebook_figure
 from landscape.sampling.sampling import full_grid
 from workers import FunctionEvaluator
 
@@ -83,7 +84,10 @@ def test_every_text_says_what_is_estimated_and_what_may_be_missed():
     missed = f"features narrower than {report['largest_gap']} points may be missed"
     estimated = f"largest estimated error {100 * report['estimated_error']:.2g} % of the range of losses"
     share = f"95 % confidence at most {100 * report['share_beyond_95']:.2g} % of the interpolated points are beyond the"
-    for text in (sampling_text(landscape), note(landscape), landscape.plot_contour().get_title()):
+    page, notebook = landscape_content(landscape, "a"), notebook_figure(landscape)["layout"]["title"]["text"]
+    for text in (
+        sampling_text(landscape), landscape.plot_contour().get_title(), page["estimates"]["loss"], notebook,
+    ):  # fmt: skip
         assert estimated in text
         assert missed in text
     for text in (summary_text(landscape), dict(page_facts(landscape))["sampling"]):
@@ -100,7 +104,8 @@ def test_every_text_says_what_is_estimated_and_what_may_be_missed():
     (legend,) = plot_multiples([landscape, other])[0].figure.legends
     assert missed in [text.get_text() for text in legend.get_texts()]
     whole = measured_everywhere()
-    assert "missed" not in summary_text(whole) + note(whole) + whole.plot_contour().get_title()
+    assert "missed" not in summary_text(whole) + whole.plot_contour().get_title()
+    assert landscape_content(whole, "a")["estimates"] == {"loss": "", "accuracy": ""}
 
 
 def test_a_tolerance_of_the_loss_itself_that_is_not_reached_says_both():
