@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from .figures.texts import network_name, sampling_notes, unit_of
 from .file.checkpoints import CheckpointsData
 from .file.data import LandscapeData
+from .roles import CHECKPOINT, ORIGIN
 from .shares import percentages
 
 SUMMARY_VERSION = 2
@@ -95,7 +96,7 @@ def _facts(landscape: LandscapeData, failures_at_most: int) -> list[tuple[str, s
         ("buffers", known.get("buffers")),
         ("measurement plan", plan_text(known.get("measurement_plan"))),
         *((name, value_range(values)) for name, values in landscape.metrics.items()),
-        ("origin", landscape.origin.label(unit_of(landscape))),
+        ("origin", _origin(landscape)),
         *who_is_there(landscape),
         ("explained variance", explained_variance_text(landscape)),
         ("cosine of the directions", None if landscape.cosine is None else f"{landscape.cosine:.3g}"),
@@ -193,6 +194,12 @@ def distance_text(landscape: LandscapeData) -> str | None:
     return f"{largest:.3g}" + (f" ({percentages([largest / length], 0)[0]} of the path's extent)" if length else "")
 
 
+def _origin(landscape: LandscapeData) -> str:
+    if landscape.origin.role == ORIGIN:
+        return "weights without a name, of no known run"
+    return landscape.origin.label(unit_of(landscape))
+
+
 def who_is_there(landscape: LandscapeData) -> list[tuple[str, str]]:
     """Returns a row of name and text for each run with checkpoints, and one for each network that belongs to no run."""
     found, unit = landscape.checkpoints, unit_of(landscape)
@@ -202,7 +209,8 @@ def who_is_there(landscape: LandscapeData) -> list[tuple[str, str]]:
     for path in found.paths:
         numbers = found.number[path]
         count = f"{len(path)} checkpoint" + ("s" if len(path) > 1 else "")
-        span = f"{unit} {numbers[0]}" if len(path) == 1 else f"{unit}s {numbers[0]} to {numbers[-1]}"
+        counted = "number" if unit == CHECKPOINT else unit
+        span = f"{counted} {numbers[0]}" if len(path) == 1 else f"{counted}s {numbers[0]} to {numbers[-1]}"
         rows.append(("run", ": ".join(text for text in (found.run_name(path[0]), f"{count}, {span}") if text)))
     for row in found.networks:
         own, projected = found.metrics["loss"][row], found.projected["loss"][row]

@@ -153,15 +153,16 @@ def _write_shared(sheets: list[Sheet]) -> None:
     drawn = next((sheet for sheet in sheets if sheet.mappable is not None), None)
     if drawn is not None:
         drawn.write_bar([sheet.ax for sheet in sheets], pad=0.02, aspect=30)
-    entries: dict[str, Any] = {}
+    entries: dict[tuple[str, object], Any] = {}
     own = {plain(name, 32) for sheet in sheets for name in member_names(sheet.landscape)}
     for sheet in sheets:
         for entry in sheet.entries:
             # "start (epoch 3)" differs between pictures, its mark does not.
             label = str(entry.get_label())
             name = label if label in own else _BRACKET.sub("", label)
-            if name not in entries:
-                entries[name] = entry
+            marker = entry.get_marker() if hasattr(entry, "get_marker") else None
+            if (name, marker) not in entries:
+                entries[name, marker] = entry
                 entry.set_label(name)
     for note in missed_notes(*(sheet.landscape for sheet in sheets)):
         entries[note] = Line2D([], [], linestyle="none", label=note)

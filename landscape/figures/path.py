@@ -220,7 +220,9 @@ def annotate(
     blocked = np.vstack([np.array(taken).reshape(-1, 4) * scale, boxes])
     lines = [along(points[rows + 1], step=1.5) for rows in paths]
     clear = np.vstack([points[[0]], *lines, *(points[[row + 1]] for row, _ in marked)])
-    spots = place_labels(points, sizes, order, frame, blocked, gap=6.0 * factor, clear=clear)
+    # Names stand clear of their marks, which are larger than the dots of a path.
+    gap = (6.0 if not marked and origin.role != NETWORK else 9.0) * factor
+    spots = place_labels(points, sizes, order, frame, blocked, gap=gap, clear=clear)
     for at, centre in spots.items():
         ax.annotate(
             words[at], places[at], xytext=np.array(centre) - points[at], textcoords="offset points",

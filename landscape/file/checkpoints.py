@@ -169,10 +169,11 @@ class OriginData:
         """Returns what the origin is, such as "final weights (epoch 20)" or the name of a network."""
         if self.role == NETWORK:
             return self.name
-        said = self.role + (f" of {self.run}" if self.run else "")
+        of_run = f" of {self.run}" if self.run else ""
+        if self.number is None:
+            return self.role + of_run
         # Without a unit of its own a checkpoint is only counted.
-        place = str(self.number) if unit == self.role else f"{unit} {self.number}"
-        return said if self.number is None else f"{said} ({place})"
+        return f"{unit} {self.number}{of_run}" if unit == self.role else f"{self.role}{of_run} ({unit} {self.number})"
 
 
 def check_checkpoints(checkpoints: CheckpointsData, *, line: bool) -> None:

@@ -8,7 +8,16 @@ import torch
 from examples import ALL, bowl, bowl_loss
 
 from collectors.networks.readers import describe_network, read_network
-from landscape import Landscape, MeasurementPlan, custom_plane, evaluate, line_between, plane_through, random_plane
+from landscape import (
+    Landscape,
+    MeasurementPlan,
+    custom_plane,
+    evaluate,
+    line_between,
+    pca_plane,
+    plane_through,
+    random_plane,
+)
 from landscape.errors import (
     LandscapeDamagedError,
     LandscapeFormatError,
@@ -337,3 +346,43 @@ def test_a_plane_of_another_network():
 
     with pytest.raises(LandscapeError, match="the plane was made for another network"):
         evaluate(random_plane(torch.nn.Linear(300, 20)), bowl, progress=False, device_ids=[0])
+
+
+def three_bowls():
+    return {name: seeded_bowl(value) for name, value in (("SGD", 0.0), ("Adam", 1.0), ("average", 0.3))}
+
+
+def seeded_bowl(value):
+    network = bowl()[1]
+    with torch.no_grad():
+        network.weight[0] += value
+        network.weight[1] -= value**2
+    return network
+
+
+def test_three_networks_keep_their_names_and_a_later_call_may_change_them(tmp_path):
+    path = tmp_path / "three.h5"
+    options = {"size": 3, "progress": False, "device_ids": [0], "output": path, "plan": PLAN}
+    result = evaluate(plane_through(three_bowls()), bowl, **options)
+    stored = Landscape.load(path)
+    for landscape in (result, stored):
+        assert landscape.checkpoints.name == ("SGD", "Adam", "average")
+        assert landscape.checkpoints.paths == []
+        assert (landscape.origin.role, landscape.origin.name) == ("named network", "SGD")
+    renamed = evaluate(plane_through(*three_bowls().values(), names=("one", "two", "three")), bowl, **options)
+    assert renamed.report.measured == 1  # the origin alone, which is checked
+    assert Landscape.load(path).checkpoints.name == ("one", "two", "three")
+    np.testing.assert_array_equal(renamed.loss, result.loss)
+
+
+def test_two_runs_are_two_paths_and_an_untrained_network_is_an_origin(tmp_path):
+    runs = {"SGD": [seeded_bowl(value) for value in (0.0, 0.5, 0.9)], "Adam": [seeded_bowl(0.0), seeded_bowl(-1.0)]}
+    result = evaluate(pca_plane(runs), bowl, size=3, progress=False, device_ids=[0], output=tmp_path / "two.h5")
+    found = Landscape.load(tmp_path / "two.h5").checkpoints
+    assert [rows.tolist() for rows in found.paths] == [[0, 1, 2], [3, 4]]
+    assert (found.runs, result.origin.label("epoch")) == (("SGD", "Adam"), "checkpoint of SGD (epoch 2)")
+    untrained = evaluate(
+        random_plane(bowl()[1], perturb_one_dimensional=True), bowl, size=3, progress=False, device_ids=[0]
+    )
+    assert (untrained.origin.role, untrained.origin.label("epoch")) == ("origin", "origin")
+    assert untrained.checkpoints is None

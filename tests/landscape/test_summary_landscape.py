@@ -467,3 +467,15 @@ class TestRunDirectory:
             assert not list(small.glob("*.tmp"))
         finally:
             subprocess.run(["umount", str(small)], check=True)
+
+
+@pytest.mark.filterwarnings("ignore:the path is nearly straight")
+def test_only_the_last_checkpoint_of_the_run_is_its_final_weights(run):
+    first, whole, around = generate(run, settings={"intervals": [[0, 1, 2, 3], [2, 3, 4]]})
+    assert (first.origin.role, first.origin.label("epoch")) == ("checkpoint", "checkpoint (epoch 3)")
+    assert first.checkpoints.final.tolist() == [False] * 4
+    assert (whole.origin.role, whole.origin.label("epoch")) == ("final weights", "final weights (epoch 4)")
+    assert whole.checkpoints.final.tolist() == [False, False, True]
+    assert (around.origin.role, around.origin.number, around.checkpoints) == ("final weights", 4, None)
+    (inside,) = generate(run, settings={"intervals": [[0, 1, 2]], "create_landscape": {"train": False, "result": True}})
+    assert (inside.origin.role, inside.origin.number) == ("checkpoint", 2)

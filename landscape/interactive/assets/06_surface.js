@@ -98,10 +98,8 @@ function pathTraces(landscape, metric, scale, current, mark) {
       marker: { size: 6, color: colour("mark"), symbol: "circle", line: { color: "#ffffff", width: 2 } },
     },
     {
-      name: "networks", type: "scatter3d", mode: "markers+text", hoverinfo: "none", customdata: landscape.networks,
+      name: "networks", type: "scatter3d", mode: "markers", hoverinfo: "none", customdata: landscape.networks,
       x: at(path?.x, landscape.networks), y: at(path?.y, landscape.networks), z: heights(landscape.networks),
-      text: landscape.networks.map((row) => plotText(path.labels[row])), textposition: "top center",
-      textfont: { color: colour("text"), size: 12 },
       marker: { size: 5, symbol: "diamond", color: "#ffffff", line: { color: "#1a1a1a", width: 1 } },
     },
   ];

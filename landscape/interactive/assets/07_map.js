@@ -110,7 +110,8 @@ function mapPath(landscape) {
       marker: { size: 12, symbol: "star", color: colour("origin"), line: { color: "#1a1a1a", width: 1 } },
     },
     {
-      name: "names", type: "scatter", mode: "text", hoverinfo: "skip", x: named.map(([x]) => x), y: named.map(([, y]) => y),
+      // The marker cannot be seen; it keeps the text off the mark below it.
+      name: "names", type: "scatter", mode: "markers+text", marker: { size: 14, color: "rgba(0,0,0,0)" }, hoverinfo: "skip", x: named.map(([x]) => x), y: named.map(([, y]) => y),
       text: named.map(([, , text]) => plotText(text)), textposition: "top center", textfont: { color: "#ffffff", size: 13, shadow: "auto" },
       cliponaxis: false,
     },

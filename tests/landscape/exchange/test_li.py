@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from examples import bowl, dropout
 from surfaces import landscape, loss, surface
+from who_is_there import with_runs
 
 from collectors.weights.safetensors_file import write_checkpoint
 from landscape import Landscape, custom_plane, evaluate, random_line, random_plane
@@ -91,6 +93,14 @@ class TestDirections:
         with h5py.File(written[2], "r") as file:
             np.testing.assert_array_equal(file["proj_xcoord"], [-0.8, -0.3, 0])
             np.testing.assert_array_equal(file["proj_ycoord"], [3.5, 1.5, 0])
+
+    def test_each_run_has_a_file_and_networks_have_none(self, tmp_path: Path) -> None:
+        data = with_runs()
+        data = replace(data, y=data.x.copy(), metrics={"loss": np.ones((30, 30))}, status=np.ones((30, 30), np.uint8))
+        names = [path.name for path in Landscape(data).export(tmp_path / "a.h5", "li")]
+        assert names[2:] == ["a_directions.h5_run_0_proj_cos.h5", "a_directions.h5_run_1_proj_cos.h5"]
+        with h5py.File(tmp_path / names[3]) as file:
+            np.testing.assert_array_equal(file["proj_xcoord"], data.checkpoints.x[5:13])
 
     def test_the_directions_that_a_survey_kept(self, tmp_path: Path) -> None:
         directions = [{"weight": np.array([1.0, 0.5, 0.0, 0.0])}, {"weight": np.array([0.0, 0.0, -2.0, 1.0])}]

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from figure_cases import build
 from surfaces import landscape, loss, surface
 from tensorboard.compat.tensorflow_stub.errors import OutOfRangeError
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_New
+from who_is_there import with_networks, with_runs
 
 from landscape import Landscape
 from landscape.errors import LandscapeExportError
@@ -117,3 +119,17 @@ def test_without_protobuf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(sys.modules, "google.protobuf", None)
     with pytest.raises(ImportError, match=r"the format mindinsight needs protobuf: pip install 'protobuf>=4\.22'"):
         landscape().export(tmp_path / "summary.1", "mindinsight")
+
+
+def test_only_a_runs_checkpoint_is_a_convergence_point(tmp_path: Path) -> None:
+    for data, there in ((with_networks(), False), (build(points=0), False), (build(), True)):
+        written = Landscape(data).export(tmp_path / "summary.1_MS", "mindinsight", overwrite=True)
+        message = events(written[0])[1].summary.value[0].loss_landscape
+        assert message.HasField("convergence_point") is there
+        assert bool(message.loss_path.intervals) is there
+
+
+def test_two_runs_are_not_joined(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="holds the path of one run, but the landscape has 2; it is written without"):
+        written = Landscape(with_runs()).export(tmp_path / "summary.1_MS", "mindinsight")
+    assert not events(written[0])[1].summary.value[0].loss_landscape.loss_path.intervals

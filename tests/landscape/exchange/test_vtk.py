@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from landscape_examples import build
 from surfaces import landscape, loss, surface
+from who_is_there import with_runs
 
 from landscape import Landscape
 
@@ -64,3 +65,12 @@ def test_names_that_are_no_xml(tmp_path: Path) -> None:
     grid = pyvista.read(Landscape(data).export(tmp_path / "a.vts")[0])
     for number, name in enumerate(["_b___x__", "_b___x___", "top 5 %", "ä"]):
         np.testing.assert_array_equal(grid[name], data.metrics["loss"].ravel() + number)
+
+
+def test_runs_are_lines_and_networks_are_points(tmp_path: Path) -> None:
+    data = Landscape(with_runs())
+    lines = pyvista.read(data.export(tmp_path / "a.vts")[1])
+    assert lines.lines.tolist() == [5, *range(5), 8, *range(5, 13)]
+    assert lines.verts.tolist() == [1, 13]
+    assert lines["run"].tolist() == [0] * 5 + [1] * 8 + [-1]
+    assert json.loads(lines.field_data["names"][0])["runs"] == ["SGD", "Adam"]

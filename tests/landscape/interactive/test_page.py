@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.interpolate import RegularGridInterpolator
+from who_is_there import with_ends, with_networks, with_runs
 
 from landscape.file.checks import PointStatus, ordered
 from landscape.file.data import SamplingReport
@@ -178,6 +179,48 @@ class TestPath:
         opened.click(
             opened.pixel(path.x[2], path.y[2]), "document.querySelector('.player output').textContent === 'epoch 5'"
         )
+        opened.check()
+
+
+class TestRoles:
+    def test_networks_are_not_joined_and_have_their_names(self, open_page) -> None:
+        data = with_networks()
+        opened = open_page(data, webgl=False)
+        assert not any(opened.data("map", "halo", "x")[0])
+        assert opened.data("map", "ends", "x")[0] == []
+        assert opened.data("map", "networks", "x", "y") == [[1, 0], [0, 1]]
+        assert opened.data("map", "names", "text") == [["Adam &#36;x_1&#36;", "average", "SGD"]]
+        assert opened.page.locator(".player").is_hidden()
+        assert opened.page.locator("button", has_text="Start to end").is_hidden()
+        opened.page.mouse.move(*opened.pixel(1, 0))
+        opened.wait("document.querySelector('.tooltip').textContent.includes('Adam')")
+        assert opened.facts(".tooltip")["named network"] == "Adam $x_1$"
+        opened.page.mouse.move(*opened.pixel(0, 0))
+        opened.wait("document.querySelector('.tooltip').textContent.includes('SGD')")
+        assert opened.facts(".tooltip")["origin"] == "SGD"
+        assert "convergence" not in opened.page.content()
+        opened.check()
+
+    def test_each_run_has_its_path(self, open_page) -> None:
+        data = with_runs()
+        opened = open_page(data)
+        assert opened.data("map", "path", "x") == [data.checkpoints.x[:5].tolist()]
+        assert opened.data("map", "path 1", "x") == [data.checkpoints.x[5:13].tolist()]
+        (halo,) = opened.data("map", "halo", "x")
+        assert halo[5] is None
+        assert len(halo) == 14
+        (walk,) = opened.data("surface", "walk", "x")
+        assert walk[4 * 12 + 1] is None
+        assert len(walk) == 4 * 12 + 1 + 1 + 7 * 12 + 1
+        assert opened.data("map", "names", "text") == [["EMA", "SGD", "Adam"]]
+        # The player walks the longest path.
+        assert opened.page.locator(".player output").text_content() == "Adam, epoch 35"
+        opened.check()
+
+    def test_the_ends_of_a_line_have_their_names(self, open_page) -> None:
+        opened = open_page(with_ends(), webgl=False)
+        assert opened.data("profile", "networks", "x", "y", "text") == [[1], [3], ["Adam &#36;x_1&#36;"]]
+        assert opened.data("profile", "origin", "x", "y", "text") == [[0], [2], ["SGD"]]
         opened.check()
 
 

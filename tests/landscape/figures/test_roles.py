@@ -1,0 +1,127 @@
+"""Pictures say who is on a plane: a path joins the checkpoints of one run only, and networks have their names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from figure_cases import build, draw, legend_texts, line, texts
+from who_is_there import with_ends, with_networks, with_runs
+
+from landscape.figures import plot_contour, plot_contour_lines, plot_heatmap, plot_multiples, plot_profile, plot_surface
+from landscape.figures.animation import walk_frames
+from landscape.figures.texts import axis_label, title
+from landscape.landscape import Landscape
+
+FLAT = [plot_contour, plot_contour_lines, plot_heatmap]
+PLANES = [*FLAT, plot_surface]
+
+
+def lengths(ax: Any) -> list[int]:
+    """Returns how many points each line that joins points has."""
+    lines = [item for item in ax.get_lines() if item.get_linestyle() not in ("None", "none", " ", "")]
+    points = [np.shape(item.get_data_3d() if ax.name == "3d" else item.get_xydata()) for item in lines]
+    return [max(shape) for shape in points]
+
+
+class TestNetworks:
+    @pytest.mark.parametrize("plot", PLANES)
+    def test_nothing_joins_three_networks_and_each_has_its_name(self, plot: Callable[..., Any]) -> None:
+        ax = plot(Landscape(with_networks()))
+        assert lengths(ax) == []
+        said = legend_texts(ax)
+        assert said == [r"Adam \$x_1\$", "average", "SGD"]
+        assert not any(word in text for text in said for word in ("start", "end", "trajectory", "convergence"))
+        marks = {item.get_marker() for item in ax.get_lines() if item.get_label() in said}
+        assert len(marks) == 3
+        draw(ax)
+
+    @pytest.mark.parametrize("plot", FLAT)
+    def test_each_stands_where_it_is_and_the_origin_is_not_hidden(self, plot: Callable[..., Any]) -> None:
+        ax = plot(Landscape(with_networks()))
+        places = {r"Adam \$x_1\$": (1, 0), "average": (0, 1), "SGD": (0, 0)}
+        for name, place in places.items():
+            np.testing.assert_allclose(line(ax, name).get_xydata(), [place], atol=1e-12)
+        written = [note.get_text() for note in ax.texts if hasattr(note, "xyann")]
+        assert sorted(written) == sorted(places)
+
+    def test_a_network_outside_the_picture_is_said_to_be_so(self) -> None:
+        data = with_networks()
+        assert data.checkpoints is not None
+        data.checkpoints.x[1] = 99
+        assert r"Adam \$x_1\$ (outside)" in legend_texts(plot_contour(Landscape(data)))
+
+    def test_titles_and_axes_have_their_names(self) -> None:
+        data = with_networks()
+        assert title(data) == r"LeNet, SGD, Adam \$x_1\$, average"
+        assert [axis_label(data, axis) for axis in (0, 1)] == [r"from SGD to Adam \$x_1\$", "from SGD to average"]
+        assert axis_label(with_ends(), 0) == r"from SGD to Adam \$x_1\$"
+
+    def test_the_ends_of_a_line_have_their_names(self) -> None:
+        ax = plot_profile(Landscape(with_ends()))
+        assert {text.get_text() for text in ax.texts} == {"SGD", r"Adam \$x_1\$"}
+        assert {"SGD", r"Adam \$x_1\$ (projected loss)"} <= set(legend_texts(ax))
+        assert line(ax, "SGD").get_xydata().tolist() == [[0, 2]]
+        assert not any("checkpoint" in text or "convergence" in text for text in texts(ax))
+
+    def test_they_have_no_walk(self) -> None:
+        with pytest.raises(ValueError, match="needs a run's path of at least two checkpoints"):
+            next(walk_frames(Landscape(with_networks())))
+
+
+class TestRuns:
+    @pytest.mark.parametrize("plot", FLAT)
+    def test_each_run_has_a_path_of_its_own(self, plot: Callable[..., Any]) -> None:
+        ax = plot(Landscape(with_runs()))
+        assert lengths(ax) == [5, 8]
+        assert legend_texts(ax) == ["SGD", "Adam", "start (epoch 0)", "end", "EMA", "final weights of SGD (epoch 20)"]
+        assert len(line(ax, "start").get_xydata()) == len(line(ax, "end").get_xydata()) == 2
+        paths = [line(ax, name) for name in ("SGD", "Adam")]
+        assert paths[0].get_color() != paths[1].get_color()
+        assert paths[0].get_linestyle() != paths[1].get_linestyle()
+
+    def test_on_a_surface_too(self) -> None:
+        ax = plot_surface(Landscape(with_runs()))
+        said = legend_texts(ax)
+        assert said[:4] == ["SGD (projected loss)", "Adam (projected loss)", "start (epoch 0)", "EMA"]
+        assert "final weights of SGD (epoch 20)" in said
+        assert [len(line(ax, f"{name} (projected").get_data_3d()[0]) for name in ("SGD", "Adam")] == [5, 8]
+
+    def test_the_longest_path_is_walked_and_named(self) -> None:
+        frames = list(walk_frames(Landscape(with_runs()), seconds=0.1, rate=20))
+        assert len(frames) == 2
+        assert np.abs(frames[0].astype(int) - frames[1]).max() > 100
+
+    def test_a_single_checkpoint_is_no_path(self) -> None:
+        ax = plot_contour(Landscape(build(points=1)))
+        assert legend_texts(ax) == ["final weights (epoch 3)", "final weights (epoch 3)"]
+
+    def test_pictures_side_by_side_keep_who_is_who(self) -> None:
+        axes = plot_multiples([Landscape(with_runs()), Landscape(with_networks())])
+        said = legend_texts(axes[0])
+        # A path and a star have the name SGD.
+        assert said.count("SGD") == 2
+        assert {"Adam", r"Adam \$x_1\$", "average", "EMA", "start", "end", "final weights of SGD"} == set(said) - {
+            "SGD"
+        }
+
+
+@pytest.mark.parametrize(
+    ("points", "role", "number", "said"),
+    [
+        (0, "origin", None, "origin"),
+        (12, "final weights", 14, "final weights (epoch 14)"),
+        (12, "checkpoint", 14, "checkpoint (epoch 14)"),
+    ],
+)
+@pytest.mark.parametrize("plot", PLANES)
+def test_the_star_says_what_is_known_of_the_origin(
+    plot: Callable[..., Any], points: int, role: str, number: int | None, said: str
+) -> None:
+    data = build(points=points)
+    data.origin.role, data.origin.number = role, number
+    ax = plot(Landscape(data))
+    assert said in legend_texts(ax)
+    assert not any("convergence" in text for text in legend_texts(ax))

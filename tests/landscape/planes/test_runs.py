@@ -1,0 +1,173 @@
+"""Which run a checkpoint belongs to, who the origin is, and what networks are called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from collectors.run_directory import RunDirectory
+from collectors.run_directory.importing import import_checkpoints
+from landscape.planes import custom_plane, line_between, pca_plane, plane_through, random_line, random_plane
+
+
+def network(seed: int = 0) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(30, 40), nn.ReLU(), nn.Linear(40, 20))
+
+
+def states(count: int, first: int = 0) -> list[dict[str, Any]]:
+    return [dict(network(seed).state_dict()) for seed in range(first, first + count)]
+
+
+def files(folder: Path, names: Sequence[str], first: int = 0) -> list[Path]:
+    paths = [folder / (name if name.endswith(".pt") else f"{name}.pt") for name in names]
+    for path, state in zip(paths, states(len(paths), first), strict=True):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        torch.save(state, path)
+    return paths
+
+
+class TestNetworks:
+    def test_three_networks_are_no_run(self) -> None:
+        plane = plane_through(network(0), network(1), network(2), names=("SGD", "Adam", "average"))
+        assert plane.members.run == (-1, -1, -1)
+        assert plane.members.name == ("SGD", "Adam", "average")
+        assert (plane.origin_role.role, plane.origin_role.name) == ("named network", "SGD")
+
+    def test_a_dict_names_them(self) -> None:
+        named = plane_through({"SGD": network(0), "Adam": network(1), "average": network(2)})
+        listed = plane_through(network(0), network(1), network(2), names=["SGD", "Adam", "average"])
+        assert (named.members, named.identity) == (listed.members, listed.identity)
+        line = line_between({"here": network(0), "there": network(1)})
+        assert line.members.name == ("here", "there")
+
+    def test_files_have_their_own_names_and_others_the_arguments(self, tmp_path: Path) -> None:
+        one, two = files(tmp_path, ["sgd.pt", "adam.pt"])
+        assert line_between(one, str(two), network=network()).members.name == ("sgd", "adam")
+        assert line_between(one, network(3)).members.name == ("a", "b")
+
+    @pytest.mark.parametrize(
+        ("arguments", "options", "error", "match"),
+        [
+            ((0, 1, 2), {"names": ("SGD", "Adam")}, ValueError, "names must be a list of 3 different names"),
+            ((0, 1, 2), {"names": ("SGD", "SGD", "a")}, ValueError, "names must be a list of 3 different names"),
+            ((0, 1, 2), {"names": "abc"}, TypeError, "names must be a list"),
+            ((0, 1, 2), {"names": (1, 2, 3)}, TypeError, r"names\[0\] must be a str"),
+            ((0, 1, 2), {"names": ("a", " ", "c")}, ValueError, r"names\[1\] must be a name of 1 to 100 printable"),
+            ((0, 1), {}, TypeError, "c must be weights, but got None"),
+            ((0,), {}, TypeError, "a must be a dict from 3 names to weights where b and c are left out"),
+        ],
+    )
+    def test_wrong_names(self, arguments: Any, options: Any, error: type[Exception], match: str) -> None:
+        with pytest.raises(error, match=match):
+            plane_through(*map(network, arguments), **options)
+
+    def test_a_dict_has_its_own_names(self) -> None:
+        with pytest.raises(ValueError, match="names must be left out where a is a dict"):
+            line_between({"a": network(0), "b": network(1)}, names=("a", "b"))
+
+    def test_an_origin_of_which_nothing_is_known_is_an_origin(self) -> None:
+        for plane in (random_plane(network()), random_line(network())):
+            assert (plane.origin_role.role, plane.members.number) == ("origin", ())
+        named = random_plane(network(), name="untrained")
+        assert (named.origin_role.role, named.origin_role.name) == ("named network", "untrained")
+        direction = {name: torch.ones_like(value) for name, value in network().named_parameters()}
+        assert custom_plane(network(), [direction], name="SGD").origin_role.name == "SGD"
+        with pytest.raises(TypeError, match="name must be a str, but got int"):
+            random_plane(network(), name=3)  # type: ignore[arg-type]
+
+
+class TestRuns:
+    def test_a_list_is_one_run_whose_end_may_not_be_its_last(self) -> None:
+        plane = pca_plane(states(4), network=network(), numbers=[2, 4, 6, 9])
+        assert (plane.members.run, plane.members.runs) == ((0, 0, 0, 0), ("",))
+        assert plane.members.number == (2, 4, 6, 9)
+        assert (plane.origin_role.role, plane.origin_role.number) == ("checkpoint", 9)
+
+    def test_a_dict_is_several_runs_through_the_end_of_the_first(self) -> None:
+        found = {"SGD": states(3), "Adam": states(4, first=10)}
+        plane = pca_plane(found, network=network(), numbers={"SGD": [0, 5, 10]})
+        assert plane.members.runs == ("SGD", "Adam")
+        assert plane.members.run == (0, 0, 0, 1, 1, 1, 1)
+        assert plane.members.number == (0, 5, 10, 0, 1, 2, 3)
+        assert plane.projection is not None
+        assert (plane.projection.x[2], plane.projection.y[2]) == (0.0, 0.0)
+        np.testing.assert_array_equal(plane.origin["0.weight"], found["SGD"][-1]["0.weight"].numpy())
+        assert (plane.origin_role.run, plane.origin_role.number) == ("SGD", 10)
+        # The same directions as of all checkpoints together, with the origin at the end.
+        joined = pca_plane([*found["Adam"], *found["SGD"]], network=network())
+        np.testing.assert_array_equal(plane.directions[0]["0.weight"], joined.directions[0]["0.weight"])
+        assert plane.identity != joined.identity
+
+    def test_files_of_two_folders_are_two_runs(self, tmp_path: Path) -> None:
+        first = files(tmp_path / "sgd" / "ckpt_dir", ["1.pt", "2.pt"])
+        second = files(tmp_path / "adam" / "ckpt_dir", ["1.pt", "2.pt"], first=5)
+        plane = pca_plane([*first, *second], network=network())
+        assert (plane.members.runs, plane.members.run) == (("sgd", "adam"), (0, 0, 1, 1))
+
+    def test_folders_of_one_name_get_more_of_their_path(self, tmp_path: Path) -> None:
+        first = files(tmp_path / "sgd" / "run", ["1.pt", "2.pt"])
+        second = files(tmp_path / "adam" / "run", ["1.pt", "2.pt"], first=5)
+        assert pca_plane([*first, *second], network=network()).members.runs == ("sgd/run", "adam/run")
+
+    def test_folders_of_checkpoints_are_one_run(self, tmp_path: Path) -> None:
+        paths = files(tmp_path, ["checkpoint-500/model.pt", "checkpoint-1000/model.pt", "checkpoint-1500/model.pt"])
+        plane = pca_plane(paths, network=network())
+        assert (plane.members.runs, plane.members.run) == (("",), (0, 0, 0))
+
+    def test_a_folder_for_each_checkpoint_gives_no_path_and_says_so(self, tmp_path: Path) -> None:
+        paths = files(tmp_path, ["first/model.pt", "second/model.pt", "third/model.pt"])
+        with pytest.warns(UserWarning, match="3 checkpoints lie in as many folders.*no path joins them.*dict"):
+            plane = pca_plane(paths, network=network())
+        assert plane.members.run == (0, 1, 2)
+        assert pca_plane({"SGD": paths}, network=network()).members.run == (0, 0, 0)
+
+    def test_run_directories_bring_their_numbers_and_say_what_is_final(self, tmp_path: Path) -> None:
+        for name, seed in (("sgd", 0), ("adam", 9)):
+            import_checkpoints(tmp_path / name, files(tmp_path / "files", "abc", seed), numbers=[0, 5, 10])
+        found = [RunDirectory(tmp_path / name) for name in ("sgd", "adam")]
+        plane = pca_plane(found, network=network())
+        assert (plane.members.runs, plane.members.number) == (("sgd", "adam"), (0, 5, 10, 0, 5, 10))
+        assert plane.members.final == (False, False, True, False, False, True)
+        assert (plane.origin_role.role, plane.origin_role.run) == ("final weights", "sgd")
+        part = pca_plane({"SGD": found[0], "Adam": found[1]}, network=network(), numbers={"SGD": [0, 5]})
+        assert part.origin_role.role == "checkpoint"
+        assert part.members.final == (False, False, False, False, True)
+        assert pca_plane(found[0], network=network()).origin_role.role == "final weights"
+
+    @pytest.mark.parametrize(
+        ("checkpoints", "numbers", "error", "match"),
+        [
+            ({}, None, ValueError, "checkpoints must be at least one run"),
+            ({"SGD": 5}, None, TypeError, r"checkpoints\['SGD'\] must be a list of checkpoints or a Run"),
+            ({"SGD": 3, "": 3}, None, ValueError, "a key of checkpoints must be a name of 1 to 100"),
+            ({"SGD": 3, "Adam": 0}, None, ValueError, "checkpoints must be runs with at least one checkpoint each"),
+            ({"SGD": 3, "Adam": 2}, [1, 2, 3], TypeError, "numbers must be a dict from the runs' names"),
+            ({"SGD": 3, "Adam": 2}, {"sgd": [1]}, ValueError, "numbers must be a dict with the names of runs"),
+            ({"SGD": 3, "Adam": 2}, {"Adam": [1]}, ValueError, r"numbers\['Adam'\] must be a list with one number"),
+            (3, [1, "2", 3], TypeError, r"numbers\[1\] must be an int"),
+            (3, "123", TypeError, "numbers must be a list of numbers"),
+        ],
+    )
+    def test_wrong_runs(self, checkpoints: Any, numbers: Any, error: type[Exception], match: str) -> None:
+        if isinstance(checkpoints, dict):
+            given: Any = {name: states(count, 7 * place) for place, (name, count) in enumerate(checkpoints.items())}
+            if len(given) == 1:
+                given = checkpoints
+        else:
+            given = states(checkpoints)
+        with pytest.raises(error, match=match):
+            pca_plane(given, network=network(), numbers=numbers)
+
+    def test_files_and_weights_in_memory_need_a_dict(self, tmp_path: Path) -> None:
+        paths = files(tmp_path, ["a/1.pt", "b/1.pt"])
+        with pytest.raises(ValueError, match=r"must say which run each of them belongs to.*Pass a dict"):
+            pca_plane([*paths, *states(2, 5)], network=network())
+        with pytest.raises(ValueError, match="numbers must be left out for files of several folders"):
+            pca_plane(paths, network=network(), numbers=[1, 2])
