@@ -165,7 +165,7 @@ def _write_shared(sheets: list[Sheet]) -> None:
                 entries[name, marker] = entry
                 entry.set_label(name)
     for note in missed_notes(*(sheet.landscape for sheet in sheets)):
-        entries[note] = Line2D([], [], linestyle="none", label=note)
+        entries[note, None] = Line2D([], [], linestyle="none", label=note)
     if entries:
         columns = 4 if len(sheets) > 1 else 2
         draw_legend_below(figure, list(entries.values()), sheets[0].appearance, columns)

@@ -381,8 +381,6 @@ def test_two_runs_are_two_paths_and_an_untrained_network_is_an_origin(tmp_path):
     found = Landscape.load(tmp_path / "two.h5").checkpoints
     assert [rows.tolist() for rows in found.paths] == [[0, 1, 2], [3, 4]]
     assert (found.runs, result.origin.label("epoch")) == (("SGD", "Adam"), "checkpoint of SGD (epoch 2)")
-    untrained = evaluate(
-        random_plane(bowl()[1], perturb_one_dimensional=True), bowl, size=3, progress=False, device_ids=[0]
-    )
+    untrained = evaluate(bowl_plane(), bowl, size=3, progress=False, device_ids=[0])
     assert (untrained.origin.role, untrained.origin.label("epoch")) == ("origin", "origin")
     assert untrained.checkpoints is None
