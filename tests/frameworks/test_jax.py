@@ -371,6 +371,38 @@ class TestEvaluator:
         expected = float(loss_of(layers, inputs, targets))
         assert evaluator.measure(np.zeros((1, 2)))["loss"][0] == pytest.approx(expected, rel=1e-6)
 
+    @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+    @pytest.mark.parametrize("by_samples", [True, False])
+    def test_losses_come_from_float32_outputs(self, dtype, by_samples):
+        generator = np.random.default_rng(0)
+        weight = jnp.asarray(generator.standard_normal((5, 3)), dtype)
+        inputs, targets = generator.standard_normal((64, 5)).astype(np.float32), generator.integers(0, 3, 64)
+        network = JaxNetwork(lambda tree, x: x.astype(dtype) @ tree["weight"], {"weight": weight})
+        per_sample = optax.softmax_cross_entropy_with_integer_labels
+        loss = per_sample if by_samples else lambda outputs, wanted: per_sample(outputs, wanted).mean()
+        seen = []
+        metrics = {"again": lambda outputs, wanted: seen.append(outputs.dtype) or per_sample(outputs, wanted)}
+        evaluator = open_evaluator((loss, network, (inputs, targets), metrics))
+        load_plane(evaluator, network, scale=0.0)
+        values = evaluator.measure(np.zeros((1, 2)))
+        # XLA leaves the rounding of a product out where nothing asks for it, or does not: either is at least float32.
+        exact = np.asarray(jnp.asarray(inputs).astype(dtype), np.float64) @ np.asarray(weight, np.float64)
+        rounded = np.asarray(jnp.asarray(exact, jnp.float32).astype(dtype), np.float64)
+        expected = [np.mean(np.log(np.exp(x).sum(1)) - x[np.arange(64), targets]) for x in (exact, rounded)]
+        assert min(abs(values["loss"][0] / value - 1) for value in expected) < 1e-5
+        assert values["again"][0] == pytest.approx(values["loss"][0], rel=1e-6)
+        assert set(map(str, seen)) == {"float32"}
+        assert not evaluator.description.notes
+
+    def test_a_loss_that_rounds_gets_a_note(self):
+        network = JaxNetwork(lambda tree, x: x @ tree["weight"], {"weight": jnp.ones((5, 1))})
+        data = (np.random.default_rng(0).standard_normal((32, 5)).astype(np.float32), np.zeros((32, 1), np.float32))
+        with pytest.warns(UserWarning, match=r"the loss comes out in bfloat16, which keeps about two digits"):
+            evaluator = open_evaluator(
+                (lambda outputs, targets: ((outputs - targets) ** 2).mean(1).astype(jnp.bfloat16), network, data, {})
+            )
+        assert any("comes out in bfloat16" in note for note in evaluator.description.notes)
+
     def test_bfloat16_points_are_computed_in_float32(self):
         weight = jnp.asarray(np.random.default_rng(0).standard_normal((5, 3)), jnp.bfloat16)
         network = JaxNetwork(lambda tree, x: x.astype(jnp.bfloat16) @ tree["weight"], {"weight": weight})

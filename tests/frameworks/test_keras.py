@@ -156,6 +156,31 @@ def test_a_model_that_was_loaded_has_the_names_of_one_that_was_built(tmp_path):
     assert describe_network(loaded) == describe_network(small_model())
 
 
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16", "float16"])
+def test_losses_and_metrics_come_from_float32_outputs(policy):
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(6, activation="tanh", dtype=policy)])
+    model.add(layers.Dense(3, dtype=policy))
+    generator = np.random.default_rng(0)
+    x, y = generator.standard_normal((64, 4)).astype(np.float32), generator.integers(0, 3, 64)
+    judge = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    seen = []
+
+    def again(y_true, y_pred):
+        seen.append(keras.backend.standardize_dtype(y_pred.dtype))
+        return keras.ops.sparse_categorical_crossentropy(y_true, y_pred, from_logits=True)
+
+    values, description = own_values((judge, model, (x, y), {"again": again}))
+    logits = to_array(model(x, training=False)).astype(np.float64)
+    expected = (np.log(np.exp(logits).sum(1)) - logits[np.arange(64), y]).mean()
+    # JAX may leave the rounding of the outputs out, which is that of one unit in each.
+    allowed = 1e-6 if BACK_END == "torch" else 0.1 * 2.0**-8
+    assert values["loss"] == pytest.approx(expected, rel=allowed)
+    assert values["again"] == pytest.approx(expected, rel=allowed)
+    assert set(seen) == {"float32"}
+    assert not description.notes
+
+
 FILTERED = {
     "dense": (lambda: layers.Dense(3), (4,)),
     "convolution": (lambda: layers.Conv2D(4, 2, groups=2), (3, 3, 4)),

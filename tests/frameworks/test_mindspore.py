@@ -328,6 +328,26 @@ def test_a_direction_is_as_long_as_the_weights_of_each_output(pynative, make, sh
     assert_as_long_as_the_weights_of_each_output(layer, "weight", outputs_of)
 
 
+def test_losses_and_metrics_come_from_float32_outputs(pynative):
+    network = nn.SequentialCell(nn.Flatten(), nn.Dense(64, 5)).to_float(mindspore.float16)
+    seen = []
+
+    def again(outputs, targets):
+        seen.append(outputs.dtype)
+        return ops.cross_entropy(outputs, targets)
+
+    values, description = measure_origin((sparse_loss(), network, dataset(), {"again": again}))
+    data = arrays(48)
+    logits = network(mindspore.Tensor(data["image"])).asnumpy()
+    assert logits.dtype == np.float16
+    logits = logits.astype(np.float64)
+    expected = (np.log(np.exp(logits).sum(1)) - logits[np.arange(48), data["label"]]).mean()
+    assert set(seen) == {mindspore.float32}
+    assert values["loss"] == pytest.approx(expected, rel=1e-6)
+    assert values["again"] == pytest.approx(expected, rel=1e-6)
+    assert not description.notes
+
+
 class WithOwnLoss(nn.Cell):
     def __init__(self, network):
         super().__init__()

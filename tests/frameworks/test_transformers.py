@@ -20,11 +20,11 @@ from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from pages import code_blocks, run_page_block
 from safetensors.numpy import load_file
 from torch.utils.data import DataLoader
-from transformers_cases import CrashAfter, build, make_bert, make_gpt2, pad, sentences, trainer
+from transformers_cases import LENGTH, CrashAfter, build, make_bert, make_gpt2, pad, sentences, trainer
 from worker_cases import seeded
 
 from collectors import RunDirectory
-from collectors.networks.readers import describe_network
+from collectors.networks.readers import describe_network, read_network
 from collectors.transformers import SummaryCollector
 from landscape import SummaryLandscape
 from workers.callback_fn import make_evaluator
@@ -60,6 +60,37 @@ def test_the_filters_of_gpt2_are_columns():
     for name, axis in axes.items():
         found = {tensor.filter_axes for full, tensor in tensors.items() if full.endswith(name)}
         assert found == {axis}, name
+
+
+@pytest.mark.parametrize(("make", "hidden"), [(make_bert, True), (make_gpt2, False)])
+def test_the_loss_inside_a_bfloat16_network_is_computed_in_float32(make, hidden):
+    _, network, loader, _ = build(make, hidden, LENGTH)
+    state = read_network(network.bfloat16())
+    seen = []
+
+    def logits_seen(outputs, batch):
+        seen.append((type(outputs), outputs.logits.dtype, outputs["logits"].dtype))
+        return 0.0
+
+    evaluator = make_evaluator((None, network, loader, {"seen": logits_seen}), MeasurementSetup())
+    space = evaluator.description.space
+    evaluator.load({info.name: state[info.name] for info in space.parameters}, [], {
+        info.name: state[info.name] for info in space.buffers
+    })  # fmt: skip
+    value = evaluator.measure(np.zeros((1, 0)))["loss"][0]
+    evaluator.close()
+    assert not evaluator.description.notes
+    batch = pad(list(loader.dataset), hidden=hidden)
+    labels = batch.pop("labels")
+    with torch.no_grad():
+        logits = network.eval()(**batch).logits
+    assert logits.dtype == torch.bfloat16
+    if not hidden:
+        logits, labels = logits[:, :-1], labels[:, 1:]
+    expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1).double(), labels.flatten())
+    assert value == pytest.approx(float(expected), rel=1e-6)
+    assert {dtype for _, *dtypes in seen for dtype in dtypes} == {torch.float32}
+    assert all(issubclass(kind, transformers.utils.ModelOutput) for kind, *_ in seen)
 
 
 class TestCollector:
@@ -154,7 +185,7 @@ import sys
 sys.path[:0] = {folders!r}
 import warnings
 warnings.simplefilter("ignore")
-from transformers_cases import CrashAfter, make_gpt2, trainer
+from transformers_cases import LENGTH, CrashAfter, make_gpt2, trainer
 from worker_cases import seeded
 from collectors.transformers import SummaryCollector
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,7 +10,6 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.networks.batches import call_network
 from collectors.networks.jax_arrays import take_apart
 from collectors.networks.weight_space import State, direction_dtype
 
@@ -19,6 +17,7 @@ from ..evaluator import MeasurementOptions, MeasurementSetup
 from ..measuring import checks
 from ..measuring.network_evaluator import NetworkEvaluator
 from ..measuring.partition import ChosenLoss, TwoPartitions
+from ..measuring.totals import low_precision_note
 from ..measuring.tuning import choose_batch_size, plan_batches
 from ..samples.array_samples import read_array_samples
 from ..samples.batches import Batch
@@ -29,6 +28,7 @@ from .functions import (
     Plane,
     find_device,
     measurement_settings,
+    outputs_of,
     points_at_once,
     ran_out_of_memory,
 )
@@ -84,7 +84,7 @@ class JaxEvaluator(NetworkEvaluator):
         with self._settings():
             self._own = self._place({name: np.asarray(value) for name, value in self._network.arrays.items()})
             chosen = self._choose_totals(loss, functions)
-            self._warn(*chosen.notes)
+            self._warn(*chosen.notes, *low_precision_note(chosen.total))
             dependent = bool(chosen.notes)
             fixed_batches = dependent or not self._samples.can_be_cut
             self._plan = plan_batches(setup, fixed_batches=fixed_batches, choose=self._choose_batch_size)
@@ -172,7 +172,7 @@ class JaxEvaluator(NetworkEvaluator):
         return chosen
 
     def _outputs(self, state: Mapping[str, Any], inputs: Any) -> Any:
-        return call_network(functools.partial(self._network.call, state), inputs)
+        return outputs_of(self._network, state, inputs)
 
     def _at_own_weights(self, inputs: Any, targets: Any) -> Any:
         return jax.device_get(self._functions.at_state(self._own, Batch(inputs, targets, 0)))

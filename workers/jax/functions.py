@@ -20,6 +20,7 @@ from .losses import JaxTotal
 
 POINTS_AT_ONCE = 8
 _MOST_OPERATIONS = 64e6
+_FLOAT32_BYTES = 4
 
 
 class Plane(NamedTuple):
@@ -95,8 +96,20 @@ class CompiledFunctions:
         return self._parts(self.totals, state, inputs, targets)
 
     def _parts(self, totals: Sequence[JaxTotal], state: Mapping[str, Any], inputs: Any, targets: Any) -> dict[str, Any]:
-        outputs = call_network(functools.partial(self._network.call, state), inputs)
+        outputs = outputs_of(self._network, state, inputs)
         return {total.key: total.inside(outputs, targets) for total in totals}
+
+
+def outputs_of(network: NamedArrays, state: Mapping[str, Any], inputs: Any) -> Any:
+    """Returns a network's outputs, those of fewer digits than float32 as float32, for losses and metrics."""
+    return jax.tree.map(_at_least_float32, call_network(functools.partial(network.call, state), inputs))
+
+
+def _at_least_float32(leaf: Any) -> Any:
+    dtype = getattr(leaf, "dtype", None)
+    if dtype is None or not jax.numpy.issubdtype(dtype, jax.numpy.floating) or dtype.itemsize >= _FLOAT32_BYTES:
+        return leaf
+    return leaf.astype(jax.numpy.float32)
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ..errors import CallbackFunctionError
 from ..measuring.sample_loss import mean_and_stderr
-from ..measuring.totals import Pending, Total, check_metrics, metric_error
+from ..measuring.totals import Pending, Total, check_metrics, low_precision, metric_error
 from ..samples.batches import Batch
 
 if TYPE_CHECKING:
@@ -153,6 +153,7 @@ def make_totals(
     split: JaxTotal | None = None
     if isinstance(whole, BatchTotal):
         split = SingleSampleTotal("loss by samples", "loss", loss)
+        split.low_precision = whole.low_precision
         try:
             jax.eval_shape(split.inside, outputs, batch.targets)
         except Exception:
@@ -185,10 +186,13 @@ def _make_total(key: str, name: str, function: Function, label: str, outputs: An
             f"jax.numpy, without float(), NumPy or branches on values: {error}"
         ) from error
     if found.ndim and found.shape[0] == batch.size:
-        return SampleTotal(key, name, function)
-    if found.size == 1:
-        return BatchTotal(key, name, function)
-    raise CallbackFunctionError(
-        f"{label} must be a single number for a batch or an array with an entry for each of the batch's {batch.size} "
-        f"samples, but has the shape {found.shape}."
-    )
+        total: JaxTotal = SampleTotal(key, name, function)
+    elif found.size == 1:
+        total = BatchTotal(key, name, function)
+    else:
+        raise CallbackFunctionError(
+            f"{label} must be a single number for a batch or an array with an entry for each of the batch's "
+            f"{batch.size} samples, but has the shape {found.shape}."
+        )
+    total.low_precision = low_precision(found)
+    return total

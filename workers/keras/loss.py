@@ -19,7 +19,7 @@ from collectors.networks.keras_network import to_array
 from ..errors import CallbackFunctionError
 from ..measuring.checks import wrong_loss
 from ..measuring.sample_loss import mean_over_samples
-from ..measuring.totals import Pending, Total
+from ..measuring.totals import Pending, Total, low_precision
 from ..samples.batches import Batch
 from .network import Prediction, attach_masks, compiled, masks_of
 
@@ -93,6 +93,7 @@ class SampleLoss(Total):
         """Adds one batch."""
         targets, weights = unpack(batch.targets)
         terms = self._elementwise(targets, outputs.outputs, masks_of(outputs.outputs), weights)
+        self.low_precision = low_precision(terms[0][0])
         self._sums.append(self._combine([(_float64(first), _float64(second)) for first, second in terms]))
         self._has_stderr &= len(self._sums[-1][0]) == batch.size
         self._sizes.append(batch.size)

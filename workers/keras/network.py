@@ -15,6 +15,7 @@ from collectors.networks.keras_network import named_variables, to_array, torch_m
 from collectors.networks.weight_space import State, WeightSpace
 
 _BACK_ENDS = ("torch", "jax")
+_NARROW = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class Prediction:
 
     Attributes:
         inputs: what the network was called on.
-        outputs: what it returned; a mask that belongs to an array is attached to it, as Keras does.
+        outputs: what it returned, in at least float32; a mask that belongs to an array is attached to it, as Keras
+            does.
         penalties: the losses of layers and regularizers.
     """
 
@@ -86,6 +88,9 @@ class KerasNetwork:
         given: Any = named_inputs or (inputs[0] if len(inputs) == 1 else list(inputs))
         if self.back_end == "torch":
             outputs = self._network(given, **self._options)
+            masks = masks_of(outputs)
+            outputs = _at_least_float32(outputs)
+            attach_masks(outputs, masks)
             return Prediction(given, outputs, list(self._network.losses))
         trained = [variable.value for variable in self._network.trainable_variables]
         others = [variable.value for variable in self._network.non_trainable_variables]
@@ -122,7 +127,7 @@ class KerasNetwork:
         outputs, _, penalties = self._network.stateless_call(
             trained, others, inputs, return_losses=True, **self._options
         )
-        return outputs, masks_of(outputs), list(penalties)
+        return _at_least_float32(outputs), masks_of(outputs), list(penalties)
 
 
 def check_back_end() -> str:
@@ -149,6 +154,16 @@ def compiled(function: Callable[..., Any], network: Any) -> Callable[..., Any]:
 
     result: Callable[..., Any] = jax.jit(function)
     return result
+
+
+def _at_least_float32(outputs: Any) -> Any:
+    """Returns the outputs without masks, those of fewer digits than float32 as float32, for losses and metrics."""
+
+    def cast(array: Any) -> Any:
+        narrow = keras.backend.standardize_dtype(array.dtype) in _NARROW
+        return keras.ops.cast(array, "float32") if narrow else array
+
+    return keras.tree.map_structure(cast, outputs)
 
 
 def masks_of(outputs: Any) -> list[Any]:

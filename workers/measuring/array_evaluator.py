@@ -19,7 +19,7 @@ from ..samples.samples import Samples
 from .checks import callback_errors, check_loaded, check_movable, check_points, partition_tolerance
 from .network_evaluator import NetworkEvaluator
 from .partition import ChosenLoss, TwoPartitions, run_batches
-from .totals import Total
+from .totals import Total, low_precision_note
 from .tuning import choose_batch_size, plan_batches
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class ArrayEvaluator(NetworkEvaluator):
             self._check(setup.options)
             chosen = self._choose_loss(measured)
             self._loss = chosen.total
-            self._warn(*chosen.notes)
+            self._warn(*chosen.notes, *low_precision_note(chosen.total))
             dependent = bool(chosen.notes)
             fixed_batches = dependent or not self._samples.can_be_cut
             self._plan = plan_batches(setup, fixed_batches=fixed_batches, choose=self._choose_batch_size)

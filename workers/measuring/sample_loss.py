@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import SamplesError
 from ..samples.batches import Batch, is_array, is_tensor
-from .totals import Pending, Total
+from .totals import Pending, Total, low_precision
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -50,6 +50,7 @@ class SampleLossTotal(Total):
         elements = self._elementwise(outputs, batch.targets)
         if not is_array(elements) or elements.ndim == 0:
             raise ValueError("the loss has no elements although its reduction is off")
+        self.low_precision = low_precision(elements)
         counts = self._counts(elements, batch.targets)
         samples = len(elements)
         if samples != batch.size:

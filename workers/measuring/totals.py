@@ -46,6 +46,9 @@ class Total(ABC):
     adds_up: bool
     """Whether it is made to add batches up, so that samples on which this cannot be tested need not prove it."""
 
+    low_precision: str | None = None
+    """The element type of what was added, where that has fewer digits than float32."""
+
     @abstractmethod
     def reset(self) -> None:
         """Starts a new sum."""
@@ -93,13 +96,33 @@ class BatchMean(Total):
 
     def add(self, outputs: Any, batch: Batch) -> None:
         """Adds one batch."""
-        self._values.append(scalar(self._label, self._function(outputs, batch.targets)))
+        value = self._function(outputs, batch.targets)
+        self.low_precision = low_precision(value)
+        self._values.append(scalar(self._label, value))
         self._weights.append(self._weight(batch))
 
     def pending(self) -> Pending:
         """Returns the mean over all batches."""
         weights = np.array(self._weights, np.float64)
         return Pending(self._values, lambda numbers: {self._name: float(np.dot(numbers, weights) / weights.sum())})
+
+
+def low_precision(value: Any) -> str | None:
+    """Returns the name of an array's element type, in any framework, if that has fewer digits than float32."""
+    name = str(getattr(value, "dtype", "")).rpartition(".")[2].lower()
+    return name if name.startswith(("bfloat16", "float16", "float8", "float4")) else None
+
+
+def low_precision_note(loss: Total) -> list[str]:
+    """Returns what to say of a loss that comes out in fewer digits than float32, although outputs were float32."""
+    if loss.low_precision is None:
+        return []
+    digits = "three" if loss.low_precision == "float16" else "two"
+    return [
+        f"the loss comes out in {loss.low_precision}, which keeps about {digits} digits for each batch: small "
+        "differences between points are rounding. Let it be computed in float32 (the outputs that a loss function is "
+        "given are float32; a network that computes its own loss must convert them itself)."
+    ]
 
 
 def batch_loss(loss: Callable[[Any, Any], Any]) -> BatchMean:

@@ -17,7 +17,7 @@ from ..errors import CallbackFunctionError
 from ..evaluator import MeasurementSetup
 from ..measuring.array_evaluator import ArrayEvaluator, Target
 from ..measuring.totals import batch_loss
-from .losses import as_tensor, call_loss, float32_outputs, loss_function, make_metrics, split_into_samples
+from .losses import as_tensor, call_loss, loss_function, make_metrics, split_into_samples
 from .samples import read_mindspore_samples
 
 
@@ -26,12 +26,10 @@ class MindSporeNetwork:
 
     Args:
         network: the cell; it is put into eval mode until ``close``.
-        cast_outputs: whether outputs are cast to float32, as ``Model.eval`` does under mixed precision.
     """
 
-    def __init__(self, network: Any, *, cast_outputs: bool) -> None:
+    def __init__(self, network: Any) -> None:
         self._network = network
-        self._cast_outputs = cast_outputs
         self.space = describe(network)
         self.device = str(mindspore.get_context("device_target")).lower()
         self._tensors = {entry.name: entry for entry in named_tensors(network)}
@@ -73,7 +71,8 @@ class MindSporeNetwork:
             *(map_leaves(as_tensor, item) for item in inputs),
             **{name: map_leaves(as_tensor, item) for name, item in named_inputs.items()},
         )
-        return map_leaves(_float32, outputs) if self._cast_outputs else outputs
+        # In at least float32, as Model.eval has it under mixed precision.
+        return map_leaves(_at_least_float32, outputs)
 
     def settings(self, threads: int) -> contextlib.AbstractContextManager[None]:
         """Nothing: MindSpore takes its threads and its mode from the process."""
@@ -116,12 +115,12 @@ def make_mindspore_evaluator(
         return call_loss(loss, outputs, targets)
 
     measured = Target(samples, batch_loss(whole), split_into_samples(loss), totals, notes)
-    return ArrayEvaluator(MindSporeNetwork(network, cast_outputs=float32_outputs(model)), measured, setup)
+    return ArrayEvaluator(MindSporeNetwork(network), measured, setup)
 
 
 EVALUATOR = make_mindspore_evaluator
 
 
-def _float32(leaf: Any) -> Any:
+def _at_least_float32(leaf: Any) -> Any:
     half = isinstance(leaf, mindspore.Tensor) and leaf.dtype in (mindspore.float16, mindspore.bfloat16)
     return leaf.astype(mindspore.float32) if half else leaf

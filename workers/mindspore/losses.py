@@ -24,7 +24,6 @@ from ..metric_names import check_metric_name
 from ..samples.batches import Batch
 
 _Loss: TypeAlias = Callable[[Any, Any], Any]
-_LEVELS_WITH_FLOAT32_LOSS = ("O2", "O3", "auto")
 
 
 def loss_function(model: Any) -> _Loss:
@@ -41,11 +40,6 @@ def loss_function(model: Any) -> _Loss:
             "is None; pass loss_fn to Model, or return the loss function itself instead of the Model."
         )
     return cast(_Loss, model._loss_fn)
-
-
-def float32_outputs(model: Any) -> bool:
-    """Returns whether ``Model.eval`` would cast outputs and targets to float32 before the loss (mixed precision)."""
-    return getattr(model, "_amp_level", "O0") in _LEVELS_WITH_FLOAT32_LOSS
 
 
 def call_loss(loss: _Loss, outputs: Any, targets: Any) -> Any:

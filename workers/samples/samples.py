@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,15 @@ class Samples:
         if self._whole is None:
             return Samples([map_batch(function, batch) for batch in self.own_batches], None)
         return Samples(self.own_batches, map_batch(function, self._whole))
+
+    def map_targets(self, function: Callable[[Any], Any]) -> Samples:
+        """Returns the samples with the targets of each batch replaced by others of the same lengths."""
+
+        def changed(batch: Batch) -> Batch:
+            return replace(batch, targets=function(batch.targets))
+
+        own_batches = [changed(batch) for batch in self.own_batches] if self._whole is None else self.own_batches
+        return Samples(own_batches, None if self._whole is None else changed(self._whole))
 
 
 @dataclass(frozen=True)

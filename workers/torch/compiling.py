@@ -47,6 +47,7 @@ class PlanChooser:
         samples: on the device, in the plan's layout.
         device: where.
         run: returns the loss and all metrics of a network over batches.
+        obstacle: why the network must not be compiled, where that is known.
     """
 
     def __init__(
@@ -55,8 +56,10 @@ class PlanChooser:
         samples: Samples,
         device: torch.device,
         run: Callable[[Callable[..., object], Sequence[Batch]], dict[str, float]],
+        obstacle: str = "",
     ) -> None:
         self._network, self._samples, self._device, self._run = network, samples, device, run
+        self._obstacle = obstacle
 
     def from_user(self, plan: MeasurementPlan) -> SettledPlan:
         """Returns a plan that somebody else chose, compiled where it says so and that can be done."""
@@ -75,6 +78,8 @@ class PlanChooser:
         """
         if not workload.compile:
             return SettledPlan(plan, self._samples, self._network)
+        if self._obstacle and workload.compile == "auto":
+            return self._eager(plan, self._obstacle)
         candidate = replace(plan, compile=True, batch_size=_even_batches(plan.batch_size, self._samples.count))
         if has_images(self._samples, self._network):
             # Compiled code for images is fast where channels are next to each other, and slower than none elsewhere.
@@ -115,7 +120,10 @@ class PlanChooser:
         wanted: bool | str,
     ) -> SettledPlan:
         batches = samples.batches(plan.batch_size)
-        compiled = compile_network(self._network, self._device, cache, lambda network: self._run(network, batches))
+        if self._obstacle:
+            compiled = Compiled(None, problem=self._obstacle)
+        else:
+            compiled = compile_network(self._network, self._device, cache, lambda network: self._run(network, batches))
         self._seconds = compiled.seconds
         if compiled.network is None:
             note = f"compile={wanted!r} was asked for, but the network runs eagerly: {compiled.problem}."

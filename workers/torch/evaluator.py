@@ -15,14 +15,14 @@ from torch import nn
 from collectors.networks.torch_network import unwrap
 from collectors.networks.weight_space import State
 
-from ..errors import SamplesError
+from ..errors import CallbackFunctionError, SamplesError
 from ..evaluator import MeasurementSetup
 from ..measurement_plan import MeasurementPlan, Workload
 from ..measuring import checks
 from ..measuring.memory_shortage import halved, is_memory_shortage, shortage_text
 from ..measuring.network_evaluator import NetworkEvaluator
 from ..measuring.partition import ChosenLoss, TwoPartitions, run_batches
-from ..measuring.totals import NamedMetric, batch_loss
+from ..measuring.totals import NamedMetric, batch_loss, low_precision_note
 from ..measuring.tuning import tune
 from ..samples.batches import Batch, as_batch, as_whole_batch
 from ..samples.torch_samples import place_samples, read_samples
@@ -31,6 +31,7 @@ from .losses import make_metrics, place_loss, split_into_samples
 from .moves import NetworkInPlace, NetworkSnapshot
 from .own_loss import OwnMetric, own_loss_of, weightings
 from .points import PendingPoint, PointRunner, capture_of, read_points, run_pending
+from .precision import Float32Losses, at_least_float32, with_float32_outputs, with_float32_weights
 from .settings import measurement_settings, normalization_layers, recalibrate
 
 if TYPE_CHECKING:
@@ -77,13 +78,16 @@ class TorchEvaluator(NetworkEvaluator):
                 if isinstance(module, nn.Module):
                     self._found.append(NetworkSnapshot(module, self._device, restore=setup.restore_network))
                     self._found[-1].apply()
+            loss = None if loss is None else with_float32_weights(loss)
             self._moves = NetworkInPlace(self._module)
             checks.check_movable(self._moves.space, "set requires_grad=True on the parameters that training moves")
+            # Of a network with a loss of its own only where its loss shows the need: looking in costs time.
+            self._widens = self._own_loss is None
             self._forward = self._forward_of(self._module)
-            self._samples = place_samples(samples, self._device)
+            self._samples = place_samples(samples, self._device).map_targets(at_least_float32)
             self._normalization = normalization_layers(self._module)
             self._check_buffers()
-            chosen = self._choose_loss(loss)
+            chosen = self._choose_in_float32(loss)
             self._loss = chosen.total
             self._warn(*chosen.notes)
             dependent = bool(chosen.notes)
@@ -162,7 +166,36 @@ class TorchEvaluator(NetworkEvaluator):
             )
 
     def _forward_of(self, network: Callable[..., Any]) -> Callable[..., Any]:
-        return network if self._own_loss is None else self._own_loss.forward(network)
+        if self._own_loss is not None:
+            return self._own_loss.forward(network, Float32Losses if self._widens else contextlib.nullcontext)
+        return with_float32_outputs(network) if self._widens else network
+
+    def _choose_in_float32(self, loss: Callable[..., Any] | None) -> ChosenLoss:
+        """Finds out how the loss is added up, computed from outputs in at least float32 where that can be done."""
+        try:
+            chosen = self._choose_loss(loss)
+        except CallbackFunctionError as error:
+            if loss is None or is_memory_shortage(error.__cause__ or error):
+                raise
+            self._widen(False)
+            try:
+                chosen = self._choose_loss(loss)
+            except CallbackFunctionError:
+                raise error from error.__cause__
+            self._warn(
+                "loss and metrics are computed from the network's outputs in low precision, because they do not take "
+                f"them in float32 ({error.__cause__ or error})."
+            )
+            return chosen
+        if loss is None and chosen.total.low_precision is not None:
+            self._widen(True)
+            chosen = self._choose_loss(loss)
+        self._warn(*low_precision_note(chosen.total))
+        return chosen
+
+    def _widen(self, widens: bool) -> None:
+        self._widens = widens
+        self._forward = self._forward_of(self._module)
 
     def _choose_loss(self, loss: Callable[..., Any] | None) -> ChosenLoss:
         tolerance = checks.partition_tolerance(self._moves.space)
@@ -192,7 +225,10 @@ class TorchEvaluator(NetworkEvaluator):
 
     def _settle(self, rate: float | None, workload: Workload) -> None:
         """Takes the plan, whose samples per second tuning measured unless it came from elsewhere, compiled or not."""
-        chooser = PlanChooser(self._module, self._samples, self._device, self._run)
+        # Compiled code calls no loss function that could be given float32.
+        widened = self._own_loss is not None and self._widens
+        obstacle = "its own loss is computed in float32 although the network is not" if widened else ""
+        chooser = PlanChooser(self._module, self._samples, self._device, self._run, obstacle)
         settled = chooser.from_user(self._plan) if rate is None else chooser.from_tuning(self._plan, rate, workload)
         if settled.note:
             self._warn(settled.note)
@@ -223,6 +259,8 @@ class TorchEvaluator(NetworkEvaluator):
         return names
 
     def _pending(self) -> PendingPoint:
+        # A network's own autocast may insist on its cache, which would hold the weights of the point before.
+        torch.clear_autocast_cache()
         batches = self._samples.batches(self._plan.batch_size)
         return run_pending(self._forward, batches, self._loss, self._metrics, self._device)
 

@@ -16,6 +16,7 @@ from ..errors import CallbackFunctionError
 from ..measuring.sample_loss import SampleLossTotal
 from ..measuring.totals import BatchMean, NamedMetric, Pending, Total, check_metrics, scalar
 from ..samples.batches import Batch
+from .precision import at_least_float32
 
 _REDUCTIONS = ("mean", "sum", "batchmean", "none")
 
@@ -53,10 +54,13 @@ def split_into_samples(loss: Callable[..., Any]) -> SampleLossTotal | None:
 
 
 def place_loss(loss: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
-    """Returns the loss with the tensors that it was given as keywords (class weights) on the device."""
+    """Returns the loss with the tensors that it was given as keywords (class weights) on the device, as float32."""
     if not isinstance(loss, functools.partial):
         return loss
-    keywords = {key: item.to(device) if isinstance(item, torch.Tensor) else item for key, item in loss.keywords.items()}
+    keywords = {
+        key: at_least_float32(item.to(device)) if isinstance(item, torch.Tensor) else item
+        for key, item in loss.keywords.items()
+    }
     return functools.partial(loss.func, *loss.args, **keywords)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from ..errors import CallbackFunctionError
 from ..measuring.sample_loss import mean_over_samples
 from ..measuring.totals import BatchMean, NamedMetric, Pending, Total
 from ..samples.batches import Batch, is_tensor
+from .precision import at_least_float32
 
 _IGNORED = -100
 
@@ -29,6 +32,9 @@ class OwnLoss:
     labels that count (not -100; of a causal language model without the first of each sequence), whichever makes batch
     size free; where none does, the data set's own batches are kept. It has no ``loss_stderr``: that would take one
     forward pass for each sample.
+
+    Metrics get the outputs in at least float32. Where the loss comes out in bfloat16 or float16, PyTorch's loss
+    functions are given float32 in the network as well; a loss that is still rounded after that gets a note.
 
     Example::
 
@@ -55,11 +61,21 @@ class OwnLoss:
             )
         self._step = _loss_of_outputs if step is None else step
 
-    def forward(self, network: Callable[..., Any]) -> Callable[[Any], StepResult]:
-        """Returns the function from a batch to the network's loss and outputs."""
+    def forward(
+        self,
+        network: Callable[..., Any],
+        around: Callable[[], contextlib.AbstractContextManager[Any]] = contextlib.nullcontext,
+    ) -> Callable[[Any], StepResult]:
+        """Returns the function from a batch to the network's loss and outputs.
+
+        Args:
+            network: the network, perhaps compiled.
+            around: makes what the step runs in.
+        """
 
         def run(batch: Any) -> StepResult:
-            result = self._step(network, batch)
+            with around():
+                result = self._step(network, batch)
             loss, outputs = result if isinstance(result, tuple) and len(result) == 2 else (result, result)
             return StepResult(loss, outputs)
 
@@ -71,7 +87,12 @@ class StepResult:
     """What a network makes of a batch."""
 
     loss: Any
-    outputs: Any
+    own_outputs: Any
+
+    @cached_property
+    def outputs(self) -> Any:
+        """The outputs in at least float32, for metrics."""
+        return at_least_float32(self.own_outputs)
 
 
 class OwnLossTotal(BatchMean):
@@ -175,7 +196,7 @@ def composer_step(model: Any, batch: Any) -> tuple[Any, Any]:
     """Returns the loss and the outputs that a ComposerModel gives for a batch."""
     # A copy, because models may take things out of a batch, and the next point needs them again.
     batch = copy.copy(batch)
-    outputs = model(batch)
+    outputs = at_least_float32(model(batch))
     loss = model.loss(outputs, batch)
     return _added_up(loss), outputs
 

@@ -22,7 +22,9 @@ def measurement_settings(device: torch.device, threads: int) -> Iterator[None]:
     """No gradients, no autocast, full float32 precision, no autotuning, and a number of CPU threads."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.no_grad())
-        stack.enter_context(torch.autocast(device.type, enabled=False))
+        # A network may enter autocast itself. Its copies of the weights are kept until the outermost autocast ends,
+        # which is this one; each point has weights of its own, so nothing may be kept.
+        stack.enter_context(torch.autocast(device.type, enabled=False, cache_enabled=False))
         if device.type == "cuda":
             flags = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
             stack.enter_context(flags)
