@@ -191,12 +191,20 @@ class Landscape(LandscapeData):
 
         return export_landscape(self, path, format, metric=metric, overwrite=overwrite)
 
-    def view(self, path: str | os.PathLike[str] | None = None, *, size: str = "full", show: bool = True) -> Path:
+    def view(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        size: str = "full",
+        aspect: str = "equal",
+        show: bool = True,
+    ) -> Path:
         """Writes the landscape as an interactive page, opens it in the browser, and returns its path.
 
         Args:
             path: a file that ends in .html; None writes a temporary one.
             size: "full" (one file) or "small" (the plotly script lies beside the page).
+            aspect: how planes are drawn at first: "equal" (to scale) or "fill".
             show: whether the page is opened.
 
         Raises:
@@ -208,7 +216,7 @@ class Landscape(LandscapeData):
         if path is None:
             # The browser reads it after this process may have ended, so nobody can remove it here.
             path = Path(tempfile.mkdtemp(prefix="landscape-")) / "landscape.html"
-        page = save_page(self, path, size=size)
+        page = save_page(self, path, size=size, aspect=aspect)
         if show:
             webbrowser.open(page.resolve().as_uri())
         return page

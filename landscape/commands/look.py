@@ -120,6 +120,9 @@ def view(
     size: Annotated[
         str, typer.Option(help="full (one file) or small (the plotly script lies beside the page).")
     ] = "full",
+    aspect: Annotated[
+        str, typer.Option(help="How planes are drawn at first: equal (to scale) or fill; the page can change it.")
+    ] = "equal",
     show: Annotated[
         bool | None, typer.Option("--open/--no-open", help="Open the page in the browser.", show_default=False)
     ] = None,
@@ -136,8 +139,8 @@ def view(
     target = Path(files[0]).with_suffix(".html") if output is None else output
     if output is None and is_url(files[0]):
         target = Path(target.name)
-    with options_named({"path": "--output"}):
-        page = save_page([Landscape.load(file) for file in files], target, size=size)
+    with options_named({"path": "--output", "aspect": "--aspect"}):
+        page = save_page([Landscape.load(file) for file in files], target, size=size, aspect=aspect)
     typer.echo(str(target))
     if (output is None if show is None else show) and not webbrowser.open(page.resolve().as_uri()):
         typer.echo("No browser could be opened here; open that file in one.", err=True)

@@ -56,7 +56,7 @@ class PlaneGeometry:
         """Returns orthonormal coordinates u and v of points of the plane; x and y may be of any shapes that fit."""
         (along, shear), (_, across) = self.to_distances
         x, y = np.broadcast_arrays(np.asarray(x, np.float64), np.asarray(y, np.float64))
-        return along * x + shear * y, across * y
+        return np.asarray(along * x + shear * y), np.asarray(across * y)
 
     def coordinates(
         self, u: ArrayLike, v: ArrayLike
@@ -65,7 +65,7 @@ class PlaneGeometry:
         (along, shear), (_, across) = self.to_distances
         u, v = np.broadcast_arrays(np.asarray(u, np.float64), np.asarray(v, np.float64))
         y = v / across
-        return (u - shear * y) / along, y
+        return np.asarray((u - shear * y) / along), np.asarray(y)
 
 
 def plane_geometry(norms: Float64[np.ndarray, " d"], cosine: float | None) -> PlaneGeometry | None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..facts import page_facts
 from ..figures.difference import check_same_grid, difference, joint_status
+from ..figures.frame import ASPECTS, choose_frame
 from ..figures.landscape_scale import landscape_scale
 from ..figures.missing import known
 from ..figures.path import network_marks
@@ -32,7 +33,7 @@ def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
         landscape: what to show.
         name: a distinct name among the landscapes of the page.
     """
-    point = landscape.origin
+    point, geometry = landscape.origin, landscape.geometry
     return {
         "name": name,
         "title": title(landscape),
@@ -40,6 +41,8 @@ def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
         "estimates": {metric: "; ".join(sampling_notes(landscape, metric)) for metric in landscape.metrics},
         "largest_gap": (landscape.attributes.get("sampling") or {}).get("largest_gap"),
         "unit": str(landscape.attributes.get("unit") or "checkpoint"),
+        "geometry": None if geometry is None else geometry.to_distances.tolist(),
+        "frames": {} if landscape.y is None else {aspect: _frame(landscape, aspect) for aspect in ASPECTS},
         "axis_labels": [axis_label(landscape, axis) for axis in range(1 if landscape.y is None else 2)],
         "complete": landscape.complete,
         "x": _encoded(landscape.x),
@@ -79,6 +82,17 @@ def note(landscape: LandscapeData) -> str:
         if counts[status]
     )
     return "; ".join(part for part in (kind.get(decomposition.lower(), decomposition), size, unfinished) if part)
+
+
+def _frame(landscape: LandscapeData, aspect: str) -> dict[str, Any]:
+    """Returns where a plane's points lie in the page's pictures, and what these say beside their axes."""
+    frame = choose_frame(landscape, aspect)
+    return {
+        "matrix": None if frame.geometry is None else frame.matrix.tolist(),
+        "ratio": frame.ratio,
+        "notes": list(frame.notes),
+        "labels": [axis_label(landscape, axis, frame.geometry) for axis in range(2)],
+    }
 
 
 def difference_scales(first: LandscapeData, second: LandscapeData) -> dict[str, Any] | None:

@@ -20,6 +20,7 @@ from collectors.files.local_files import write_text
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_choice, check_path, wrong_type, wrong_value
 
+from ..figures.frame import ASPECTS
 from ..file.data import LandscapeData
 from .content import difference_scales, landscape_content, title
 
@@ -30,7 +31,11 @@ _LINE_ENDS = str.maketrans({"<": r"\u003c", ">": r"\u003e", "&": r"\u0026", "\u2
 
 
 def save_page(
-    landscapes: LandscapeData | Sequence[LandscapeData], path: str | os.PathLike[str], *, size: str = "full"
+    landscapes: LandscapeData | Sequence[LandscapeData],
+    path: str | os.PathLike[str],
+    *,
+    size: str = "full",
+    aspect: str = "equal",
 ) -> Path:
     """Writes landscapes as one page that needs no network; a page of that name is replaced once it is whole.
 
@@ -39,6 +44,8 @@ def save_page(
         path: a file that ends in .html.
         size: "full" (the page is one file) or "small" (the plotly script, 5 MB, lies beside it and pages in the same
             folder share it).
+        aspect: how planes are drawn at first: "equal" (to scale) or "fill" (see ``figures.Look``); the page can change
+            it.
 
     Returns:
         The path of the page.
@@ -46,7 +53,7 @@ def save_page(
     Raises:
         ImportError: plotly is not installed.
         TypeError: an argument has the wrong type.
-        ValueError: there is no landscape, the name does not end in .html, or size is unknown.
+        ValueError: there is no landscape, the name does not end in .html, or size or aspect is unknown.
         NotADirectoryError: the page's directory does not exist.
         OSError: the page cannot be written; what was there is untouched.
     """
@@ -56,7 +63,7 @@ def save_page(
         raise wrong_value("path", "a name that ends in .html", str(path))
     check_can_be_file("path", target)
     small = size == "small"
-    text = page_html(landscapes, script=SCRIPT_NAME if small else None)
+    text = page_html(landscapes, script=SCRIPT_NAME if small else None, aspect=aspect)
     if small:
         write_text(target.with_name(SCRIPT_NAME), plotly_script())
     write_text(target, text)
@@ -69,6 +76,7 @@ def page_html(
     script: str | None = None,
     live: dict[str, Any] | None = None,
     heading: str | None = None,
+    aspect: str = "equal",
 ) -> str:
     """Returns the page's text.
 
@@ -77,6 +85,7 @@ def page_html(
         script: the address of the plotly script; None puts the script into the page.
         live: the progress that ``landscape watch`` shows first; None for a page that does not change.
         heading: the page's title; None takes the landscape's.
+        aspect: how planes are drawn at first, "equal" or "fill".
 
     Raises:
         ImportError: plotly is not installed.
@@ -94,6 +103,7 @@ def page_html(
             if (scales := difference_scales(first, second)) is not None
         },
         "live": live,
+        "aspect": check_choice("aspect", aspect, ASPECTS),
     }
     if heading is None:
         heading = title(shown[0]) if len(shown) == 1 else f"{len(shown)} loss landscapes"

@@ -8,6 +8,7 @@ class Landscape {
     this.y = this.isLine ? Float64Array.of(0) : doubles(content.y);
     this.status = bytes(content.status);
     this.metrics = decoded(content.metrics);
+    this.frames = Object.fromEntries(Object.entries(content.frames ?? {}).map(([aspect, frame]) => [aspect, new Frame(frame)]));
     this.origin = { ...content.origin, metrics: decoded(content.origin.metrics) };
     if (content.checkpoints) {
       const path = content.checkpoints;
@@ -27,6 +28,12 @@ class Landscape {
         projectedStatus: bytes(path.projected_status),
       };
     }
+  }
+
+  // How far two points lie apart in weight space, or in coordinates where the directions' lengths are not known.
+  distance(x0, y0, x1, y1) {
+    const [[along, shear], [, across]] = this.geometry ?? [[1, 0], [0, 1]];
+    return Math.hypot(along * (x1 - x0) + shear * (y1 - y0), across * (y1 - y0));
   }
 
   // The rows of each run's path; rows of different runs are never joined.
@@ -114,6 +121,8 @@ class Difference extends Landscape {
     this.title = `${first.name} \u2212 ${second.name}`;
     this.name = `difference_${first.name}_${second.name}`;
     this.axis_labels = first.axis_labels;
+    this.frames = first.frames;
+    this.geometry = first.geometry;
     this.facts = [["difference", this.title], ["first", first.title], ["second", second.title]];
     const shared = Object.keys(first.metrics).filter((name) => name in second.metrics && !isError(name));
     this.metrics = Object.fromEntries(

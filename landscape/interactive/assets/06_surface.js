@@ -2,24 +2,24 @@
 
 const SURFACE = { surface: 0, walk: 1, path: 2, origin: 3, current: 4, mark: 5, networks: 6 };
 
-function surfaceTraces(landscape, metric, scale, colours, { current, mark }) {
+function surfaceTraces(landscape, metric, scale, colours, frame, { current, mark }) {
   const heights = landscape.drawn(metric, scale);
   const [low, high] = scale.ends;
   const lines = scale.flat ? { show: false } : { show: true, ...scale.contours(14), color: colour("contour"), width: 1, highlight: false };
   const grid = {
-    name: "surface", type: "surface", x: landscape.x, y: landscape.y, z: heights, cmin: low, cmax: high,
+    name: "surface", type: "surface", ...frame.surface(landscape.x, landscape.y), z: heights, cmin: low, cmax: high,
     colorscale: colours, showscale: false, connectgaps: false, hoverinfo: "none", contours: { z: lines },
     lighting: { ambient: 0.72, diffuse: 0.55, specular: 0.06, roughness: 0.75 },
   };
   // A surface needs two rows and two columns.
   const thin = landscape.rows < 2 || landscape.columns < 2;
-  return [thin ? thinGrid(landscape, heights, grid) : grid, ...pathTraces(landscape, metric, scale, current, mark)];
+  return [thin ? thinGrid(landscape, heights, grid, frame) : grid, ...pathTraces(landscape, metric, scale, current, mark, frame)];
 }
 
 // Coordinates of one point on the surface; a point without a height has no place on it.
-function placed(point, scale) {
+function placed(point, scale, frame) {
   const height = point ? scale.tall.drawn(point.value) : NaN;
-  return Number.isNaN(height) ? { x: [], y: [], z: [] } : { x: [point.x], y: [point.y], z: [height] };
+  return Number.isNaN(height) ? { x: [], y: [], z: [] } : { ...frame.placeAll([point.x], [point.y]), z: [height] };
 }
 
 // A path lies on the surface between its checkpoints, where a straight line would run through hills.
@@ -52,19 +52,23 @@ function draped(landscape, metric, scale, lift) {
   return { x, y, z, colours };
 }
 
-function thinGrid(landscape, heights, grid) {
+function onFrame({ x, y, z }, frame) {
+  return { ...frame.placeAll(x, y), z };
+}
+
+function thinGrid(landscape, heights, grid, frame) {
   const z = heights.flatMap((row) => [...row]);
   const x = z.map((_, index) => landscape.x[index % landscape.columns]);
   const y = z.map((_, index) => landscape.y[Math.floor(index / landscape.columns)]);
   return {
-    name: "surface", type: "scatter3d", mode: "lines+markers", x, y, z, hoverinfo: "none",
+    name: "surface", type: "scatter3d", mode: "lines+markers", ...frame.placeAll(x, y), z, hoverinfo: "none",
     line: { color: colour("accent"), width: 4 },
     marker: { size: 5, color: z, cmin: grid.cmin, cmax: grid.cmax, colorscale: grid.colorscale },
   };
 }
 
-function pathTraces(landscape, metric, scale, current, mark) {
-  const path = landscape.checkpoints;
+function pathTraces(landscape, metric, scale, current, mark, frame) {
+  const path = frame.placed(landscape.checkpoints);
   const [low, high] = scale.tall.ends;
   const lift = (high - low) / 100;
   const raised = (values) => Array.from(values, (value) => scale.tall.drawn(value) + lift);
@@ -76,7 +80,7 @@ function pathTraces(landscape, metric, scale, current, mark) {
   const originValue = origin.status === MEASURED ? origin.metrics[metric]?.[0] ?? NaN : NaN;
   return [
     {
-      name: "walk", type: "scatter3d", mode: "lines", hoverinfo: "skip", ...walk,
+      name: "walk", type: "scatter3d", mode: "lines", hoverinfo: "skip", ...onFrame(walk, frame),
       line: { color: landscape.paths.length > 1 ? colours : colour("path"), width: 5 }, connectgaps: false,
     },
     {
@@ -86,15 +90,15 @@ function pathTraces(landscape, metric, scale, current, mark) {
     },
     {
       name: "origin", type: "scatter3d", mode: "markers", hoverinfo: "none",
-      x: landscape.isDifference ? [] : [origin.x], y: landscape.isDifference ? [] : [origin.y ?? 0], z: landscape.isDifference ? [] : raised([originValue]),
+      ...frame.placeAll(...(landscape.isDifference ? [[], []] : [[origin.x], [origin.y ?? 0]])), z: landscape.isDifference ? [] : raised([originValue]),
       marker: { size: 5, symbol: "diamond", color: colour("origin"), line: { color: "#1a1a1a", width: 1 } },
     },
     {
-      name: "current", type: "scatter3d", mode: "markers", hoverinfo: "none", ...placed(current, scale),
+      name: "current", type: "scatter3d", mode: "markers", hoverinfo: "none", ...placed(current, scale, frame),
       marker: { size: 7, color: colour("current"), line: { color: "#ffffff", width: 2 } },
     },
     {
-      name: "mark", type: "scatter3d", mode: "markers", hoverinfo: "none", ...placed(mark, scale),
+      name: "mark", type: "scatter3d", mode: "markers", hoverinfo: "none", ...placed(mark, scale, frame),
       marker: { size: 6, color: colour("mark"), symbol: "circle", line: { color: "#ffffff", width: 2 } },
     },
     {
@@ -123,7 +127,7 @@ function viewpoint(landscape, metric, scale) {
   return { eye: { x: right ? 1.32 : -1.32, y: up ? 1.32 : -1.32, z: 0.97 }, center: { x: 0, y: 0, z: -0.17 } };
 }
 
-function surfaceLayout(landscape, metric, scale, camera) {
+function surfaceLayout(landscape, metric, scale, camera, frame) {
   const [low, high] = scale.tall.ends;
   const ticks = scale.tall.ticks(5);
   const axis = { ...axisStyle(), showspikes: false, backgroundcolor: "rgba(0,0,0,0)", showbackground: false, nticks: 6, title: { font: { size: 12 } } };
@@ -131,7 +135,7 @@ function surfaceLayout(landscape, metric, scale, camera) {
     ...baseLayout(),
     margin: { l: 0, r: 0, t: 0, b: 0 },
     scene: {
-      aspectmode: "manual", aspectratio: { x: 1, y: 1, z: 0.68 }, uirevision: "kept", dragmode: "turntable",
+      aspectmode: "manual", aspectratio: frame.box, uirevision: "kept", dragmode: "turntable",
       camera,
       xaxis: { ...axis, title: { text: "x", font: { size: 13 } } },
       yaxis: { ...axis, title: { text: "y", font: { size: 13 } } },

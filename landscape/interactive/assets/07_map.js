@@ -2,18 +2,19 @@
 
 const GAPS = ["pending", "failed", "not finite", "interpolated"];
 
-function mapTraces(landscape, metric, scale, settings, colours) {
+function mapTraces(landscape, metric, scale, settings, colours, frame) {
   const [low, high] = scale.ends;
   const thin = landscape.rows < 2 || landscape.columns < 2;
+  const cells = settings.map === "cells" || thin || scale.flat;
   const shared = {
-    name: "grid", x: landscape.x, y: landscape.y, z: landscape.drawn(metric, scale), zmin: low, zmax: high,
+    name: "grid", ...frame.grid(landscape.x, landscape.y, landscape.drawn(metric, scale), cells ? "cells" : "between"), zmin: low, zmax: high,
     colorscale: colours, hoverinfo: "none", connectgaps: false, hoverongaps: true,
     colorbar: colourBar(landscape.values(metric), metric, scale),
   };
-  const grid = settings.map === "cells" || thin || scale.flat
+  const grid = cells
     ? { ...shared, type: "heatmap", zsmooth: false }
     : { ...shared, type: "contour", autocontour: false, contours: { ...scale.contours(16), coloring: "fill" }, line: { width: 0.7, color: colour("contour") } };
-  return [grid, gapTrace(landscape, metric), measuredTrace(landscape, grid.type), ...mapPath(landscape)];
+  return [grid, gapTrace(landscape, metric, frame), measuredTrace(landscape, grid.type, frame), ...mapPath(landscape, frame)];
 }
 
 function colourBar(values, metric, scale) {
@@ -36,7 +37,7 @@ function colourBar(values, metric, scale) {
   };
 }
 
-function gapTrace(landscape, metric) {
+function gapTrace(landscape, metric, frame) {
   const { rows, columns } = landscape;
   const z = Array.from({ length: rows }, (_, row) => Array.from({ length: columns }, (_unused, column) => {
     const index = row * columns + column;
@@ -47,13 +48,13 @@ function gapTrace(landscape, metric) {
   }));
   const stops = GAPS.flatMap((gap, index) => [[index / 4, colour(gap.replace(" ", "-"))], [(index + 1) / 4, colour(gap.replace(" ", "-"))]]);
   return {
-    name: "gaps", type: "heatmap", x: landscape.x, y: landscape.y, z, zmin: -0.5, zmax: 3.5, colorscale: stops,
+    name: "gaps", type: "heatmap", ...frame.grid(landscape.x, landscape.y, z, "cells"), zmin: -0.5, zmax: 3.5, colorscale: stops,
     showscale: false, hoverinfo: "skip", zsmooth: false,
   };
 }
 
 // Plotly draws contours above cells, so that on contours dots must say which points were measured.
-function measuredTrace(landscape, kind) {
+function measuredTrace(landscape, kind, frame) {
   const shown = kind === "contour" && landscape.dotted;
   const [x, y] = [[], []];
   for (let index = 0; shown && index < landscape.status.length; index += 1) {
@@ -61,7 +62,7 @@ function measuredTrace(landscape, kind) {
     x.push(landscape.x[index % landscape.columns]);
     y.push(landscape.y[Math.floor(index / landscape.columns)]);
   }
-  return { name: "measured", type: "scatter", mode: "markers", x, y, hoverinfo: "skip", marker: { size: 2.5, color: "rgba(255,255,255,0.85)", line: { color: "rgba(0,0,0,0.6)", width: 0.5 } } };
+  return { name: "measured", type: "scatter", mode: "markers", ...frame.placeAll(x, y), hoverinfo: "skip", marker: { size: 2.5, color: "rgba(255,255,255,0.85)", line: { color: "rgba(0,0,0,0.6)", width: 0.5 } } };
 }
 
 // The shapes that matplotlib's pictures have, in their order.
@@ -71,8 +72,8 @@ function runColour(run, first) {
   return run === 0 ? first : ["#ff9f1c", "#ff70c0", "#7bf1d6", "#ffe45e"][(run - 1) % 4];
 }
 
-function mapPath(landscape) {
-  const path = landscape.checkpoints;
+function mapPath(landscape, frame) {
+  const path = frame.placed(landscape.checkpoints);
   const { origin, paths, networks } = landscape;
   const at = (list, rows) => rows.map((row) => (row === null ? null : list[row]));
   // Between two runs there is a gap.
@@ -84,7 +85,7 @@ function mapPath(landscape) {
   const each = (first, second) => [...starts.map(() => first), ...lasts.map(() => second)];
   const named = [
     ...networks.map((row) => [path.x[row], path.y[row], path.labels[row]]),
-    ...(origin.named && !landscape.isDifference ? [[origin.x, origin.y ?? 0, origin.label]] : []),
+    ...(origin.named && !landscape.isDifference ? [[...frame.place(origin.x, origin.y ?? 0), origin.label]] : []),
     ...(paths.length > 1 ? paths.map((rows, run) => [path.x[rows.at(-1)], path.y[rows.at(-1)], path.runs[run]]) : []),
   ];
   return [
@@ -106,7 +107,7 @@ function mapPath(landscape) {
     },
     {
       name: "origin", type: "scatter", mode: "markers", hoverinfo: "none",
-      x: landscape.isDifference ? [] : [origin.x], y: landscape.isDifference ? [] : [origin.y ?? 0],
+      ...frame.placeAll(...(landscape.isDifference ? [[], []] : [[origin.x], [origin.y ?? 0]])),
       marker: { size: 12, symbol: "star", color: colour("origin"), line: { color: "#1a1a1a", width: 1 } },
     },
     {
@@ -118,11 +119,12 @@ function mapPath(landscape) {
   ];
 }
 
-function mapLayout(landscape, width, cells) {
+function mapLayout(landscape, width, cells, frame) {
   // The profile's handles lie on the frame and would cover numbers that are closer to it.
   const axis = { ...axisStyle(), zeroline: false, showgrid: false, ticks: "outside", ticklen: 4, ticklabelstandoff: 8, tickcolor: colour("line-strong") };
   const range = (values) => (cells || values.length < 2 ? edges(values) : [values[0], values[values.length - 1]]);
-  const [x, y] = landscape.axis_labels.map((text, index) => {
+  const [left, right, bottom, top] = frame.limits(range(landscape.x), range(landscape.y));
+  const [x, y] = frame.labels.map((text, index) => {
     const whole = plotText(`${"xy"[index]}: ${text}`);
     return width < 480 ? whole.replace(" (", "<br>(") : whole;
   });
@@ -132,8 +134,12 @@ function mapLayout(landscape, width, cells) {
     hoverdistance: 8,
     // A finger that moves over the map scrolls the page.
     dragmode: TOUCH ? false : "zoom",
-    xaxis: { ...axis, automargin: true, title: { text: x, standoff: 8, font: { size: 12 } }, range: range(landscape.x) },
-    yaxis: { ...axis, automargin: true, title: { text: y, standoff: 6, font: { size: 12 } }, range: range(landscape.y) },
+    xaxis: { ...axis, automargin: true, title: { text: x, standoff: 8, font: { size: 12 } }, range: [left, right], constrain: "domain" },
+    // Distances are as long upwards as across; coordinates fill a square.
+    yaxis: {
+      ...axis, automargin: true, title: { text: y, standoff: 6, font: { size: 12 } }, range: [bottom, top], constrain: "domain",
+      scaleanchor: "x", scaleratio: frame.toScale ? 1 : (right - left) / (top - bottom),
+    },
   };
 }
 
@@ -145,14 +151,15 @@ function edges(axis) {
 }
 
 // What moves: cheap to redraw, because no trace is computed again.
-function mapShapes({ ends, path, rows, step, mark }) {
+function mapShapes({ ends, path: checkpoints, rows, step, mark, frame }) {
+  const path = frame.placed(checkpoints);
   const dot = (x, y, radius, line, fill, width = 2) => ({
     type: "circle", xsizemode: "pixel", ysizemode: "pixel", xanchor: x, yanchor: y, x0: -radius, x1: radius, y0: -radius, y1: radius,
     line: { color: line, width }, fillcolor: fill,
   });
   const shapes = [];
   if (ends) {
-    const [x0, y0, x1, y1] = ends;
+    const [[x0, y0], [x1, y1]] = [frame.place(ends[0], ends[1]), frame.place(ends[2], ends[3])];
     shapes.push({ name: "line-halo", type: "line", x0, y0, x1, y1, line: { color: "rgba(20,20,20,0.6)", width: 4 } });
     shapes.push({ name: "line", type: "line", x0, y0, x1, y1, line: { color: colour("profile"), width: 2, dash: "dash" } });
   }
@@ -162,8 +169,8 @@ function mapShapes({ ends, path, rows, step, mark }) {
   }
   if (path && step !== null) shapes.push({ ...dot(path.x[rows[step]], path.y[rows[step]], 6.5, "#ffffff", colour("current")), name: "current" });
   if (mark) {
-    shapes.push({ ...dot(mark.x, mark.y, 7, "#1a1a1a", "rgba(0,0,0,0)", 4), name: "mark-halo" });
-    shapes.push({ ...dot(mark.x, mark.y, 7, colour("mark"), "rgba(0,0,0,0)"), name: "mark" });
+    shapes.push({ ...dot(...frame.place(mark.x, mark.y), 7, "#1a1a1a", "rgba(0,0,0,0)", 4), name: "mark-halo" });
+    shapes.push({ ...dot(...frame.place(mark.x, mark.y), 7, colour("mark"), "rgba(0,0,0,0)"), name: "mark" });
   }
   return shapes;
 }

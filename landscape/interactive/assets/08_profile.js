@@ -4,7 +4,7 @@ const PROFILE_POINTS = 257;
 
 // Positions, coordinates and values along a line on a plane, from one end to the other.
 function alongLine(landscape, values, [x0, y0, x1, y1]) {
-  const length = Math.hypot(x1 - x0, y1 - y0);
+  const length = landscape.distance(x0, y0, x1, y1);
   const points = Array.from({ length: PROFILE_POINTS }, (_, index) => {
     const share = index / (PROFILE_POINTS - 1);
     // Weighted like this, both ends are exact.

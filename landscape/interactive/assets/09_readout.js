@@ -1,9 +1,16 @@
 // What the page says about a point: beside the pointer, and in a line that screen readers follow.
 
+// How far a point lies from the origin along the axes of a picture to scale, where these are not the plane's coordinates.
+function placeFacts(landscape, x, y) {
+  const { equal } = landscape.frames;
+  const [u, v] = equal.place(x, y);
+  return u === x && v === y ? [] : [["distances from the origin", `${shortText(u)} along, ${shortText(v)} across`]];
+}
+
 function pointFacts(landscape, row, column) {
   const index = row * landscape.columns + column;
   const facts = [["x", shortText(landscape.x[column])]];
-  if (!landscape.isLine) facts.push(["y", shortText(landscape.y[row])]);
+  if (!landscape.isLine) facts.push(["y", shortText(landscape.y[row])], ...placeFacts(landscape, landscape.x[column], landscape.y[row]));
   facts.push(...metricFacts(landscape.metrics, index));
   facts.push(["status", STATUS[landscape.status[index]]]);
   return facts;
@@ -24,7 +31,7 @@ function metricFacts(metrics, index) {
 function checkpointFacts(landscape, step) {
   const path = landscape.checkpoints;
   const facts = [[path.roles[step], path.labels[step]], ["x", shortText(path.x[step])]];
-  if (!landscape.isLine) facts.push(["y", shortText(path.y[step])]);
+  if (!landscape.isLine) facts.push(["y", shortText(path.y[step])], ...placeFacts(landscape, path.x[step], path.y[step]));
   for (const [name, text] of metricFacts(path.metrics, step)) facts.push([`own ${name}`, text]);
   facts.push(["loss at its foot on the plane", shortText(path.projected.loss[step], 6)]);
   facts.push(["distance from the plane", shortText(path.residual[step], 4)]);

@@ -22,7 +22,7 @@ class Handles {
       if (!found.hasPointerCapture(event.pointerId)) return;
       const { xaxis, yaxis } = this.plot._fullLayout;
       const box = this.plot.getBoundingClientRect();
-      this.move(which, xaxis.p2d(event.clientX - box.left - xaxis._offset), yaxis.p2d(event.clientY - box.top - yaxis._offset));
+      this.move(which, ...this.frame.back(xaxis.p2d(event.clientX - box.left - xaxis._offset), yaxis.p2d(event.clientY - box.top - yaxis._offset)));
     });
     found.addEventListener("keydown", (event) => {
       const [right, up] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowDown: [0, -1], ArrowUp: [0, 1] }[event.key] ?? [0, 0];
@@ -35,8 +35,9 @@ class Handles {
     return found;
   }
 
-  set(ends, bounds) {
+  set(ends, bounds, frame) {
     this.ends = ends;
+    this.frame = frame;
     this.bounds = bounds;
     this.place();
   }
@@ -56,8 +57,9 @@ class Handles {
       handle.hidden = !this.ends || !layout?.xaxis?.d2p;
       if (handle.hidden) continue;
       const { xaxis, yaxis } = layout;
-      const left = xaxis.d2p(this.ends[2 * which]);
-      const top = yaxis.d2p(this.ends[2 * which + 1]);
+      const [across, up] = this.frame.place(this.ends[2 * which], this.ends[2 * which + 1]);
+      const left = xaxis.d2p(across);
+      const top = yaxis.d2p(up);
       handle.hidden = left < -1 || left > xaxis._length + 1 || top < -1 || top > yaxis._length + 1;
       handle.style.left = `${left + xaxis._offset}px`;
       handle.style.top = `${top + yaxis._offset}px`;

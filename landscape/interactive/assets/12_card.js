@@ -68,6 +68,10 @@ class Card {
     return this.page.settings;
   }
 
+  get frame() {
+    return this.landscape.frames[this.settings.aspect];
+  }
+
   get metric() {
     return this.settings.metric in this.landscape.metrics ? this.settings.metric : "loss";
   }
@@ -89,12 +93,12 @@ class Card {
     this.line ??= usualLine(landscape, "across");
     if (this.selected) this.selected = this.gridPoint(this.selected.x, this.selected.y);
     const colours = colourScale(landscape.isDifference ? "difference" : settings.colours);
-    const traces = mapTraces(landscape, metric, this.scale, settings, colours);
-    this.draw(this.map, traces, { ...mapLayout(landscape, this.map.clientWidth, traces[0].type === "heatmap"), shapes: this.shapes() });
+    const traces = mapTraces(landscape, metric, this.scale, settings, colours, this.frame);
+    this.draw(this.map, traces, { ...mapLayout(landscape, this.map.clientWidth, traces[0].type === "heatmap", this.frame), shapes: this.shapes() });
     if (!this.flat) {
       this.camera ??= viewpoint(landscape, metric, this.scale);
       const points = { current: this.checkpoint, mark: this.selected };
-      this.draw(this.surface, surfaceTraces(landscape, metric, this.scale, colours, points), surfaceLayout(landscape, metric, this.scale, this.camera));
+      this.draw(this.surface, surfaceTraces(landscape, metric, this.scale, colours, this.frame, points), surfaceLayout(landscape, metric, this.scale, this.camera, this.frame));
     }
     this.drawProfile();
     this.showWarning();
@@ -120,6 +124,7 @@ class Card {
     if (Number.isNaN(low)) texts.push(`There is no finite value of ${metric} yet.`);
     else if (low === high) texts.push(`The surface is flat: ${metric} is ${shortText(low)} at every finite point.`);
     if (!landscape.isLine) {
+      texts.push(...this.frame.notes.map((note) => `${note[0].toUpperCase()}${note.slice(1)}.`));
       const count = (test) => values.reduce((total, value) => total + (Number.isFinite(value) && test(value) ? 1 : 0), 0);
       const above = count((value) => value > scale.high);
       const nonpositive = scale.kind === "log" ? count((value) => value <= 0) : 0;
@@ -149,7 +154,7 @@ class Card {
 
   shapes() {
     const { checkpoints: path, walked: rows } = this.landscape;
-    return mapShapes({ ends: this.line, path, rows, step: rows.length ? this.player.step : null, mark: this.mark ?? this.selected });
+    return mapShapes({ ends: this.line, path, rows, step: rows.length ? this.player.step : null, mark: this.mark ?? this.selected, frame: this.frame });
   }
 
   // Hovering and selecting ------------------------------------------------------------------------------------------
@@ -172,10 +177,24 @@ class Card {
       this.mark = { x: origin.x, y: origin.y, value: origin.metrics[this.metric]?.[0] };
       this.say(originFacts(landscape), event.event);
     } else {
-      this.mark = this.gridPoint(point.x, point.y);
+      const [x, y] = this.coordinates(point);
+      if (!this.holds(x, y)) return this.left();
+      this.mark = this.gridPoint(x, y);
       this.say(pointFacts(landscape, this.mark.row, this.mark.column), event.event);
     }
-    this.moveMark(this.mark, plot);
+    return this.moveMark(this.mark, plot);
+  }
+
+  // The plane's coordinates of a point that Plotly reports; a line's points have no y.
+  coordinates(point) {
+    return this.landscape.isLine ? [point.x, point.y] : this.frame.back(point.x, point.y);
+  }
+
+  // Whether a place belongs to the cell of a grid point; beside an oblique plane the map is empty.
+  holds(x, y) {
+    const { landscape } = this;
+    if (landscape.isLine || !this.frame.oblique) return true;
+    return [[x, edges(landscape.x)], [y, edges(landscape.y)]].every(([value, [low, high]]) => value >= low && value <= high);
   }
 
   // The grid point that is nearest to a place; a line's points have no y.
@@ -202,7 +221,10 @@ class Card {
     const point = event.points[0];
     const step = point.data.name.startsWith("path") ? this.landscape.walked.indexOf(point.data.customdata[point.pointNumber]) : -1;
     if (step >= 0) this.player.go(step);
-    else if (point.data.name !== "profile") this.select(this.gridPoint(point.x, point.y));
+    else if (point.data.name !== "profile") {
+      const [x, y] = this.coordinates(point);
+      if (this.holds(x, y)) this.select({ x, y });
+    }
   }
 
   select(point) {
@@ -250,7 +272,7 @@ class Card {
   }
 
   movePoint(trace, point) {
-    const { x, y, z } = placed(point, this.scale);
+    const { x, y, z } = placed(point, this.scale, this.frame);
     if (!z.length && !this.surface.data[trace].z.length) return null;
     return Plotly.restyle(this.surface, { x: [x], y: [y], z: [z] }, [trace]);
   }
@@ -271,9 +293,9 @@ class Card {
     const { landscape, metric, line: ends } = this;
     this.points = alongLine(landscape, landscape.values(metric), ends);
     const [columns, rows] = [landscape.columns - 1, landscape.rows - 1];
-    this.handles.set(ends, [landscape.x[0], landscape.x[columns], landscape.y[0], landscape.y[rows]]);
+    this.handles.set(ends, [landscape.x[0], landscape.x[columns], landscape.y[0], landscape.y[rows]], this.frame);
     for (const [index, input] of this.inputs.entries()) input.value = Number(ends[index].toPrecision(4));
-    this.draw(this.profile, profileTraces(this.points), profileLayout(metric, this.scale, "distance along the line, in units of the axes", this.settings));
+    this.draw(this.profile, profileTraces(this.points), profileLayout(metric, this.scale, landscape.geometry ? "distance along the line, in weight space" : "distance along the line, in units of the plane's coordinates", this.settings));
   }
 
   lineTyped(index) {

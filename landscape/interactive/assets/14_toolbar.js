@@ -13,6 +13,7 @@ class Toolbar {
       labelled("Scale", select([["auto", "Automatic"], ["log", "Logarithmic"], ["linear", "Linear"]], "auto", (value) => page.set({ scale: value }), { id: "scale" })),
       element("span", { class: "control range", role: "group", "aria-label": "Range" }, element("span", { text: "Clip to" }), this.low, "\u2013", this.high, this.reset),
       labelled("Colours", select(Object.keys(COLOUR_MAPS).map((name) => [name, name]), "Viridis", (value) => page.set({ colours: value }), { id: "colours" })),
+      labelled("Axes", select([["equal", "To scale"], ["fill", "Filling"]], page.settings.aspect, (value) => page.set({ aspect: value }), { id: "aspect", title: "To scale: distances in weight space. Filling: the plane's coordinates fill a square." })),
       labelled("Map", select([["contour", "Contours"], ["cells", "Cells"]], "contour", (value) => page.set({ map: value }), { id: "map" })),
     );
     this.several();

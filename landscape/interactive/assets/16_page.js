@@ -4,7 +4,7 @@ const MOST_SHOWN = 6; // browsers draw only so many three-dimensional scenes at 
 
 class Page {
   constructor(content) {
-    this.settings = { metric: "loss", scale: "auto", low: null, high: null, colours: "Viridis", map: "contour", shared: content.landscapes.length > 1 };
+    this.settings = { metric: "loss", scale: "auto", low: null, high: null, colours: "Viridis", map: "contour", aspect: content.aspect, shared: content.landscapes.length > 1 };
     this.differences = content.differences;
     this.webgl = hasWebGL();
     this.tooltip = new Tooltip();

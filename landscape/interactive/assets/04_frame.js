@@ -1,0 +1,83 @@
+// Where a plane's points lie in its pictures: by distances in weight space, or by coordinates that fill a square.
+
+// Pixels of the picture of an oblique plane, along its longer side: finer than a map on a screen shows.
+const CONTOUR_PIXELS = 260;
+const CELL_PIXELS = 560;
+
+class Frame {
+  // The matrix takes (x, y) to the picture's coordinates; null leaves them as they are.
+  constructor({ matrix, ratio, notes, labels }) {
+    this.matrix = matrix ?? [[1, 0], [0, 1]];
+    this.toScale = matrix !== null;
+    Object.assign(this, { ratio, notes, labels });
+  }
+
+  get oblique() {
+    return this.matrix[0][1] !== 0;
+  }
+
+  // The proportions of a surface's box, whose floor has the diagonal of a square.
+  get box() {
+    const size = Math.sqrt(2 / (this.ratio + 1 / this.ratio));
+    return { x: size * Math.sqrt(this.ratio), y: size / Math.sqrt(this.ratio), z: 0.68 };
+  }
+
+  place(x, y) {
+    const [[along, shear], [, across]] = this.matrix;
+    return [along * x + shear * y, across * y];
+  }
+
+  // The plane's coordinates of a place in the picture.
+  back(u, v) {
+    const [[along, shear], [, across]] = this.matrix;
+    const y = v / across;
+    return [(u - shear * y) / along, y];
+  }
+
+  // A gap in a path, null, stays one.
+  placeAll(x, y) {
+    const found = Array.from(x, (value, index) => (value === null ? [null, null] : this.place(value, y[index])));
+    return { x: found.map(([u]) => u), y: found.map(([, v]) => v) };
+  }
+
+  // Checkpoints, or whatever has coordinates, as they lie in the picture; null stays null.
+  placed(points) {
+    return points ? { ...points, ...this.placeAll(points.x, points.y) } : points;
+  }
+
+  // The picture's ends: left, right, bottom, top.
+  limits([left, right], [bottom, top]) {
+    const corners = [[left, bottom], [right, bottom], [left, top], [right, top]].map(([x, y]) => this.place(x, y));
+    const [u, v] = [0, 1].map((axis) => corners.map((corner) => corner[axis]));
+    return [Math.min(...u), Math.max(...u), Math.min(...v), Math.max(...v)];
+  }
+
+  // A grid for Plotly, whose maps are rectangles: the coordinates of columns and rows, and values row by row. Those of an
+  // oblique plane are read off on a fine grid that covers it. "how" is "between" for values interpolated bilinearly, as
+  // contours are, or "cells".
+  grid(x, y, rows, how) {
+    if (!this.oblique) return { x: Array.from(x, (value) => this.place(value, 0)[0]), y: Array.from(y, (value) => this.place(0, value)[1]), z: rows };
+    const ends = how === "cells" ? [edges(x), edges(y)] : [x, y].map((axis) => (axis.length > 1 ? [axis[0], axis[axis.length - 1]] : edges(axis)));
+    const [left, right, bottom, top] = this.limits(...ends);
+    const size = (how === "cells" ? CELL_PIXELS : CONTOUR_PIXELS) / Math.max(right - left, top - bottom);
+    const steps = [Math.ceil((right - left) * size), Math.ceil((top - bottom) * size)];
+    const [u, v] = [[left, right, steps[0]], [bottom, top, steps[1]]].map(([low, high, count]) =>
+      Array.from({ length: count + 1 }, (_, index) => low + ((high - low) * index) / count));
+    const values = Float64Array.from(rows.flatMap((row) => Array.from(row, (value) => value ?? NaN)));
+    const [[xLow, xHigh], [yLow, yHigh]] = ends;
+    const near = (value, low, high) => (value < low && value > low - 1e-9 * (high - low) ? low : value > high && value < high + 1e-9 * (high - low) ? high : value);
+    const read = (across, up) => {
+      const [atX, atY] = [near(across, xLow, xHigh), near(up, yLow, yHigh)];
+      if (how === "between") return bilinear(x, y, values, atX, atY);
+      return atX >= xLow && atX <= xHigh && atY >= yLow && atY <= yHigh ? values[nearest(y, atY) * x.length + nearest(x, atX)] : NaN;
+    };
+    return { x: u, y: v, z: v.map((up) => u.map((across) => { const value = read(...this.back(across, up)); return Number.isNaN(value) ? null : value; })) };
+  }
+
+  // A grid's points for a surface, which may be a parallelogram.
+  surface(x, y) {
+    if (!this.oblique) return { x: Float64Array.from(x, (value) => this.place(value, 0)[0]), y: Float64Array.from(y, (value) => this.place(0, value)[1]) };
+    const all = Array.from(y, (up) => Array.from(x, (across) => this.place(across, up)));
+    return { x: all.map((row) => row.map(([u]) => u)), y: all.map((row) => row.map(([, v]) => v)) };
+  }
+}

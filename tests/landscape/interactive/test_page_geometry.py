@@ -1,0 +1,106 @@
+"""The page draws planes to scale: in the browser's own pixels an isotropic loss has circles."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import numpy as np
+import pytest
+from isotropic_planes import axis_ratio, isotropic_plane
+from PIL import Image
+from scipy import ndimage
+
+PLANES = [(-0.7, (12.0, 5.0)), (0.0, (12.0, 5.0)), (0.7, (3.0, 4.0))]
+
+
+def longest_ring(opened) -> np.ndarray:
+    """Pixels along the longest closed contour line that the browser drew on the map."""
+    rings = opened.page.evaluate(
+        """Array.from(document.querySelectorAll(".plot.map .contourlevel path.closedline"), (path) => {
+            const length = path.getTotalLength();
+            const points = Array.from({length: 90}, (_, index) => path.getPointAtLength(length * index / 90));
+            return points.map(({x, y}) => [x, y]);
+        })"""
+    )
+    return np.array(max(rings, key=lambda ring: np.ptp(np.array(ring), axis=0).sum()))
+
+
+def drawn_disc(opened) -> float:
+    """The ratio of the axes of the dark disc on the map, from a screenshot: its second moments."""
+    opened.page.wait_for_timeout(500)
+    pixels = np.asarray(Image.open(io.BytesIO(opened.page.query_selector(".plot.map").screenshot())).convert("RGB"))
+    dark = np.abs(pixels.astype(int) - (0x44, 0x01, 0x54)).max(axis=2) < 40
+    # The profile's line and the path lie over it, the colour bar beside it.
+    found, _ = ndimage.label(ndimage.binary_closing(dark[:, : int(0.8 * dark.shape[1])], iterations=14))
+    rows, columns = np.nonzero(ndimage.binary_fill_holes(found == np.bincount(found[found > 0]).argmax()))
+    low, high = np.linalg.eigvalsh(np.cov(rows, columns))
+    return float(np.sqrt(high / low))
+
+
+@pytest.mark.parametrize(("cosine", "norms"), PLANES)
+def test_an_isotropic_loss_has_circles(open_page, cosine: float, norms: tuple[float, float]) -> None:
+    """Cells of two colours, so that the screenshot shows a disc; the path lies inside it."""
+    data = isotropic_plane(cosine, norms, columns=201, rows=201)
+    data.metrics["loss"][:] = np.where(data.metrics["loss"] < 5.6 * min(norms) / 5, 1.0, 2.0)
+    data.origin.metrics["loss"] = 1.0
+    data.checkpoints.projected["loss"][:] = 1.0
+    data.checkpoints.x[:] *= 0.01
+    data.checkpoints.y[:] *= 0.01
+    opened = open_page(data, webgl=False, device_scale_factor=2)
+    opened.page.select_option("#map", "cells")
+    assert drawn_disc(opened) == pytest.approx(1, abs=0.02)
+    opened.page.select_option("#aspect", "fill")
+    warning = opened.page.inner_text(".warning")
+    assert f"Axes stretched × {max(norms) / min(norms):.3g} along" in warning
+    assert ("Sheared" in warning) == (cosine != 0)
+    assert drawn_disc(opened) > 1.2
+    opened.check()
+
+
+@pytest.mark.parametrize(("cosine", "norms"), PLANES)
+def test_contour_lines_are_circles(open_page, cosine: float, norms: tuple[float, float]) -> None:
+    opened = open_page(isotropic_plane(cosine, norms), webgl=False)
+    assert axis_ratio(longest_ring(opened)) == pytest.approx(1, abs=0.02)
+    opened.check()
+
+
+def test_pointing_at_an_oblique_map(open_page) -> None:
+    data = isotropic_plane(-0.7, (12.0, 5.0), columns=21, rows=11)
+    opened = open_page(data, webgl=False)
+    u, v = data.geometry.distances(data.x[6], data.y[8])
+    opened.page.mouse.move(*opened.pixel(float(u), float(v)))
+    opened.wait("document.querySelector('.tooltip').hidden === false")
+    facts = opened.facts(".tooltip")
+    number = {name: float(facts[name].replace("\u2212", "-")) for name in ("x", "y", "loss")}
+    assert number == pytest.approx({"x": data.x[6], "y": data.y[8], "loss": data.loss[8, 6]}, rel=1e-4)
+    placed = [
+        float(part) for part in re.findall(r"-?[\d.]+", facts["distances from the origin"].replace("\u2212", "-"))
+    ]
+    assert placed == pytest.approx([float(u), float(v)], rel=1e-3)
+    # In the corner beside the parallelogram there is nothing.
+    right, bottom = data.geometry.distances(1, 1)[0], data.geometry.distances(-1, -1)[1]
+    opened.page.mouse.move(*opened.pixel(float(-right) * 1.0 - 6, float(bottom) + 0.3))
+    opened.wait("document.querySelector('.tooltip').hidden === true")
+    opened.check()
+
+
+def test_the_profile_measures_distances_in_weight_space(open_page) -> None:
+    data = isotropic_plane(-0.7, (12.0, 5.0), columns=21, rows=11)
+    opened = open_page(data, webgl=False)
+    positions, losses = opened.data("profile", "profile", "x", "y")
+    assert positions[-1] == pytest.approx(24)
+    assert "in weight space" in opened.page.evaluate("document.querySelector('.profile').layout.xaxis.title.text")
+    assert losses[0] == pytest.approx(144.1)
+
+
+def test_the_surface_is_the_same_parallelogram(open_page) -> None:
+    data = isotropic_plane(0.6, (10.0, 5.0), columns=21, rows=11)
+    opened = open_page(data)
+    x, y = opened.data("surface", "surface", "x", "y")
+    u, v = data.geometry.distances(data.x[None, :], data.y[:, None])
+    np.testing.assert_allclose(x, u, atol=1e-12)
+    np.testing.assert_allclose(y, v, atol=1e-12)
+    ratio = opened.page.evaluate("document.querySelector('.surface').layout.scene.aspectratio")
+    assert ratio["x"] / ratio["y"] == pytest.approx(26 / 8)
+    opened.check()
