@@ -21,6 +21,7 @@ from collectors.files.places import check_can_be_file
 from collectors.validation import check_choice, check_float, check_int, check_path, wrong_value
 
 from .appearance import choose_appearance
+from .canvas import settle
 from .multiples import PLANE_KINDS
 from .occlusion import Relief
 from .path import PATH, STAR, halo, network_marks, sized
@@ -179,7 +180,7 @@ class _Stage:
 
         self.figure.set_dpi(dpi)
         canvas: Any = FigureCanvasAgg(self.figure)
-        canvas.draw()
+        settle(self.figure)
         self.sheet.write_late()
         canvas.draw()
         still = canvas.copy_from_bbox(self.figure.bbox)
@@ -272,7 +273,8 @@ class _Stage:
             self.curve.plot([], [], "o", color=color, markeredgecolor=look.page, markersize=8, animated=True)[0]
             for _, color in self.curves
         ]
-        text = self.curve.set_title("", animated=True)
+        # With a text, so that there is room for it.
+        text = self.curve.set_title(f"{self.unit} {self.path.number[-1]}", animated=True)
         return walked, walker, cursor, dots, text
 
     def _move(self, moment: float) -> None:

@@ -11,6 +11,8 @@ import numpy as np
 
 from collectors.validation import check_choice, wrong_value
 
+from .fitting import fits_across
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
@@ -180,11 +182,15 @@ def draw_legend(ax: Axes, entries: Sequence[Any], appearance: Appearance, *, out
 
 def draw_legend_below(figure: Any, entries: Sequence[Any], appearance: Appearance, columns: int) -> None:
     """Writes a legend under everything that a figure shows."""
-    figure.legend(
-        handles=entries, loc="outside lower center", ncols=min(len(entries), columns), frameon=False,
-        fontsize=appearance.small_size - (0 if appearance.paper else 1), columnspacing=1.4, handletextpad=0.5,
-        labelspacing=0.5,
-    )  # fmt: skip
+    for count in range(min(len(entries), columns), 0, -1):
+        legend = figure.legend(
+            handles=entries, loc="outside lower center", ncols=count, frameon=False,
+            fontsize=appearance.small_size - (0 if appearance.paper else 1), columnspacing=1.4, handletextpad=0.5,
+            labelspacing=0.5,
+        )  # fmt: skip
+        if fits_across(legend, count) or count == 1:
+            return
+        legend.remove()
 
 
 def _emptiest_corner(ax: Axes) -> _Corner:

@@ -9,6 +9,8 @@ from collectors.files.local_files import replacing
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_path, wrong_type, wrong_value
 
+from .fitting import fit
+
 if TYPE_CHECKING:
     import numpy as np
     from jaxtyping import UInt8
@@ -32,9 +34,7 @@ def new_axes(width: float, height: float, projection: str | None = None) -> Axes
 
 def settle(figure: Any) -> None:
     """Computes the layout now, so that what is placed in pixels finds the axes in their final place."""
-    engine = figure.get_layout_engine()
-    if engine is not None:
-        engine.execute(figure)
+    fit(figure)
 
 
 def save_figure(figure: Axes | FigureBase, path: str | os.PathLike[str] | BinaryIO, dpi: int = 200) -> None:
@@ -76,14 +76,19 @@ def figure_pixels(figure: Axes | FigureBase, dpi: int = 100) -> UInt8[np.ndarray
         TypeError: ``figure`` has no picture.
     """
     import io
+    import math
 
     import numpy as np
 
     whole = _figure_of(figure)
     raw = io.BytesIO()
     whole.savefig(raw, format="rgba", dpi=dpi)
-    width, height = (int(length * dpi) for length in whole.get_size_inches())
-    return np.frombuffer(raw.getvalue(), np.uint8).reshape(height, width, 4)[:, :, :3].copy()
+    values = np.frombuffer(raw.getvalue(), np.uint8)
+    # Matplotlib leaves out the rest of a pixel, and its product may end one bit below ours.
+    width, height = whole.get_size_inches() * dpi
+    rows = (math.floor(height), round(height))
+    columns = next(count for count in (math.floor(width), round(width)) if len(values) in [4 * count * n for n in rows])
+    return values.reshape(-1, columns, 4)[:, :, :3].copy()
 
 
 def _save(figure: Figure, file: BinaryIO, kind: str, dpi: int) -> None:

@@ -187,7 +187,7 @@ class Sheet:
         tight = self.appearance.paper or not self.furniture
         estimates = self.estimates if self.furniture else ()
         said = [status_note(self.landscape, self.status), *estimates, *notes, *self.frame.notes]
-        if tight:
+        if tight and not self.own:
             said = [line for text in said if text for line in text.split(", ")]
         lines = "\n".join(text for text in (heading, *said) if text)
         self.ax.set_title(lines, fontsize=self.appearance.text_size if tight else None)

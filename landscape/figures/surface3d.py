@@ -71,9 +71,8 @@ def draw_surface(sheet: Sheet) -> None:
     scale, look = sheet.scale, sheet.appearance
     space = cast(Any, sheet.ax)
     if sheet.own:
-        # The layout engine misjudges three-dimensional axes and would leave them half the page.
+        # The layout engine misjudges three-dimensional axes; they are placed when everything around them is there.
         space.figure.set_layout_engine("none")
-        space.set_position((0.06, 0.17, 0.86, 0.86) if look.paper else (0.03, 0.10, 0.86, 0.82))
     heights = scale.heights(sheet.measured)
     low, high = _height_range(scale.tall)
     floor = low - _FLOOR * (high - low)
@@ -96,7 +95,8 @@ def draw_surface(sheet: Sheet) -> None:
     if scale.flat:
         notes.append(flat_note(sheet.label, scale.low, number_text(scale.low), sheet.measured))
     sheet.write_title(", ".join(notes))
-    space.title.set_y(1.01 if sheet.own else 0.94)
+    if not sheet.own:
+        space.title.set_y(0.94)
 
 
 def _write_labels(sheet: Sheet) -> None:

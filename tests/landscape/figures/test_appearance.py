@@ -120,7 +120,7 @@ class TestPaper:
 
     def test_what_is_special_about_the_data_stays(self) -> None:
         title = plot_contour(Landscape(build_unfinished()), style="paper").get_title()
-        assert title == "208 of 320 points measured so far\n32 interpolated"
+        assert title == "208 of 320 points measured so far,\n32 interpolated"
 
     def test_pdf_embeds_its_fonts_as_outlines(self, tmp_path: Path) -> None:
         save_figure(plot_contour(Landscape(build()), style="paper"), tmp_path / "a.pdf")

@@ -1,0 +1,243 @@
+"""Keeps everything that a figure of ours says inside it: long texts are wrapped, legends get fewer columns.
+
+Matplotlib's layout makes room for the heights of titles and labels, but not for lines that are longer than the figure.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+# Between what is written and the figure's edge, and between two titles, in points.
+_MARGIN = 4.0
+_ROUNDS = 3
+# Type is up to this much wider at other resolutions than at the one at which it is measured.
+_HINTING = 0.96
+# Of the width: the least heights of a box and of a curve, and the greatest of a plane drawn to scale.
+_LEAST_BOX = 0.66
+_LEAST_SHAPE = 0.45
+_MOST_HEIGHT = 1.2
+
+
+def fit(figure: Figure) -> None:
+    """Computes the layout so that no title, label, legend or colour bar leaves the figure or meets another.
+
+    Args:
+        figure: one of ours, with everything on it but what is placed in pixels.
+    """
+    for legend in figure.legends:
+        _wrap_legend(legend)
+    for _ in range(_ROUNDS):
+        _lay_out(figure)
+        wrapped = _wrap_texts(figure)
+        if wrapped:
+            _lay_out(figure)
+        if not _grow(figure) and not wrapped:
+            return
+    _lay_out(figure)
+
+
+def fits_across(legend: Any, columns: int) -> bool:
+    """Returns whether a legend is no wider than its figure, after breaking its long entries if there are columns."""
+    room = _room_of(legend)
+    if columns > 1 and legend.get_window_extent().width > room:
+        for text in legend.get_texts():
+            if text.get_window_extent().width > 0.75 * room / columns:
+                text.set_text(text.get_text().replace(" (", "\n("))
+    return bool(legend.get_window_extent().width <= room)
+
+
+def _lay_out(figure: Any) -> None:
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    engine = figure.get_layout_engine()
+    if isinstance(engine, ConstrainedLayoutEngine):
+        engine.execute(figure)
+    mains = _mains(figure)
+    if all(ax.name == "3d" for ax in mains):
+        # The engine misjudges such axes, and leaves a single one half the page.
+        figure.set_layout_engine("none")
+        for ax in mains:
+            _place_box(figure, ax)
+
+
+def _mains(figure: Any) -> list[Any]:
+    """Returns the axes of the pictures, without those of colour bars and second axes."""
+    places = {ax.get_subplotspec(): ax for ax in reversed(figure.axes)}
+    return [ax for place, ax in reversed(places.items()) if place is not None]
+
+
+def _wrap_texts(figure: Any) -> bool:
+    """Wraps titles and labels that are longer than the room along them; returns whether any was."""
+    height = figure.bbox.height
+    margin = _pixels(figure, _MARGIN)
+    wrapped = False
+    for ax in figure.axes:
+        box = ax.get_window_extent()
+        above, below = (_room_across(figure, ax, above=above) - 2 * margin for above in (True, False))
+        up = min(box.y0 + box.y1, 2 * height - box.y0 - box.y1) - 2 * margin
+        texts = [(ax.title, above, 0)]
+        if ax.name != "3d":
+            texts += [(ax.xaxis.label, below, 0), (ax.yaxis.label, up, 1)]
+        for text, room, axis in texts:
+            wrapped |= _wrap(text, _HINTING * room, axis)
+    return wrapped
+
+
+def _room_across(figure: Any, ax: Any, *, above: bool) -> float:
+    """Returns how long a line in the middle above or below axes may be, in pixels; neighbours share what is between."""
+    box, mains = ax.get_window_extent(), _mains(figure)
+    left, right = 0.0, float(figure.bbox.width)
+    for other in figure.axes:
+        beside = other.get_window_extent()
+        reaches = beside.y1 > box.y1 + 1 if above else beside.y0 < box.y0 - 1
+        if other is ax or beside.y1 <= box.y0 or beside.y0 >= box.y1 or not (reaches or other in mains):
+            continue
+        share = 0.5 if other in mains else 1.0
+        if beside.x0 >= box.x1:
+            right = min(right, box.x1 + share * (beside.x0 - box.x1))
+        elif beside.x1 <= box.x0:
+            left = max(left, box.x0 + share * (beside.x1 - box.x0))
+    return float(min(box.x0 + box.x1 - 2 * left, 2 * right - box.x0 - box.x1))
+
+
+def _room_of(legend: Any) -> float:
+    return float(_HINTING * (legend.figure.bbox.width - 2 * _pixels(legend.figure, _MARGIN)))
+
+
+def _grow(figure: Any) -> bool:
+    """Makes a figure of one picture higher where title, labels and legend leave too little of it; returns whether."""
+    mains = _mains(figure)
+    if len(mains) != 1:
+        return False
+    (main,) = mains
+    box, parts = main.get_window_extent(), [ax.get_tightbbox() for ax in figure.axes]
+    if main.name == "3d":
+        wanted, now = _LEAST_BOX * figure.bbox.width, _box_room(figure, main)[3] - _box_room(figure, main)[1]
+    elif main.get_aspect() == "auto":
+        wanted, now = _LEAST_SHAPE * box.width, box.height
+    else:
+        # As large as a picture to scale can be at this width.
+        beside = max(part.x1 for part in parts) - min(part.x0 for part in parts) - box.width
+        now = box.height
+        wanted = min(
+            (figure.bbox.width - 2 * _pixels(figure, _MARGIN) - beside) * box.height / box.width,
+            _MOST_HEIGHT * figure.bbox.width,
+        )
+    if wanted <= 1.03 * now:
+        return False
+    figure.set_figheight((figure.bbox.height + wanted - now) / figure.dpi)
+    return True
+
+
+def _wrap_legend(legend: Any) -> None:
+    room = _room_of(legend)
+    if legend.get_window_extent().width <= room:
+        return
+    texts = legend.get_texts()
+    rest = legend.get_window_extent().width - max(text.get_window_extent().width for text in texts)
+    for text in texts:
+        _wrap(text, room - rest, 0)
+
+
+def _wrap(text: Any, room: float, axis: int) -> bool:
+    """Breaks a text's lines so that none is longer than the room, in pixels along the axis; returns whether it did."""
+    whole = text.get_text()
+    if not whole or not text.get_visible() or _length(text, axis) <= room:
+        return False
+    lines: list[str] = []
+    for line in whole.split("\n"):
+        lines += _broken(text, line, room, axis)
+    text.set_text("\n".join(lines))
+    return bool(text.get_text() != whole)
+
+
+def _broken(text: Any, line: str, room: float, axis: int) -> list[str]:
+    def fits(part: str) -> bool:
+        text.set_text(part)
+        return _length(text, axis) <= room
+
+    lines, rest = [], line.split(" ")
+    while rest:
+        # The longest beginning that fits; one word at least, and of a word that is too long a piece.
+        count = next((count for count in range(len(rest), 0, -1) if fits(" ".join(rest[:count]))), 0)
+        if count:
+            commas = [place for place in range(1, count) if rest[place - 1].endswith(",")]
+            if count < len(rest) and commas and 2 * commas[-1] >= count:
+                count = commas[-1]
+            lines.append(" ".join(rest[:count]))
+            rest = rest[count:]
+            continue
+        word = rest[0]
+        # A backslash belongs to the dollar sign after it.
+        ends = [end for end in range(len(word) - 1, 0, -1) if word[end - 1] != "\\"]
+        end = next((end for end in ends if fits(word[:end])), ends[-1] if ends else len(word))
+        lines.append(word[:end])
+        rest[:1] = [word[end:]] if word[end:] else []
+    return lines
+
+
+def _length(text: Any, axis: int) -> float:
+    box = text.get_window_extent()
+    return float((box.width, box.height)[axis])
+
+
+def _place_box(figure: Any, ax: Any) -> None:
+    """Gives three-dimensional axes all the room between title, legend and neighbours, labels and ticks included."""
+    size, room = np.tile(figure.bbox.size, 2), _box_room(figure, ax)
+    for _ in range(2 * _ROUNDS):  # the size of type stays, so that each step only comes nearer
+        shown = _box_extent(ax)
+        scale = float(((room[2:] - room[:2]) / (shown[2:] - shown[:2])).min())
+        place = np.array(ax.get_position(original=True).bounds) * size
+        shift = (room[:2] + room[2:] - scale * (shown[:2] + shown[2:])) / 2
+        found = np.concatenate([scale * place[:2] + shift, scale * place[2:]])
+        ax.set_position(found / size)
+        if np.abs(found - place).max() < _pixels(figure, 0.25):
+            break
+    ax.apply_aspect()
+    middle = ((room[0] + room[2]) / 2, room[3] + _pixels(figure, _MARGIN))
+    place = ax.title.get_transform().inverted().transform(middle)
+    # Without a y of its own a title is moved back to the frame whenever it is drawn; the one given here is scaled.
+    ax.set_title(ax.title.get_text(), y=place[1], fontsize=ax.title.get_fontsize())
+    ax.title.set_position(place)
+
+
+def _box_room(figure: Any, ax: Any) -> NDArray[np.float64]:
+    """Returns left, bottom, right and top of the room for a box and its labels, below its title, in pixels."""
+    margin = _pixels(figure, _MARGIN)
+    floor = max((legend.get_window_extent().y1 for legend in figure.legends), default=0.0)
+    bars = [other.get_tightbbox().x0 for other in figure.axes if other.get_subplotspec() is None]
+    wall = min((left for left in bars if left > ax.get_window_extent().x0), default=figure.bbox.width)
+    place = ax.get_subplotspec()
+    rows, columns = place.get_gridspec().get_geometry()
+    width, height = wall / columns, (figure.bbox.height - floor) / rows
+    left, top = place.colspan.start * width, figure.bbox.height - place.rowspan.start * height
+    heading = ax.title.get_window_extent().height + 2 * margin if ax.title.get_text() else margin
+    return np.array([left + margin, top - height + margin, left + width - margin, top - heading])
+
+
+def _box_extent(ax: Any) -> NDArray[np.float64]:
+    """Returns left, bottom, right and top of the box, its ticks and its labels, in pixels."""
+    from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
+
+    ax.apply_aspect()
+    # Ticks and labels are placed by the projection, which is computed when the axes are drawn.
+    ax.M = ax.get_proj()
+    corners = np.array(list(itertools.product(ax.get_xlim3d(), ax.get_ylim3d(), ax.get_zlim3d()))).T
+    right, up, _ = proj_transform(*corners, ax.M)
+    pixels = ax.transData.transform(np.column_stack([right, up]))
+    boxes = [np.concatenate([pixels.min(axis=0), pixels.max(axis=0)])]
+    renderer = ax.figure._get_renderer()
+    parts = [axis.get_tightbbox(renderer) for axis in (ax.xaxis, ax.yaxis, ax.zaxis)]
+    boxes += [np.asarray(part.extents) for part in parts if part is not None]
+    return np.concatenate([np.min(boxes, axis=0)[:2], np.max(boxes, axis=0)[2:]])
+
+
+def _pixels(figure: Any, points: float) -> float:
+    return float(points * figure.dpi / 72)
