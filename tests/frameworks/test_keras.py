@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import warnings
 
 import keras
 import keras_cases
@@ -179,6 +180,17 @@ def test_losses_and_metrics_come_from_float32_outputs(policy):
     assert values["again"] == pytest.approx(expected, rel=allowed)
     assert set(seen) == {"float32"}
     assert not description.notes
+
+
+def test_a_keras_loss_of_low_precision_gets_a_note():
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(3)])
+    data = np.random.default_rng(0).standard_normal((32, 4)).astype(np.float32), np.arange(32) % 3
+    judge = keras.losses.SparseCategoricalCrossentropy(from_logits=True, dtype="bfloat16")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        _, description = own_values((judge, model, data, None))
+    (note,) = [note for note in description.notes if "the loss comes out in bfloat16, which keeps about two" in note]
+    assert note in {str(item.message) for item in told}
 
 
 FILTERED = {

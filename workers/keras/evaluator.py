@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from typing import Any
 
 import keras
@@ -14,7 +15,7 @@ from ..measuring.array_evaluator import ArrayEvaluator, Target
 from ..measuring.checks import callback_errors
 from ..measuring.totals import Total, batch_loss
 from ..samples.batches import cut
-from .loss import SampleLoss, find_loss
+from .loss import SampleLoss, find_loss, rounding_notes
 from .metrics import find_metrics, make_metrics
 from .network import KerasNetwork
 from .samples import read_keras_samples
@@ -52,6 +53,9 @@ class KerasEvaluator(ArrayEvaluator):
                 prediction = call_network(arrays.forward, probe.inputs)
                 loss(prediction, probe.targets)  # builds Keras' compiled loss, which JAX could not while it compiles
                 totals = make_metrics(model, found, network, prediction, probe.targets)
+            for note in rounding_notes(judge):
+                notes.append(note)
+                warnings.warn(note, stacklevel=2)
         except BaseException:
             arrays.close()
             raise

@@ -19,9 +19,9 @@ from collectors.networks.keras_network import to_array
 from ..errors import CallbackFunctionError
 from ..measuring.checks import wrong_loss
 from ..measuring.sample_loss import mean_over_samples
-from ..measuring.totals import Pending, Total, low_precision
+from ..measuring.totals import Pending, Total, rounding_note
 from ..samples.batches import Batch
-from .network import Prediction, attach_masks, compiled, masks_of
+from .network import NARROW, Prediction, attach_masks, compiled, masks_of
 
 Loss = Callable[[Prediction, Any], Any]
 
@@ -50,6 +50,16 @@ def find_loss(model: Any) -> tuple[Loss, Any]:
         return judge(*_arguments(prediction, targets))
 
     return loss, judge
+
+
+def rounding_notes(judge: Any) -> list[str]:
+    """Returns what to say where Keras rounds outputs and losses to the type that a loss was made for.
+
+    Args:
+        judge: Keras' compiled loss, which has seen a batch, or None.
+    """
+    dtypes = {str(term.loss.dtype) for term in getattr(judge, "_flat_losses", None) or []}
+    return [rounding_note(dtype) for dtype in sorted(dtypes & set(NARROW))]
 
 
 def unpack(targets: Any) -> tuple[Any, Any]:
@@ -93,7 +103,6 @@ class SampleLoss(Total):
         """Adds one batch."""
         targets, weights = unpack(batch.targets)
         terms = self._elementwise(targets, outputs.outputs, masks_of(outputs.outputs), weights)
-        self.low_precision = low_precision(terms[0][0])
         self._sums.append(self._combine([(_float64(first), _float64(second)) for first, second in terms]))
         self._has_stderr &= len(self._sums[-1][0]) == batch.size
         self._sizes.append(batch.size)

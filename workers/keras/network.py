@@ -15,7 +15,7 @@ from collectors.networks.keras_network import named_variables, to_array, torch_m
 from collectors.networks.weight_space import State, WeightSpace
 
 _BACK_ENDS = ("torch", "jax")
-_NARROW = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
+NARROW = ("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2")
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def _at_least_float32(outputs: Any) -> Any:
     """Returns the outputs without masks, those of fewer digits than float32 as float32, for losses and metrics."""
 
     def cast(array: Any) -> Any:
-        narrow = keras.backend.standardize_dtype(array.dtype) in _NARROW
+        narrow = keras.backend.standardize_dtype(array.dtype) in NARROW
         return keras.ops.cast(array, "float32") if narrow else array
 
     return keras.tree.map_structure(cast, outputs)

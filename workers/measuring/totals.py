@@ -115,14 +115,17 @@ def low_precision(value: Any) -> str | None:
 
 def low_precision_note(loss: Total) -> list[str]:
     """Returns what to say of a loss that comes out in fewer digits than float32, although outputs were float32."""
-    if loss.low_precision is None:
-        return []
-    digits = "three" if loss.low_precision == "float16" else "two"
-    return [
-        f"the loss comes out in {loss.low_precision}, which keeps about {digits} digits for each batch: small "
-        "differences between points are rounding. Let it be computed in float32 (the outputs that a loss function is "
-        "given are float32; a network that computes its own loss must convert them itself)."
-    ]
+    return [] if loss.low_precision is None else [rounding_note(loss.low_precision)]
+
+
+def rounding_note(dtype: str) -> str:
+    """Returns what to say of a loss in an element type of few digits."""
+    digits = "three" if dtype == "float16" else "two"
+    return (
+        f"the loss comes out in {dtype}, which keeps about {digits} digits for each batch: small differences between "
+        "points are rounding. Let it be computed in float32 (the outputs that a loss function is given are float32; a "
+        "network that computes its own loss must convert them itself)."
+    )
 
 
 def batch_loss(loss: Callable[[Any, Any], Any]) -> BatchMean:
