@@ -28,7 +28,7 @@ from landscape.errors import LandscapeDamagedError, LandscapeFormatError
 from landscape.facts import sampling_text, summary_text
 from landscape.file.data import SamplingReport
 from landscape.file.encoding import landscape_bytes
-from landscape.survey.experiment import check_identity, stored_plan
+from landscape.survey.experiment import check_identity, choose_plan
 from workers.measurement_plan import MeasurementPlan
 
 Draw = Callable[[Any], Any]
@@ -217,7 +217,7 @@ class LandscapeFile(Play):
             check_identity(landscape.attributes.get("identity", {}), {"a": 1}, self.path)
         assert sampling_text(landscape) != ""
         with contextlib.suppress(LandscapeError):
-            stored_plan([self.path])
+            choose_plan(None, [self.path])
         self.reads += 1
         if self.reads % 50 == 1:
             import matplotlib.pyplot as plt
