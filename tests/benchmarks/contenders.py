@@ -1,13 +1,15 @@
-"""Runs one contender in a process of its own, and says how long it took."""
+"""Runs one contender in processes of its own, and says how long it took."""
 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,9 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).parent
+# Where our compiler keeps its code and its records, and what would lead past them.
+CACHE_VARIABLE = "XDG_CACHE_HOME"
+_OTHER_CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
 
 @dataclass(frozen=True)
@@ -22,16 +27,18 @@ class Run:
     """One run of a contender.
 
     Attributes:
-        wall: seconds from the start of its process to its end.
+        wall: seconds from the start of its first process to the end of its last.
         seconds: of these, those in which it measured.
         points: how many it measured.
-        printed: what it says about itself.
+        printed: what it says about itself; the first process, where there are several.
+        loss: of the whole grid, rows are y; None where it is in a landscape file.
     """
 
     wall: float
     seconds: float
     points: int
     printed: dict[str, Any]
+    loss: np.ndarray | None = None
 
     @property
     def start_up(self) -> float:
@@ -52,6 +59,7 @@ class Medians:
     start_up: float
     rate: float
     points: int
+    count: int
     wall_range: tuple[float, float]
     rate_range: tuple[float, float]
 
@@ -64,6 +72,7 @@ class Medians:
             start_up=statistics.median(run.start_up for run in runs),
             rate=statistics.median(rates),
             points=round(statistics.median(run.points for run in runs)),
+            count=len(runs),
             wall_range=(min(walls), max(walls)),
             rate_range=(min(rates), max(rates)),
         )
@@ -79,37 +88,65 @@ def axis(size: int) -> list[float]:
 
 
 def run_ours(
-    work: Path,
-    coordinates: list[float],
-    output: Path,
-    *,
-    devices: list[int],
-    sampling: str = "full",
-    compile: bool | str = "auto",
+    work: Path, coordinates: list[float], output: Path, *, devices: list[int], cache: Path | None = None
 ) -> Run:
-    """Measures a grid with this project; the landscape is left in ``output``."""
-    wanted = {
-        "work": str(work),
-        "axis": coordinates,
-        "sampling": sampling,
-        "devices": devices,
-        "output": str(output),
-        "compile": compile,
-    }
-    wall, printed = _run([sys.executable, str(HERE / "ours.py"), json.dumps(wanted)])
+    """Measures a grid with this project as it is; the landscape is left in ``output``.
+
+    Args:
+        work: the file of ``prepare_work``.
+        coordinates: of both axes.
+        output: the landscape file.
+        devices: their ids.
+        cache: folder of compiled code and of what compiling cost. An empty one is what a new user has, one of an
+            earlier run what everybody has from then on. None takes an empty one.
+    """
+    wanted = {"work": str(work), "axis": coordinates, "devices": devices, "output": str(output)}
+    with tempfile.TemporaryDirectory(prefix="landscape-bench-cold-") as empty:
+        environment = {name: value for name, value in os.environ.items() if name != _OTHER_CACHE}
+        environment[CACHE_VARIABLE] = str(cache or empty)
+        wall, (printed,) = _run([[sys.executable, str(HERE / "ours.py"), json.dumps(wanted)]], environment)
     return Run(wall, printed["seconds"], printed["measured"], printed)
 
 
-def run_peer(python: Path, name: str, work: Path, size: int) -> Run:
-    """Measures a grid with another tool."""
-    wall, printed = _run([str(python), str(HERE / "peers.py"), name, str(work), str(size)])
-    return Run(wall, printed["seconds"], printed["points"], printed)
+def run_peer(python: Path, name: str, work: Path, size: int, batch_size: int, processes: int = 1) -> Run:
+    """Measures a grid with another tool.
+
+    Args:
+        python: the interpreter of the peers' environment.
+        name: of the tool.
+        work: the file of ``prepare_work``.
+        size: points along each side.
+        batch_size: of its mini-batches.
+        processes: how many measure at once; several have one thread each, and each has a part of the rows.
+    """
+    wanted = {"name": name, "work": str(work), "steps": size, "batch_size": batch_size}
+    commands = []
+    for part in range(processes):
+        own = wanted if processes == 1 else wanted | {"part": part, "parts": processes, "threads": 1}
+        commands.append([str(python), str(HERE / "peers.py"), json.dumps(own)])
+    wall, printed = _run(commands, os.environ)
+    loss = np.empty((size, size))
+    for part, item in enumerate(printed):
+        loss[part::processes] = item["loss"]
+    points = sum(item["points"] for item in printed)
+    return Run(wall, max(item["seconds"] for item in printed), points, printed[0], loss)
 
 
-def _run(command: list[str]) -> tuple[float, dict[str, Any]]:
+def _run(commands: list[list[str]], environment: Mapping[str, str]) -> tuple[float, list[dict[str, Any]]]:
+    """Runs processes side by side; returns the seconds until the last one's end, and what each printed last."""
     start = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    wall = time.perf_counter() - start
-    if done.returncode:
-        raise RuntimeError(f"{command[1:3]} failed with {done.returncode}:\n{done.stderr[-4000:]}")
-    return wall, json.loads(done.stdout.splitlines()[-1])
+    with tempfile.TemporaryDirectory() as folder:
+        processes = []
+        for index, command in enumerate(commands):
+            # Files, because a full pipe would stop a process until its turn to be read has come.
+            with Path(folder, f"{index}.out").open("w") as said, Path(folder, f"{index}.err").open("w") as failed:
+                processes.append(subprocess.Popen(command, stdout=said, stderr=failed, env=environment))
+        for process in processes:
+            process.wait()
+        wall = time.perf_counter() - start
+        for index, process in enumerate(processes):
+            if process.returncode:
+                error = Path(folder, f"{index}.err").read_text()[-4000:]
+                raise RuntimeError(f"{commands[index][1:]} failed with {process.returncode}:\n{error}")
+        said = [Path(folder, f"{index}.out").read_text() for index in range(len(commands))]
+    return wall, [json.loads(text.splitlines()[-1]) for text in said]

@@ -1,7 +1,7 @@
 """Measures a landscape with this project, as a user would: ``python ours.py JSON``; prints one line of JSON.
 
-The JSON names ``work`` (the file of ``prepare_work``), ``axis`` (the grid is square), ``sampling``, ``devices``,
-``output`` (the landscape file) and ``compile``.
+The JSON names ``work`` (the file of ``prepare_work``), ``axis`` (the grid is square), ``devices`` and ``output`` (the
+landscape file). All other options have their defaults.
 """
 
 from __future__ import annotations
@@ -29,11 +29,9 @@ def main(wanted: dict[str, Any]) -> None:
         x=wanted["axis"],
         y=wanted["axis"],
         device_ids=wanted["devices"],
-        sampling=wanted["sampling"],
         output=wanted["output"],
         overwrite=True,
         progress=False,
-        compile=wanted["compile"],
     )
     report = landscape.report
     assert report is not None
@@ -44,6 +42,7 @@ def main(wanted: dict[str, Any]) -> None:
                 "measured": report.measured,
                 "workers": report.workers,
                 "plan": landscape.attributes["measurement_plan"],
+                "details": report.forecast.details,
             }
         )
     )

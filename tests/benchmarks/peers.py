@@ -1,7 +1,8 @@
-"""Measures a landscape with one of the other tools: ``python peers.py NAME WORK STEPS``; prints one line of JSON.
+"""Measures a landscape with one of the other tools: ``python peers.py JSON``; prints one line of JSON.
 
-Each tool gets what suits it best: all samples in one batch where it takes any, no worker processes for loading, two
-CPU threads as PyTorch chooses by itself.
+The JSON names the tool (``name``), ``work`` (the file of ``prepare_work``), ``steps`` (points along each side) and
+``batch_size``; where several processes share a grid, also ``part``, ``parts`` and ``threads``. Each tool gets what
+suits it best: mini-batches that are cut once, no worker processes for loading, as many CPU threads as PyTorch chooses.
 """
 
 from __future__ import annotations
@@ -18,35 +19,36 @@ import numpy as np
 import torch
 from networks import read_work
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
 
-LI_BATCH_SIZE = 128  # the default of their script
+Batches = list[tuple[torch.Tensor, torch.Tensor]]
+Directions = list[dict[str, torch.Tensor]]
 
 
-def measure_with_li(network: nn.Module, work: dict[str, Any], axis: np.ndarray) -> np.ndarray:
-    """Li et al.'s script as plain code of ours: weights set from copies, then one pass through a DataLoader.
+def measure_with_li(
+    network: nn.Module, batches: Batches, directions: Directions, x_axis: np.ndarray, y_axis: np.ndarray
+) -> np.ndarray:
+    """Li et al.'s script as plain code of ours: weights set from copies, then one pass through the batches.
 
     The script itself no longer starts (numpy >= 1.18), and would load with two processes for each point anew.
     """
-    loader = DataLoader(TensorDataset(work["inputs"], work["targets"]), batch_size=LI_BATCH_SIZE)
     weights = [parameter.data.clone() for parameter in network.parameters()]
-    first, second = ([direction[name] for name, _ in network.named_parameters()] for direction in work["directions"])
+    first, second = ([direction[name] for name, _ in network.named_parameters()] for direction in directions)
     criterion = nn.CrossEntropyLoss()
-    losses = np.full((len(axis), len(axis)), -1.0)
+    losses = np.full((len(y_axis), len(x_axis)), -1.0)
     for flat in range(losses.size):
-        x, y = axis[flat % len(axis)], axis[flat // len(axis)]
+        x, y = x_axis[flat % len(x_axis)], y_axis[flat // len(x_axis)]
         changes = [d0 * x + d1 * y for d0, d1 in zip(first, second, strict=True)]
         for parameter, weight, change in zip(network.parameters(), weights, changes, strict=True):
             parameter.data = weight + change
-        losses.flat[flat] = _evaluate(network, criterion, loader)
+        losses.flat[flat] = _evaluate(network, criterion, batches)
     return losses
 
 
-def _evaluate(network: nn.Module, criterion: Callable[..., torch.Tensor], loader: DataLoader[Any]) -> float:
+def _evaluate(network: nn.Module, criterion: Callable[..., torch.Tensor], batches: Batches) -> float:
     correct, total_loss, total = 0, 0.0, 0
     network.eval()
     with torch.no_grad():
-        for inputs, targets in loader:
+        for inputs, targets in batches:
             outputs = network(inputs)
             total_loss += criterion(outputs, targets).item() * len(inputs)
             correct += int(outputs.max(1)[1].eq(targets).sum())
@@ -54,43 +56,56 @@ def _evaluate(network: nn.Module, criterion: Callable[..., torch.Tensor], loader
     return total_loss / total
 
 
-def measure_with_loss_landscapes(network: nn.Module, work: dict[str, Any], axis: np.ndarray) -> np.ndarray:
-    """loss-landscapes: directions of its own making, which it always centres on the network."""
+def measure_with_loss_landscapes(
+    network: nn.Module, batches: Batches, _directions: Directions, x_axis: np.ndarray, _y_axis: np.ndarray
+) -> np.ndarray:
+    """loss-landscapes: directions of its own making, which it always centres on the network; whole squares only."""
     import loss_landscapes
-    from loss_landscapes.metrics import Loss
+    from loss_landscapes.metrics.metric import Metric
 
-    metric = Loss(nn.CrossEntropyLoss(), work["inputs"], work["targets"])
+    criterion = nn.CrossEntropyLoss()
+
+    class BatchedLoss(Metric):  # type: ignore[misc]
+        """What its own ``Loss`` does, batch by batch."""
+
+        def __call__(self, model_wrapper: Any) -> float:
+            sums = (
+                criterion(model_wrapper.forward(inputs), targets).item() * len(inputs) for inputs, targets in batches
+            )
+            return sum(sums) / sum(len(inputs) for inputs, _ in batches)
+
     with torch.no_grad():
-        return loss_landscapes.random_plane(network, metric, distance=1, steps=len(axis))
+        return loss_landscapes.random_plane(network, BatchedLoss(), distance=1, steps=len(x_axis))
 
 
-def measure_with_landscaper(network: nn.Module, work: dict[str, Any], axis: np.ndarray) -> np.ndarray:
-    """Landscaper: our directions, which it scales anew, tensor by tensor."""
+def measure_with_landscaper(
+    network: nn.Module, batches: Batches, directions: Directions, x_axis: np.ndarray, _y_axis: np.ndarray
+) -> np.ndarray:
+    """Landscaper: our directions, which it scales anew, tensor by tensor; whole squares only."""
     from landscaper import LossLandscape
 
     criterion = nn.CrossEntropyLoss()
-    directions = [
-        [direction[name].clone() for name, _ in network.named_parameters()] for direction in work["directions"]
-    ]
+    own = [[direction[name].clone() for name, _ in network.named_parameters()] for direction in directions]
 
-    def loss_of(model: nn.Module, data: tuple[torch.Tensor, torch.Tensor]) -> float:
-        return criterion(model(data[0]), data[1]).item()
+    def loss_of(model: nn.Module, data: Batches) -> float:
+        sums = (criterion(model(inputs), targets).item() * len(inputs) for inputs, targets in data)
+        return sum(sums) / sum(len(inputs) for inputs, _ in data)
 
-    data = (work["inputs"], work["targets"])
     found = LossLandscape.compute(
-        network, data, directions, loss_of, steps=len(axis), distance=float(axis[-1]), dim=2, device="cpu"
+        network, batches, own, loss_of, steps=len(x_axis), distance=float(x_axis[-1]), dim=2, device="cpu"
     )
     return np.asarray(found.loss).T  # it stores [x, y]
 
 
-def measure_with_loss_landscape_3d(network: nn.Module, work: dict[str, Any], axis: np.ndarray) -> np.ndarray:
+def measure_with_loss_landscape_3d(
+    network: nn.Module, batches: Batches, directions: Directions, x_axis: np.ndarray, y_axis: np.ndarray
+) -> np.ndarray:
     """loss-landscape-3d: our directions, as they are."""
     from loss_landscape_3d import LossLandscapeCalculator
 
-    batches = [(work["inputs"], work["targets"])]
     center = {key: value.clone() for key, value in network.state_dict().items()}
     calculator = LossLandscapeCalculator(network, batches, nn.CrossEntropyLoss())
-    return calculator.calculate(axis, axis, *work["directions"], center).T  # it stores [x, y]
+    return calculator.calculate(x_axis, y_axis, *directions, center).T  # it stores [x, y]
 
 
 PEERS = {
@@ -99,19 +114,24 @@ PEERS = {
     "Landscaper": measure_with_landscaper,
     "loss-landscape-3d": measure_with_loss_landscape_3d,
 }
-SAME_PLANE = ("Li et al.'s loop", "loss-landscape-3d")
 DISTRIBUTIONS = ("loss-landscapes", "Landscaper", "loss-landscape-3d", "torch", "numpy")
 
 
-def main(name: str, path: str, steps: int) -> None:
-    network, work = read_work(path)
+def main(wanted: dict[str, Any]) -> None:
+    if "threads" in wanted:
+        torch.set_num_threads(wanted["threads"])
+    name, steps = wanted["name"], wanted["steps"]
+    network, work = read_work(wanted["work"])
+    size = wanted["batch_size"]
+    batches = list(zip(work["inputs"].split(size), work["targets"].split(size), strict=True))
     axis = np.linspace(-1, 1, steps)
+    rows = axis[wanted.get("part", 0) :: wanted.get("parts", 1)]
     _import(name)
     start = time.perf_counter()
-    losses = PEERS[name](network, work, axis)
+    losses = PEERS[name](network, batches, work["directions"], axis, rows)
     seconds = time.perf_counter() - start
     versions = {item: importlib.metadata.version(item) for item in DISTRIBUTIONS}
-    print(json.dumps({"seconds": seconds, "points": steps * steps, "loss": losses.tolist(), "versions": versions}))
+    print(json.dumps({"seconds": seconds, "points": losses.size, "loss": losses.tolist(), "versions": versions}))
 
 
 def _import(name: str) -> None:
@@ -120,8 +140,8 @@ def _import(name: str) -> None:
     if name in DISTRIBUTIONS:
         importlib.import_module(module)
         if module == "loss_landscapes":
-            importlib.import_module("loss_landscapes.metrics")
+            importlib.import_module("loss_landscapes.metrics.metric")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    main(json.loads(sys.argv[1]))

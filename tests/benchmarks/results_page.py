@@ -5,16 +5,41 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import textwrap
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from contenders import Medians
 
 from workers.pools.devices import available_cores
 
 OURS = ("torch", "numpy", "ray")
+_IDLE_SHARE = 0.1
+_LOOK_SECONDS = 5.0
+_WIDTH = 125
+_MANNER = (
+    "Written by `make bench`; do not edit. Every contender does the same work in the same run, in turn, in "
+    "processes of its own. Figures are medians, with the smallest and largest in brackets where there are "
+    "several runs. Start-up is all wall time in which nothing is measured: imports, data, workers, tuning, "
+    "compiling, and the end.",
+    "**What the others get.** Each peer runs with the fastest of batches of 64, 128 and 256 samples, cut once, "
+    "and with no loading processes. One process has as many threads as PyTorch chooses, and stands beside ours "
+    "in process. Two processes have one thread and half of the grid each, as somebody with two terminals would "
+    "do it, and stand beside our two workers; loss-landscapes and Landscaper measure whole squares only, so "
+    "they cannot share one. Li et al.'s script no longer starts; its loop is code of ours. Ratios are to the "
+    r"fastest peer in as many processes, which measured the whole grid as we did. \* The slower peers measured a "
+    "smaller grid, and their wall time is start-up plus points over speed; no ratio is taken to those.",
+    "**What we get.** The defaults. The first run finds no compiled code and no record of what compiling costs, "
+    "as on a new machine; the later run is the same call again. Nothing is compiled by hand.",
+)
+_PICTURES = (
+    'A picture needs fewer points than its grid has. Ours come from `sampling="adaptive"`; a user of any other '
+    "tool can measure a plain coarse grid and draw a cubic spline through it (through the logarithm of the loss "
+    "where the picture is logarithmic). Errors are the largest ones over all points of the whole grid, which "
+    "was measured for this."
+)
 
 
 @dataclass(frozen=True)
@@ -24,27 +49,53 @@ class Row:
     Attributes:
         name: its name.
         medians: what was timed.
-        wall: seconds of wall time for the whole grid.
-        extrapolated: whether ``wall`` is start-up plus points over speed, from a part of the grid.
-        rate_ratio: points per second over the best peer's; None where points are not comparable.
-        wall_ratio: the best peer's wall time over this one.
+        peer: the best peer's in as many processes, to which the ratios are; None for peers.
+        plans: how it computed, run by run.
+        extrapolated_wall: seconds for the whole grid, from a part of it; None where the whole one was timed.
     """
 
     name: str
     medians: Medians
-    wall: float
-    extrapolated: bool
-    rate_ratio: float | None
-    wall_ratio: float
+    peer: Medians | None = None
+    plans: Sequence[str] = field(default_factory=list)
+    extrapolated_wall: float | None = None
 
     def line(self) -> str:
         """Returns the row for a terminal."""
-        rate = "" if self.rate_ratio is None else f" {self.medians.rate:8.1f} points/s ({self.rate_ratio:5.2f} x)"
-        star = "*" if self.extrapolated else " "
-        return (
-            f"  {self.name:22}{rate}  start-up {self.medians.start_up:6.1f} s  wall {self.wall:7.1f} s{star} "
-            f"({self.wall_ratio:5.2f} x)"
-        )
+        cells = [self.name.ljust(34), f"{self.medians.rate:8.1f} points/s{_ratio(self.rate_ratio):>10}"]
+        cells += [f"start-up {self.medians.start_up:6.1f} s", f"wall {self.wall:7.1f} s{self.star:1}"]
+        return "  ".join([*cells, _ratio(self.wall_ratio)])
+
+    def markdown(self) -> str:
+        """Returns the row for the page."""
+        medians = self.medians
+        low, high = medians.rate_range
+        rate = f"{medians.rate:.1f}" + (f" ({low:.1f} - {high:.1f})" if medians.count > 1 else "")
+        wall = f"{self.wall:.1f} s" + (r" \*" if self.star else "")
+        if medians.count > 1:
+            wall += f" ({medians.wall_range[0]:.1f} - {medians.wall_range[1]:.1f})"
+        cells = [self.name, rate, _ratio(self.rate_ratio), f"{medians.start_up:.1f} s", wall, _ratio(self.wall_ratio)]
+        return f"| {' | '.join(cells)} |"
+
+    @property
+    def wall(self) -> float:
+        """Seconds of wall time for the whole grid."""
+        return self.medians.wall if self.extrapolated_wall is None else self.extrapolated_wall
+
+    @property
+    def star(self) -> str:
+        """A mark where the wall time is extrapolated."""
+        return "" if self.extrapolated_wall is None else "*"
+
+    @property
+    def rate_ratio(self) -> float | None:
+        """Points per second over the peer's."""
+        return None if self.peer is None else self.medians.rate / self.peer.rate
+
+    @property
+    def wall_ratio(self) -> float | None:
+        """The peer's wall time over this one: above 1 it is faster."""
+        return None if self.peer is None else self.peer.wall / self.wall
 
 
 @dataclass(frozen=True)
@@ -55,73 +106,54 @@ class Goal:
         text: what is compared.
         wanted: the ratio to the best peer.
         found: the ratio that came out.
-        holds: whether what else was demanded is so.
     """
 
     text: str
     wanted: float
     found: float
-    holds: bool = True
 
     @property
-    def is_reached(self) -> bool:
-        """Whether it is reached."""
-        return self.holds and self.found >= self.wanted
+    def mark(self) -> str:
+        """Whether it is reached, in words."""
+        return "reached" if self.found >= self.wanted else "**not reached**"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Results:
     """Everything about one network.
 
     Attributes:
-        label: network and samples.
-        size: points along each side of the grid.
-        part: of the grid on which the peers were timed.
+        label: network, samples and grid.
+        part: points along each side of the grid on which the peers' batch sizes were tried.
         rows: one per contender.
         checks: for each peer, whether it measures the same surface.
         goals: what was aimed at.
-        pictures: side of the grid to rows and largest error.
-        plans: how our contenders computed.
     """
 
     label: str
-    size: int
     part: int
     rows: list[Row]
     checks: Mapping[str, str]
     goals: list[Goal]
-    pictures: dict[int, tuple[list[Row], float]] = field(default_factory=dict)
-    plans: Mapping[str, Any] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
         """Returns what a terminal shows: one line per contender."""
-        lines = [f"{self.label}, {self.size} x {self.size} (* extrapolated from {self.part} x {self.part})"]
-        lines += [row.line() for row in self.rows]
-        for side, (rows, error) in self.pictures.items():
-            lines.append(f"{self.label}, the picture {side} x {side}, ours adaptive, largest error {error:.2%}")
-            lines += [row.line() for row in rows]
-        lines += [f"  {_mark(goal)} {goal.text}: {goal.found:.2f} x (goal {goal.wanted:g} x)" for goal in self.goals]
-        return lines
+        lines = [f"{self.label} (* extrapolated from {self.part} x {self.part})"]
+        lines += [f"  {row.line()}" for row in self.rows]
+        return lines + [
+            f"  {goal.text}: {goal.found:.2f} x (goal {goal.wanted:g} x), {goal.mark}" for goal in self.goals
+        ]
 
 
-def page(
-    found: Sequence[Results], date: str, machine: list[str], versions: list[str], repeats: int, seconds: float
-) -> str:
+def page(found: Sequence[Results], pictures: Sequence[str], date: str, machine: list[str], seconds: float) -> str:
     """Returns the page as Markdown."""
     lines = [
         "# Benchmarks",
         "",
-        "Written by `make bench`; do not edit. Every contender does the same work in the same run, in turn, each in a",
-        f"process of its own; figures are medians of {repeats}, with the smallest and largest in brackets. Ratios are",
-        "to the best peer. Start-up is all wall time of the process in which nothing is measured: imports, data,",
-        "workers, compiling (its cache warm), and the end. \\* Extrapolated: timed on a smaller grid; the wall time",
-        "for the whole one is start-up + points / speed. Each peer gets what suits it best: all samples in one batch",
-        "where it takes any, as many CPU threads as PyTorch chooses, no loading processes. Li et al.'s script no",
-        "longer starts; its loop is code of ours.",
-        "",
+        *[line for text in _MANNER for line in (*textwrap.wrap(text, _WIDTH, break_on_hyphens=False), "")],
         f"{date}. The whole run took {seconds:.0f} s.",
         "",
-        *[f"- {line}" for line in machine + versions],
+        *[f"- {line}" for line in machine],
         "",
         "## Goals",
         "",
@@ -129,39 +161,49 @@ def page(
         "|---|---|---|---|",
     ]
     goals = [goal for results in found for goal in results.goals]
-    lines += [f"| {goal.text} | {goal.wanted:g} x | {goal.found:.2f} x | {_mark(goal)} |" for goal in goals]
+    lines += [f"| {goal.text} | {goal.wanted:g} x | {goal.found:.2f} x | {goal.mark} |" for goal in goals]
     for results in found:
-        lines += ["", f"## {results.label}, {results.size} x {results.size}", ""]
+        lines += ["", f"## {results.label}", ""]
         lines += ["| | points per second | ratio | start-up | wall time | ratio |", "|---|---|---|---|---|---|"]
-        lines += [_speed_row(row) for row in results.rows]
-        lines += ["", f"\\* Timed on {results.part} x {results.part} points. The peers' surfaces:", ""]
+        lines += [row.markdown() for row in results.rows]
+        lines += ["", rf"\* Timed once on {results.part} x {results.part} points. The peers' surfaces:", ""]
         lines += [f"- {name}: {text}." for name, text in results.checks.items()]
-        lines += ["", "How ours computed, as its tuner chose:", ""]
-        lines += [f"- {name}: {_plan_text(plan)}." for name, plan in results.plans.items()]
-        for side, (rows, error) in results.pictures.items():
-            lines += ["", f"## {results.label}, the picture {side} x {side}", ""]
-            lines += [
-                f'Ours with `sampling="adaptive"`; its largest error is {error:.2%} of the range of the losses.',
-                "",
-            ]
-            lines += ["| | points measured | start-up | wall time | ratio |", "|---|---|---|---|---|"]
-            lines += [_picture_row(row, side) for row in rows]
-            if side > min(results.pictures):
-                lines += ["", "The error was taken at the points of the smaller picture and at some between them."]
+        lines += ["", "How each computed:", ""]
+        for row in results.rows:
+            lines += [f"- {row.name}: {plan}." for plan in dict.fromkeys(row.plans)]
+    lines += [
+        "",
+        "## The same picture with fewer points",
+        "",
+        *textwrap.wrap(_PICTURES, _WIDTH),
+        "",
+        *pictures,
+    ]
     return "\n".join(lines) + "\n"
 
 
-def machine_lines() -> list[str]:
-    """Returns what the machine is, and how busy."""
+def machine_line() -> str:
+    """Returns what the machine is."""
     model = platform.processor() or platform.machine()
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             model = line.split(":", 1)[1].strip()
             break
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    load = os.getloadavg()[0]
-    note = "" if load < 1 else ": busy with other things, so figures are rough"
-    return [f"{model}, {len(available_cores())} cores, {memory:.0f} GiB memory; load before the run {load:.1f}{note}"]
+    return f"{model}, {len(available_cores())} cores, {memory:.0f} GiB memory"
+
+
+def busy_line(when: str) -> str:
+    """Returns how busy the machine is with other things, while nothing of ours runs."""
+    first = _processor_times()
+    time.sleep(_LOOK_SECONDS)
+    busy, total = (later - earlier for earlier, later in zip(first, _processor_times(), strict=True))
+    share = busy / max(total, 1)
+    note = "idle" if share < _IDLE_SHARE else "**busy with other things, so all figures are rough**"
+    return (
+        f"{when} the run, over {_LOOK_SECONDS:.0f} s: {share:.0%} of the processor time in use (load average "
+        f"{os.getloadavg()[0]:.1f}): {note}"
+    )
 
 
 def version_lines(peers: Mapping[str, str]) -> list[str]:
@@ -173,28 +215,11 @@ def version_lines(peers: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _speed_row(row: Row) -> str:
-    low, high = row.medians.rate_range
-    rate = f"{row.medians.rate:.1f} ({low:.1f} - {high:.1f}) | {row.rate_ratio:.2f} x"
-    return f"| {row.name} | {rate} | {row.medians.start_up:.1f} s | {_wall(row)} | {row.wall_ratio:.2f} x |"
+def _processor_times() -> tuple[int, int]:
+    """Returns the processors' busy and whole time since the machine's start, in ticks."""
+    fields = [int(item) for item in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return sum(fields) - fields[3] - fields[4], sum(fields)
 
 
-def _picture_row(row: Row, side: int) -> str:
-    points = side**2 if row.extrapolated else row.medians.points
-    return f"| {row.name} | {points:,} | {row.medians.start_up:.1f} s | {_wall(row)} | {row.wall_ratio:.2f} x |"
-
-
-def _wall(row: Row) -> str:
-    if row.extrapolated:
-        return f"{row.wall:.1f} s \\*"
-    low, high = row.medians.wall_range
-    return f"{row.wall:.1f} s ({low:.1f} - {high:.1f})"
-
-
-def _plan_text(plan: object) -> str:
-    assert isinstance(plan, Mapping)
-    return ", ".join(f"{name} {value}" for name, value in plan.items())
-
-
-def _mark(goal: Goal) -> str:
-    return "reached" if goal.is_reached else "not reached"
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f} x"

@@ -1,48 +1,50 @@
 """Compares this project with other landscape tools: ``make bench``.
 
-All contenders do the same work in the same run, in turn, each in a process of its own; what counts is the median of
-three. The other tools live in an environment of their own (``.venv-peers``).
+All contenders do the same work in the same run, in turn, each in processes of its own. The other tools live in an
+environment of their own (``.venv-peers``). What a smart user of another tool would do is done for it: mini-batches of
+the best size, and two processes of one thread with half of the grid each beside our two workers.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 from contenders import Medians, Run, axis, run_ours, run_peer
 from networks import prepare_work
-from results_page import Goal, Results, Row, machine_lines, page, version_lines
+from pictures import SIDE, SURFACES, Picture, draw_pictures, picture_lines
+from results_page import Goal, Results, Row, busy_line, machine_line, page, version_lines
 
 from landscape import Landscape
 
 PEERS = ("Li et al.'s loop", "loss-landscapes", "Landscaper", "loss-landscape-3d")
-SAME_PLANE = ("Li et al.'s loop", "loss-landscape-3d")  # those that take our directions as they are
-RAY, IN_PROCESS = "ours, two Ray actors", "ours, in process"
-DEVICES = {RAY: [0, 1], IN_PROCESS: [0]}
+SAME_PLANE = ("Li et al.'s loop", "loss-landscape-3d")  # those that take our directions, and half of a grid
+BATCH_SIZES = (64, 128, 256)
+DEVICES = {"two Ray actors": [0, 1], "in process": [0]}
 SAME_VALUE = 1e-4
 
 
 @dataclass(frozen=True)
 class Case:
-    """A network and the grids it is measured on.
+    """A network and the grid it is measured on.
 
     Attributes:
         network: its name.
         samples: how many a value is averaged over.
         epochs: of training.
         size: points along each side.
-        part: of the smaller grid on which the speed of whatever is slow is taken.
-        pictures: sides of the grids that adaptive sampling draws.
-        rate_goal: points per second, compared with the best peer.
-        wall_goal: wall time, compared with the best peer; None where there is none.
+        part: of the smaller grid on which the peers' batch sizes are tried.
+        repeats: how often each contender measures the whole grid.
+        doors: which of our ways are timed.
+        rate_goal: points per second of two actors, compared with the best peer's two processes.
+        wall_goals: wall time compared with the best peer's equal: "two Ray actors, first run", ...
     """
 
     network: str
@@ -50,18 +52,20 @@ class Case:
     epochs: int
     size: int
     part: int
-    pictures: dict[int, float]
+    repeats: int
+    doors: tuple[str, ...]
     rate_goal: float
-    wall_goal: float | None
+    wall_goals: dict[str, float]
 
 
+_WALL_GOALS = {"two Ray actors, first run": 1.4, "two Ray actors, later runs": 1.6, "in process, first run": 1.4}
 CASES = (
-    Case("LeNet-5", 1024, 10, 40, 10, {65: 8.0, 129: 20.0}, 2.5, 1.5),
-    Case("ResNet-20", 256, 12, 20, 4, {}, 2.0, None),
+    Case("LeNet-5", 1024, 10, 40, 10, 2, tuple(DEVICES), 1.8, _WALL_GOALS),
+    Case("ResNet-20", 256, 12, 20, 4, 1, ("two Ray actors",), 2.0, {}),
 )
 QUICK = (
-    Case("LeNet-5", 64, 2, 12, 6, {17: 8.0, 33: 20.0}, 2.5, 1.5),
-    Case("ResNet-20", 16, 2, 6, 4, {}, 2.0, None),
+    Case("LeNet-5", 64, 2, 12, 6, 2, tuple(DEVICES), 1.8, _WALL_GOALS),
+    Case("ResNet-20", 16, 2, 6, 4, 1, ("two Ray actors",), 2.0, {}),
 )
 
 
@@ -72,151 +76,165 @@ class Benchmark:
         case: what is measured.
         python: the peers' interpreter.
         folder: for files.
-        repeats: how often each contender runs.
     """
 
-    def __init__(self, case: Case, python: Path, folder: Path, repeats: int) -> None:
-        self.case, self.python, self.folder, self.repeats = case, python, folder, repeats
+    def __init__(self, case: Case, python: Path, folder: Path) -> None:
+        self.case, self.python, self.folder = case, python, folder
         self.work = folder / f"{case.network}.pt"
         self.versions: dict[str, str] = {}
-        self.plans: dict[str, object] = {}
         prepare_work(self.work, case.network, case.samples, case.epochs)
 
     def results(self) -> Results:
         """Runs everything and returns what came out."""
-        case = self.case
-        for devices in DEVICES.values():  # untimed: what PyTorch compiles is in its cache from now on
-            run_ours(self.work, axis(case.part), self.folder / "warm.h5", devices=devices, compile=True)
-        sizes = dict.fromkeys((*PEERS, IN_PROCESS), case.part) | {RAY: case.size}
-        runs = self._in_turn(
-            {name: partial(self._peer, name, sizes[name]) for name in PEERS}
-            | {name: partial(self._ours, name, sizes[name]) for name in DEVICES}
-        )
-        medians = {name: Medians.of(found) for name, found in runs.items()}
-        walls = {name: medians[name].wall_of(case.size**2) for name in sizes if sizes[name] < case.size}
-        walls[RAY] = medians[RAY].wall
-        best_rate = max(medians[name].rate for name in PEERS)
-        best_wall = min(walls[name] for name in PEERS)
-        rows = {
-            name: Row(
-                name, found, walls[name], sizes[name] < case.size, found.rate / best_rate, best_wall / walls[name]
-            )
-            for name, found in medians.items()
-        }
-        label = f"{case.network}, {case.samples:,} samples"
-        grid = f"{label}, {case.size} x {case.size}"
-        fastest = max(rows[name].rate_ratio or 0.0 for name in DEVICES)
-        goals = [Goal(f"{grid}: points per second", case.rate_goal, fastest)]
-        if case.wall_goal is not None:
-            goals.append(Goal(f"{grid}: wall time", case.wall_goal, rows[RAY].wall_ratio))
-        checks = self._check_surfaces({name: runs[name][0] for name in PEERS})
-        results = Results(label, case.size, case.part, list(rows.values()), checks, goals, plans=self.plans)
-        for side, goal in case.pictures.items():
-            self._draw_picture(results, side, goal, {name: medians[name] for name in PEERS})
-        return results
-
-    def _draw_picture(self, results: Results, side: int, goal: float, peers: dict[str, Medians]) -> None:
-        walls = {name: median.wall_of(side**2) for name, median in peers.items()}
-        best = min(walls.values())
-        found = self._in_turn({name: partial(self._ours, name, side, "adaptive") for name in DEVICES})
-        runs = {name: Medians.of(timed) for name, timed in found.items()}
-        error = self._largest_error(side)
-        rows = [Row(name, peers[name], walls[name], True, None, best / walls[name]) for name in PEERS]
-        rows += [Row(name, runs[name], runs[name].wall, False, None, best / runs[name].wall) for name in DEVICES]
-        results.pictures[side] = (rows, error)
-        results.goals.append(
-            Goal(
-                f"{results.label}, {side} x {side}: wall time to a picture with a largest error of {error:.2%}",
-                goal,
-                max(row.wall_ratio for row in rows if not row.extrapolated),
-                holds=error <= 0.01,
-            )
-        )
-
-    def _largest_error(self, side: int) -> float:
-        """Returns the largest error of the adaptive pictures, as a share of the range of the losses.
-
-        All points are measured, but only a part of a grid that is finer than the first one: those that it shares with
-        the first one, which is measured already, and some between.
-        """
-        coordinates = np.array(axis(side))
-        pictures = [self._loss(name, "adaptive", side) for name in DEVICES]
-        chosen = {side: np.arange(side)}
-        coarse = min(self.case.pictures)
-        if side > coarse:
-            chosen = {coarse: np.searchsorted(coordinates, axis(coarse)), side: np.arange(1, side, 8)}
-        errors, values = [], []
-        for grid, places in chosen.items():
-            path = self.folder / f"truth_{grid}.h5"
-            if not path.exists():
-                run_ours(self.work, coordinates[places].tolist(), path, devices=DEVICES[RAY])
-            truth = Landscape.load(path).loss
-            values += [truth.min(), truth.max()]
-            errors += [np.abs(picture[np.ix_(places, places)] - truth).max() for picture in pictures]
-        return float(max(errors) / (max(values) - min(values)))
-
-    def _check_surfaces(self, runs: dict[str, Run]) -> dict[str, str]:
-        """Returns for each peer how it is known to measure the same kind of surface."""
-        loss = self._loss(IN_PROCESS, "full", self.case.part)
-        centre = float(Landscape.load(self._output(IN_PROCESS, "full", self.case.part)).origin.metrics["loss"])
-        checks = {}
-        for name, run in runs.items():
+        alone = {name: self._tried(name, 1) for name in PEERS}
+        shared = {name: self._tried(name, 2) for name in SAME_PLANE}
+        for _, run in alone.values():
             self.versions |= run.printed["versions"]
-            theirs = np.array(run.printed["loss"])
-            if name in SAME_PLANE:
-                difference = float(np.abs(theirs / loss - 1).max())
-                checks[name] = f"same plane; largest relative difference from ours {difference:.1e}"
-            else:
-                difference = float(np.abs(theirs / centre - 1).min())
-                checks[name] = f"directions or scale of its own; the loss at the centre differs by {difference:.1e}"
-            if not difference < SAME_VALUE:
-                raise RuntimeError(f"{name} measures another surface: {checks[name]}.")
-        return checks
+        fastest = {1: _fastest(alone), 2: _fastest(shared)}
+        sizes = {1: alone[fastest[1]][0], 2: shared[fastest[2]][0]}
+        runs = self._in_turn(fastest, sizes)
+        names = {1: f"{fastest[1]}, one process", 2: f"{fastest[2]}, two processes"}
+        rows = [
+            self._tried_row(f"{name}, {'one process' if processes == 1 else 'two processes'}", *tried)
+            for processes, found in ((1, alone), (2, shared))
+            for name, tried in found.items()
+            if name != fastest[processes]
+        ]
+        rows += [
+            Row(names[processes], Medians.of(runs[names[processes]]), plans=[f"batches of {sizes[processes]}"])
+            for processes in (1, 2)
+        ]
+        medians = {name: Medians.of(found) for name, found in runs.items()}
+        for name in [name for name in runs if name not in names.values()]:
+            peer = medians[names[2 if name.startswith("two") else 1]]
+            rows.append(Row(f"ours, {name}", medians[name], peer, [_plan_text(run) for run in runs[name]]))
+        checks = self._check_surfaces({name: run for name, (_, run) in alone.items()}, runs[names[2]][0])
+        case = self.case
+        label = f"{case.network}, {case.samples:,} samples, {case.size} x {case.size}"
+        return Results(label, case.part, rows, checks, self._goals(label, medians, names))
 
-    def _in_turn(self, contenders: dict[str, Callable[[], Run]]) -> dict[str, list[Run]]:
-        """Runs the contenders one after another, several times over, so that a busy minute meets all of them."""
-        runs: dict[str, list[Run]] = {name: [] for name in contenders}
-        for _ in range(self.repeats):
-            for name, run in contenders.items():
-                runs[name].append(run())
+    def _goals(self, label: str, medians: dict[str, Medians], names: dict[int, str]) -> list[Goal]:
+        goals = [
+            Goal(
+                f"{label}: points per second, two Ray actors, {which}, against {names[2]}",
+                self.case.rate_goal,
+                medians[f"two Ray actors, {which}"].rate / medians[names[2]].rate,
+            )
+            for which in ("first run", "later runs")
+        ]
+        for name, wanted in self.case.wall_goals.items():
+            peer = names[2 if name.startswith("two") else 1]
+            goals.append(
+                Goal(f"{label}: wall time, {name}, against {peer}", wanted, medians[peer].wall / medians[name].wall)
+            )
+        return goals
+
+    def _tried(self, name: str, processes: int) -> tuple[int, Run]:
+        """Returns a peer's best batch size on the small grid, and its run."""
+        sizes = dict.fromkeys(min(size, self.case.samples) for size in BATCH_SIZES)
+        runs = {
+            size: run_peer(self.python, name, self.work, self.case.part, size, processes=processes) for size in sizes
+        }
+        best = max(runs, key=lambda size: runs[size].rate)
+        return best, runs[best]
+
+    def _tried_row(self, name: str, batch_size: int, run: Run) -> Row:
+        medians = Medians.of([run])
+        wall = medians.wall_of(self.case.size**2)
+        return Row(name, medians, plans=[f"batches of {batch_size}"], extrapolated_wall=wall)
+
+    def _in_turn(self, fastest: dict[int, str], sizes: dict[int, int]) -> dict[str, list[Run]]:
+        """Measures the whole grid with the contenders one after another, so that a busy minute meets all of them."""
+        case = self.case
+        runs: dict[str, list[Run]] = {}
+        for repeat in range(case.repeats):
+            for processes, name in fastest.items():
+                label = f"{name}, {'one process' if processes == 1 else 'two processes'}"
+                found = run_peer(self.python, name, self.work, case.size, sizes[processes], processes=processes)
+                runs.setdefault(label, []).append(found)
+            for door in case.doors:
+                cache = self.folder / f"cache_{case.network}_{door}_{repeat}"
+                cache.mkdir()
+                for which in ("first run", "later runs"):  # the second one finds what the first one left
+                    found = run_ours(self.work, axis(case.size), self._output(door), devices=DEVICES[door], cache=cache)
+                    runs.setdefault(f"{door}, {which}", []).append(found)
+                shutil.rmtree(cache)
         return runs
 
-    def _peer(self, name: str, size: int) -> Run:
-        return run_peer(self.python, name, self.work, size)
+    def _check_surfaces(self, runs: dict[str, Run], halves: Run) -> dict[str, str]:
+        """Returns for each peer how it is known to measure the same kind of surface."""
+        output = self.folder / f"{self.case.network}_part.h5"
+        run_ours(self.work, axis(self.case.part), output, devices=[0])
+        part = Landscape.load(output)
+        centre = float(part.origin.metrics["loss"])
+        checks = {}
+        for name, run in runs.items():
+            assert run.loss is not None
+            if name in SAME_PLANE:
+                checks[name] = _checked(name, "same plane; largest relative difference from ours", run.loss, part.loss)
+            else:
+                difference = float(np.abs(run.loss / centre - 1).min())
+                checks[name] = f"directions or scale of its own; the loss at the centre differs by {difference:.1e}"
+                if not difference < SAME_VALUE:
+                    raise RuntimeError(f"{name} measures another surface: {checks[name]}.")
+        assert halves.loss is not None
+        whole = Landscape.load(self._output(self.case.doors[0])).loss
+        name = "two processes"
+        checks[name] = _checked(name, "both halves, whole grid; largest relative difference", halves.loss, whole)
+        return checks
 
-    def _ours(self, name: str, size: int, sampling: str = "full") -> Run:
-        output = self._output(name, sampling, size)
-        run = run_ours(self.work, axis(size), output, devices=DEVICES[name], sampling=sampling)
-        self.plans[name] = run.printed["plan"]
-        return run
-
-    def _loss(self, name: str, sampling: str, size: int) -> np.ndarray:
-        return Landscape.load(self._output(name, sampling, size)).loss
-
-    def _output(self, name: str, sampling: str, size: int) -> Path:
-        return self.folder / f"{self.case.network}_{len(DEVICES[name])}_{sampling}_{size}.h5"
+    def _output(self, door: str) -> Path:
+        return self.folder / f"{self.case.network}_{door}.h5"
 
 
-def main(python: Path, output: Path, *, repeats: int, quick: bool) -> None:
-    machine, start = machine_lines(), time.perf_counter()
+def _fastest(tried: dict[str, tuple[int, Run]]) -> str:
+    return max(tried, key=lambda name: tried[name][1].rate)
+
+
+def _checked(name: str, text: str, found: np.ndarray, expected: np.ndarray) -> str:
+    difference = float(np.abs(found / expected - 1).max())
+    if not difference < SAME_VALUE:
+        raise RuntimeError(f"{name} measures another surface: it differs by {difference:.1e}.")
+    return f"{text} {difference:.1e}"
+
+
+def _plan_text(run: Run) -> str:
+    plan = dict(run.printed["plan"])
+    reason = plan.pop("reason")
+    text = ", ".join(f"{name} {value}" for name, value in plan.items())
+    return f"{text}; {run.printed['details'] or reason}"
+
+
+def main(python: Path, output: Path, *, quick: bool) -> None:
+    load, start = [busy_line("before")], time.perf_counter()
     found, versions = [], {}
-    with tempfile.TemporaryDirectory(prefix="landscape-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="landscape-bench-") as name:
+        folder = Path(name)
         for case in QUICK if quick else CASES:
-            benchmark = Benchmark(case, python, Path(folder), repeats)
+            benchmark = Benchmark(case, python, folder)
             found.append(benchmark.results())
             versions |= benchmark.versions
             print("\n".join(found[-1].lines()), flush=True)
+        pictures = _pictures(folder, quick=quick)
+        print("\n".join(picture_lines(pictures)), flush=True)
     seconds = time.perf_counter() - start
+    load.append(busy_line("after"))
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    output.write_text(page(found, today, machine, version_lines(versions), repeats, seconds), "utf-8")
+    machine = [machine_line(), *load, *version_lines(versions)]
+    output.write_text(page(found, picture_lines(pictures), today, machine, seconds), "utf-8")
     print(f"\n{output} written; all took {seconds:.0f} s.")
+
+
+def _pictures(folder: Path, *, quick: bool) -> list[Picture]:
+    work = folder / "pictures.pt"
+    prepare_work(work, "LeNet-5", 64 if quick else 128, 2 if quick else 10)
+    return draw_pictures(work, folder, SURFACES, 13 if quick else SIDE)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peers", type=Path, required=True, help="the Python of the peers' environment")
     parser.add_argument("--output", type=Path, required=True, help="the page to write")
-    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="tiny sizes, only to see that everything runs")
     arguments = parser.parse_args()
-    sys.exit(main(arguments.peers, arguments.output, repeats=arguments.repeats, quick=arguments.quick))
+    sys.exit(main(arguments.peers, arguments.output, quick=arguments.quick))
