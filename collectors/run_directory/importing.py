@@ -7,12 +7,12 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, RunDirectoryError
 from ..files.places import check_directory
 from ..networks.weight_space import TensorInfo, WeightSpace
 from ..validation import check_choice, check_instance, check_path, wrong_type
 from ..weights.torch_file import read_state_dict
-from .directory import CHECKPOINT_FOLDER, RunDirectory
+from .directory import CHECKPOINT_FOLDER, METADATA_NAME, RunDirectory
 from .settings import LandscapeSettings, check_interval
 from .writer import EXISTING, RunWriter
 
@@ -72,6 +72,11 @@ def import_checkpoints(
                 f"paths must lie outside the run directory that is built, but {file} is inside it and could be "
                 "replaced; import into another directory."
             )
+    if existing == "error" and (folder / METADATA_NAME).exists():
+        raise RunDirectoryError(
+            f"{target} already holds a run ({folder / METADATA_NAME} exists). Choose another run directory, or replace "
+            'that run with existing="overwrite".'
+        )
     first = read_state_dict(files[0])
     shapes = {name: array.shape for name, array in first.items()}
     # All files are checked before the first is written, so that a bad one leaves nothing behind.

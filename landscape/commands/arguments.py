@@ -124,7 +124,8 @@ def _option_with_value(option: str, found: re.Match[str]) -> str:
     value = (found["text"] or "").strip("\"'")
     if value == "False":
         return option.replace("--", "--no-", 1)
-    return option if value in ("", "True") else f"{option} {value}"
+    # existing="overwrite" is simply --overwrite.
+    return option if value in ("", "True", option.removeprefix("--")) else f"{option} {value}"
 
 
 def integers(option: str, text: str | None) -> list[int] | None:

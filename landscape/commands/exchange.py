@@ -14,6 +14,7 @@ _CHECKPOINT_OPTIONS = {
     "paths": "CHECKPOINTS",
     "numbers": "--numbers",
     "import_checkpoints['unit']": "--unit",
+    "existing": "--overwrite",
 }
 
 

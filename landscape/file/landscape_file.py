@@ -187,7 +187,7 @@ def _check_format(file: Any, path: AnyPath) -> None:
     if version != FORMAT_VERSION:
         remedy = "Install a newer summary-landscape."
         if version < FORMAT_VERSION:
-            remedy = "Measure it again with overwrite=True or another name=, or read it with the version that wrote it."
+            remedy = "Measure it again with overwrite=True, or read it with the version that wrote it."
         raise errors.LandscapeFormatError(
             f"landscape file {path} has format_version {version}, this program reads {FORMAT_VERSION}. {remedy}"
         )

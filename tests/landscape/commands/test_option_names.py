@@ -81,6 +81,16 @@ def test_import_checkpoints(tmp_path):
             raise result.exception
 
 
+def test_a_run_that_is_there_is_replaced_by_an_option_that_exists(run, tmp_path):
+    files = sorted(str(file) for file in (run / "ckpt_dir").glob("*.safetensors"))[:3]
+    arguments = ["import-checkpoints", str(tmp_path / "again"), *files]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    result = CliRunner().invoke(app, arguments)
+    with pytest.raises(RunDirectoryError, match=r"Choose another run directory, or replace .* with --overwrite\.$"):
+        raise result.exception
+    assert CliRunner().invoke(app, [*arguments, "--overwrite"]).exit_code == 0
+
+
 def test_only_what_an_error_names_as_an_argument_becomes_an_option():
     options = {"samples": "--sample-choice", "num_samples": "--samples", "device_ids": "--devices"}
     for text, expected in (
