@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -111,9 +111,9 @@ class AdaptiveSampling:
     ) -> Interpolated:
         """Returns the landscape with its gaps interpolated; nothing that was measured or failed is altered.
 
-        The loss is a spline's, through the held-out points, too; estimates and errors of the check are those from
-        before they were measured. The other metrics, which may be steps, are interpolated linearly, without a claim.
-        Where the measured points around are NaN or infinite, so is the loss.
+        The loss is a spline's, corrected by what the held-out points showed; estimates and errors of the check are
+        those from before they were measured. The other metrics, which may be steps, are interpolated linearly, without
+        a claim. Where the measured points around are NaN or infinite, so is the loss.
 
         Args:
             metrics: float64[ny, nx] by name, "loss" among them.
@@ -130,10 +130,7 @@ class AdaptiveSampling:
         if waiting and not known[self._first].all():
             return self._unfilled(metrics, status)
         scale = self._scale(loss, known) if check is None else check.scale
-        prediction = self._predict(loss, known, scale)
-        if check is not None:
-            # The check's points improve the values. What was estimated without them stays, because that was checked.
-            prediction = replace(prediction, error=check.prediction.error, holes=check.prediction.holes)
+        prediction = self._predict(loss, known, scale) if check is None else check.corrected(loss)
         gaps = ~settled & np.isfinite(prediction.error)
         filled = {
             name: np.where(gaps, linear_metric(self._grid(values), known, self._levels), self._grid(values))

@@ -45,12 +45,12 @@ def all_surfaces() -> Iterator[KnownSurface]:
     yield from network_surfaces()
 
 
-def analytic_surfaces(of_each: int = OF_EACH_FAMILY) -> Iterator[KnownSurface]:
+def analytic_surfaces(of_each: int = OF_EACH_FAMILY, sizes: tuple[int, ...] = SIZES) -> Iterator[KnownSurface]:
     """Yields the first surfaces of each analytic family."""
     for index, (family, function) in enumerate(_FAMILIES.items()):
         for number in range(of_each):
             generator = np.random.default_rng([index, number])
-            axis = np.linspace(-1, 1, SIZES[number % len(SIZES)])
+            axis = np.linspace(-1, 1, sizes[number % len(sizes)])
             x, y = np.meshgrid(axis, axis)
             angle, (shift_x, shift_y) = generator.uniform(0, np.pi), generator.uniform(-0.4, 0.4, 2)
             u = np.cos(angle) * (x - shift_x) + np.sin(angle) * (y - shift_y)
