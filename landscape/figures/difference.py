@@ -94,10 +94,16 @@ def joint_status(first: UInt8[np.ndarray, "*grid"], second: UInt8[np.ndarray, "*
 
 
 def _heading(first: LandscapeData, second: LandscapeData) -> str:
+    """Returns what is subtracted from what: by the titles or, where these are the same, by the files' names."""
     names = [title(first), title(second)]
-    if names[0] == names[1]:
-        names = ["first", "second"]
-    return f"{names[0]}\nminus {names[1]}"
+    if names[0] != names[1]:
+        return f"{names[0]}\nminus {names[1]}"
+    files = [landscape.path for landscape in (first, second)]
+    for known_as in (lambda path: path.stem, lambda path: f"{path.parent.name}/{path.stem}"):
+        short = [None if path is None else plain(known_as(path), 32) for path in files]
+        if None not in short and short[0] != short[1]:
+            return f"{names[0]}\n{short[0]} minus {short[1]}"
+    return f"{names[0]}\nfirst minus second"
 
 
 DIFFERENCE = Kind("plot_difference", draw_filled)

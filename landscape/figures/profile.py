@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collectors.validation import wrong_type
 
@@ -82,10 +83,10 @@ def _draw_curve(sheet: Sheet, ax: Axes, metric: str, color: str, stroke: str) ->
     main = metric == sheet.metric
     stderr = landscape.metrics.get(f"{metric}_stderr")
     if stderr is not None and np.isfinite(stderr).any():
+        label = f"{plain(metric)} ± standard error{_hold_band(ax, measured, stderr)}"
         low, high = measured - stderr, measured + stderr
         if ax.get_yscale() == "log":
-            low = np.maximum(low, np.where(np.isfinite(measured), 1e-300, np.nan))
-        label = f"{plain(metric)} ± standard error"
+            low = np.where(np.isfinite(measured), np.maximum(low, ax.get_ylim()[0]), np.nan)
         band = ax.fill_between(x, low, high, color=color, alpha=0.25, linewidth=0, label=label, zorder=1)
         sheet.entries.append(band)
     curve = ax.plot(x, measured, color=color, linewidth=1.5 * factor, linestyle=stroke, label=plain(metric), zorder=2)
@@ -102,6 +103,32 @@ def _draw_curve(sheet: Sheet, ax: Axes, metric: str, color: str, stroke: str) ->
                 x[where], measured[where], "o", color=face, markeredgecolor=color, markersize=size,
                 markeredgewidth=factor, zorder=3, label=f"{name} points",
             )  # fmt: skip
+
+
+def _hold_band(ax: Axes, measured: NDArray[Any], stderr: NDArray[Any]) -> str:
+    """Makes room for a band around the values that the axis shows; returns what to say where it is still cut off.
+
+    The band gets half as much as the values have at either end: a curve with a single large error stays readable.
+    """
+    to_heights = ax.transScale + ax.transLimits
+
+    def share(values: Any) -> NDArray[Any]:
+        places = np.column_stack([np.zeros(np.size(values)), np.ravel(values)])
+        return np.asarray(to_heights.transform(places)[:, 1])
+
+    bottom, top = ax.get_ylim()
+    shown = np.isfinite(measured) & np.isfinite(stderr) & (measured >= bottom) & (measured <= top)
+    if not shown.any():
+        return ""
+    low, high = (measured - stderr)[shown], (measured + stderr)[shown]
+    positive = low if ax.get_yscale() != "log" else np.where(low > 0, low, np.nan)
+    ends = [np.nanmin(share(positive)) if np.isfinite(positive).any() else 0.0, share(high).max()]
+    down, up = min(max(-ends[0], 0.0), 0.5), min(max(ends[1] - 1, 0.0), 0.5)
+    wanted = to_heights.inverted().transform([[0, -1.04 * down], [0, 1 + 1.04 * up]])[:, 1]
+    ax.set_ylim(wanted[0] if down else bottom, wanted[1] if up else top)
+    bottom, top = ax.get_ylim()
+    cut = [word for word, beyond in (("below", (low < bottom).any()), ("above", (high > top).any())) if beyond]
+    return f" (cut off {' and '.join(cut)})" if cut else ""
 
 
 def _draw_missing(sheet: Sheet) -> None:

@@ -236,13 +236,14 @@ def choose_scale(
     check_choice("scale", scale, SCALES)
     count, spacing, given = check_levels(levels, count)
     lower, upper = _check_clip(clip)
+    own = values[np.isfinite(values)]
     if symmetric:
         lower, upper = _check_symmetric(scale, lower, upper)
         values = np.stack([values, -values])
     finite = np.sort(values[np.isfinite(values)].ravel())
     if not len(finite):
         return Scale("linear", math.nan, math.nan, np.empty(0))
-    extremes = float(finite[0]), float(finite[-1])
+    extremes = float(own.min()), float(own.max())
     finite = np.clip(finite, -_EXTREME, _EXTREME)
     share = is_share(metric, 0.0 if symmetric else float(finite[0]), float(finite[-1]))
     kind = scale if scale != "auto" else "linear" if share else _kind(finite)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
+import numpy as np
 from numpy.typing import NDArray
 
 from collectors.validation import check_bool, wrong_type
@@ -112,6 +113,7 @@ class Sheet:
         heading: the title, in place of the landscape's own.
         estimates: notes about interpolated points; several pictures have no room for them.
         avoid_path: whether labels keep clear of the path although it is not drawn: an animation draws it later.
+        diverging: whether the colours change at zero.
         entries: of the legend.
         mappable: what the colour bar explains.
         border: of the part of the plane that is drawn, in the picture's coordinates.
@@ -135,6 +137,7 @@ class Sheet:
     heading: str | None = None
     estimates: Sequence[str] = ()
     avoid_path: bool = False
+    diverging: bool = False
     entries: list[Any] = field(default_factory=list)
     mappable: Any = None
     border: Any = None
@@ -219,6 +222,11 @@ class Sheet:
         texts = self.scale.spaced_texts(places, room / max(length, 1.0))
         bar.set_ticks(self.scale.levels.tolist(), labels=texts)
         bar.minorticks_off()
+        if self.diverging:
+            # The colours of a sign that does not occur are left out; a value and its negative keep equal strength.
+            shown = self.scale.shown(self.measured)
+            ends = min(np.nanmin(shown), 0.0), max(np.nanmax(shown), 0.0)
+            (bar.ax.set_xlim if across else bar.ax.set_ylim)(*ends)
         text = self.scale.label(self.label)
         narrow = len(text) * 0.55 * self.appearance.text_size > length
         bar.set_label(text.replace(" (", "\n(") if narrow else text)
@@ -284,7 +292,7 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
     values = landscape[metric] if values is None else values
     measured = known(values, status)
     trajectory = check_bool("trajectory", options.get("trajectory", True))
-    diverging = more.pop("diverging", False)
+    diverging = more.get("diverging", False)
     chosen = options.get("scale", "auto")
     if diverging and not isinstance(chosen, Scale):
         levels, clip = options.get("levels"), options.get("clip")

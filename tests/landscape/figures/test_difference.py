@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ class TestDifference:
     def test_clipping_is_symmetric_and_said(self) -> None:
         ax = plot_difference(*pair(tilted), clip=1.5)
         assert (filled(ax).norm.vmin, filled(ax).norm.vmax) == (-1.5, 1.5)
-        assert ax.figure.axes[1].get_ylabel() == "difference of loss (clipped to -1.5 ... 1.5)"
+        assert ax.figure.axes[1].get_ylabel() == "difference of loss (clipped above 1.5)"
 
     def test_what_either_lacks_is_shown_as_missing(self) -> None:
         def holes(data: Any) -> None:
@@ -136,3 +137,25 @@ class TestWrongArguments:
             plot_difference(first, second, scale="log")
         with pytest.raises(TypeError, match="plot_difference has no argument 'size'"):
             plot_difference(first, second, size=3)
+
+
+class TestWhatIsSaid:
+    def test_files_are_named_where_titles_are_the_same(self) -> None:
+        planes = [build(), build()]
+        assert plot_difference(*map(Landscape, planes)).get_title() == "LeNet, epochs 3 to 14\nfirst minus second"
+        planes[0].path, planes[1].path = Path("/a/sgd.h5"), Path("/a/adam.h5")
+        assert plot_difference(*map(Landscape, planes)).get_title() == "LeNet, epochs 3 to 14\nsgd minus adam"
+        planes[0].path, planes[1].path = Path("/sgd/plane.h5"), Path("/adam/plane.h5")
+        assert plot_difference(*map(Landscape, planes)).get_title().endswith("\nsgd/plane minus adam/plane")
+
+    @pytest.mark.parametrize("sign", [1, -1])
+    def test_the_bar_has_no_colours_that_do_not_occur(self, sign: int) -> None:
+        first, second = build(), build()
+        second.metrics["loss"][:] = first.metrics["loss"] - sign * np.linspace(0.5, 4, 30)
+        ax = plot_difference(Landscape(first), Landscape(second))
+        bar = ax.figure.axes[1]
+        ends = bar.get_ylim() if "difference" in bar.get_ylabel() else bar.get_xlim()
+        assert sorted(sign * end for end in ends) == pytest.approx([0, 4])
+        # Equal strength on both sides of zero: the colours themselves still reach as far below as above.
+        mesh = next(item for item in ax.collections if item.get_array() is not None)
+        assert mesh.norm.vmin == -mesh.norm.vmax

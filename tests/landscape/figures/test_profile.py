@@ -60,3 +60,24 @@ class TestProfile:
     )
     def test_strange_values(self, loss: list[float]) -> None:
         draw(plot_profile(Landscape(build_line(loss))))
+
+
+class TestErrorBand:
+    @pytest.mark.parametrize("scale", ["auto", "linear"])
+    def test_the_axis_holds_the_band(self, scale: str) -> None:
+        data = build_line(0.05 + np.linspace(-1.2, 1, 21) ** 2)
+        data.metrics["loss_stderr"][:] = 0.4 * data.metrics["loss"]
+        ax = plot_profile(Landscape(data), scale=scale)
+        bottom, top = ax.get_ylim()
+        assert bottom <= (0.6 * data.loss).min()
+        assert top >= (1.4 * data.loss).max()
+        assert not any("cut off" in text for text in legend_texts(ax))
+
+    def test_what_is_cut_off_is_said(self) -> None:
+        data = build_line(0.05 + np.linspace(-1.2, 1, 21) ** 2)
+        data.metrics["loss_stderr"][:] = 0.1
+        assert any("cut off below" in text for text in legend_texts(plot_profile(Landscape(data), scale="log")))
+        data.metrics["loss_stderr"][3] = 1e5
+        ax = plot_profile(Landscape(data), scale="linear")
+        assert any("cut off below and above" in text for text in legend_texts(ax))
+        assert ax.get_ylim()[1] < 5
