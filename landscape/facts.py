@@ -159,15 +159,11 @@ def explained_variance_text(landscape: LandscapeData) -> str | None:
 
 
 def directions_text(landscape: LandscapeData) -> str | None:
-    """Returns how random directions were made; None where there are none, or the file does not say."""
-    known = landscape.attributes
-    moves = known.get("perturb_one_dimensional")
-    if known.get("decomposition") != "random" or moves is None:
+    """Returns what random directions move; None where there are none, or the file does not say."""
+    moves = landscape.attributes.get("perturb_one_dimensional")
+    if landscape.attributes.get("decomposition") != "random" or moves is None:
         return None
-    scale = f"{known.get('normalization')} normalization"
-    return (
-        f"{scale}; biases and the parameters of normalization layers {'move too' if moves else 'stay where they are'}"
-    )
+    return f"biases and the parameters of normalization layers {'move too' if moves else 'stay where they are'}"
 
 
 def seeds_text(landscape: LandscapeData) -> str | None:

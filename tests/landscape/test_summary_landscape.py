@@ -225,10 +225,10 @@ def test_biases_move_when_they_are_asked_to(run, tmp_path, monkeypatch):
         length = np.linalg.norm(vectors.read(f"direction_0/{name}").astype(float))
         assert length == pytest.approx(np.linalg.norm(weights.read(name).astype(float)), rel=1e-6)
     for landscape, move, label in ((still, "stay where they are", ""), (moved, "move too", ", biases move too")):
-        told = f"filter normalization; biases and the parameters of normalization layers {move}"
+        told = f"biases and the parameters of normalization layers {move}"
         assert re.search(rf"^random directions +{re.escape(told)}$", summary_text(landscape), re.MULTILINE)
         assert ["random directions", told] in page_facts(landscape)
-        assert axis_label(landscape, 0) == f"random direction 1 (filter-normalized{label})"
+        assert axis_label(landscape, 0) == f"random direction 1 (filter-normalized{label}, seed 0)"
 
 
 def test_biases_move_or_stay_and_nothing_else(run):
