@@ -213,7 +213,7 @@ def test_biases_move_when_they_are_asked_to(run, tmp_path, monkeypatch):
     assert result.exit_code == 0, result.output
     typed = Landscape.load(tmp_path / "typed" / still.path.name)
     (moved,) = generate(run, settings=settings, perturb_one_dimensional=True, overwrite=True, save_directions=True)
-    np.testing.assert_array_equal(typed.loss, moved.loss)
+    np.testing.assert_allclose(typed.loss, moved.loss, rtol=1e-5)  # each call tunes a plan of its own
     assert not np.allclose(moved.loss, still.loss)
     vectors = CheckpointFile(run / "landscape_4_random_directions.safetensors")
     weights = RunDirectory(run).checkpoint(4, describe_network(batch_norm()[1]))
