@@ -75,8 +75,27 @@ class MeasurementSetup:
 
 
 @dataclass(frozen=True)
+class Partition:
+    """How a loss and the metrics are added up on one plane; all workers of a pool take the first one's.
+
+    Attributes:
+        candidate: which of the evaluator's own ways to add the loss up.
+        own_batches: whether the data set's own batches are kept, because the loss or a metric belongs to them.
+        at_once: whether samples that came without batches are then measured all at once.
+        notes: for the loss and each metric that keeps the batches, a sentence that says so.
+    """
+
+    candidate: int = 0
+    own_batches: bool = False
+    at_once: bool = True
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class EvaluatorDescription:
     """What an evaluator says of itself; all workers of a pool must say the same.
+
+    Metrics, samples_sha256, partition_dependent, plan and notes are preliminary until ``Evaluator.settle``.
 
     Attributes:
         space: the network's description.
@@ -135,6 +154,22 @@ class Evaluator(ABC):
                 along it. Those that it names are, at each point, the mean of the networks' with the shares of
                 ``inside_corners``; all others are the origin's.
         """
+
+    def settle(self, far_points: Sequence[Sequence[float]], partition: Partition | None = None) -> Partition | None:
+        """Finds out on the loaded plane how the loss and the metrics are added up, and says so in ``description``.
+
+        Whether a loss splits into samples shows only where samples differ, which they need not do at the weights that
+        callback_fn gives.
+
+        Args:
+            far_points: far from the origin in the region that will be measured, the farthest first; of each the
+                coordinates. More than one is looked at only where the others tell nothing.
+            partition: what another worker found out; taken as it is.
+
+        Returns:
+            What was found out; None where there is nothing to find out, as here.
+        """
+        return None
 
     @abstractmethod
     def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:

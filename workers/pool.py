@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from collectors.networks.weight_space import State
@@ -62,11 +62,13 @@ class OriginValues:
         worker: which one, for an error's text.
         device: its device type, such as "cpu".
         values: two measurements.
+        elsewhere: one of a point far from it.
     """
 
     worker: str
     device: str
     values: tuple[dict[str, float], dict[str, float]]
+    elsewhere: dict[str, float] = field(default_factory=dict)
 
 
 class Pool(ABC):
@@ -84,13 +86,26 @@ class Pool(ABC):
 
     @abstractmethod
     def load(
-        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
+        self,
+        origin: State,
+        directions: Sequence[State],
+        buffers: State,
+        end_buffers: Sequence[State] = (),
+        far_points: Sequence[Sequence[float]] | None = None,
     ) -> None:
-        """Puts a plane on every worker; see ``Evaluator.load``."""
+        """Puts a plane on every worker, and finds out there how the loss is added up; ``description`` says it.
+
+        Args:
+            origin: as for ``Evaluator.load``.
+            directions: the same.
+            buffers: the same.
+            end_buffers: the same.
+            far_points: as for ``Evaluator.settle``; None means 1 along each direction.
+        """
 
     @abstractmethod
     def measure_origin(self) -> list[OriginValues]:
-        """Measures the loaded plane's origin twice on every worker."""
+        """Measures the loaded plane's origin twice on every worker, and the first far point in between."""
 
     @abstractmethod
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:

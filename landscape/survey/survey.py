@@ -90,6 +90,7 @@ def survey(
         if path is not None:
             stack.enter_context(lock_landscape(path))
             clean_temporaries(path)
+        _load(pool, plane, axes)
         plan = pool.description.plan
         data, forecast = _begin(pool, plane, axes, path, attributes, settings)
         before = _measured(data)
@@ -132,12 +133,13 @@ def survey(
 def forecast_survey(
     pool: Pool, plane: Plane, axes: Axes, *, path: AnyPath | None, settings: SurveySettings
 ) -> Forecast:
-    """Returns what ``survey`` would cost; measures the origin alone and writes nothing.
+    """Returns what ``survey`` would cost; measures the origin and a corner or two alone, and writes nothing.
 
     Raises:
         NondeterministicLossError: the same weights gave two losses.
         LandscapeError: the file cannot be used; the subclass says why.
     """
+    _load(pool, plane, axes)
     return _begin(pool, plane, axes, path, {}, settings)[1]
 
 
@@ -169,21 +171,29 @@ def _begin(
     attributes: Mapping[str, Any],
     settings: SurveySettings,
 ) -> tuple[LandscapeData, Forecast]:
-    """Returns the landscape with its origin measured, and what the rest will cost."""
+    """Returns the landscape of the loaded plane with its origin measured, and what the rest will cost."""
     fresh = new_landscape(pool.description, plane, *axes, attributes)
     data = _stored(path, fresh) if path is not None and not settings.overwrite else fresh
-    interpolated = pool.description.options.buffers == "interpolate"
-    pool.load(plane.origin, plane.directions, plane.buffers, plane.end_buffers if interpolated else ())
     start = time.perf_counter()
-    values = check_determinism(pool.measure_origin())
+    origins = pool.measure_origin()
+    values = check_determinism(origins)
     seconds_per_point = (time.perf_counter() - start) / ORIGIN_MEASUREMENTS  # all workers do it at once
     stored = data.origin
     if stored.status == PointStatus.MEASURED:
-        check_same_values("the origin", stored.metrics, values, "now, after the file's own value")
+        where = "now, after the file's own value"
+        check_same_values("the origin", stored.metrics, values, where, elsewhere=origins[0].elsewhere)
     else:
         stored.metrics, stored.status = values, PointStatus.MEASURED
     forget_unmeasured(data)
     return data, make_forecast(pool, plane, data, seconds_per_point, settings)
+
+
+def _load(pool: Pool, plane: Plane, axes: Axes) -> None:
+    """Puts a plane on the workers, who find out at its origin and the grid's corners how the loss is added up."""
+    ends = [(float(axis[0]), float(axis[-1])) for axis in axes if axis is not None]
+    corners = sorted(itertools.product(*ends), key=lambda corner: -math.hypot(*corner))
+    interpolated = pool.description.options.buffers == "interpolate"
+    pool.load(plane.origin, plane.directions, plane.buffers, plane.end_buffers if interpolated else (), corners)
 
 
 def _measure_grid(

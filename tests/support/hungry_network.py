@@ -65,7 +65,7 @@ def hungry_from_the_start():
 
 
 def hungry_after_some_points():
-    return nn.CrossEntropyLoss(), HungryNetwork(free=28), loader(), {}
+    return nn.CrossEntropyLoss(), HungryNetwork(free=65), loader(), {}
 
 
 def hungry_and_not_to_be_cut():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import jax
@@ -16,9 +16,9 @@ from collectors.networks.weight_space import State, direction_dtype
 from ..evaluator import MeasurementOptions, MeasurementSetup
 from ..measuring import checks
 from ..measuring.network_evaluator import NetworkEvaluator
-from ..measuring.partition import ChosenLoss, TwoPartitions
+from ..measuring.partition import PartitionTest
 from ..measuring.totals import low_precision_note
-from ..measuring.tuning import choose_batch_size, plan_batches
+from ..measuring.tuning import choose_batch_size, chosen_plan, plan_batches
 from ..samples.array_samples import read_array_samples
 from ..samples.batches import Batch
 from ..samples.samples import Samples
@@ -83,14 +83,12 @@ class JaxEvaluator(NetworkEvaluator):
         self._points_at_once: int | None = None
         with self._settings():
             self._own = self._place({name: np.asarray(value) for name, value in self._network.arrays.items()})
-            chosen = self._choose_totals(loss, functions)
-            self._warn(*chosen.notes, *low_precision_note(chosen.total))
-            dependent = bool(chosen.notes)
-            fixed_batches = dependent or not self._samples.can_be_cut
-            self._plan = plan_batches(setup, fixed_batches=fixed_batches, choose=self._choose_batch_size)
+            self._here = self._own
+            self._find_totals(loss, functions)
+            self._warn(*low_precision_note(self._loss))
+            self._plan = plan_batches(setup, fixed_batches=self._keeps_batches, choose=self._choose_batch_size)
             names = tuple(self._measure_weights(self._own))
-        platform = self._device.platform
-        self._describe(self._space, names, self._samples, setup, platform, partition_dependent=dependent)
+        self._describe(self._space, names, setup, self._device.platform, chosen_plan(self._plan, setup))
 
     def load(
         self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
@@ -158,24 +156,48 @@ class JaxEvaluator(NetworkEvaluator):
                 'statistics; use buffers="fixed" (the origin\'s statistics everywhere).'
             )
 
-    def _choose_totals(self, loss: Any, metrics: Mapping[str, Any]) -> ChosenLoss:
-        """Finds out how the loss and the metrics are added up, and keeps what adds them up."""
+    def _find_totals(self, loss: Any, metrics: Mapping[str, Any]) -> None:
+        """Finds out how the loss and the metrics are added up, as far as callback_fn's weights tell."""
         batch = self._samples.own_batches[0]
         with checks.callback_errors("compiled and evaluated"):
             outputs = jax.eval_shape(self._outputs, self._own, batch.inputs)
             whole, split, totals = make_totals(loss, metrics, outputs, batch)
-            candidates = [total for total in (whole, split, *totals.values()) if total is not None]
-            self._functions = CompiledFunctions(self._network, candidates)
-            samples, tolerance = _with_targets(self._samples), checks.partition_tolerance(self._space)
-            chosen = TwoPartitions(self._at_own_weights, samples, totals, tolerance).choose_loss(whole, split)
-        self._totals = self._functions.totals = [cast(JaxTotal, chosen.total), *totals.values()]
-        return chosen
+            candidates = [whole] if split is None else [whole, split]
+            self._functions = CompiledFunctions(self._network, [*candidates, *totals.values()])
+            self._find_partition(self._space, candidates, totals)
+        self._use_totals()
+
+    def _use_totals(self) -> None:
+        self._totals = self._functions.totals = [
+            cast(JaxTotal, total) for total in (self._loss, *self._totals_of_metrics.values())
+        ]
+
+    def _new_test(self) -> PartitionTest:
+        samples, closeness = _with_targets(self._samples), checks.partition_closeness(self._space, self._samples.count)
+        return PartitionTest(self._forward_here(), samples, self._candidates, self._totals_of_metrics, closeness)
+
+    def _forward_here(self) -> Callable[..., Any]:
+        def run(inputs: Any, targets: Any) -> Any:
+            return jax.device_get(self._functions.at_state(self._here, Batch(inputs, targets, 0)))
+
+        return run
+
+    def _visit(self, coordinates: Sequence[float]) -> None:
+        plane = checks.check_loaded(self._plane)
+        self._here = self._functions.state_at(np.asarray(coordinates, np.float64), plane)
+
+    def _leave(self) -> None:
+        self._here = self._own
+
+    def _measure_names(self) -> tuple[str, ...]:
+        self._functions = self._functions.anew()
+        self._use_totals()
+        self._points_at_once = None
+        values = self._start(np.zeros((1, len(checks.check_loaded(self._plane)[1]))))
+        return tuple(self._add_up(values, one_point=True))
 
     def _outputs(self, state: Mapping[str, Any], inputs: Any) -> Any:
         return outputs_of(self._network, state, inputs)
-
-    def _at_own_weights(self, inputs: Any, targets: Any) -> Any:
-        return jax.device_get(self._functions.at_state(self._own, Batch(inputs, targets, 0)))
 
     def _start(self, coordinates: NDArray[Any]) -> list[Any]:
         """Begins to measure a few points; returns the values of each batch."""
@@ -239,12 +261,7 @@ class JaxEvaluator(NetworkEvaluator):
 
 def _with_targets(samples: Samples) -> Samples:
     """Returns the samples with the targets among the inputs: losses are computed where the network is."""
-
-    def joined(batch: Batch) -> Batch:
-        return Batch((batch.inputs, batch.targets), None, batch.size)
-
-    whole = joined(samples.batches(samples.count)[0]) if samples.can_be_cut else None
-    return Samples([joined(batch) for batch in samples.own_batches], whole)
+    return samples.map_batches(lambda batch: Batch((batch.inputs, batch.targets), None, batch.size))
 
 
 def _groups(points: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:

@@ -64,6 +64,27 @@ class CompiledFunctions:
         """Returns what each candidate needs to know of a batch, by key; every array of the network is given by name."""
         return self._state(state, batch.inputs, batch.targets)
 
+    def state_at(self, coordinates: Any, plane: Plane) -> dict[str, Any]:
+        """Returns every array of the network, by name, at a point of a plane, coordinates of shape (axes,)."""
+        origin, directions, fixed, corners = plane
+        state = dict(fixed)
+        if corners:
+            kept = jnp.maximum(jnp.concatenate([1 - coordinates.sum(keepdims=True), coordinates]), 0)
+            shares = kept / kept.sum()
+            for name in corners[0]:
+                values = jnp.stack([corner[name] for corner in corners])
+                state[name] = jnp.tensordot(shares.astype(values.dtype), values, 1).astype(fixed[name].dtype)
+        for info in self._network.space.trainable:
+            value = origin[info.name]
+            for index, direction in enumerate(directions):
+                value = value + coordinates[index].astype(value.dtype) * direction[info.name]
+            state[info.name] = value.astype(numpy_dtype(info.dtype))
+        return state
+
+    def anew(self) -> CompiledFunctions:
+        """Returns the same functions, not compiled yet, so that ``totals`` can be set once more."""
+        return CompiledFunctions(self._network, self._candidates)
+
     def at_point(self, coordinates: Any, plane: Plane, batch: Batch) -> Any:
         """Returns what each of ``totals`` needs to know, at a point of a plane, coordinates of shape (axes,)."""
         return self._point(coordinates, plane, batch.inputs, batch.targets)
@@ -80,20 +101,7 @@ class CompiledFunctions:
         return self._parts(self._candidates, state, inputs, targets)
 
     def _point_values(self, coordinates: Any, plane: Plane, inputs: Any, targets: Any) -> dict[str, Any]:
-        origin, directions, fixed, corners = plane
-        state = dict(fixed)
-        if corners:
-            kept = jnp.maximum(jnp.concatenate([1 - coordinates.sum(keepdims=True), coordinates]), 0)
-            shares = kept / kept.sum()
-            for name in corners[0]:
-                values = jnp.stack([corner[name] for corner in corners])
-                state[name] = jnp.tensordot(shares.astype(values.dtype), values, 1).astype(fixed[name].dtype)
-        for info in self._network.space.trainable:
-            value = origin[info.name]
-            for index, direction in enumerate(directions):
-                value = value + coordinates[index].astype(value.dtype) * direction[info.name]
-            state[info.name] = value.astype(numpy_dtype(info.dtype))
-        return self._parts(self.totals, state, inputs, targets)
+        return self._parts(self.totals, self.state_at(coordinates, plane), inputs, targets)
 
     def _parts(self, totals: Sequence[JaxTotal], state: Mapping[str, Any], inputs: Any, targets: Any) -> dict[str, Any]:
         outputs = outputs_of(self._network, state, inputs)

@@ -88,6 +88,7 @@ class SampleTotal(JaxTotal):
     """The mean over all elements of a function that returns, for a batch, an array whose first axis is the samples'."""
 
     adds_up = True
+    splits = True
 
     def inside(self, outputs: Any, targets: Any) -> dict[str, jax.Array]:
         """Returns each sample's sum, and the number of elements in it."""
@@ -110,6 +111,8 @@ class SampleTotal(JaxTotal):
 
 class SingleSampleTotal(SampleTotal):
     """The mean over samples of a function that returns one number for a batch, called with single samples."""
+
+    adds_up = False  # the function may weigh its samples
 
     def _elements(self, outputs: Any, targets: Any) -> jax.Array:
         def of_one(output: Any, target: Any) -> Any:

@@ -81,6 +81,7 @@ class SampleLoss(Total):
     """
 
     adds_up = True
+    splits = True
 
     def __init__(self, judge: Any, network: Any, *, with_penalties: bool) -> None:
         self._terms = list(getattr(judge, "_flat_losses", None) or [])

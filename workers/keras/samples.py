@@ -40,6 +40,8 @@ def read_keras_samples(dataset: Any, options: MeasurementOptions) -> tuple[Sampl
         samples, notes = read_array_samples(split_batch(dataset), options)
     elif _is_from_torch(dataset):
         samples, notes = read_array_samples(_with_split_batches(dataset), options)
+        if not hasattr(dataset, "batch_size"):  # a Dataset, whose batches are ours
+            samples = samples.without_own_batches()
     elif isinstance(dataset, Iterator):
         samples, notes = read_array_samples(map(split_batch, dataset), options)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,11 +16,11 @@ from ..errors import SamplesError
 from ..evaluator import MeasurementOptions, MeasurementSetup
 from ..measurement_plan import MeasurementPlan
 from ..samples.samples import Samples
-from .checks import callback_errors, check_loaded, check_movable, check_points, partition_tolerance
+from .checks import check_loaded, check_movable, check_points
 from .network_evaluator import NetworkEvaluator
-from .partition import ChosenLoss, TwoPartitions, run_batches
+from .partition import run_batches
 from .totals import Total, low_precision_note
-from .tuning import choose_batch_size, plan_batches
+from .tuning import choose_batch_size, chosen_plan, plan_batches
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -106,18 +106,16 @@ class ArrayEvaluator(NetworkEvaluator):
         self._axes: int | None = None
         try:
             self._check(setup.options)
-            chosen = self._choose_loss(measured)
-            self._loss = chosen.total
-            self._warn(*chosen.notes, *low_precision_note(chosen.total))
-            dependent = bool(chosen.notes)
-            fixed_batches = dependent or not self._samples.can_be_cut
-            self._plan = plan_batches(setup, fixed_batches=fixed_batches, choose=self._choose_batch_size)
+            candidates = [measured.whole] if measured.split is None else [measured.whole, measured.split]
+            self._find_partition(self._space, candidates, self._metrics)
+            self._warn(*low_precision_note(self._loss))
+            self._plan = plan_batches(setup, fixed_batches=self._keeps_batches, choose=self._choose_batch_size)
             with self._settings():
                 names = tuple(self._measure_current())
         except BaseException:
             self.close()
             raise
-        self._describe(self._space, names, self._samples, setup, network.device, partition_dependent=dependent)
+        self._describe(self._space, names, setup, network.device, chosen_plan(self._plan, setup))
 
     def load(
         self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
@@ -131,7 +129,7 @@ class ArrayEvaluator(NetworkEvaluator):
             {name: np.asarray(direction[name], dtype) for name, dtype in wide.items()} for direction in directions
         ]
         self._axes = len(directions)
-        self._return_to_origin()
+        self._leave()
 
     def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
@@ -139,9 +137,7 @@ class ArrayEvaluator(NetworkEvaluator):
         rows = []
         with self._settings():
             for coordinates in points.tolist():
-                moved = move_along(self._space, self._origin, self._directions, coordinates)
-                between = interpolated_buffers(self._space, self._buffers, self._end_buffers, coordinates)
-                self._network.write({**moved, **self._buffers, **between})
+                self._visit(coordinates)
                 rows.append(self._measure_current())
         return {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
 
@@ -155,7 +151,7 @@ class ArrayEvaluator(NetworkEvaluator):
                 self._network.write({**state, **{info.name: held[info.name] for info in self._space.buffers}})
                 return self._measure_current()
             finally:
-                self._return_to_origin()
+                self._leave()
 
     def close(self) -> None:
         """Leaves the user's network as it was found, bit for bit."""
@@ -172,11 +168,19 @@ class ArrayEvaluator(NetworkEvaluator):
                 "origin's statistics everywhere)."
             )
 
-    def _choose_loss(self, measured: Target) -> ChosenLoss:
-        tolerance = partition_tolerance(self._space)
-        with callback_errors(), self._settings():
-            partitions = TwoPartitions(self._network.forward, self._samples, self._metrics, tolerance)
-            return partitions.choose_loss(measured.whole, measured.split)
+    def _forward_here(self) -> Callable[..., Any]:
+        return self._network.forward
+
+    def _visit(self, coordinates: Sequence[float]) -> None:
+        moved = move_along(self._space, self._origin, self._directions, coordinates)
+        between = interpolated_buffers(self._space, self._buffers, self._end_buffers, coordinates)
+        self._network.write({**moved, **self._buffers, **between})
+
+    def _leave(self) -> None:
+        self._network.write({**self._origin, **self._buffers})
+
+    def _measure_names(self) -> tuple[str, ...]:
+        return tuple(self._measure_current())
 
     def _choose_batch_size(self) -> int:
         return choose_batch_size(self._run_some, self._samples.count, self._network.ran_out_of_memory)
@@ -191,9 +195,6 @@ class ArrayEvaluator(NetworkEvaluator):
     def _measure_current(self) -> dict[str, float]:
         batches = self._samples.batches(self._plan.batch_size)
         return run_batches(self._network.forward, batches, self._loss, self._metrics)
-
-    def _return_to_origin(self) -> None:
-        self._network.write({**self._origin, **self._buffers})
 
     def _settings(self) -> contextlib.AbstractContextManager[None]:
         return self._network.settings(self._plan.threads)

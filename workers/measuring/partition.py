@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from collectors.networks.batches import call_network
 
 from ..errors import SamplesError
+from ..evaluator import Partition
 from ..samples.batches import Batch
 from ..samples.samples import Samples
-from .checks import check_same_values
+from .checks import Closeness, check_same_values
+from .memory_shortage import is_memory_shortage
 from .totals import Total
 
+_Groups: TypeAlias = Sequence[Sequence[Batch]]
 _CLEARLY_CLOSER = 0.1
-
-
-@dataclass(frozen=True)
-class ChosenLoss:
-    """How the loss is added up.
-
-    Attributes:
-        total: adds it up.
-        notes: for the loss and each metric that belongs to the loader's own batches, a sentence that says so.
-    """
-
-    total: Total
-    notes: tuple[str, ...]
+_PLACES = "the plane's origin, its corners and between them"
 
 
 def add_batches(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequence[Total]) -> None:
@@ -54,131 +46,336 @@ def run_batches(
     return results
 
 
-@dataclass(frozen=True)
-class TwoPartitions:
-    """Measures under two partitions of the samples, to find out how the loss is added up.
+@dataclass
+class _Sum:
+    """One total over one partition.
 
     Attributes:
-        forward: the network.
-        samples: what is measured.
-        metrics: by name; they follow the same rule as the loss.
-        tolerance: relative difference up to which two values are equal.
+        value: over all batches.
+        groups: over each group of batches.
+        each: of each batch alone.
+        error: why there are none.
     """
 
-    forward: Callable[..., Any]
-    samples: Samples
-    metrics: Mapping[str, Total]
-    tolerance: float
+    value: float = math.nan
+    groups: list[float] = field(default_factory=list)
+    each: list[float] = field(default_factory=list)
+    error: Exception | None = None
 
-    def choose_loss(self, whole: Total, split: Total | None) -> ChosenLoss:
-        """Returns how to add a loss up.
 
-        Args:
-            whole: the user's loss, as it is.
-            split: the same as sums over samples, or None where it is unknown how the loss splits.
+@dataclass(frozen=True)
+class _Place:
+    """Every total over the loader's own batches, and over other ones; None where these cannot be made."""
+
+    own: Sequence[_Sum]
+    other: Sequence[_Sum] | None
+
+
+@dataclass(frozen=True)
+class _Verdict:
+    """What is known of one total.
+
+    Attributes:
+        fits: whether nothing speaks against its adding up.
+        told: whether batches differed enough somewhere for that to mean something.
+        gap: the largest relative difference between the two partitions.
+        value: at the last place.
+    """
+
+    fits: bool
+    told: bool
+    gap: float
+    value: float
+
+
+class PartitionTest:
+    """Measures under two partitions of the samples, at a few places, to find out how the loss is added up.
+
+    Two partitions agree by chance where all samples have the same loss (a head of zeros), and within rounding where
+    losses are tiny (a network that has learned its data by heart). So what counts is whether they agree where the
+    batches differ from each other.
+
+    Args:
+        forward: the network, where it is now.
+        samples: what is measured.
+        candidates: the ways to add the loss up; the first is for a loss that belongs to its batches.
+        metrics: by name; they follow the same rule as the loss.
+        closeness: how close two equal values are.
+    """
+
+    def __init__(
+        self,
+        forward: Callable[..., Any],
+        samples: Samples,
+        candidates: Sequence[Total],
+        metrics: Mapping[str, Total],
+        closeness: Closeness,
+    ) -> None:
+        self._forward, self._samples, self._closeness = forward, samples, closeness
+        self._totals = [*candidates, *metrics.values()]
+        self._names = ["loss"] * len(candidates) + list(metrics)
+        self._loss, self._metrics = range(len(candidates)), range(len(candidates), len(self._totals))
+        self._partitions = samples.partitions()
+        sizes = np.array([batch.size for batch, _ in self._partitions.groups], np.float64)
+        self._shares = sizes / sizes.sum()
+        self._piece_shares = [
+            np.array([piece.size for piece in pieces]) / batch.size for batch, pieces in self._partitions.groups
+        ]
+        self._places: list[_Place] = []
+        self._repeated = False
+
+    def look(self) -> None:
+        """Measures under both partitions where the network is now.
 
         Raises:
             NondeterministicLossError: the same batches gave two losses.
+            Exception: what the network or a metric raises in the loader's own batches.
+        """
+        own_groups, other_groups = self._own_and_other()
+        own = self._sums(own_groups)
+        for index in self._metrics:
+            if (error := own[index].error) is not None:
+                raise error
+        other: Sequence[_Sum] | None = None
+        if self._partitions.differ:
+            try:
+                other = self._sums(other_groups)
+            except Exception as error:  # the network needs a batch as the loader makes it
+                other = [_Sum(error=error) for _ in self._totals]
+        place = _Place(own, other)
+        if not self._repeated and any(
+            not self._verdict(index, [place]).fits for index in (0, *self._metrics) if own[index].error is None
+        ):
+            self._check_repeatable(own_groups, own)
+        self._places.append(place)
+
+    def _own_and_other(self) -> tuple[_Groups, _Groups]:
+        batches: _Groups = [[batch] for batch, _ in self._partitions.groups]
+        pieces: _Groups = [pieces for _, pieces in self._partitions.groups]
+        return (pieces, batches) if self._partitions.own_are_pieces else (batches, pieces)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether looking at more places would not tell more."""
+        known = [self._is_known(index) for index in self._loss]
+        return any(known) and all(self._is_known(index) for index in self._metrics)
+
+    def decide(self, *, on_plane: bool, at_once: bool = True) -> Partition:
+        """Returns how the loss is added up.
+
+        Args:
+            on_plane: whether the places are on a plane; at other weights, what is not told stays open.
+            at_once: whether all samples may be one batch, where they came without batches.
+
+        Raises:
             SamplesError: no target counts.
+            CallbackFunctionError: the loss is no single number.
         """
-        candidates: list[Total] = [whole]
-        if split is not None and self._agree(split, whole):
-            candidates.insert(0, split)
-        bound: dict[str, str] = {}
-        for total in candidates:
-            bound = self._bound_to_batches(total)
-            if "loss" not in bound:
-                return ChosenLoss(total, tuple(bound.values()))
-        return ChosenLoss(whole, tuple(bound.values()))
+        chosen = self._choose(self._loss, on_plane)
+        failure = next((place.own[0].error for place in self._places if place.own[0].error), None)
+        if not any(math.isfinite(self._verdict(index).value) for index in self._loss):
+            errors = (place.own[index].error for index in self._loss for place in self._places)
+            _raise_first(error for error in errors if isinstance(error, SamplesError))
+        if chosen is None:
+            _raise_first([failure])
+        notes = [self._note(0 if chosen is None else chosen, on_plane, at_once=at_once)]
+        notes += [self._note(index, on_plane, at_once=at_once) for index in self._metrics]
+        found = tuple(filter(None, notes))
+        is_open = not on_plane and any(
+            not self._totals[index].adds_up and not math.isfinite(self._verdict(index).value)
+            for index in (chosen or 0, *self._metrics)
+        )
+        return Partition(chosen or 0, chosen is None or bool(found) or is_open, at_once, found)
 
-    def choose_weighting(self, candidates: Sequence[Total]) -> ChosenLoss:
-        """Returns how to weight a network's own loss.
-
-        Args:
-            candidates: the ways to weight batches; the first is for a loss that belongs to its batches.
+    def try_at_once(self, candidate: int) -> None:
+        """Measures all samples as one batch, to find out whether memory holds that.
 
         Raises:
-            NondeterministicLossError: the same batches gave two losses.
-            SamplesError: no label counts.
+            Exception: memory ran out, or whatever the user's code raises.
         """
-        chosen = candidates[0]
-        if len(candidates) > 1:
-            gaps, no_labels = [], None
-            for total in candidates:
-                try:
-                    gaps.append(self._gap(total))
-                except SamplesError as error:
-                    gaps.append(float("inf"))
-                    no_labels = error
-            if no_labels is not None and np.isinf(min(gaps)):
-                raise no_labels
-            # Wrong weights may come close where all batches have nearly the same loss; the right ones come much closer.
-            smallest = gaps[0]
-            for total, gap in zip(candidates, gaps, strict=True):
-                if gap < _CLEARLY_CLOSER * smallest:
-                    chosen, smallest = total, gap
-        bound = self._bound_to_batches(chosen)
-        return ChosenLoss(candidates[0] if "loss" in bound else chosen, tuple(bound.values()))
+        metrics = {self._names[index]: self._totals[index] for index in self._metrics}
+        run_batches(self._forward, self._samples.all_at_once(True).own_batches, self._totals[candidate], metrics)
 
-    def _gap(self, total: Total) -> float:
-        """Returns the relative difference between two partitions; infinite where they cannot be compared."""
-        try:
-            first = run_batches(self.forward, self.samples.own_batches, total, {})["loss"]
-            second = run_batches(self.forward, self.samples.other_batches(), total, {})["loss"]
-        except SamplesError:
-            raise
-        except Exception:
-            return float("inf")
-        gap = abs(first - second) / abs(first) if first else abs(second)
-        return gap if np.isfinite(gap) else float("inf")
+    def _choose(self, candidates: Iterable[int], on_plane: bool) -> int | None:
+        """Returns the candidate that adds batches up, or None."""
+        fitting = [index for index in candidates if self._adds_up(index, on_plane)]
+        fitting = [index for index in fitting if self._is_known(index)] or fitting
+        split = next((index for index in fitting if self._totals[index].splits), None)
+        if split is not None or not fitting:
+            return split
+        # Wrong weights may come close where all batches have nearly the same loss; the right ones come much closer.
+        chosen = fitting[0]
+        for index in fitting:
+            if self._verdict(index).gap < _CLEARLY_CLOSER * self._verdict(chosen).gap:
+                chosen = index
+        return chosen
 
-    def _bound_to_batches(self, loss: Total) -> dict[str, str]:
-        """Returns for the loss and each metric that belongs to the loader's own batches a sentence that says so."""
-        as_loaded = run_batches(self.forward, self.samples.own_batches, loss, self.metrics)
-        as_loaded.pop("loss_stderr", None)
-        try:
-            otherwise = run_batches(self.forward, self.samples.other_batches(), loss, self.metrics)
-        except SamplesError:
-            raise
-        except Exception:
-            otherwise = {}  # it needs a batch as the loader makes it
-        notes: dict[str, str] = {}
-        for name, value in as_loaded.items():
-            is_loss = name == "loss"
-            label = name if is_loss else f"metric {name!r}"
-            kept = "so the data set's own batches are kept" + (" and it has no standard error." if is_loss else ".")
-            if name not in otherwise or not self._is_close(value, otherwise[name]):
-                if not notes:
-                    again = run_batches(self.forward, self.samples.own_batches, loss, self.metrics)
-                    check_same_values("callback_fn's network", as_loaded, again, "in the same batches")
-                notes[name] = f"{label} depends on how samples are batched, {kept}"
-            elif not np.isfinite(value) and not (loss if is_loss else self.metrics[name]).adds_up:
-                notes[name] = (
-                    f"{label} is {value} with the weights that callback_fn gives, which leaves open whether it depends "
-                    f"on how samples are batched, {kept}"
-                )
-        return notes
+    def _adds_up(self, index: int, on_plane: bool) -> bool:
+        verdict = self._verdict(index)
+        is_single = self._samples.count == 1
+        return verdict.fits and (self._is_known(index) or is_single or not on_plane)
 
-    def _agree(self, split: Total, whole: Total) -> bool:
-        """Returns whether the sums give what the loss itself gives, batch for batch."""
-        for batch in self.samples.own_batches:
-            outputs = call_network(self.forward, batch.inputs)
-            split.reset()
-            try:
-                split.add(outputs, batch)
-                value = split.result()["loss"]
-            except SamplesError:
-                value = float("nan")  # a batch of padding only has no mean of its own, but does no harm to the sums
-            except Exception:
+    def _is_known(self, index: int) -> bool:
+        verdict = self._verdict(index)
+        return self._totals[index].adds_up or verdict.told or not verdict.fits
+
+    def _verdict(self, index: int, places: Sequence[_Place] | None = None) -> _Verdict:
+        places = self._places if places is None else places
+        values = [place.own[index].value for place in places]
+        sizes = [abs(value) for value in values if math.isfinite(value)]
+        scale = max(sizes, default=0.0)
+        fits, told, largest_gap, alike = True, False, 0.0, True
+        for place in places:
+            own, other = place.own[index], None if place.other is None else place.other[index]
+            allowed = self._closeness.allowed(own.value, scale)
+            fits &= self._agrees(index, place, scale)
+            if other is None:
+                alike = False
+                continue
+            if other.error is not None or _differ_in_kind(own.value, other.value):
+                fits = False
+            elif math.isfinite(own.value):
+                gap, spread = self._gap(own, other), self._spread(other if len(other.each) > len(own.each) else own)
+                allowed = self._closeness.allowed(own.value, scale, spread)
+                fits &= gap <= allowed
+                told |= spread > self._closeness.telling * allowed
+                alike &= spread <= allowed
+                largest_gap = max(largest_gap, gap / abs(own.value) if own.value else gap)
+        # A loss that moves with the weights and is the same for all samples does not depend on them.
+        moves = bool(sizes) and max(sizes) - min(sizes) > self._closeness.telling * self._closeness.allowed(
+            scale, scale
+        )
+        return _Verdict(fits, told or (alike and moves), largest_gap, values[-1] if values else math.nan)
+
+    def _agrees(self, index: int, place: _Place, scale: float) -> bool:
+        """Returns whether a candidate gives for each batch what the loss itself gives."""
+        if index not in self._loss:
+            return True
+        sums = [(place.own[index], place.own[0])]
+        if place.other is not None:
+            sums.append((place.other[index], place.other[0]))
+        for ours, whole in sums:
+            if ours.error is not None and not isinstance(ours.error, SamplesError):
                 return False  # a user's class that gives ``reduction`` another meaning
-            whole.reset()
-            try:
-                whole.add(outputs, batch)
-            except Exception:
+            if whole.error is not None:
                 continue  # its reduction is off: the sums take its elements' mean
-            if not self._is_close(value, whole.result()["loss"]):
-                return False
+            for value, expected in zip(ours.each, whole.each, strict=False):
+                if _differ_in_kind(value, expected):
+                    return False
+                if abs(value - expected) > self._closeness.in_one_batch.allowed(expected, scale):
+                    return False
         return True
 
-    def _is_close(self, first: float, second: float) -> bool:
-        return bool(np.isclose(first, second, rtol=self.tolerance, atol=1e-7, equal_nan=True))
+    def _note(self, index: int, on_plane: bool, *, at_once: bool) -> str | None:
+        """Returns for what keeps the data set's batches a sentence that says so."""
+        if self._adds_up(index, on_plane):
+            return None
+        is_loss, name = index in self._loss, self._names[index]
+        label = name if is_loss else f"metric {name!r}"
+        verdict = self._verdict(index)
+        kept = self._samples.kept_text(at_once) + (" and it has no standard error." if is_loss else ".")
+        if not verdict.fits:
+            return f"{label} depends on how samples are batched, so {kept}"
+        if all(place.other is None for place in self._places):
+            return (
+                f"{label} is measured in batches of one sample that cannot be joined, which leaves open whether it "
+                f"depends on how samples are batched, so {kept}"
+            )
+        finite = any(math.isfinite(place.own[index].value) for place in self._places)
+        found = "hardly differs between batches" if finite else "is not finite"
+        return (
+            f"{label} {found} at {_PLACES}, which leaves open whether it depends on how samples are batched, so {kept}"
+        )
+
+    def _gap(self, own: _Sum, other: _Sum) -> float:
+        """Returns how much two partitions differ: all together, or group by group, whose differences may cancel."""
+        together = abs(own.value - other.value)
+        if not own.groups:
+            return together
+        with np.errstate(invalid="ignore"):  # a batch of padding is NaN in both, an infinite loss infinite in both
+            gaps = np.nan_to_num(np.array(own.groups) - np.array(other.groups))
+        return max(together, float(np.linalg.norm(gaps * self._shares)))
+
+    def _spread(self, pieces: _Sum) -> float:
+        """Returns what the gap would be if the pieces of each group had quite other weights."""
+        if not pieces.each:
+            return 0.0
+        deviations, values = [], iter(pieces.each)
+        for shares in self._piece_shares:
+            found = np.nan_to_num(np.array([next(values) for _ in shares]), posinf=0.0, neginf=0.0)
+            deviations.append(math.sqrt(float(shares @ (found - shares @ found) ** 2)))
+        return float(np.linalg.norm(np.array(deviations) * self._shares))
+
+    def _sums(self, groups: _Groups) -> list[_Sum]:
+        """Adds batches up in every total: all together, each group, and each batch alone."""
+        sums = [_Sum() for _ in self._totals]
+        for total in self._totals:
+            total.reset()
+        tested = [index for index, total in enumerate(self._totals) if index in self._loss or not total.adds_up]
+        for group in groups:
+            in_group = {index: self._totals[index].fresh() for index in tested}
+            for batch in group:
+                outputs = call_network(self._forward, batch.inputs)
+                for index, found in enumerate(sums):
+                    if found.error is None:
+                        self._add(index, found, outputs, batch, in_group.get(index), alone=len(group) == 1)
+            for index, total in in_group.items():
+                if sums[index].error is None:
+                    sums[index].groups.append(self._value(total, index))
+                    if len(group) == 1:
+                        sums[index].each.append(sums[index].groups[-1])
+        for index, found in enumerate(sums):
+            if found.error is None:
+                try:
+                    found.value = self._totals[index].result()[self._names[index]]
+                except Exception as error:
+                    found.error = error
+        return sums
+
+    def _add(self, index: int, found: _Sum, outputs: Any, batch: Batch, in_group: Total | None, *, alone: bool) -> None:
+        try:
+            self._totals[index].add(outputs, batch)
+            if in_group is not None:
+                in_group.add(outputs, batch)
+                if not alone:
+                    itself = self._totals[index].fresh()
+                    itself.add(outputs, batch)
+                    found.each.append(self._value(itself, index))
+        except Exception as error:
+            if is_memory_shortage(error):
+                raise
+            found.error = error
+
+    def _value(self, total: Total, index: int) -> float:
+        try:
+            return total.result()[self._names[index]]
+        except SamplesError:
+            return math.nan  # a batch of padding has no mean of its own, but does the sums no harm
+
+    def _check_repeatable(self, groups: _Groups, expected: Sequence[_Sum]) -> None:
+        self._repeated = True
+        again = self._sums(groups)
+        for index in (0, *self._metrics):
+            if expected[index].error is None:
+                first, second = ({self._names[index]: item[index].value} for item in (expected, again))
+                check_same_values("callback_fn's network", first, second, "in the same batches")
+
+
+def _raise_first(errors: Iterable[Exception | None]) -> None:
+    """Raises the first of some errors, where there is one."""
+    for error in errors:
+        if error is not None:
+            raise error
+
+
+def places_to_look_at(far_points: Sequence[Sequence[float]]) -> Iterator[list[float]]:
+    """Yields the points at which a plane is looked at: the origin, the far points, and those half way to them."""
+    yield [0.0] * len(far_points[0])
+    for share in (1.0, 0.5, 0.25):
+        for point in far_points:
+            yield [share * coordinate for coordinate in point]
+
+
+def _differ_in_kind(first: float, second: float) -> bool:
+    """Returns whether two values differ and one is NaN or infinite."""
+    return not (math.isfinite(first) and math.isfinite(second)) and not np.array_equal(first, second, equal_nan=True)

@@ -26,13 +26,21 @@ class SampleLossTotal(Total):
         reduction: "mean", "sum" or "batchmean".
         class_weights: how much each class counts in the mean's denominator, shape (classes,).
         ignore_index: the class target that counts nothing.
+        known: whether the loss is the framework's own, which has no other meaning of its reduction.
     """
 
-    adds_up = True
+    splits = True
 
     def __init__(
-        self, elementwise: Callable[[Any, Any], Any], reduction: str, class_weights: Any, ignore_index: int | None
+        self,
+        elementwise: Callable[[Any, Any], Any],
+        reduction: str,
+        class_weights: Any,
+        ignore_index: int | None,
+        *,
+        known: bool = True,
     ) -> None:
+        self.adds_up = known
         self._elementwise = elementwise
         self._reduction = reduction
         self._class_weights = class_weights

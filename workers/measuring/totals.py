@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -44,7 +45,9 @@ class Total(ABC):
     """Adds up a loss or a metric over batches."""
 
     adds_up: bool
-    """Whether it is made to add batches up, so that samples on which this cannot be tested need not prove it."""
+    """Whether it is known to add batches up, so that samples on which this cannot be tested need not prove it."""
+    splits = False
+    """Whether it adds samples up one by one, and so is better than what gives one number for a batch."""
 
     low_precision: str | None = None
     """The element type of what was added, where that has fewer digits than float32."""
@@ -60,6 +63,12 @@ class Total(ABC):
     @abstractmethod
     def pending(self) -> Pending:
         """Returns the result, without waiting for a device where the class can do that."""
+
+    def fresh(self) -> Total:
+        """Returns a new sum of the same, for totals whose ``reset`` replaces all that ``add`` changes."""
+        fresh = copy.copy(self)
+        fresh.reset()
+        return fresh
 
     def result(self) -> dict[str, float]:
         """Returns the values over all batches: of a loss "loss" and, where samples have their own, "loss_stderr"."""
@@ -198,6 +207,12 @@ class NamedMetric(Total):
     def add(self, outputs: Any, batch: Batch) -> None:
         """Adds one batch."""
         named_call(self._label, self._metric.add, outputs, batch)
+
+    def fresh(self) -> Total:
+        """Returns a new sum of the same."""
+        fresh = copy.copy(self)
+        fresh._metric = self._metric.fresh()
+        return fresh
 
     def pending(self) -> Pending:
         """Returns the result over all batches."""

@@ -105,6 +105,13 @@ def plan_batches(setup: MeasurementSetup, *, fixed_batches: bool, choose: Callab
     return replace(plan, batch_size=None if fixed_batches else plan.batch_size, channels_last=False, compile=False)
 
 
+def chosen_plan(plan: MeasurementPlan, setup: MeasurementSetup) -> MeasurementPlan:
+    """Returns a plan with the batch size that was asked for, where its own is None because batches are kept."""
+    if plan.batch_size is None and setup.plan is not None:
+        return replace(plan, batch_size=setup.plan.batch_size)
+    return plan
+
+
 def choose_batch_size(run: Callable[[int], int], available: int, ran_out_of_memory: Callable[[Exception], bool]) -> int:
     """Returns the fastest of a few batch sizes; compilation takes time, and does not count.
 

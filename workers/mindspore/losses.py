@@ -71,7 +71,8 @@ def split_into_samples(loss: object) -> SampleLossTotal | None:
     weights = loss.weight if by_class else None
     ignored = int(loss.ignore_index) if by_class else None
     in_numpy = functools.partial(call_loss, elementwise)
-    return SampleLossTotal(in_numpy, reduction, None if weights is None else to_array(weights), ignored)
+    known = type(loss).__module__.startswith("mindspore.")
+    return SampleLossTotal(in_numpy, reduction, None if weights is None else to_array(weights), ignored, known=known)
 
 
 class MetricTotal(Total):

@@ -60,17 +60,22 @@ class InProcessPool(Pool):
         return 1
 
     def load(
-        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
+        self,
+        origin: State,
+        directions: Sequence[State],
+        buffers: State,
+        end_buffers: Sequence[State] = (),
+        far_points: Sequence[Sequence[float]] | None = None,
     ) -> None:
-        """Puts a plane on the device."""
+        """Puts a plane on the device, and finds out there how the loss is added up."""
         load_plane(self._evaluator, origin, directions, buffers, end_buffers)
-        self._axes = len(directions)
+        self._far_points = far_points or ones(len(directions))
+        self._evaluator.settle(self._far_points)
 
     def measure_origin(self) -> list[OriginValues]:
-        """Measures the loaded plane's origin twice."""
-        return [
-            OriginValues("this process", self.description.device, measure_origin_twice(self._evaluator, self._axes))
-        ]
+        """Measures the loaded plane's origin twice, and the first far point in between."""
+        values, elsewhere = measure_origin_twice(self._evaluator, self._far_points[0])
+        return [OriginValues("this process", self.description.device, values, elsewhere)]
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
         """Measures tasks in order, points a few at a time where they are fast."""
@@ -140,10 +145,28 @@ def measure_task_state(evaluator: Evaluator, parameters: State, buffers: State |
         return None, traceback.format_exc()
 
 
-def measure_origin_twice(evaluator: Evaluator, axes: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Measures the loaded plane's origin twice, with a move away in between."""
-    origin, elsewhere = np.zeros((1, axes)), np.full((1, axes), 1e-3)
-    first = within_memory(evaluator, lambda: evaluator.measure(origin))
-    within_memory(evaluator, lambda: evaluator.measure(elsewhere))
-    second = within_memory(evaluator, lambda: evaluator.measure(origin))
-    return tuple({name: float(value[0]) for name, value in item.items()} for item in (first, second))  # type: ignore[return-value]
+def ones(axes: int) -> list[tuple[float, ...]]:
+    """Returns the point at which a plane is looked at beside its origin, where nobody says which."""
+    return [(1.0,) * axes]
+
+
+def measure_origin_twice(
+    evaluator: Evaluator, far: Sequence[float]
+) -> tuple[tuple[dict[str, float], dict[str, float]], dict[str, float]]:
+    """Returns two measurements of the loaded plane's origin, and one of a point far from it, made in between."""
+
+    def measure(point: Sequence[float]) -> dict[str, float]:
+        columns = within_memory(evaluator, lambda: evaluator.measure(np.array([point], np.float64)))
+        return {name: float(column[0]) for name, column in columns.items()}
+
+    origin = [0.0] * len(far)
+    first, elsewhere = measure(origin), _attempted(lambda: measure(far))
+    return (first, measure(origin)), elsewhere
+
+
+def _attempted(measure: Callable[[], dict[str, float]]) -> dict[str, float]:
+    # A point that raises is a failed one, which ends no survey.
+    try:
+        return measure()
+    except Exception:
+        return {}

@@ -16,7 +16,7 @@ from collectors.networks.weight_space import State
 
 from ..callback_fn import call_callback, make_evaluator
 from ..errors import CallbackFunctionError
-from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, MeasurementSetup
+from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, MeasurementSetup, Partition
 from ..measurement_plan import MeasurementPlan, Workload
 from .devices import pin_process
 from .in_process import Outcome, load_plane, measure_origin_twice, measure_points, measure_task_state
@@ -107,13 +107,23 @@ class MeasurementActor:
     def load(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
         """Puts a plane on the device."""
         assert self._evaluator is not None
-        self._axes = len(directions)
         load_plane(self._evaluator, origin, directions, buffers, end_buffers)
 
-    def measure_origin(self) -> tuple[str, tuple[dict[str, float], dict[str, float]]]:
-        """Measures the origin twice; returns the device type and the values."""
+    def settle(
+        self, far_points: Sequence[Sequence[float]], partition: Partition | None = None
+    ) -> tuple[Partition | None, EvaluatorDescription] | Exception:
+        """Finds out on the loaded plane how the loss is added up, or takes what another worker found out."""
         assert self._evaluator is not None
-        return self._evaluator.description.device, measure_origin_twice(self._evaluator, self._axes)
+        self._far = far_points[0]
+        try:
+            return self._evaluator.settle(far_points, partition), self._evaluator.description
+        except LandscapeError as error:
+            return _portable(error)
+
+    def measure_origin(self) -> tuple[str, tuple[dict[str, float], dict[str, float]], dict[str, float]]:
+        """Measures the origin twice and a far point once; returns the device type and the values."""
+        assert self._evaluator is not None
+        return self._evaluator.description.device, *measure_origin_twice(self._evaluator, self._far)
 
     def measure_points(self, points: Sequence[tuple[float, ...]]) -> tuple[list[Outcome], float, int | None]:
         """Measures points; returns their outcomes, the seconds it took and the batch size that memory allowed."""

@@ -14,7 +14,7 @@ from ..measurement_plan import MeasurementPlan, Workload
 from .devices import CORES_PER_SLOT
 from .ray_placement import PLACEMENT_SECONDS, new_workers
 from .ray_waiting import get_while_alive, wait_while_alive
-from .ray_worker import ActorRecipe, RayWorker, check_same_description, raise_failures
+from .ray_worker import ActorRecipe, LoadedPlane, RayWorker, check_same_description, raise_failures
 
 DEATHS_BEFORE_DROP = 12
 _FAILED_STARTS_BEFORE_DROP = 3
@@ -35,15 +35,17 @@ class RayCrew:
     Attributes:
         workers: those that are placed, in the order of their devices.
         description: what they measure, once they are started; all of them agree on it.
-        vectors: the loaded plane in Ray's object store, for workers that are started again.
+        plane: what is loaded, for workers that are started again.
     """
 
     description: EvaluatorDescription
+    _started: EvaluatorDescription
+    _others_notes: tuple[str, ...] = ()
 
     def __init__(self, ray: Any) -> None:
         self.ray = ray
         self.workers: list[RayWorker] = []
-        self.vectors: list[Any] | None = None
+        self.plane: LoadedPlane | None = None
 
     def start(self, plan: MeasurementPlan | None, workload: Workload | None) -> None:
         """Has every worker, which must be placed, build its evaluator.
@@ -75,9 +77,30 @@ class RayCrew:
         raise_failures(self._get(calls))
         for worker, found in zip(others, raise_failures(self._get(starts)), strict=True):
             check_same_description(worker.label, description, found)
-            own = tuple(f"{worker.label}: {note}" for note in found.notes if note not in description.notes)
-            description = replace(description, notes=description.notes + own)
-        self.description = description
+            own = (f"{worker.label}: {note}" for note in found.notes if note not in description.notes)
+            self._others_notes += tuple(own)
+        self._started = description
+        self.description = replace(description, notes=description.notes + self._others_notes)
+
+    def load(self, vectors: Sequence[Any], far_points: Sequence[Sequence[float]]) -> None:
+        """Puts a plane on every worker; all of them add the loss up as the first one finds right.
+
+        Args:
+            vectors: origin, directions and buffers in Ray's object store.
+            far_points: as for ``Evaluator.settle``.
+
+        Raises:
+            LandscapeError: the loss cannot be measured there.
+        """
+        self.plane = LoadedPlane(vectors, far_points)
+        self.ask_all("load", *vectors)
+        # All at once, which takes no longer than one alone; rounding may differ between kinds of devices.
+        found = raise_failures(self.ask_all("settle", far_points))
+        partition, description = found[0]
+        self.plane.partition = partition
+        if any(other != partition for other, _ in found):
+            raise_failures(self.ask_all("settle", far_points, partition))
+        self.description = replace(description, notes=description.notes + self._others_notes)
 
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:
         """Calls a method on every worker; one that died meanwhile is started again and asked once more."""
@@ -111,6 +134,7 @@ class RayCrew:
         if batch_size is None or plan.batch_size is None or batch_size >= plan.batch_size:
             return
         self.description = replace(self.description, plan=replace(plan, batch_size=batch_size))
+        self._started = replace(self._started, plan=replace(self._started.plan, batch_size=batch_size))
         for worker in self.workers:
             worker.actor.use_batch_size.remote(batch_size)
 
@@ -120,7 +144,7 @@ class RayCrew:
         if worker.deaths >= limit:
             self._drop(worker, error)
         else:
-            worker.start_again(self.description.plan, self.vectors)
+            worker.start_again(self._started.plan, self.plane)
 
     def finish_start(self, worker: RayWorker) -> None:
         """Looks whether a worker that was started again is ready; starts it once more where that failed."""
@@ -137,18 +161,22 @@ class RayCrew:
             if worker.failed_starts >= _FAILED_STARTS_BEFORE_DROP:
                 self._drop(worker, error)
             else:
-                worker.start_again(self.description.plan, self.vectors)
+                worker.start_again(self._started.plan, self.plane)
             return
         worker.starting = []
         (found,) = (answer for answer in answers if isinstance(answer, EvaluatorDescription))
-        check_same_description(worker.label, self.description, found)
+        check_same_description(worker.label, self._started, found)
+
+    def start_again(self, worker: RayWorker) -> None:
+        """Starts a worker's actor, up to the loaded plane."""
+        worker.start_again(self._started.plan, self.plane)
 
     def end(self) -> None:
         """Ends the actors."""
         for worker in self.workers:
             worker.leave()
         self.workers.clear()
-        self.vectors = None
+        self.plane = None
 
     def _get(self, references: Sequence[Any]) -> list[Any]:
         try:
@@ -234,7 +262,7 @@ class LateNodes:
         self._next_device += devices
         for worker in new_workers(self._recipe, ids):
             worker.node = node
-            worker.start_again(self._crew.description.plan, self._crew.vectors)
+            self._crew.start_again(worker)
             self._crew.workers.append(worker)
 
 

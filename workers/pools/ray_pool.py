@@ -14,6 +14,7 @@ from ..evaluator import EvaluatorDescription, MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
 from ..pool import OriginValues, Pool, Result, Task
 from .devices import WorkerLayout
+from .in_process import ones
 from .ray_code import code_of
 from .ray_crew import LateNodes, RayCrew
 from .ray_placement import cluster_workers, local_workers, place_workers, private_devices
@@ -104,21 +105,29 @@ class RayPool(Pool):
         return [process for _, _, process in self._crew.ask_all("place")]
 
     def load(
-        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
+        self,
+        origin: State,
+        directions: Sequence[State],
+        buffers: State,
+        end_buffers: Sequence[State] = (),
+        far_points: Sequence[Sequence[float]] | None = None,
     ) -> None:
-        """Puts a plane on every worker; its vectors travel once to each node."""
+        """Puts a plane on every worker, where its vectors travel once to each node; the workers settle on it."""
         put = self._ray.put
         several = [[dict(item) for item in states] for states in (directions, end_buffers)]
         vectors = [put(dict(origin)), put(several[0]), put(dict(buffers)), put(several[1])]
-        self._crew.vectors = vectors
-        self._crew.ask_all("load", *vectors)
+        before = self.description.notes
+        self._crew.load(vectors, far_points or ones(len(directions)))
+        for note in self.description.notes:
+            if note not in before:
+                warnings.warn(note, stacklevel=3)
 
     def measure_origin(self) -> list[OriginValues]:
         """Measures the loaded plane's origin twice on every worker."""
         answers = self._crew.ask_all("measure_origin")
         return [
-            OriginValues(worker.label, device, values)
-            for worker, (device, values) in zip(self._crew.workers, answers, strict=True)
+            OriginValues(worker.label, device, values, elsewhere)
+            for worker, (device, values, elsewhere) in zip(self._crew.workers, answers, strict=True)
         ]
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import NondeterministicLossError
-from ..evaluator import EvaluatorDescription, MeasurementOptions
+from ..evaluator import EvaluatorDescription, MeasurementOptions, Partition
 from ..measurement_plan import MeasurementPlan
 from .devices import WorkerLayout, WorkerPlace
 from .ray_actor import MeasurementActor
@@ -47,6 +47,21 @@ class ActorRecipe:
     def kind(self) -> str | None:
         """Ray's name for the devices that actors need; None where they are slots of CPU cores."""
         return "GPU" if self.gpus else "NPU" if self.npus else None
+
+
+@dataclass
+class LoadedPlane:
+    """The plane that all actors have.
+
+    Attributes:
+        vectors: origin, directions and buffers in Ray's object store.
+        far_points: far from the origin.
+        partition: how the loss is added up there; None before the first worker has found it out.
+    """
+
+    vectors: Sequence[Any]
+    far_points: Sequence[Sequence[float]]
+    partition: Partition | None = None
 
 
 @dataclass(frozen=True)
@@ -121,7 +136,7 @@ class RayWorker:
         """Has the actor load callback_fn and the framework; returns the reference."""
         return self.actor.prepare.remote(self.recipe.callback, self.recipe.frameworks)
 
-    def start_again(self, plan: MeasurementPlan, vectors: Sequence[Any] | None) -> None:
+    def start_again(self, plan: MeasurementPlan, plane: LoadedPlane | None) -> None:
         """Starts another actor in the place of a dead one, up to the loaded plane."""
         self.end()
         self.starting = [
@@ -130,8 +145,9 @@ class RayWorker:
             self.actor.call.remote(),
             self.actor.start.remote(self.recipe.options, plan),
         ]
-        if vectors is not None:
-            self.starting.append(self.actor.load.remote(*vectors))
+        if plane is not None:
+            self.starting.append(self.actor.load.remote(*plane.vectors))
+            self.starting.append(self.actor.settle.remote(plane.far_points, plane.partition))
         self.started_at = time.monotonic()
 
     def end(self) -> None:

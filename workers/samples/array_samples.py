@@ -103,4 +103,5 @@ def _read_pair(dataset: Any, options: MeasurementOptions, notes: list[str]) -> S
 
         return map_leaves(part, inputs), map_leaves(part, targets)
 
-    return collect_samples([batch(start) for start in range(0, count, _BATCH_SIZE)], options)
+    batches = [batch(start) for start in range(0, count, _BATCH_SIZE)]
+    return collect_samples(batches, options, without_batches=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import itertools
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,36 +23,75 @@ from .batches import Batch, as_batch, cut, is_tensor, join, leaf_bytes, map_batc
 class Samples:
     """Samples in the loader's own batches or in batches of another size.
 
+    Samples that came without batches (a pair of tensors, a Dataset) are one batch, because no other size means
+    anything; they are read and tried out in smaller ones.
+
     Args:
-        batches: the loader's own batches.
+        batches: the loader's own batches, or those in which samples without batches were read.
         whole: all samples as one batch, or None where batches do not fit together (padded to their own lengths).
+        without_batches: whether the samples came without batches of their own.
     """
 
-    def __init__(self, batches: list[Batch], whole: Batch | None) -> None:
+    def __init__(self, batches: list[Batch], whole: Batch | None, *, without_batches: bool = False) -> None:
         self.count = sum(batch.size for batch in batches)
         self._whole = whole
-        self.own_batches = batches if whole is None else _cut_like(whole, [batch.size for batch in batches])
+        self._at_once = without_batches and whole is not None
+        self._read_batches = batches if whole is None else _cut_like(whole, [batch.size for batch in batches])
+        self.without_batches = without_batches
+
+    @property
+    def own_batches(self) -> list[Batch]:
+        """The loader's own batches; one of all samples where they came without."""
+        return [self._whole] if self._at_once and self._whole is not None else self._read_batches
 
     @property
     def can_be_cut(self) -> bool:
         """Whether batches of another size can be made."""
         return self._whole is not None
 
+    def all_at_once(self, at_once: bool) -> Samples:
+        """Returns the same samples; those without batches as one batch, or as they were read, to save memory."""
+        changed = copy.copy(self)
+        changed._at_once = at_once and self.without_batches and self.can_be_cut
+        return changed
+
+    def without_own_batches(self) -> Samples:
+        """Returns the same samples, whose batches so far are not the user's choice."""
+        changed = copy.copy(self)
+        changed.without_batches = True
+        return changed.all_at_once(True)
+
+    def kept_text(self, at_once: bool) -> str:
+        """Returns the end of a sentence on what a loss that belongs to its batches is measured in."""
+        if not self.without_batches:
+            return "the data set's own batches are kept"
+        size = max(batch.size for batch in self._read_batches)
+        if at_once and self.can_be_cut:
+            return f"all {self.count} samples are one batch (the data set gives no batch size)"
+        return f"batches of {size}, which are our choice, are kept (memory does not hold all samples at once)"
+
+    def partitions(self) -> TwoPartitions:
+        """Returns the samples in the loader's own batches, or those in which they were read, and in other ones."""
+        own = self._read_batches
+        largest = max(batch.size for batch in own)
+        if self._whole is None or largest > 2 or len(own) == 1:
+            # A smaller last batch stays as it is: each new shape may have to be compiled.
+            shapes = {batch.size for batch in own} if self._whole is None else {largest}
+            groups = [(batch, _pieces(batch) if batch.size in shapes else [batch]) for batch in own]
+            return TwoPartitions(groups, own_are_pieces=False)
+        # Batches of one or two samples are rather joined, because some losses need more than one.
+        starts = range(0, len(own) - len(own) % 2 or 1, 2)
+        pairs = [own[start : start + 2] for start in starts]
+        pairs[-1] = own[starts[-1] :]
+        ends = list(itertools.accumulate(sum(batch.size for batch in pair) for pair in pairs))
+        joined = [cut(self._whole, start, end) for start, end in zip([0, *ends], ends, strict=False)]
+        return TwoPartitions(list(zip(joined, pairs, strict=True)), own_are_pieces=True)
+
     def batches(self, batch_size: int | None) -> list[Batch]:
         """Returns the samples in batches of that size (views, no copies); None or ragged: the loader's own."""
         if batch_size is None or self._whole is None:
             return self.own_batches
         return [cut(self._whole, start, start + batch_size) for start in range(0, self.count, batch_size)]
-
-    def other_batches(self) -> list[Batch]:
-        """Returns the samples in other batches than the loader's own, of unequal sizes where that is possible."""
-        if self._whole is None:
-            return [piece for batch in self.own_batches for piece in _two_pieces(batch)]
-        largest = max(batch.size for batch in self.own_batches)
-        if largest > 2:
-            return self.batches((2 * largest + 2) // 3)
-        # Batches of one or two samples can only be joined, unless there is no other.
-        return self.batches(largest + 1 if len(self.own_batches) > 1 else 1)
 
     def sha256(self, *, with_batches: bool) -> str:
         """Returns the SHA-256 of all samples.
@@ -70,9 +111,16 @@ class Samples:
 
     def map(self, function: Callable[[Any], Any]) -> Samples:
         """Returns the samples with every array replaced; their number and batches stay."""
+        return self.map_batches(lambda batch: map_batch(function, batch))
+
+    def map_batches(self, function: Callable[[Batch], Batch]) -> Samples:
+        """Returns the samples with inputs and targets replaced; their number and batches stay."""
         if self._whole is None:
-            return Samples([map_batch(function, batch) for batch in self.own_batches], None)
-        return Samples(self.own_batches, map_batch(function, self._whole))
+            return Samples(
+                [function(batch) for batch in self._read_batches], None, without_batches=self.without_batches
+            )
+        mapped = Samples(self._read_batches, function(self._whole), without_batches=self.without_batches)
+        return mapped.all_at_once(self._at_once)
 
     def map_targets(self, function: Callable[[Any], Any]) -> Samples:
         """Returns the samples with the targets of each batch replaced by others of the same lengths."""
@@ -80,8 +128,25 @@ class Samples:
         def changed(batch: Batch) -> Batch:
             return replace(batch, targets=function(batch.targets))
 
-        own_batches = [changed(batch) for batch in self.own_batches] if self._whole is None else self.own_batches
-        return Samples(own_batches, None if self._whole is None else changed(self._whole))
+        return self.map_batches(changed)
+
+
+@dataclass(frozen=True)
+class TwoPartitions:
+    """The same samples in two ways.
+
+    Attributes:
+        groups: each batch, and the same samples in pieces.
+        own_are_pieces: whether the pieces are the loader's own batches, rather than the batches.
+    """
+
+    groups: Sequence[tuple[Batch, Sequence[Batch]]]
+    own_are_pieces: bool
+
+    @property
+    def differ(self) -> bool:
+        """Whether any batch has more than one piece."""
+        return any(len(pieces) > 1 for _, pieces in self.groups)
 
 
 @dataclass(frozen=True)
@@ -95,7 +160,11 @@ class Stream:
 
 
 def collect_samples(
-    raw: Sequence[Any], options: MeasurementOptions, make_batch: Callable[[object], Batch] = as_batch
+    raw: Sequence[Any],
+    options: MeasurementOptions,
+    make_batch: Callable[[object], Batch] = as_batch,
+    *,
+    without_batches: bool = False,
 ) -> Samples:
     """Returns the samples of batches, at most as many as asked.
 
@@ -103,6 +172,7 @@ def collect_samples(
         raw: the batches, of (inputs, targets) unless ``make_batch`` takes others.
         options: how many samples.
         make_batch: checks a batch.
+        without_batches: whether the batches are ours, because the data set has none.
 
     Raises:
         SamplesError: a batch is not a pair of inputs and targets.
@@ -110,7 +180,7 @@ def collect_samples(
     batches = [make_batch(item) for item in raw]
     if options.num_samples is not None:
         batches = _first(batches, options.num_samples)
-    return Samples(batches, join(batches))
+    return Samples(batches, join(batches), without_batches=without_batches)
 
 
 def read_stream(
@@ -196,8 +266,16 @@ def _cut_like(whole: Batch, sizes: Sequence[int]) -> list[Batch]:
     return [cut(whole, start, start + size) for start, size in zip(itertools.accumulate(sizes, initial=0), sizes)]  # noqa: B905
 
 
-def _two_pieces(batch: Batch) -> list[Batch]:
+def _pieces(batch: Batch) -> list[Batch]:
+    """Returns a batch in two pieces, about two thirds and one third, or as it is.
+
+    Their sizes have no common divisor: what is regular in the data (every third target counts nothing) would otherwise
+    be in both pieces alike.
+    """
     if batch.size < 2:
         return [batch]
-    middle = min((2 * batch.size + 2) // 3, batch.size - 1)
+    aim = 2 * batch.size / 3
+    middle = min(
+        (size for size in range(1, batch.size) if math.gcd(size, batch.size) == 1), key=lambda size: abs(size - aim)
+    )
     return [cut(batch, 0, middle), cut(batch, middle, batch.size)]

@@ -54,6 +54,7 @@ def read_samples(
         SamplesError: it is empty, unlabelled, or gives other samples each time.
     """
     notes: list[str] = []
+    without_batches = False
     if isinstance(dataset, tuple | list) and len(dataset) == 2 and all(isinstance(x, torch.Tensor) for x in dataset):
         if len(dataset[0]) != len(dataset[1]):
             raise SamplesError(
@@ -63,13 +64,16 @@ def read_samples(
         dataset = TensorDataset(*dataset)
     if isinstance(dataset, DataLoader) and not isinstance(dataset.dataset, IterableDataset):
         raw = _read_loader(dataset, options, notes, make_batch)
+        without_batches = dataset.batch_sampler is not None and _batch_size(dataset) is None
     elif isinstance(dataset, Dataset) and not isinstance(dataset, IterableDataset):
         raw = _read_indexed(dataset, _BATCH_SIZE, default_collate, options, notes, None)
+        without_batches = True
     else:
         if isinstance(dataset, IterableDataset):
             dataset = DataLoader(dataset, batch_size=_BATCH_SIZE)
+            without_batches = True
         raw = read_stream(dataset, options, notes, make_batch)
-    return collect_samples(raw, options, make_batch), notes
+    return collect_samples(raw, options, make_batch, without_batches=without_batches), notes
 
 
 def _read_loader(
@@ -80,16 +84,21 @@ def _read_loader(
         indices = _indices(loader.dataset, _sampler_indices(loader.sampler))
         items = Stream(lambda: (loader.collate_fn(loader.dataset[index]) for index in indices))
         return read_stream(items, options, notes, make_batch)
-    size = getattr(loader.batch_sampler, "batch_size", None)
     sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
     return _read_indexed(
         loader.dataset,
-        size if isinstance(size, int) else _BATCH_SIZE,
+        _batch_size(loader) or _BATCH_SIZE,
         loader.collate_fn,
         options,
         notes,
         _sampler_indices(sampler),
     )
+
+
+def _batch_size(loader: DataLoader[Any]) -> int | None:
+    """Returns how many samples the loader puts into a batch; None where a sampler of the user's own decides."""
+    size = getattr(loader.batch_sampler, "batch_size", None)
+    return size if isinstance(size, int) else None
 
 
 def _indices(dataset: Any, subset: Sequence[int] | None) -> list[int]:

@@ -21,9 +21,9 @@ from ..measurement_plan import MeasurementPlan, Workload
 from ..measuring import checks
 from ..measuring.memory_shortage import halved, is_memory_shortage, shortage_text
 from ..measuring.network_evaluator import NetworkEvaluator
-from ..measuring.partition import ChosenLoss, TwoPartitions, run_batches
-from ..measuring.totals import NamedMetric, batch_loss, low_precision_note
-from ..measuring.tuning import tune
+from ..measuring.partition import run_batches
+from ..measuring.totals import NamedMetric, Total, batch_loss, low_precision_note
+from ..measuring.tuning import chosen_plan, tune
 from ..samples.batches import Batch, as_batch, as_whole_batch
 from ..samples.torch_samples import place_samples, read_samples
 from .compiling import PlanChooser, has_images
@@ -87,18 +87,14 @@ class TorchEvaluator(NetworkEvaluator):
             self._samples = place_samples(samples, self._device).map_targets(at_least_float32)
             self._normalization = normalization_layers(self._module)
             self._check_buffers()
-            chosen = self._choose_in_float32(loss)
-            self._loss = chosen.total
-            self._warn(*chosen.notes)
-            dependent = bool(chosen.notes)
-            fixed_batches = dependent or not self._samples.can_be_cut
+            self._find_partition_in_float32(loss)
             rate = None
             if plan is None:
-                plan, rate = self._tune(setup.threads, fixed_batches)
-            self._plan = replace(plan, batch_size=None) if fixed_batches else plan
+                plan, rate = self._tune(setup.threads, self._keeps_batches)
+            self._plan = replace(plan, batch_size=None) if self._keeps_batches else plan
             self._samples = place_samples(self._samples, self._device, self._plan.channels_last)
             with self._settings():
-                self._settle(rate, setup.workload or Workload())
+                self._settle_plan(rate, setup.workload or Workload())
                 names = self._measure_within_memory()
                 capture = None if self._options.buffers == "recalibrate" else capture_of(self._device)
                 self._points = PointRunner(self._moves, self._pending, self._treat_buffers, self._device, capture)
@@ -106,7 +102,7 @@ class TorchEvaluator(NetworkEvaluator):
         except BaseException:
             self.close()
             raise
-        self._describe(self._moves.space, names, samples, setup, self._device.type, partition_dependent=dependent)
+        self._describe(self._moves.space, names, setup, self._device.type, chosen_plan(self._plan, setup))
 
     def load(
         self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
@@ -170,40 +166,60 @@ class TorchEvaluator(NetworkEvaluator):
             return self._own_loss.forward(network, Float32Losses if self._widens else contextlib.nullcontext)
         return with_float32_outputs(network) if self._widens else network
 
-    def _choose_in_float32(self, loss: Callable[..., Any] | None) -> ChosenLoss:
+    def _find_partition_in_float32(self, loss: Callable[..., Any] | None) -> None:
         """Finds out how the loss is added up, computed from outputs in at least float32 where that can be done."""
+        find = functools.partial(self._find_partition, self._moves.space, self._ways_to_add_up(loss), self._metrics)
         try:
-            chosen = self._choose_loss(loss)
+            find()
         except CallbackFunctionError as error:
             if loss is None or is_memory_shortage(error.__cause__ or error):
                 raise
             self._widen(False)
             try:
-                chosen = self._choose_loss(loss)
+                find()
             except CallbackFunctionError:
                 raise error from error.__cause__
             self._warn(
                 "loss and metrics are computed from the network's outputs in low precision, because they do not take "
                 f"them in float32 ({error.__cause__ or error})."
             )
-            return chosen
-        if loss is None and chosen.total.low_precision is not None:
+            return
+        if loss is None and self._loss.low_precision is not None:
             self._widen(True)
-            chosen = self._choose_loss(loss)
-        self._warn(*low_precision_note(chosen.total))
-        return chosen
+            find()
+        self._warn(*low_precision_note(self._loss))
 
     def _widen(self, widens: bool) -> None:
         self._widens = widens
         self._forward = self._forward_of(self._module)
 
-    def _choose_loss(self, loss: Callable[..., Any] | None) -> ChosenLoss:
-        tolerance = checks.partition_tolerance(self._moves.space)
-        partitions = TwoPartitions(self._forward, self._samples, self._metrics, tolerance)
-        with checks.callback_errors(), self._settings():
-            if loss is None:
-                return partitions.choose_weighting(weightings(self._samples.own_batches))
-            return partitions.choose_loss(batch_loss(loss), split_into_samples(loss))
+    def _ways_to_add_up(self, loss: Callable[..., Any] | None) -> list[Total]:
+        if loss is None:
+            return weightings(self._samples.own_batches)
+        split = split_into_samples(loss)
+        return [batch_loss(loss)] if split is None else [batch_loss(loss), split]
+
+    def _forward_here(self) -> Callable[..., Any]:
+        return self._forward_of(self._module)
+
+    def _visit(self, coordinates: Sequence[float]) -> None:
+        self._moves.move(coordinates)
+        self._treat_buffers()
+
+    def _leave(self) -> None:
+        with torch.no_grad():
+            self._moves.return_to_origin()
+
+    def _measure_names(self) -> tuple[str, ...]:
+        self._forward = self._settled_forward
+        if self._plan.compile and self._keeps_batches != self._settled_for_own_batches:
+            # It was compiled, and found to be right, for batches of another size.
+            self._forward = self._forward_of(self._module)
+            self._plan = replace(self._plan, compile=False, reason="not compiled: on this plane batches are others")
+        if self._moves.axes is not None:
+            self._points.record(self._moves.axes)
+            self._visit([0.0] * self._moves.axes)
+        return tuple(self._measure_current())
 
     def _tune(self, threads: int, fixed_batches: bool) -> tuple[MeasurementPlan, float]:
         channels_last = functools.partial(place_samples, self._samples, self._device, channels_last=True)
@@ -223,7 +239,7 @@ class TorchEvaluator(NetworkEvaluator):
         with self._settings(), contextlib.suppress(SamplesError):
             run_batches(self._forward, batches, self._loss, {})
 
-    def _settle(self, rate: float | None, workload: Workload) -> None:
+    def _settle_plan(self, rate: float | None, workload: Workload) -> None:
         """Takes the plan, whose samples per second tuning measured unless it came from elsewhere, compiled or not."""
         # Compiled code calls no loss function that could be given float32.
         widened = self._own_loss is not None and self._widens
@@ -233,7 +249,8 @@ class TorchEvaluator(NetworkEvaluator):
         if settled.note:
             self._warn(settled.note)
         self._plan, self._samples = settled.plan, settled.samples
-        self._forward = self._forward_of(settled.network)
+        self._forward = self._settled_forward = self._forward_of(settled.network)
+        self._settled_for_own_batches = self._keeps_batches
 
     def _run(self, network: Callable[..., Any], batches: Sequence[Batch]) -> dict[str, float]:
         return run_batches(self._forward_of(network), batches, self._loss, self._metrics)

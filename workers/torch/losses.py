@@ -50,7 +50,9 @@ def split_into_samples(loss: Callable[..., Any]) -> SampleLossTotal | None:
         by_class = function in (functional.cross_entropy, functional.nll_loss)
     ignored = keywords.get("ignore_index", -100) if by_class else None
     weights = keywords.get("weight") if by_class else None
-    return SampleLossTotal(elementwise, "mean" if reduction == "none" else str(reduction), weights, ignored)
+    known = not isinstance(loss, nn.Module) or type(loss).__module__.startswith("torch.nn.")
+    reduction = "mean" if reduction == "none" else str(reduction)
+    return SampleLossTotal(elementwise, reduction, weights, ignored, known=known)
 
 
 def place_loss(loss: Callable[..., Any], device: torch.device) -> Callable[..., Any]:

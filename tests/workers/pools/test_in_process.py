@@ -131,9 +131,8 @@ def test_a_network_that_drifts_is_found_out_at_the_origin():
     ) as pool:
         origin, directions, buffers = plane_of(network)
         origin["layer.weight"] *= 30
-        pool.load(origin, directions, buffers)
         with pytest.raises(NondeterministicLossError, match="changes its own state while it is evaluated"):
-            check_determinism(pool.measure_origin())
+            pool.load(origin, directions, buffers)
 
 
 def test_a_nan_origin_is_deterministic():

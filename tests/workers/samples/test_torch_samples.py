@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -126,19 +128,55 @@ def test_batches_are_cut_anew_as_views(batch_size):
 
 
 @pytest.mark.parametrize("own", [1, 2, 3, 8, 29, 30, 64])
-def test_other_batches_hold_the_same_samples_otherwise(own):
+def test_two_partitions_hold_the_same_samples(own):
     samples = read(DataLoader(DATA, batch_size=own))[2]
-    other = samples.other_batches()
-    assert torch.equal(torch.cat([batch.inputs for batch in other]), INPUTS)
-    assert [batch.size for batch in other] != [batch.size for batch in samples.own_batches]
+    found = samples.partitions()
+    assert found.differ
+    assert found.own_are_pieces == (own < 3)
+    for batch, pieces in found.groups:
+        assert torch.equal(torch.cat([piece.inputs for piece in pieces]), batch.inputs)
+        assert batch.size == sum(piece.size for piece in pieces)
+        if own > 2 and len(pieces) > 1:
+            assert math.gcd(pieces[0].size, batch.size) == 1
+    assert torch.equal(torch.cat([batch.inputs for batch, _ in found.groups]), INPUTS)
+    own_batches = [piece for _, pieces in found.groups for piece in pieces] if own < 3 else [b for b, _ in found.groups]
+    assert [batch.size for batch in own_batches] == [batch.size for batch in samples.own_batches]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_other_batches_of_very_few_samples(count):
+def test_two_partitions_of_very_few_samples(count):
     samples = read((INPUTS[:count], TARGETS[:count]))[2]
-    other = samples.other_batches()
-    assert torch.equal(torch.cat([batch.inputs for batch in other]), INPUTS[:count])
-    assert len(other) == min(count, 2)
+    ((batch, pieces),) = samples.partitions().groups
+    assert torch.equal(batch.inputs, INPUTS[:count])
+    assert len(pieces) == min(count, 2)
+
+
+def test_what_comes_without_batches_is_one():
+    """A batch size of our own choice must not decide a result."""
+    count = 300
+    inputs = torch.randn(count, 3)
+
+    class Numbered(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter(zip(inputs, inputs, strict=True))
+
+    class Sampler:
+        def __iter__(self):
+            return iter([[0, 1], [2]])
+
+        def __len__(self):
+            return 2
+
+    data = TensorDataset(inputs, inputs)
+    for dataset in ((inputs, inputs), data, Numbered(), DataLoader(data, batch_sampler=Sampler())):
+        samples = read(dataset)[2]
+        assert [batch.size for batch in samples.own_batches] == [count]
+        assert max(batch.size for batch, _ in samples.partitions().groups) == 128
+        in_parts = samples.all_at_once(False)
+        assert [batch.size for batch in in_parts.own_batches] == [128, 128, 44]
+        assert in_parts.sha256(with_batches=True) != samples.sha256(with_batches=True)
+    for dataset in (DataLoader(data, 100), [(inputs[:100], inputs[:100]), (inputs[100:], inputs[100:])]):
+        assert len(read(dataset)[2].own_batches) > 1
 
 
 def test_random_samples_are_seeded_and_in_order():
@@ -217,7 +255,7 @@ def test_ragged_batches_are_kept():
     assert not samples.can_be_cut
     assert samples.count == 23
     assert [batch.size for batch in samples.batches(64)] == [5, 5, 5, 5, 3]
-    assert sum(batch.size for batch in samples.other_batches()) == 23
+    assert sum(piece.size for _, pieces in samples.partitions().groups for piece in pieces) == 23
     other, _ = read_samples(sentence_loader(4), MeasurementOptions())
     assert samples.sha256(with_batches=False) != other.sha256(with_batches=False)
     few, _ = read_samples(sentence_loader(5), MeasurementOptions(num_samples=7))

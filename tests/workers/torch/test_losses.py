@@ -340,13 +340,28 @@ def test_nan_leaves_the_question_open():
     plane = plane_of(network)
     with torch.no_grad():
         network[0].weight.fill_(torch.nan)
-    with pytest.warns(UserWarning, match="loss is nan with the weights that callback_fn gives, which leaves open"):
-        evaluator = evaluator_of(
-            contrastive, network, DataLoader(TensorDataset(features(), probabilities()), 9), batch_size=7
-        )
+    loader = DataLoader(TensorDataset(features(), probabilities()), 9)
+    evaluator = evaluator_of(contrastive, network, loader, batch_size=7)  # no warning yet
     assert evaluator.description.partition_dependent
+    assert evaluator.description.notes == ()
+    evaluator.load(*plane_of(network))
+    with pytest.warns(
+        UserWarning, match="loss is not finite at the plane's origin, its corners and between them, which leaves"
+    ):
+        evaluator.settle([(1.0, 1.0)])
+    evaluator.load(*plane)
+    with pytest.warns(UserWarning, match="loss depends on how samples are batched, so the data set's own batches are"):
+        evaluator.settle([(1.0, 1.0)])
+    assert len(evaluator.description.notes) == 1
     evaluator.close()
-    evaluator = evaluator_of(nn.MSELoss(), network, DataLoader(TensorDataset(features(), probabilities()), 9))
+    # The mean of means of this loss is the mean, which shows as soon as it can be measured.
+    evaluator = evaluator_of(mean_error, network, loader, batch_size=7)
+    evaluator.load(*plane)
+    evaluator.settle([(1.0, 1.0)])
+    assert not evaluator.description.partition_dependent
+    assert evaluator.description.plan.batch_size == 7
+    evaluator.close()
+    evaluator = evaluator_of(nn.MSELoss(), network, loader)
     assert not evaluator.description.partition_dependent
     evaluator.load(*plane)
     value = evaluator.measure(POINT)["loss"][0]

@@ -1,0 +1,320 @@
+"""Whether a loss splits into samples is found out on the plane, where samples differ, not at callback_fn's weights."""
+
+import copy
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+from worker_cases import classes, features, mlp, seeded
+
+from landscape import evaluate, random_plane
+from workers import OwnLoss
+from workers.measurement_plan import MeasurementPlan
+
+COUNT, WORDS, LENGTH = 83, 7, 9
+WEIGHTS = torch.tensor([0.2, 1.0, 3.0, 0.6])
+pytestmark = pytest.mark.filterwarnings("ignore:the two random directions have a cosine")
+AXES = {"x": np.linspace(-0.8, 0.8, 3), "y": np.linspace(-0.6, 1.0, 3)}
+
+
+class Language(nn.Module):
+    """A small causal language model with a loss of its own, as those of Transformers have."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(WORDS, 12)
+        self.mix = nn.GRU(12, 12, batch_first=True)
+        self.head = nn.Linear(12, WORDS)
+
+    def forward(self, input_ids, labels=None):
+        logits = self.head(torch.tanh(self.mix(self.embedding(input_ids))[0]))
+        if labels is None:
+            return logits
+        return {"loss": functional.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten())}
+
+
+def sentences():
+    """Returns token sequences with padding, and their labels, padding marked by -100."""
+    generator = torch.Generator().manual_seed(11)
+    ids = torch.randint(0, WORDS, (COUNT, LENGTH), generator=generator)
+    # Each token is often followed by the next one, so that there is something to learn.
+    for place in range(1, LENGTH):
+        follows = torch.rand(COUNT, generator=generator) < 0.8
+        ids[follows, place] = (ids[follows, place - 1] + 1) % WORDS
+    lengths = torch.randint(2, LENGTH + 1, (COUNT,), generator=generator)
+    labels = ids.clone()
+    labels[torch.arange(LENGTH) >= lengths[:, None]] = -100
+    return ids, labels
+
+
+def ignored():
+    targets = classes(COUNT)
+    targets[::3] = -100
+    targets[:20:2] = -100
+    return targets
+
+
+def flat_tokens(outputs, targets):
+    return functional.cross_entropy(outputs.flatten(0, 1), targets.flatten())
+
+
+def weighted(outputs, targets):
+    """A weighted mean that no attribute of a loss gives away."""
+    each = functional.cross_entropy(outputs, targets, reduction="none")
+    weights = WEIGHTS.to(each.dtype)[targets]
+    return (each * weights).sum() / weights.sum()
+
+
+def own_mean(network, batch):
+    return functional.cross_entropy(network(batch[0]), batch[1])
+
+
+class Weighted(nn.Module):
+    """A class of the user's own that gives ``reduction`` another meaning."""
+
+    reduction = "mean"
+
+    def forward(self, outputs, targets):
+        each = functional.cross_entropy(outputs, targets, reduction="none")
+        if self.reduction == "none":
+            return each
+        return weighted(outputs, targets)
+
+
+ids, labels = sentences()
+LANGUAGE = [{"input_ids": ids, "labels": labels}]
+LOSSES = {
+    "own mean": (OwnLoss(own_mean), (features(COUNT), classes(COUNT))),
+    "own ignoring": (OwnLoss(own_mean), (features(COUNT), ignored())),
+    "mean": (lambda outputs, targets: functional.cross_entropy(outputs, targets), (features(COUNT), classes(COUNT))),
+    "class weights": (nn.CrossEntropyLoss(weight=WEIGHTS), (features(COUNT), classes(COUNT))),
+    "weighted function": (weighted, (features(COUNT), classes(COUNT))),
+    "weighted class": (Weighted(), (features(COUNT), classes(COUNT))),
+    "padded causal model": (None, LANGUAGE),
+    "ignore_index": (nn.CrossEntropyLoss(), (features(COUNT), ignored())),
+    "ignoring function": (
+        lambda outputs, targets: functional.cross_entropy(outputs, targets),
+        (features(COUNT), ignored()),
+    ),
+    "flat tokens": (flat_tokens, (ids, labels)),
+}
+QUICK = ("padded causal model", "flat tokens", "weighted class")
+BELONG_TO_BATCHES = {"weighted function", "weighted class", "ignoring function", "flat tokens"}
+
+
+cases = pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        pytest.param(
+            name,
+            dtype,
+            id=f"{name} {str(dtype)[6:]}",
+            marks=[] if name in QUICK and dtype is torch.float32 else pytest.mark.slow,
+        )
+        for name in LOSSES
+        for dtype in (torch.float32, torch.float64)
+    ],
+)
+
+
+def head_of(network):
+    return network.head if isinstance(network, Language) else network[2]
+
+
+def batch_value(loss, network, batch):
+    """The user's own loss of one batch, as the user calls it."""
+    if loss is None:
+        return network(**batch)["loss"]
+    if isinstance(loss, OwnLoss):
+        return own_mean(network, batch)
+    return loss(network(batch[0]), batch[1])
+
+
+def everything(dataset):
+    return dataset[0] if isinstance(dataset, list) else dataset
+
+
+def cut(batch, part):
+    return (
+        {key: item[part] for key, item in batch.items()} if isinstance(batch, dict) else [item[part] for item in batch]
+    )
+
+
+def is_text(dataset):
+    return isinstance(dataset, list) or not dataset[0].is_floating_point()
+
+
+def trained(loss, dataset, dtype, steps):
+    """Returns a network after some steps of training."""
+    network = (seeded(Language) if is_text(dataset) else mlp()).to(dtype)
+    batch = wide(everything(dataset), dtype)
+    optimizer = torch.optim.Adam(network.parameters(), 0.05)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        batch_value(as_type(loss, dtype), network, batch).backward()
+        optimizer.step()
+    return network
+
+
+def as_type(loss, dtype):
+    return copy.deepcopy(loss).to(dtype) if isinstance(loss, nn.Module) else loss
+
+
+def wide(batch, dtype):
+    def convert(item):
+        return item.to(dtype) if item.is_floating_point() else item
+
+    return (
+        {key: convert(item) for key, item in batch.items()} if isinstance(batch, dict) else tuple(map(convert, batch))
+    )
+
+
+def learnable(name):
+    """Returns loss and data; targets follow from the inputs, so that the loss can become tiny."""
+    loss, dataset = LOSSES[name]
+    if is_text(dataset):
+        start = torch.arange(COUNT) % WORDS
+        tokens = (start[:, None] + torch.arange(LENGTH)) % WORDS
+        marked = torch.where(labels == -100, labels, tokens)
+        dataset = [{"input_ids": tokens, "labels": marked}] if dataset is LANGUAGE else (tokens, marked.roll(-1, 1))
+        if not isinstance(dataset, list):
+            dataset[1][:, -1] = -100
+    else:
+        inputs, targets = dataset
+        rule = (inputs[:, 0] > 0).long() + 2 * (inputs[:, 1] > 0).long()
+        dataset = (inputs, torch.where(targets == -100, targets, rule))
+    return loss, dataset
+
+
+def loader_of(dataset, batch_size, dtype):
+    batch = wide(everything(dataset), dtype)
+    if isinstance(batch, dict):
+        parts = [slice(start, start + batch_size) for start in range(0, COUNT, batch_size)]
+        return [cut(batch, part) for part in parts]
+    return DataLoader(TensorDataset(*batch), batch_size)
+
+
+def measured(loss, start, plane, dataset, batch_size, dtype, own=9):
+    """Returns the landscape; the plan asks for one batch size, the data set's own is another."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return evaluate(
+            plane,
+            lambda: (as_type(loss, dtype), copy.deepcopy(start), loader_of(dataset, own, dtype), {}),
+            plan=MeasurementPlan(batch_size),
+            progress=False,
+            **AXES,
+        )
+
+
+def reference(loss, network, dataset, plane, parts=(slice(None),)):
+    """The user's loss in float64: of all samples at once, or the mean over batches."""
+    network, surface = copy.deepcopy(network).double(), np.empty((3, 3))
+    batch = wide(everything(dataset), torch.float64)
+    loss = as_type(loss, torch.float64)
+    first, second = plane.directions
+    for row, y in enumerate(AXES["y"]):
+        for column, x in enumerate(AXES["x"]):
+            with torch.no_grad():
+                for name, tensor in network.named_parameters():
+                    shift = x * first[name].astype(np.float64) + y * second[name].astype(np.float64)
+                    tensor.copy_(torch.from_numpy(plane.origin[name].astype(np.float64) + shift))
+                values = [batch_value(loss, network, cut(batch, part)).item() for part in parts]
+            sizes = [len(range(*part.indices(len(next(iter(batch)))))) for part in parts]
+            surface[row, column] = np.average(values, weights=sizes)
+    return surface
+
+
+def batches_of(size):
+    return [slice(start, start + size) for start in range(0, COUNT, size)]
+
+
+def check(name, loss, start, network, dataset, dtype, normalization="filter"):
+    """Compares surfaces around a network with float64; callback_fn gives the start."""
+    surfaces = []
+    plane = random_plane(network, seed=2, normalization=normalization)
+    for batch_size in (1, 7, 64, None):
+        found = measured(loss, start, plane, dataset, batch_size, dtype)
+        if name in BELONG_TO_BATCHES:
+            (note,) = found.attributes["notes"]
+            assert note.startswith("loss depends on how samples are batched, so the data set's own batches are kept")
+            assert found.attributes["partition_dependent"]
+            expected = reference(loss, network, dataset, plane, batches_of(9))
+        else:
+            assert found.attributes["notes"] == []
+            assert not found.attributes["partition_dependent"]
+            expected = reference(loss, network, dataset, plane)
+        surfaces.append(found.loss)
+        # Rounding of float32 shows in losses that are tiny differences of large numbers.
+        rounding = 0 if dtype is torch.float64 else 2e-7 * expected.max()
+        np.testing.assert_allclose(found.loss, expected, rtol=1e-5, atol=rounding)
+    return surfaces
+
+
+@cases
+def test_a_head_of_zeros_decides_nothing(name, dtype):
+    """All samples have equal losses where callback_fn's network starts, and every partition agrees there."""
+    loss, dataset = LOSSES[name]
+    network = trained(loss, dataset, dtype, steps=10)
+    start = copy.deepcopy(network)
+    with torch.no_grad():
+        for parameter in head_of(start).parameters():
+            parameter.zero_()
+    check(name, loss, start, network, dataset, dtype)
+    if dtype is torch.float64:
+        check(name, loss, start, start, dataset, dtype, normalization="none")
+
+
+@cases
+def test_a_network_that_has_converged_decides_nothing(name, dtype):
+    """Tiny losses are equal within whatever is a rounding error of others."""
+    loss, dataset = learnable(name)
+    network = trained(loss, dataset, dtype, steps=150)
+    with torch.no_grad():
+        for parameter in head_of(network).parameters():
+            parameter.mul_(4)  # surer of what it knows
+        assert batch_value(as_type(loss, dtype), network, wide(everything(dataset), dtype)) < 1e-4
+    check(name, loss, network, network, dataset, dtype)
+
+
+def many(count=300):
+    return features(count), classes(count)
+
+
+def pair_surface(loss, dataset, **choices):
+    network = mlp()
+    plane = random_plane(network, seed=4)
+    found = evaluate(plane, lambda: (loss, network, dataset, {}), progress=False, **AXES, **choices)
+    return found, plane
+
+
+class TestDataWithoutBatches:
+    """A batch size that nobody asked for must not decide a result."""
+
+    @pytest.mark.parametrize("kind", ["pair", "data set"])
+    def test_all_samples_are_one_batch(self, kind):
+        pair = many()
+        with pytest.warns(UserWarning, match="all 300 samples are one batch .the data set gives no batch size."):
+            found, plane = pair_surface(weighted, pair if kind == "pair" else TensorDataset(*pair))
+        expected = reference(weighted, mlp(), pair, plane)
+        np.testing.assert_allclose(found.loss, expected, rtol=1e-5)
+        (note,) = found.attributes["notes"]
+        assert note.startswith("loss depends on how samples are batched, so all 300 samples are one batch")
+        assert found.attributes["measurement_plan"]["batch_size"] is None
+
+    def test_memory_may_forbid_it(self):
+        def limited(outputs, targets):
+            if len(outputs) > 200:
+                raise MemoryError("out of memory")
+            return weighted(outputs, targets)
+
+        pair = many()
+        with pytest.warns(UserWarning, match="batches of 128, which are our choice, are kept .memory does not"):
+            found, plane = pair_surface(limited, pair)
+        parts = [slice(start, min(start + 128, 300)) for start in range(0, 300, 128)]
+        expected = reference(limited, mlp(), pair, plane, parts)
+        np.testing.assert_allclose(found.loss, expected, rtol=1e-5)
