@@ -359,6 +359,31 @@ class TestEvaluator:
         assert evaluator.description.plan.batch_size is None
         assert evaluator.description.metrics == ("loss",)
 
+    def test_a_head_of_zeros_decides_nothing(self):
+        """There all samples have the same loss, and every way to add it up looks right."""
+        weights = jnp.asarray([0.2, 1.0, 3.0])
+
+        def weighted(outputs, targets):
+            return (jax_cases.per_sample(outputs, targets) * weights[targets]).sum() / weights[targets].sum()
+
+        inputs, targets = jax_cases.features(), jax_cases.classes()
+        batches = [(inputs[start : start + 9], targets[start : start + 9]) for start in range(0, 40, 9)]
+        trained = jax_cases.new_layers()
+        zeroed = [*trained[:-1], jax.tree.map(jnp.zeros_like, trained[-1])]
+        evaluator = open_evaluator((weighted, JaxNetwork(jax_cases.predict, zeroed), batches, {}))
+        assert not evaluator.description.partition_dependent
+        load_plane(evaluator, JaxNetwork(jax_cases.predict, trained))
+        with pytest.warns(UserWarning, match="loss depends on how samples are batched, so the data set's own batches"):
+            evaluator.settle([(1.0, 1.0)])
+        assert evaluator.description.partition_dependent
+        assert evaluator.description.plan.batch_size is None
+        assert evaluator.description.metrics == ("loss",)
+        expected = np.average([weighted(jax_cases.predict(trained, x), y) for x, y in batches], weights=[9] * 4 + [4])
+        assert evaluator.measure(np.zeros((1, 2)))["loss"][0] == pytest.approx(expected, rel=1e-5)
+        load_plane(evaluator, JaxNetwork(jax_cases.predict, trained), scale=0.2)
+        together = evaluator.measure(np.zeros((9, 2)))["loss"]
+        np.testing.assert_allclose(together, expected, rtol=1e-5)
+
     def test_a_loss_of_parameters_and_a_batch(self):
         def loss_of(layers, inputs, targets):
             penalty = sum((layer["weight"] ** 2).sum() for layer in layers)

@@ -526,6 +526,31 @@ def test_a_loss_of_the_models_own_is_keras_own():
     assert_as_keras(model, *data())
 
 
+def test_a_head_of_zeros_decides_nothing():
+    """There all samples have the same loss, and every way to add it up looks right."""
+
+    def weighted(labels, outputs):
+        weights = keras.ops.take(keras.ops.convert_to_tensor(np.float32([0.2, 1.0, 3.0, 0.6])), labels)
+        losses = keras.ops.sparse_categorical_crossentropy(labels, outputs)
+        return keras.ops.sum(losses * weights) / keras.ops.sum(weights)
+
+    x, y = data()
+    y = np.asarray(y).reshape(-1)
+    model = keras.Sequential([keras.Input(x.shape[1:]), layers.Dense(int(y.max()) + 1, activation="softmax")])
+    state = read_network(model)
+    model.layers[-1].set_weights([np.zeros_like(item) for item in model.layers[-1].get_weights()])
+    batches = [(x[start : start + 9], y[start : start + 9]) for start in range(0, len(x), 9)]
+    setup = MeasurementSetup(MeasurementOptions(), plan=MeasurementPlan(16))
+    evaluator = make_evaluator((weighted, model, batches, {}), setup)
+    assert not evaluator.description.partition_dependent
+    evaluator.load(state, [state, state], {})
+    with pytest.warns(UserWarning, match="loss depends on how samples are batched, so the data set's own batches"):
+        evaluator.settle([(1.0, 1.0)])
+    assert evaluator.description.partition_dependent
+    assert evaluator.description.plan.batch_size is None
+    evaluator.close()
+
+
 def test_several_outputs_are_keras_own():
     keras.utils.set_random_seed(0)
     inputs = keras.Input((6,))

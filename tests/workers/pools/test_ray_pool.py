@@ -15,10 +15,14 @@ import pytest
 import torch
 from paraboloid import Paraboloid, different_networks, different_samples, locked, paraboloid_plane
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import (
     ConvNet,
     TinyTransformer,
     case,
+    classes,
+    features,
+    mlp,
     plane_of,
     seeded,
     state_of,
@@ -300,6 +304,39 @@ class TestFailures:
 
 
 @pytest.mark.slow
+def test_workers_settle_on_the_plane(session):
+    """At a head of zeros all samples have the same loss; only the plane shows that this one belongs to its batches."""
+
+    def callback():
+        def weighted(outputs, targets):
+            weights = torch.tensor([0.2, 1.0, 3.0, 0.6])[targets]
+            return (nn.functional.cross_entropy(outputs, targets, reduction="none") * weights).sum() / weights.sum()
+
+        network = mlp()
+        nn.init.zeros_(network[2].weight)
+        nn.init.zeros_(network[2].bias)
+        return weighted, network, DataLoader(TensorDataset(features(), classes()), 9), {}
+
+    results = []
+    for pool in (
+        RayPool(callback, MeasurementOptions(), device_ids=(0, 1), plan=PLAN),
+        InProcessPool(callback, MeasurementOptions(), plan=PLAN),
+    ):
+        with pool:
+            assert not pool.description.partition_dependent
+            with pytest.warns(UserWarning, match="loss depends on how samples are batched, so the data set's own"):
+                pool.load(*plane_of(mlp()))
+            assert pool.description.partition_dependent
+            assert pool.description.plan.batch_size is None
+            check_determinism(pool.measure_origin())
+            results.append((values(pool.run([PointTask(0, (0.5, 0.5))])), pool.description))
+            if isinstance(pool, RayPool):
+                os.kill(pool.process_ids[1], signal.SIGKILL)  # the one that comes in its place settles alike
+                assert values(pool.run([PointTask(n, (0.5, 0.5)) for n in range(20)]))[0] == results[0][0][0]
+                check_determinism(pool.measure_origin())
+    assert results[0] == results[1]
+
+
 def test_a_language_model_with_tied_weights(session):
     def callback():
         loss, network, dataset = case("transformer")
