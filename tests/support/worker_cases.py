@@ -107,6 +107,20 @@ def sentence_loader(batch_size=5):
     return DataLoader(Sentences(), batch_size=batch_size, collate_fn=pad_batch)
 
 
+def weighted_mean(outputs, targets):
+    """A weighted mean that no attribute of a loss gives away."""
+    weights = torch.tensor([0.2, 1.0, 3.0, 0.6], dtype=outputs.dtype)[targets]
+    return (nn.functional.cross_entropy(outputs, targets, reduction="none") * weights).sum() / weights.sum()
+
+
+def weighted_from_zeros():
+    """A callback_fn whose network has a head of zeros, where all samples have the same loss."""
+    network = mlp()
+    nn.init.zeros_(network[2].weight)
+    nn.init.zeros_(network[2].bias)
+    return weighted_mean, network, DataLoader(TensorDataset(features(), classes()), 9), {}
+
+
 def case(name):
     """Returns loss, network, data set of a named case."""
     labelled = TensorDataset(features(), classes())

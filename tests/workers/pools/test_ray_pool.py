@@ -15,17 +15,15 @@ import pytest
 import torch
 from paraboloid import Paraboloid, different_networks, different_samples, locked, paraboloid_plane
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import (
     ConvNet,
     TinyTransformer,
     case,
-    classes,
-    features,
     mlp,
     plane_of,
     seeded,
     state_of,
+    weighted_from_zeros,
 )
 
 from workers.errors import CallbackFunctionError, FrozenNetworkError, NondeterministicLossError, PoolError, SamplesError
@@ -306,21 +304,10 @@ class TestFailures:
 @pytest.mark.slow
 def test_workers_settle_on_the_plane(session):
     """At a head of zeros all samples have the same loss; only the plane shows that this one belongs to its batches."""
-
-    def callback():
-        def weighted(outputs, targets):
-            weights = torch.tensor([0.2, 1.0, 3.0, 0.6])[targets]
-            return (nn.functional.cross_entropy(outputs, targets, reduction="none") * weights).sum() / weights.sum()
-
-        network = mlp()
-        nn.init.zeros_(network[2].weight)
-        nn.init.zeros_(network[2].bias)
-        return weighted, network, DataLoader(TensorDataset(features(), classes()), 9), {}
-
     results = []
     for pool in (
-        RayPool(callback, MeasurementOptions(), device_ids=(0, 1), plan=PLAN),
-        InProcessPool(callback, MeasurementOptions(), plan=PLAN),
+        RayPool(weighted_from_zeros, MeasurementOptions(), device_ids=(0, 1), plan=PLAN),
+        InProcessPool(weighted_from_zeros, MeasurementOptions(), plan=PLAN),
     ):
         with pool:
             assert not pool.description.partition_dependent
