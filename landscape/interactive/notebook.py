@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..figures.appearance import Appearance, choose_appearance
+from ..figures.frame import choose_frame
 from ..figures.landscape_scale import landscape_scale
 from ..figures.missing import edges, known
 from ..figures.path import END, PATH, RUN_COLORS, STAR, START, network_marks
@@ -96,6 +98,9 @@ def _plane(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: A
     tall = {"tickvals": scale.tall.forward(scale.tall.levels), "ticktext": scale.tall.texts()}
     titles = [literal(axis_label(landscape, axis)) for axis in range(2)]
     names = [short_axis_label(landscape, axis).split(" (")[0] for axis in range(2)]
+    proportions, _ = _proportions(landscape)
+    spans = np.ptp(edges(x)), np.ptp(edges(y))
+    ratio = float(spans[0] / spans[1] / proportions)
     layout = {
         "height": 500,
         "coloraxis": {
@@ -106,15 +111,37 @@ def _plane(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: A
             },
         },
         "xaxis": {**frame, "domain": [0, 0.45], "range": edges(x)[[0, -1]], "title": titles[0]},
-        "yaxis": {**frame, "range": edges(y)[[0, -1]], "title": titles[1]},
+        "yaxis": {
+            **frame, "range": edges(y)[[0, -1]], "title": titles[1], "scaleanchor": "x", "scaleratio": proportions,
+        },
         "scene": {
-            "domain": {"x": [0.58, 1], "y": [0, 1]}, "aspectmode": "manual", "aspectratio": {"x": 1, "y": 1, "z": 0.68},
+            "domain": {"x": [0.58, 1], "y": [0, 1]}, "aspectmode": "manual", "aspectratio": _box(ratio),
             "xaxis": {**box, "title": literal(names[0])}, "yaxis": {**box, "title": literal(names[1])},
             "zaxis": {**box, **tall, "title": ""},
             "camera": {"eye": _eye(values), "center": {"x": 0, "y": 0, "z": -0.12}},
         },
     }  # fmt: skip
     return traces, layout
+
+
+def _proportions(landscape: LandscapeData) -> tuple[float, tuple[str, ...]]:
+    """Returns how long one unit of y is drawn, where x has 1, and what is not to scale, to be said in the title.
+
+    Plotly's maps have axes at a right angle, so oblique directions are drawn sheared, and the title says so.
+    """
+    assert landscape.y is not None
+    frame, filling = choose_frame(landscape, "equal"), choose_frame(landscape, "fill")
+    if landscape.geometry is None or frame.geometry is None:
+        return float(np.ptp(edges(landscape.x)) / np.ptp(edges(landscape.y))), filling.notes
+    return landscape.geometry.second / landscape.geometry.first, tuple(
+        text for text in filling.notes if text.startswith("sheared")
+    )
+
+
+def _box(ratio: float) -> dict[str, float]:
+    """Returns the proportions of a surface's box, whose floor has the diagonal of a square, given width over depth."""
+    size = math.sqrt(2 / (ratio + 1 / ratio))
+    return {"x": size * math.sqrt(ratio), "y": size / math.sqrt(ratio), "z": 0.68}
 
 
 def _line(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: Appearance) -> _Parts:
@@ -138,7 +165,8 @@ def _frame(look: Appearance) -> dict[str, Any]:
 
 
 def _page(landscape: LandscapeData, look: Appearance) -> dict[str, Any]:
-    said = [title(landscape), note(landscape), "; ".join(sampling_notes(landscape))]
+    scale_notes = () if landscape.y is None else _proportions(landscape)[1]
+    said = [title(landscape), "; ".join([note(landscape), *scale_notes]), "; ".join(sampling_notes(landscape))]
     text = "".join([literal(said[0]), *(f"<br><sub>{literal(line, 120)}</sub>" for line in said[1:] if line)])
     return {
         "title": {"text": text, "font": {"size": 15}},

@@ -14,6 +14,7 @@ import nbformat
 import numpy as np
 import plotly.graph_objects
 import pytest
+from isotropic_planes import isotropic_plane
 from landscape_examples import build
 from nbclient import NotebookClient
 
@@ -189,3 +190,16 @@ def test_the_progress_bar_is_a_widget_or_else_a_line_of_text(widgets: bool, tmp_
     assert len(bars) == (1 if widgets else 0)
     assert ("9/9" in text) != widgets
     assert "random landscape" in text
+
+
+@pytest.mark.parametrize(("cosine", "norms"), [(0.0, (12.0, 5.0)), (-0.7, (12.0, 5.0)), (0.0, (60.0, 5.0))])
+def test_the_figure_is_to_scale_or_says_so(cosine: float, norms: tuple[float, float]) -> None:
+    figure = notebook_figure(isotropic_plane(cosine, norms))
+    said, axis = figure["layout"]["title"]["text"], figure["layout"]["yaxis"]
+    assert axis["scaleanchor"] == "x"
+    assert ("sheared" in said) == (cosine != 0)
+    strip = norms[0] / norms[1] > 6
+    assert ("axes stretched × 12" in said) == strip
+    assert axis["scaleratio"] == pytest.approx(1 if strip else norms[1] / norms[0], rel=0.01)
+    box = figure["layout"]["scene"]["aspectratio"]
+    assert box["x"] / box["y"] == pytest.approx(1 if strip else norms[0] / norms[1], rel=0.01)
