@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from .figures.texts import network_name, sampling_notes, unit_of
 from .file.checkpoints import CheckpointsData
 from .file.data import LandscapeData
+from .file.own_values import own_values_text
 from .roles import CHECKPOINT, ORIGIN
 from .shares import percentages
 
@@ -98,6 +99,7 @@ def _facts(landscape: LandscapeData, failures_at_most: int) -> list[tuple[str, s
         *((name, value_range(values)) for name, values in landscape.metrics.items()),
         ("origin", _origin(landscape)),
         *who_is_there(landscape),
+        ("own losses", own_values_text(landscape.checkpoints, "loss", unit_of(landscape))),
         ("explained variance", explained_variance_text(landscape)),
         ("cosine of the directions", None if landscape.cosine is None else f"{landscape.cosine:.3g}"),
         ("largest distance of the path from the plane", distance_text(landscape)),

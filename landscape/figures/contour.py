@@ -112,6 +112,7 @@ def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
     ink = Ink(look.ink, look.page, look.page, look.ink) if on_page else Ink()
     if sheet.trajectory:
         sheet.entries += draw_path(ax, landscape, sheet.frame.place, ink, look.factor)
+        sheet.note_own_values()
     x, y = sheet.plane
     corners = sheet.frame.mesh(edges(x), edges(y))
     sheet.entries += draw_missing(ax, corners, sheet.border, sheet.values, sheet.status, look.missing)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,17 +12,19 @@ from numpy.typing import NDArray
 from collectors.validation import wrong_type
 
 from ..file.checks import PointStatus
+from ..file.own_values import own_values, own_values_text
 from .missing import known, missing_kinds
 from .path import PATH, RUN_COLORS, STAR, network_marks, origin_label, sized
 from .scales import Scale, choose_scale
-from .sheet import Kind, Look, Sheet, begin
-from .texts import plain
+from .sheet import OWN_VALUES_WIDTH, Kind, Look, Sheet, begin
+from .texts import plain, unit_of
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from matplotlib.axes import Axes
 
+    from ..file.checkpoints import CheckpointsData
     from ..file.data import LandscapeData
 
 
@@ -201,6 +204,8 @@ def _draw_checkpoints(sheet: Sheet) -> None:
                 f"{plain(metric)})", zorder=4, **sized(style, look.factor),
             )  # fmt: skip
             named.append((found.x[row], values[row], plain(found.name[row], 24)))
+    if found is not None:
+        _draw_own_values(sheet, found)
     for x, height, text in named:
         if np.isfinite(height) and text:
             ax.annotate(
@@ -210,6 +215,24 @@ def _draw_checkpoints(sheet: Sheet) -> None:
     if np.isfinite(value):
         star, label = sized(STAR, look.factor), origin_label(landscape)
         sheet.entries += ax.plot([point.x], [value], linestyle="none", label=label, zorder=5, **star)
+
+
+def _draw_own_values(sheet: Sheet, found: CheckpointsData) -> None:
+    """Marks the own values that differ from the drawn ones, each joined to the mark on the curve; says why."""
+    own, ax, look = own_values(found, sheet.metric), sheet.ax, sheet.appearance
+    text = own_values_text(found, sheet.metric, unit_of(sheet.landscape))
+    if text is None:
+        return
+    rows = [value.row for value in own]
+    for value in own:
+        x = found.x[value.row]
+        ax.plot([x, x], [value.drawn, value.own], linestyle=":", linewidth=look.factor, color=look.soft, zorder=3.5)
+    ax.plot(
+        found.x[rows], [value.own for value in own], linestyle="none", marker="D", markersize=6 * look.factor,
+        markerfacecolor="none", markeredgecolor=look.ink, markeredgewidth=1.2 * look.factor, zorder=5,
+        label=textwrap.fill(plain(text, 240), OWN_VALUES_WIDTH),
+    )  # fmt: skip
+    sheet.entries += ax.get_lines()[-1:]
 
 
 PROFILE = Kind("plot_profile", draw_profile, plane=False, count=8, size=(6.4, 4.4), paper_height=2.5, heights=True)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from collectors.validation import check_bool, wrong_type
 
+from ..file.own_values import own_values_text
 from .appearance import DIVERGING, Appearance, choose_appearance, draw_legend, find_colormap
 from .canvas import new_axes, settle
 from .frame import Frame, choose_frame
@@ -20,7 +21,7 @@ from .landscape_scale import joint_scale
 from .levels import Levels, number_text
 from .missing import known
 from .scales import Clip, Scale, choose_scale
-from .texts import axis_label, flat_note, plain, sampling_notes, short_axis_label, status_note, title
+from .texts import axis_label, flat_note, plain, sampling_notes, short_axis_label, status_note, title, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 
 _MOST_LINES = 3
+OWN_VALUES_WIDTH = 48
+"""Letters in a line of the legend's sentence on own values, so that the other entries keep their columns."""
 _WHOLE_WORDS: Any = {"break_on_hyphens": False, "break_long_words": False}
 
 
@@ -194,6 +197,15 @@ class Sheet:
             said = [line for text in said if text for line in text.split(", ")]
         lines = "\n".join(text for text in (heading, *said) if text)
         self.ax.set_title(lines, fontsize=self.appearance.text_size if tight else None)
+
+    def note_own_values(self) -> None:
+        """Says in the legend where a checkpoint's own value is not the one that is drawn at its foot, and why."""
+        text = own_values_text(self.landscape.checkpoints, self.metric, unit_of(self.landscape))
+        if text is not None and self.furniture:
+            from matplotlib.lines import Line2D
+
+            label = textwrap.fill(plain(text, 240), OWN_VALUES_WIDTH)
+            self.entries.append(Line2D([], [], linestyle="none", label=label))
 
     def write_flat_note(self) -> None:
         """Says in words what a picture without differences cannot show."""

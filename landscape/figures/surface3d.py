@@ -89,6 +89,7 @@ def draw_surface(sheet: Sheet) -> None:
     space.view_init(elev=_ELEVATION, azim=_azimuth(heights))
     if sheet.trajectory:
         _draw_path(sheet, Relief(*sheet.plane, heights, sheet.frame.matrix), floor)
+        sheet.note_own_values()
     space.set_zticks(scale.forward(scale.tall.ticks()), labels=_tick_texts(sheet, (floor, high)))
     kinds = missing_kinds(sheet.values, sheet.status)
     notes = [f"{int(where.sum())} points {kind}" for kind, where in kinds.items()]

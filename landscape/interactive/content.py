@@ -18,6 +18,7 @@ from ..figures.path import network_marks
 from ..figures.scales import Scale, choose_scale, is_share
 from ..figures.texts import axis_label, full_title, sampling_notes, unit_of
 from ..file.checks import PointStatus
+from ..file.own_values import own_values
 from ..roles import NETWORK
 
 if TYPE_CHECKING:
@@ -149,6 +150,10 @@ def _checkpoints(landscape: LandscapeData) -> dict[str, Any]:
         "projected": _all_encoded(path.projected),
         "status": _encoded(path.status, "u1"),
         "projected_status": _encoded(path.projected_status, "u1"),
+        "own": {
+            metric: [{"row": value.row, "reason": value.reason} for value in own_values(path, metric)]
+            for metric in path.metrics
+        },
     }
 
 

@@ -26,6 +26,7 @@ class Landscape {
         projected: decoded(path.projected),
         status: bytes(path.status),
         projectedStatus: bytes(path.projected_status),
+        own: path.own,
       };
     }
   }

@@ -61,6 +61,12 @@ function lineTraces(landscape, metric) {
     ...named, text: landscape.networks.map((row) => plotText(path.labels[row])),
     marker: { size: 10, symbol: landscape.networks.map((_, index) => SHAPES[index % SHAPES.length]), color: "#ffffff", line: { color: "#1a1a1a", width: 1 } },
   });
+  const own = path?.own[metric] ?? [];
+  traces.push({
+    name: "own", type: "scatter", mode: "markers", hoverinfo: "none", customdata: own.map(({ row }) => row),
+    x: own.map(({ row }) => path.x[row]), y: own.map(({ row }) => path.metrics[metric][row]),
+    marker: { size: 9, symbol: "diamond-open", color: colour("text"), line: { width: 1.5 } },
+  });
   const value = origin.status === MEASURED ? origin.metrics[metric]?.[0] ?? NaN : NaN;
   const shows = !landscape.isDifference && Number.isFinite(value);
   traces.push({

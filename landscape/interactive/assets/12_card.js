@@ -167,7 +167,7 @@ class Card {
       const at = this.points[point.pointNumber];
       this.mark = { x: at.x, y: at.y, value: at.value };
       this.page.tooltip.show([["x", shortText(at.x)], ["y", shortText(at.y)], [`${this.metric} (interpolated)`, shortText(at.value)]], event.event);
-    } else if (name.startsWith("path") || name === "networks" || name === "current") {
+    } else if (name.startsWith("path") || name === "networks" || name === "own" || name === "current") {
       const row = name === "current" ? landscape.walked[this.player.step] : point.data.customdata[point.pointNumber];
       const path = landscape.checkpoints;
       this.mark = { x: path.x[row], y: path.y[row], value: (path.projected[this.metric] ?? [])[row] };

@@ -5,36 +5,12 @@ import math
 
 import numpy as np
 import pytest
-import torch
-from sklearn.datasets import load_digits
+from digits_networks import build, measure, own_loss, train
 from torch import nn
 
 from collectors.networks.torch_network import to_tensor
-from landscape import Landscape, MeasurementPlan, custom_plane, evaluate, line_between, plane_through, random_plane
+from landscape import Landscape, custom_plane, line_between, plane_through, random_plane
 from landscape.errors import LandscapeIdentityError
-
-PLAN = MeasurementPlan(batch_size=256, threads=1)
-DIGITS = load_digits()
-INPUTS = torch.tensor(DIGITS.data[:600], dtype=torch.float32)
-TARGETS = torch.tensor(DIGITS.target[:600])
-
-
-def build(seed=0):
-    torch.manual_seed(seed)
-    return nn.Sequential(nn.Linear(64, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Linear(24, 10))
-
-
-def train(network, epochs=8, seed=0):
-    """Returns the network after a few epochs; inputs of up to 16 move the statistics far from those of the start."""
-    network = copy.deepcopy(network).train()
-    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(epochs):
-        for rows in torch.randperm(len(INPUTS), generator=generator).split(64):
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(network(INPUTS[rows]), TARGETS[rows]).backward()
-            optimizer.step()
-    return network.eval()
 
 
 @pytest.fixture(scope="module")
@@ -44,26 +20,10 @@ def networks():
     return start, train(start, seed=1), train(start, seed=2)
 
 
-def callback_fn():
-    return nn.CrossEntropyLoss(), build(), (INPUTS, TARGETS), {}
-
-
-def own_loss(network):
-    """By plain PyTorch, all samples in one batch, in float64."""
-    with torch.no_grad():
-        return float(nn.functional.cross_entropy(copy.deepcopy(network).double().eval()(INPUTS.double()), TARGETS))
-
-
 def loss_with(state):
     network = build()
     network.load_state_dict({name: to_tensor(array) for name, array in state.items()})
     return own_loss(network)
-
-
-def measure(plane, x=(-0.5, 0.0, 0.5, 1.0, 1.5), **options):
-    y = None if plane.dimension == 1 else x
-    options = {"device_ids": [0], "plan": PLAN, "progress": False, **options}
-    return evaluate(plane, callback_fn, x=x, y=y, **options)
 
 
 def test_a_line_ends_at_the_networks_own_losses(networks):

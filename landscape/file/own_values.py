@@ -1,0 +1,112 @@
+"""Where a checkpoint's own value differs from what a picture shows at its foot on the plane, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from .checkpoints import CheckpointsData
+
+
+STANDARD_ERRORS = 2.0
+"""By how many standard errors two values must differ, where they have any."""
+SHARE = 0.01
+"""By which share of the larger one two values must differ, where neither has a standard error."""
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class OwnValue:
+    """A checkpoint whose own value is not the one that is drawn at its foot on the plane.
+
+    Attributes:
+        row: of the checkpoint.
+        own: measured at the checkpoint itself, with its own buffers.
+        drawn: measured at its foot, with the plane's buffers.
+        buffers: whether its own buffers, such as BatchNorm's statistics, make a difference.
+        residual: its distance from the plane, if that makes a difference; else None.
+        frozen: whether frozen parameters, which a plane takes from its origin, make a difference.
+    """
+
+    row: int
+    own: float
+    drawn: float
+    buffers: bool
+    residual: float | None
+    frozen: bool
+
+    @property
+    def reason(self) -> str:
+        """Why they differ, in a few words."""
+        parts = [
+            "own buffers such as BatchNorm's statistics" if self.buffers else "",
+            f"lies off the plane, residual {self.residual:.3g}" if self.residual is not None else "",
+            "own frozen parameters" if self.frozen else "",
+        ]
+        return "; ".join(part for part in parts if part)
+
+
+def own_values(checkpoints: CheckpointsData | None, metric: str) -> list[OwnValue]:
+    """Returns the checkpoints whose own value of a metric differs from the drawn one, in their order.
+
+    Two values differ when they are more than two standard errors apart (the larger of their two). Where there is no
+    standard error, as for metrics and for losses that do not split into samples, they differ when they are more than
+    1 % of the larger one apart. A checkpoint that is not measured, or whose own value is not finite, is left out.
+    """
+    if checkpoints is None or metric not in checkpoints.metrics or metric not in checkpoints.projected:
+        return []
+    own, drawn = checkpoints.metrics[metric], checkpoints.projected[metric]
+    # The checkpoint's own weights with the plane's buffers; without buffers these are its own value.
+    between = checkpoints.with_plane_buffers.get(metric, own)
+    least = _least_difference(checkpoints, metric)
+    found = []
+    for row in np.flatnonzero(np.isfinite(own)):
+        measured = not np.isnan(drawn[row])
+        if measured and not abs(own[row] - drawn[row]) <= least[row]:
+            buffers = bool(abs(own[row] - between[row]) > least[row])
+            # Two small parts may make a difference together; then the weights, which are the larger change, count.
+            weights = bool(abs(between[row] - drawn[row]) > least[row]) or not (buffers or np.isnan(between[row]))
+            far = bool(checkpoints.residual[row] > _ROUNDING * max(float(checkpoints.norm.max()), 1e-300))
+            residual = float(checkpoints.residual[row]) if weights and far else None
+            found.append(
+                OwnValue(int(row), float(own[row]), float(drawn[row]), buffers, residual, frozen=weights and not far)
+            )
+    return found
+
+
+def _least_difference(checkpoints: CheckpointsData, metric: str) -> NDArray[np.float64]:
+    """Returns for each checkpoint up to which difference two values count as one, shape (n,)."""
+    with np.errstate(invalid="ignore"):
+        size = np.fmax(abs(checkpoints.metrics[metric]), abs(checkpoints.projected[metric]))
+        size = np.where(np.isfinite(size), size, 0.0)
+        errors = [part.get(f"{metric}_stderr") for part in (checkpoints.metrics, checkpoints.projected)]
+        known = [error for error in errors if error is not None]
+        error = np.fmax.reduce(known) if known else np.full(len(size), np.nan)
+    return np.where(np.isfinite(error), np.maximum(STANDARD_ERRORS * error, _ROUNDING * size), SHARE * size)
+
+
+def own_values_text(checkpoints: CheckpointsData | None, metric: str, unit: str) -> str | None:
+    """Returns where own values differ most from the drawn ones, and why; None where none does.
+
+    Args:
+        checkpoints: of a landscape.
+        metric: which of its metrics.
+        unit: of the checkpoints' numbers.
+    """
+    found = own_values(checkpoints, metric)
+    if checkpoints is None or not found:
+        return None
+    most = max(found, key=lambda value: abs(value.own - value.drawn))
+    numbers = f"own {metric} {most.own:.3g}, drawn {most.drawn:.3g}"
+    why = f": {most.reason}" if most.reason else ""
+    if len(checkpoints.number) == 1:
+        return f"{checkpoints.label(most.row, unit)}: {numbers}{why}"
+    return (
+        f"own {metric} differs at {len(found)} of {len(checkpoints.number)} networks, most at "
+        f"{checkpoints.label(most.row, unit)} ({numbers}{why})"
+    )
