@@ -21,6 +21,7 @@ class Card {
     this.build();
     this.moveMark = newestOnly((mark, pointedAt) => this.drawMark(mark, pointedAt));
     this.moveStep = newestOnly(() => this.drawStep());
+    this.moveCamera = newestOnly(() => this.drawDepth());
     this.map.addEventListener("keydown", (event) => this.walk(event));
   }
 
@@ -98,7 +99,10 @@ class Card {
     if (!this.flat) {
       this.camera ??= viewpoint(landscape, metric, this.scale);
       const points = { current: this.checkpoint, mark: this.selected };
-      this.draw(this.surface, surfaceTraces(landscape, metric, this.scale, colours, this.frame, points), surfaceLayout(landscape, metric, this.scale, this.camera, this.frame));
+      const marked = surfaceTraces(landscape, metric, this.scale, colours, this.frame, points);
+      this.depth = new Depth(landscape, metric, this.scale, marked);
+      this.draw(this.surface, withHidden(marked), this.depth.framed(surfaceLayout(landscape, metric, this.scale, this.camera, this.frame)));
+      this.moveCamera();
     }
     this.drawProfile();
     this.showWarning();
@@ -113,6 +117,7 @@ class Card {
     // A plot that is redrawn under the pointer sends no event when the pointer leaves it.
     plot.addEventListener("mouseleave", () => this.left());
     plot.on("plotly_click", (event) => this.clicked(event));
+    if (plot === this.surface) plot.on("plotly_relayout", () => this.moveCamera());
     if (plot === this.map) plot.on("plotly_afterplot", () => this.handles.place());
   }
 
@@ -162,7 +167,7 @@ class Card {
   hovered(plot, event) {
     const point = event.points[0];
     const { landscape } = this;
-    const name = point.data.name;
+    const name = point.data.name.replace(" behind", "");
     if (name === "profile") {
       const at = this.points[point.pointNumber];
       this.mark = { x: at.x, y: at.y, value: at.value };
@@ -271,10 +276,24 @@ class Card {
     return { x: path.x[row], y: path.y[row], value: path.projected[this.metric]?.[row] ?? NaN };
   }
 
+  // Marks in front of the surface and behind it, for the camera as it stands.
+  async drawDepth() {
+    if (!this.surface._fullLayout?.scene) return;
+    const found = this.depth.seenFrom(viewOf(this.surface));
+    const lists = Object.values(found);
+    const all = (name) => lists.map((list) => list[name]);
+    await Plotly.restyle(this.surface, { x: all("x"), y: all("y"), z: all("z") }, Object.keys(found).map(Number));
+  }
+
   movePoint(trace, point) {
-    const { x, y, z } = placed(point, this.scale, this.frame);
-    if (!z.length && !this.surface.data[trace].z.length) return null;
-    return Plotly.restyle(this.surface, { x: [x], y: [y], z: [z] }, [trace]);
+    const place = Object.fromEntries(Object.entries(placed(point, this.scale, this.frame)).map(([name, list]) => [name, [...list]]));
+    const before = this.depth.traces[trace];
+    if (!place.z.length && !before.z.length) return null;
+    Object.assign(before, place);
+    const found = this.depth.seenFrom(viewOf(this.surface));
+    const traces = [trace, this.depth.behind(trace)];
+    const both = (name) => traces.map((index) => found[index][name]);
+    return Plotly.restyle(this.surface, { x: both("x"), y: both("y"), z: both("z"), meta: [place, place] }, traces);
   }
 
   stepped(step) {

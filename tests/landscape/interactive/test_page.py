@@ -58,7 +58,8 @@ class TestOnePlane:
         choose(opened, "scale", "linear")
         opened.page.mouse.move(*opened.pixel(data.x[3], data.y[2]))
         opened.wait("document.querySelector('.surface').data.find((trace) => trace.name === 'mark').z.length === 1")
-        assert opened.data("surface", "mark", "x", "y", "z") == [[data.x[3]], [data.y[2]], [data.metrics["loss"][2, 3]]]
+        (place,) = opened.data("surface", "mark", "meta")
+        assert place == {"x": [data.x[3]], "y": [data.y[2]], "z": [data.metrics["loss"][2, 3]]}
         for box in (".tooltip", ".readout"):
             shown = opened.facts(box)
             assert list(shown) == ["x", "y", "loss", metric, "status"]
@@ -148,12 +149,9 @@ class TestPath:
         opened.page.keyboard.press("Home")
         opened.page.keyboard.press("ArrowRight")
         current = "document.querySelector('.surface').data.find((trace) => trace.name === 'current')"
-        opened.wait(f"{current}.x[0] === {float(path.x[1])!r}")
-        assert opened.data("surface", "current", "x", "y", "z") == [
-            [path.x[1]],
-            [path.y[1]],
-            [path.projected["loss"][1]],
-        ]
+        opened.wait(f"{current}.meta.x[0] === {float(path.x[1])!r}")
+        (place,) = opened.data("surface", "current", "meta")
+        assert place == {"x": [path.x[1]], "y": [path.y[1]], "z": [path.projected["loss"][1]]}
         (walked,) = opened.shapes("walked")
         assert walked["path"] == f"M {path.x[0]:g},{path.y[0]:g} L {float(path.x[1])!r},{float(path.y[1])!r}"
         shown = opened.facts(".player")
@@ -164,7 +162,7 @@ class TestPath:
         assert play.get_attribute("aria-label") == "Pause"
         opened.wait("document.querySelector('.player output').textContent === 'epoch 8'")
         opened.wait("document.querySelector('.play').getAttribute('aria-label') === 'Play the path'")
-        opened.wait(f"{current}.z[0] === {float(path.projected['loss'][-1])!r}")
+        opened.wait(f"{current}.meta.z[0] === {float(path.projected['loss'][-1])!r}")
         opened.check()
 
     def test_a_checkpoint_under_the_pointer(self, open_page, example) -> None:
@@ -210,6 +208,8 @@ class TestRoles:
         assert halo[5] is None
         assert len(halo) == 14
         (walk,) = opened.data("surface", "walk", "x")
+        (meta,) = opened.data("surface", "walk", "meta")
+        assert len(meta["x"]) == len(walk)
         assert walk[4 * 12 + 1] is None
         assert len(walk) == 4 * 12 + 1 + 1 + 7 * 12 + 1
         assert opened.data("map", "names", "text") == [["EMA", "SGD", "Adam"]]

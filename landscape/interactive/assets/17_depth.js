@@ -1,0 +1,149 @@
+// What the surface hides, by the rule of landscape/figures/occlusion.py. Marks and paths in front of it move a little towards
+// the camera: they stay at their place on the screen, and the surface does not cut them in half. What is behind it is drawn
+// faint, so near the camera that nothing hides it.
+
+// A mark lies on the surface where it is not farther below it than this share of the heights.
+const LIFT = 0.03;
+// How far marks move towards the camera, in units of the scene, whose longest side is about 1.
+const NEARER = 0.05;
+
+// The traces of a scene, then one for what is hidden of each mark; where their points are drawn, the camera says, and where
+// they are is in `meta`.
+function withHidden([surface, ...marks]) {
+  const placed = marks.map((trace) => ({ ...trace, meta: { x: [...trace.x], y: [...trace.y], z: [...trace.z] } }));
+  const behind = placed.map((trace) => {
+    const nowhere = Array.from(trace.x, () => null);
+    const faint = { ...trace, name: `${trace.name} behind`, opacity: 0.45, x: nowhere, y: nowhere, z: nowhere };
+    return trace.name === "walk" ? { ...faint, line: { ...trace.line, dash: "dot", width: 4 } } : faint;
+  });
+  return [surface, ...placed, ...behind];
+}
+
+class Depth {
+  // The traces of a scene as they would be without a camera, the first of which is the surface.
+  constructor(landscape, metric, scale, traces) {
+    this.x = landscape.x;
+    this.y = landscape.y;
+    this.heights = landscape.drawn(metric, scale);
+    const [low, high] = finiteRange(this.heights.flatMap((row) => [...row]));
+    this.range = high - low;
+    this.traces = traces.map(({ name, x, y, z }) => ({ name, x: [...x], y: [...y], z: [...z] }));
+    this.flat = landscape.rows < 2 || landscape.columns < 2 || !(this.range > 0);
+    const [surface] = traces;
+    const across = (row, column) => [surface.x[0].length ? surface.x[row][column] : surface.x[column], surface.y[0].length ? surface.y[row][column] : surface.y[row]];
+    const [columns, rows] = [landscape.columns - 1, landscape.rows - 1];
+    // Pictures may be to scale or oblique; this takes their coordinates to those of the grid.
+    if (!this.flat) this.toGrid = affine(across(0, 0), across(0, columns), across(rows, 0), [this.x[0], this.x[columns]], [this.y[0], this.y[rows]]);
+  }
+
+  // The layout with a box that holds everything, and stays as it is when marks move.
+  framed(layout) {
+    for (const name of ["x", "y"]) {
+      const [low, high] = finiteRange(this.traces.flatMap((trace) => trace[name].flatMap((value) => (value?.length ? [...value] : [value ?? NaN]))));
+      const room = 0.02 * (high - low) || 0.5;
+      layout.scene[`${name}axis`].range ??= [low - room, high + room];
+    }
+    return layout;
+  }
+
+  // Coordinates of all marks for a camera: { index: { x, y, z } }, the hidden ones under the indices after the others.
+  seenFrom(view) {
+    const found = {};
+    for (const [index, trace] of this.traces.entries()) {
+      if (index === 0) continue;
+      const points = trace.x.map((x, at) => (x === null || !Number.isFinite(trace.z[at]) ? null : this.onSurface([x, trace.y[at], trace.z[at]])));
+      const hidden = points.map((point) => Boolean(point) && this.hides(point, view.eye));
+      found[index] = listed(points.map((point, at) => (point && !hidden[at] ? moved(point, view, NEARER) : null)));
+      // A hidden stretch begins where the visible one ends.
+      const behind = trace.name === "walk" ? hidden.map((own, at) => own || Boolean(hidden[at - 1]) || Boolean(hidden[at + 1])) : hidden;
+      found[this.behind(index)] = listed(points.map((point, at) => (point && behind[at] ? moved(point, view, Infinity) : null)));
+    }
+    return found;
+  }
+
+  // The index of the trace for what is hidden of a trace.
+  behind(index) {
+    return index + this.traces.length - 1;
+  }
+
+  // A mark that is a little below the surface lies on it.
+  onSurface([x, y, z]) {
+    if (this.flat) return [x, y, z];
+    const below = this.height(...this.toGrid(x, y)) - z;
+    return [x, y, below > 0 && below <= LIFT * this.range ? z + below + 0.01 * this.range : z];
+  }
+
+  height(x, y) {
+    const [across, up] = [cell(this.x, x), cell(this.y, y)];
+    return across && up ? this.inCell(up[0], across[0], x, y) : NaN;
+  }
+
+  inCell(row, column, x, y) {
+    const across = (x - this.x[column]) / (this.x[column + 1] - this.x[column]);
+    const up = (y - this.y[row]) / (this.y[row + 1] - this.y[row]);
+    const along = (values) => values[column] * (1 - across) + values[column + 1] * across;
+    return along(this.heights[row]) * (1 - up) + along(this.heights[row + 1]) * up;
+  }
+
+  // Whether a straight line from a point to the eye meets the surface, which is bilinear in each cell.
+  hides([x, y, z], eye) {
+    if (this.flat) return false;
+    const from = [...this.toGrid(x, y), z + LIFT * this.range];
+    const to = [...this.toGrid(eye[0], eye[1]), eye[2]];
+    const at = (time) => from.map((start, axis) => start + time * (to[axis] - start));
+    const times = [0, 1];
+    for (const [axis, lines] of [[0, this.x], [1, this.y]]) {
+      for (const line of lines) {
+        const time = (line - from[axis]) / (to[axis] - from[axis]);
+        if (time > 0 && time < 1) times.push(time);
+      }
+    }
+    times.sort((one, two) => one - two);
+    for (let index = 0; index + 1 < times.length; index += 1) {
+      const moments = [times[index], (times[index] + times[index + 1]) / 2, times[index + 1]];
+      const middle = at(moments[1]);
+      const [across, up] = [cell(this.x, middle[0]), cell(this.y, middle[1])];
+      if (!across || !up) continue;
+      const [first, half, last] = moments.map(at).map(([atX, atY, height]) => height - this.inCell(up[0], across[0], atX, atY));
+      const [bend, slope] = [first - 2 * half + last, last - first];
+      const turn = Math.abs(slope) < 2 * Math.abs(bend) ? half - (slope / (8 * bend)) * slope : half;
+      if (Math.min(first, turn, last) < 0 && Math.max(first, turn, last) >= 0) return true;
+    }
+    return false;
+  }
+}
+
+function listed(points) {
+  return { x: points.map((point) => point && point[0]), y: points.map((point) => point && point[1]), z: points.map((point) => point && point[2]) };
+}
+
+// The point moved towards the eye, as far as the box of the scene reaches: what lies beyond is not drawn.
+function moved(point, { eye, unit, ends }, distance) {
+  const way = eye.map((value, axis) => value - point[axis]);
+  let share = Math.min(distance / Math.hypot(...way.map((length, axis) => length * unit[axis])), 0.9);
+  for (const [axis, length] of way.entries()) {
+    const room = (ends[axis][length > 0 ? 1 : 0] - point[axis]) / length;
+    if (length && room > 0) share = Math.min(share, 0.995 * room);
+  }
+  return point.map((value, axis) => value + share * way[axis]);
+}
+
+// The map that takes three corners of a picture's grid to (x, y) of the grid's ends.
+function affine([left, bottom], [rightX, rightY], [topX, topY], [firstX, lastX], [firstY, lastY]) {
+  const [a, b, c, d] = [rightX - left, topX - left, rightY - bottom, topY - bottom];
+  const size = a * d - b * c;
+  return (x, y) => {
+    const [across, up] = [((x - left) * d - (y - bottom) * b) / size, ((y - bottom) * a - (x - left) * c) / size];
+    return [firstX + across * (lastX - firstX), firstY + up * (lastY - firstY)];
+  };
+}
+
+// Where the camera of a drawn scene stands, in the coordinates of its axes, and what a unit of each axis measures there.
+function viewOf(plot) {
+  const { scene } = plot._fullLayout;
+  const { eye } = (scene._scene?.getCamera?.() ?? scene.camera);
+  const names = ["x", "y", "z"];
+  const ends = names.map((name) => [...scene[`${name}axis`].range].sort((one, two) => one - two));
+  const unit = names.map((name, axis) => scene.aspectratio[name] / (ends[axis][1] - ends[axis][0]));
+  return { ends, unit, eye: names.map((name, axis) => (ends[axis][0] + ends[axis][1]) / 2 + eye[name] / unit[axis]) };
+}

@@ -1,0 +1,127 @@
+"""What the surface hides on the page: as the figures say it, and whole in the browser's own pixels."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from landscape.figures.occlusion import Relief
+from landscape.file.checks import PointStatus
+from landscape.file.data import LandscapeData
+
+CAMERAS = [(1.4, -1.4, 0.9), (1.5, 0.5, 0.35), (-1.2, 1.2, 0.8), (0.1, -1.8, 0.25), (-1.6, -0.4, 0.6), (0.2, 0.1, 2.0)]
+
+
+def hilly(example: Any) -> LandscapeData:
+    """Returns a plane with two hills and a path of 14 checkpoints on its surface."""
+    data = example(rows=23, columns=31, checkpoints=14)
+    x, y = data.x, data.y[:, None]
+    hill = 3 * np.exp(-3 * (x - 0.4) ** 2 - 14 * (y - 0.3) ** 2)
+    loss = 1 + 0.4 * x**2 + 1.5 * y**2 + hill + 2 * np.exp(-4 * (x + 1) ** 2 - 20 * (y + 0.2) ** 2)
+    data.metrics["loss"][...] = loss
+    path = data.checkpoints
+    rng = np.random.default_rng(4)
+    path.x[:], path.y[:] = rng.uniform(x[1], x[-2], 14), rng.uniform(data.y[1], data.y[-2], 14)
+    path.projected["loss"][:] = Relief(x, data.y, loss).heights_at(path.x, path.y)
+    path.projected_status[:] = PointStatus.MEASURED
+    return data
+
+
+def turn(opened: Any, eye: tuple[float, float, float]) -> None:
+    """Turns the camera, and waits until the marks have followed it."""
+    opened.page.evaluate(
+        """([x, y, z]) => { window.moves = 0; const plot = document.querySelector('.surface');
+            plot.on('plotly_restyle', () => { window.moves += 1; });
+            Plotly.relayout(plot, {'scene.camera': {eye: {x, y, z}, center: {x: 0, y: 0, z: 0}}}); }""",
+        list(eye),
+    )
+    opened.wait("window.moves > 0")
+
+
+def projection(opened: Any) -> Any:
+    """Returns the matrix of the scene that the browser draws, from the axes' coordinates to the screen's."""
+    read = """(() => { const scene = document.querySelector('.surface')._fullLayout.scene._scene;
+        const {projection, view, model} = scene.glplot.cameraParams;
+        return [Array.from(projection), Array.from(view), Array.from(model), Array.from(scene.dataScale)]; })()"""
+    project, view, model, scale = opened.page.evaluate(read)
+    matrices = [np.reshape(matrix, (4, 4)).T for matrix in (project, view, model)]
+    return matrices[0] @ matrices[1] @ matrices[2] @ np.diag([*scale, 1.0])
+
+
+class TestDepth:
+    @pytest.mark.parametrize(
+        "cameras", [CAMERAS[1:3], pytest.param(CAMERAS, marks=pytest.mark.slow)], ids=["two", "all"]
+    )
+    def test_marks_are_hidden_where_the_figures_hide_them_and_stay_in_place(self, open_page, example, cameras) -> None:
+        data = hilly(example)
+        opened = open_page(data)
+        opened.page.select_option("#scale", "linear")
+        (grid,) = opened.data("surface", "surface", "z")
+        x, y = (np.asarray(axis, float) for axis in opened.data("surface", "surface", "x", "y"))
+        relief = Relief(x, y, np.array(grid, float))
+        hidden_ever = 0
+        for eye in cameras:
+            turn(opened, eye)
+            (place,) = opened.data("surface", "path", "meta")
+            points = np.column_stack([place["x"], place["y"], place["z"]])
+            matrix = projection(opened)
+            expected = relief.hides(points, matrix)
+            front, behind = (
+                np.array(opened.data("surface", name, "x", "y", "z"), float).T for name in ("path", "path behind")
+            )
+            np.testing.assert_array_equal(np.isnan(front[:, 0]), expected)
+            np.testing.assert_array_equal(np.isnan(behind[:, 0]), ~expected)
+            hidden_ever += int(expected.sum())
+            # Moved only along the line of sight.
+            drawn = np.where(expected[:, None], behind, front)
+            np.testing.assert_allclose(on_screen(matrix, drawn), on_screen(matrix, points), atol=2e-3)
+            # Nearer than the surface on that line: the browser's depth buffer cuts nothing off.
+            assert not Relief(x, y, relief.heights).hides(drawn, matrix).any()
+        assert hidden_ever >= 3
+        opened.check()
+
+    def test_a_visible_mark_is_whole_on_the_screen(self, open_page, example) -> None:
+        data = hilly(example)
+        opened = open_page(data)
+        opened.page.select_option("#scale", "linear")
+        turn(opened, CAMERAS[2])
+        opened.page.evaluate(
+            """() => { const plot = document.querySelector('.surface');
+                const index = plot.data.findIndex((trace) => trace.name === 'path');
+                const marker = {'marker.color': '#ff00ff', 'marker.size': 9, 'marker.line.width': 0};
+                return Plotly.restyle(plot, marker, [index]); }"""
+        )
+        matrix = projection(opened)
+        front = np.array(opened.data("surface", "path", "x", "y", "z"), float).T
+        places = on_screen(matrix, front[~np.isnan(front[:, 0])])
+        counts = [magenta_around(opened, places)]
+        opened.page.evaluate("Plotly.restyle(document.querySelector('.surface'), {visible: false}, [0])")
+        counts.append(magenta_around(opened, places))
+        with_surface, without = np.array(counts)
+        inside = without > 60
+        assert inside.sum() >= 4
+        # The mark is three times its usual size; a half-moon would have half of its pixels.
+        assert (with_surface[inside] > 0.85 * without[inside]).all(), counts
+
+
+def magenta_around(opened: Any, places: Any) -> list[int]:
+    """Returns how many pixels of the marks' colour there are around each place of the screen."""
+    opened.page.wait_for_timeout(700)
+    shot = opened.page.locator(".plot.surface").screenshot()
+    picture = np.asarray(Image.open(io.BytesIO(shot)).convert("RGB"), int)
+    height, width = picture.shape[:2]
+    magenta = (picture[..., 0] > 190) & (picture[..., 1] < 90) & (picture[..., 2] > 190)
+    found = []
+    for across, up in places:
+        column, row = int((across + 1) / 2 * width), int((1 - up) / 2 * height)
+        found.append(int(magenta[max(row - 8, 0) : row + 9, max(column - 8, 0) : column + 9].sum()))
+    return found
+
+
+def on_screen(matrix: Any, points: Any) -> Any:
+    places = np.column_stack([points, np.ones(len(points))]) @ matrix.T
+    return places[:, :2] / places[:, 3:]
