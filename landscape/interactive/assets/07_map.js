@@ -3,18 +3,34 @@
 const GAPS = ["pending", "failed", "not finite", "interpolated"];
 
 function mapTraces(landscape, metric, scale, settings, colours, frame) {
-  const [low, high] = scale.ends;
+  const rows = landscape.drawn(metric, scale);
+  const [low, high] = landscape.isDifference ? usedEnds(rows) : scale.ends;
+  const shown = landscape.isDifference ? partOf(colours, [low, high], scale.ends) : colours;
   const thin = landscape.rows < 2 || landscape.columns < 2;
   const cells = settings.map === "cells" || thin || scale.flat;
   const shared = {
-    name: "grid", ...frame.grid(landscape.x, landscape.y, landscape.drawn(metric, scale), cells ? "cells" : "between"), zmin: low, zmax: high,
-    colorscale: colours, hoverinfo: "none", connectgaps: false, hoverongaps: true,
+    name: "grid", ...frame.grid(landscape.x, landscape.y, rows, cells ? "cells" : "between"), zmin: low, zmax: high,
+    colorscale: shown, hoverinfo: "none", connectgaps: false, hoverongaps: true,
     colorbar: colourBar(landscape.values(metric), metric, scale),
   };
   const grid = cells
     ? { ...shared, type: "heatmap", zsmooth: false }
     : { ...shared, type: "contour", autocontour: false, contours: { ...scale.contours(16), coloring: "fill" }, line: { width: 0.7, color: colour("contour") } };
-  return [grid, gapTrace(landscape, metric, frame), measuredTrace(landscape, grid.type, frame), ...mapPath(landscape, frame)];
+  // Contours need four neighbours with values; beside a gap, each cell shows its own value.
+  const gaps = rows.some((row) => row.some((value) => Number.isNaN(value)));
+  const { colorbar, ...plain } = shared;
+  const beside = () => ({
+    ...plain, ...frame.grid(landscape.x, landscape.y, rows, "cells"), name: "beside", type: "heatmap", zsmooth: false, showscale: false,
+    hoverinfo: "skip", hoverongaps: false,
+  });
+  return [grid, gapTrace(landscape, metric, frame), measuredTrace(landscape, grid.type, frame), ...mapPath(landscape, frame), ...(gaps && !cells ? [beside()] : [])];
+}
+
+// Of a difference, the heights that occur, with zero among them: a sign that does not occur needs no colours.
+function usedEnds(rows) {
+  const [low, high] = finiteRange(rows.flatMap((row) => [...row]));
+  const [bottom, top] = [Math.min(low || 0, 0), Math.max(high || 0, 0)];
+  return top > bottom ? [bottom, top] : [-1, 1];
 }
 
 function colourBar(values, metric, scale) {

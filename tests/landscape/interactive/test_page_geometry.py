@@ -104,3 +104,32 @@ def test_the_surface_is_the_same_parallelogram(open_page) -> None:
     ratio = opened.page.evaluate("document.querySelector('.surface').layout.scene.aspectratio")
     assert ratio["x"] / ratio["y"] == pytest.approx(26 / 8)
     opened.check()
+
+
+def test_no_white_band_beside_a_gap(open_page) -> None:
+    """Contours need four values; between them and a hatched cell lies half a cell, which shows its own value."""
+    data = isotropic_plane(0.0, (5.0, 5.0), columns=11, rows=11)
+    data.metrics["loss"][4:7, 7:9] = np.nan
+    opened = open_page(data, webgl=False)
+    opened.page.wait_for_timeout(500)
+    box = opened.page.query_selector(".plot.map")
+    left, top = (box.bounding_box()[side] for side in ("x", "y"))
+    # Between the points in columns 6 and 7, just before the cells that have no value.
+    x, y = opened.pixel(5 * 0.35, 5 * 0.25)
+    left, top = (box.bounding_box()[side] for side in ("x", "y"))
+    pixels = np.asarray(Image.open(io.BytesIO(box.screenshot())).convert("RGB"))
+    color = pixels[int(y - top), int(x - left - 12)]
+    assert color.min() < 120, color
+    opened.check()
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_difference_shows_only_colours_that_occur(open_page, sign: int) -> None:
+    first, second = (isotropic_plane(0.0, (5.0, 5.0), columns=11, rows=11) for _ in range(2))
+    second.metrics["loss"] -= sign * np.linspace(0.5, 4, 11)
+    opened = open_page(first, second, webgl=False)
+    opened.page.select_option("#difference", "0 1")
+    ends = opened.data("map", "grid", "zmin", "zmax")
+    assert sorted(sign * end for end in ends) == pytest.approx([0, 4])
+    scale = opened.data("map", "grid", "colorscale")[0]
+    assert scale[0 if sign > 0 else -1][1] == "rgb(247,246,246)"
