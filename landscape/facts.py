@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from .figures.texts import network_name, sampling_notes, unit_of
 from .file.checkpoints import CheckpointsData
+from .file.checks import PointStatus
 from .file.data import LandscapeData
 from .file.own_values import own_values_text
 from .roles import CHECKPOINT, ORIGIN
@@ -211,9 +212,17 @@ def who_is_there(landscape: LandscapeData) -> list[tuple[str, str]]:
         span = f"{counted} {numbers[0]}" if len(path) == 1 else f"{counted}s {numbers[0]} to {numbers[-1]}"
         rows.append(("run", ": ".join(text for text in (found.run_name(path[0]), f"{count}, {span}") if text)))
     for row in found.networks:
-        own, projected = found.metrics["loss"][row], found.projected["loss"][row]
-        rows.append(("network", f"{found.name[row]}: own loss {own:.4g}, on the plane {projected:.4g}"))
+        own, projected = (
+            _measured_text(values["loss"][row], PointStatus(int(status[row])))
+            for values, status in ((found.metrics, found.status), (found.projected, found.projected_status))
+        )
+        where = "line" if landscape.y is None else "plane"
+        rows.append(("network", f"{found.name[row]}: own loss {own}, on the {where} {projected}"))
     return rows
+
+
+def _measured_text(value: float, status: PointStatus) -> str:
+    return f"{value:.4g}" if status == PointStatus.MEASURED else status.name.lower()
 
 
 def value_range(values: NDArray[Any]) -> str:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from figure_cases import build as build_plane
 from landscape_examples import HEADER
+from who_is_there import with_runs
 
 from landscape.exchange import export_landscape
 from landscape.facts import failures, summary_text
@@ -226,3 +228,19 @@ def test_the_message_of_a_traceback(failing: Callable[[], None], message: str) -
     except Exception:
         data.errors = {"grid/0,0": traceback.format_exc()}
     assert failures(Landscape(data), 1) == [f"grid/0,0: {message}"]
+
+
+def test_the_text_says_who_is_there() -> None:
+    data = with_runs()
+    data.checkpoints.status[-1] = PointStatus.PENDING
+    lines = [line.split("  ") for line in summary_text(Landscape(data)).splitlines()]
+    rows = [(parts[0], parts[-1].strip()) for parts in lines]
+    own = f"{data.checkpoints.projected['loss'][-1]:.4g}"
+    assert ("origin", "final weights of SGD (epoch 20)") in rows
+    assert [text for name, text in rows if name == "run"] == [
+        "SGD: 5 checkpoints, epochs 0 to 20",
+        "Adam: 8 checkpoints, epochs 0 to 35",
+    ]
+    assert ("network", f"EMA: own loss pending, on the plane {own}") in rows
+    unknown = summary_text(Landscape(build_plane(points=0)))
+    assert "weights without a name, of no known run" in unknown
