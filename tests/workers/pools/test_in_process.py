@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -171,6 +172,16 @@ class TestDeterminism:
         check_determinism([self.origin(1.0), self.origin(1 + 5e-5, device="cuda")])
         with pytest.raises(NondeterministicLossError):
             check_determinism([self.origin(1.0), self.origin(1 + 3e-4, device="cuda")])
+
+    def test_tiny_losses_are_compared_too(self):
+        """A converged network's loss of 2e-6 that is 4 per cent off was equal while 1e-7 was allowed."""
+        with pytest.raises(NondeterministicLossError, match=r"loss is 2e-06"):
+            check_determinism([self.origin(2e-6, 2.08e-6)])
+        far = {"loss": 5.0}
+        near = replace(self.origin(2e-6, 2e-6 + 4e-8), elsewhere=far)  # rounding of logits, where losses are 5
+        check_determinism([near])
+        with pytest.raises(NondeterministicLossError):
+            check_determinism([replace(self.origin(2e-6, 2e-6 + 8e-8), elsewhere=far)])
 
     def test_every_metric_counts(self):
         with pytest.raises(NondeterministicLossError, match=r"but accuracy is 0\.5"):
