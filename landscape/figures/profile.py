@@ -71,6 +71,10 @@ def draw_profile(sheet: Sheet) -> None:
     if sheet.trajectory:
         _draw_checkpoints(sheet)
     sheet.write_labels()
+    (length,) = sheet.landscape.directions.norms
+    if np.isfinite(length) and abs(length - 1) > 1e-9:
+        # The coordinate is a multiple of the direction; its length says how far that is.
+        ax.set_xlabel(f"{ax.get_xlabel()}\n1 is a distance of {length:.3g} in weight space")
     ax.set_ylabel(scale.tall.label(sheet.label))
     ax.grid(alpha=0.25 if look.theme == "light" else 0.6)
     sheet.write_title()

@@ -81,3 +81,10 @@ class TestErrorBand:
         ax = plot_profile(Landscape(data), scale="linear")
         assert any("cut off below and above" in text for text in legend_texts(ax))
         assert ax.get_ylim()[1] < 5
+
+
+def test_the_axis_says_how_far_one_is() -> None:
+    data = build_line(np.linspace(1, 2, 5))
+    assert "distance" not in plot_profile(Landscape(data)).get_xlabel()
+    data.directions.norms[:] = 12.345
+    assert plot_profile(Landscape(data)).get_xlabel().endswith("\n1 is a distance of 12.3 in weight space")
