@@ -13,20 +13,36 @@ from landscape.figures.occlusion import Relief
 from landscape.file.checks import PointStatus
 from landscape.file.data import LandscapeData
 
+# Twelve around the surface, from flat to steep.
 CAMERAS = [(1.4, -1.4, 0.9), (1.5, 0.5, 0.35), (-1.2, 1.2, 0.8), (0.1, -1.8, 0.25), (-1.6, -0.4, 0.6), (0.2, 0.1, 2.0)]
+CAMERAS += [(1.0, 1.4, 0.3), (-0.5, 1.7, 0.2), (-1.3, -1.3, 1.2), (1.8, -0.2, 0.5), (0.6, 1.0, 1.5), (-1.0, -1.5, 0.3)]
 
 
-def hilly(example: Any) -> LandscapeData:
-    """Returns a plane with two hills and a path of 14 checkpoints on its surface."""
-    data = example(rows=23, columns=31, checkpoints=14)
-    x, y = data.x, data.y[:, None]
+def two_hills(x: Any, y: Any) -> Any:
     hill = 3 * np.exp(-3 * (x - 0.4) ** 2 - 14 * (y - 0.3) ** 2)
-    loss = 1 + 0.4 * x**2 + 1.5 * y**2 + hill + 2 * np.exp(-4 * (x + 1) ** 2 - 20 * (y + 0.2) ** 2)
+    return 1 + 0.4 * x**2 + 1.5 * y**2 + hill + 2 * np.exp(-4 * (x + 1) ** 2 - 20 * (y + 0.2) ** 2)
+
+
+def waves(x: Any, y: Any) -> Any:
+    return 2 + np.sin(4 * x) * np.cos(5 * y) + 0.3 * x
+
+
+def steep_valley(x: Any, y: Any) -> Any:
+    return 0.1 + 6 * (y - 0.3 * np.sin(2 * x)) ** 2 + 0.5 * np.abs(x)
+
+
+SURFACES = [two_hills, waves, steep_valley]
+
+
+def hilly(example: Any, surface: Any = two_hills) -> LandscapeData:
+    """Returns a plane with such a surface and a path of 14 checkpoints on it."""
+    data = example(rows=23, columns=31, checkpoints=14)
+    loss = surface(data.x, data.y[:, None])
     data.metrics["loss"][...] = loss
     path = data.checkpoints
     rng = np.random.default_rng(4)
-    path.x[:], path.y[:] = rng.uniform(x[1], x[-2], 14), rng.uniform(data.y[1], data.y[-2], 14)
-    path.projected["loss"][:] = Relief(x, data.y, loss).heights_at(path.x, path.y)
+    path.x[:], path.y[:] = rng.uniform(data.x[1], data.x[-2], 14), rng.uniform(data.y[1], data.y[-2], 14)
+    path.projected["loss"][:] = Relief(data.x, data.y, loss).heights_at(path.x, path.y)
     path.projected_status[:] = PointStatus.MEASURED
     return data
 
@@ -35,7 +51,7 @@ def turn(opened: Any, eye: tuple[float, float, float]) -> None:
     """Turns the camera, and waits until the marks have followed it."""
     opened.page.evaluate(
         """([x, y, z]) => { window.moves = 0; const plot = document.querySelector('.surface');
-            plot.on('plotly_restyle', () => { window.moves += 1; });
+            plot.once('plotly_restyle', () => { window.moves += 1; });
             Plotly.relayout(plot, {'scene.camera': {eye: {x, y, z}, center: {x: 0, y: 0, z: 0}}}); }""",
         list(eye),
     )
@@ -54,10 +70,14 @@ def projection(opened: Any) -> Any:
 
 class TestDepth:
     @pytest.mark.parametrize(
-        "cameras", [CAMERAS[1:3], pytest.param(CAMERAS, marks=pytest.mark.slow)], ids=["two", "all"]
+        ("surface", "cameras"),
+        [(two_hills, CAMERAS[1:3]), *(pytest.param(each, CAMERAS, marks=pytest.mark.slow) for each in SURFACES)],
+        ids=["two", *(f"all of {each.__name__}" for each in SURFACES)],
     )
-    def test_marks_are_hidden_where_the_figures_hide_them_and_stay_in_place(self, open_page, example, cameras) -> None:
-        data = hilly(example)
+    def test_marks_are_hidden_where_the_figures_hide_them_and_stay_in_place(
+        self, open_page, example, surface, cameras
+    ) -> None:
+        data = hilly(example, surface)
         opened = open_page(data)
         opened.page.select_option("#scale", "linear")
         (grid,) = opened.data("surface", "surface", "z")
