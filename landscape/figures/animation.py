@@ -20,13 +20,13 @@ from collectors.files.local_files import replacing
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_choice, check_float, check_int, check_path, wrong_value
 
+from ..scales.choosing import choose_scale
 from .appearance import choose_appearance
 from .canvas import settle
 from .multiples import PLANE_KINDS
 from .occlusion import Relief
 from .path import PATH, STAR, halo, network_marks, sized
 from .profile import set_value_axis
-from .scales import choose_scale
 from .sheet import Look, Sheet, begin, check_look, shared_scale
 from .texts import plain
 

@@ -23,12 +23,6 @@ def missing_kinds(values: NDArray[Any], status: NDArray[Any]) -> dict[str, NDArr
     return {kind: where for kind, where in kinds.items() if where.any()}
 
 
-def known(values: NDArray[Any], status: NDArray[Any]) -> NDArray[Any]:
-    """Returns the values, NaN where one is unknown or not finite."""
-    there = np.isfinite(values) & (status != PointStatus.PENDING) & (status != PointStatus.FAILED)
-    return np.where(there, values, np.nan)
-
-
 def edges(axis: NDArray[Any]) -> NDArray[Any]:
     """Returns the n + 1 bounds of the cells around n coordinates."""
     if len(axis) == 1:

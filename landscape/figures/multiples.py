@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from collectors.validation import check_choice, check_int, wrong_type, wrong_value
 
 from ..file.data import LandscapeData
+from ..scales.frame import choose_frame
 from .appearance import choose_appearance, draw_legend_below
 from .canvas import settle
 from .contour import CONTOUR, CONTOUR_LINES, HEATMAP
-from .frame import choose_frame
 from .profile import PROFILE
 from .sheet import Kind, Look, Sheet, begin, check_look, shared_scale
 from .surface3d import SURFACE

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..file.own_values import own_values
 from ..roles import NETWORK
 from .labels import along, most_telling, place_labels
 from .texts import plain, unit_of
@@ -230,17 +229,6 @@ def annotate(
             ha="center", va="center", fontsize=size, color=ink.line, zorder=7,
             path_effects=halo(0.25 * size, ink.around),
         )  # fmt: skip
-
-
-def path_values(landscape: LandscapeData, metric: str) -> NDArray[Any]:
-    """Returns the values of the projected checkpoints and of the origin, shape (k,); they may lie beyond the grid's.
-
-    On a line, those own values of checkpoints that differ are drawn too.
-    """
-    found, origin = landscape.checkpoints, landscape.origin.metrics.get(metric, np.nan)
-    projected = np.empty(0) if found is None else found.projected.get(metric, np.empty(0))
-    own = own_values(found, metric) if landscape.y is None else []
-    return np.concatenate([projected, [value.own for value in own], [origin]])
 
 
 def path_pixels(ax: Axes, landscape: LandscapeData, place: Place) -> NDArray[Any]:

@@ -13,9 +13,11 @@ from collectors.validation import wrong_type
 
 from ..file.checks import PointStatus
 from ..file.own_values import own_values, own_values_text
-from .missing import known, missing_kinds
+from ..scales.choosing import choose_scale
+from ..scales.landscape_scale import known
+from ..scales.scale import Scale
+from .missing import missing_kinds
 from .path import PATH, RUN_COLORS, STAR, network_marks, origin_label, sized
-from .scales import Scale, choose_scale
 from .sheet import OWN_VALUES_WIDTH, Kind, Look, Sheet, begin
 from .texts import plain, unit_of
 

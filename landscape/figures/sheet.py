@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from collectors.validation import check_bool, wrong_type
 
 from ..file.own_values import own_values_text
+from ..scales.choosing import Clip, choose_scale
+from ..scales.frame import Frame, choose_frame
+from ..scales.landscape_scale import joint_scale, known
+from ..scales.levels import Levels, number_text
+from ..scales.scale import Scale
 from .appearance import DIVERGING, Appearance, choose_appearance, draw_legend, find_colormap
 from .canvas import new_axes, settle
-from .frame import Frame, choose_frame
-from .landscape_scale import joint_scale
-from .levels import Levels, number_text
-from .missing import known
-from .scales import Clip, Scale, choose_scale
 from .texts import axis_label, flat_note, plain, sampling_notes, short_axis_label, status_note, title, unit_of
 
 if TYPE_CHECKING:

@@ -8,24 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ..scales.frame import span
+from ..scales.levels import number_text
+from ..scales.scale import Scale
 from .appearance import readable
-from .frame import span
-from .levels import number_text
 from .missing import missing_kinds
 from .occlusion import Relief
-from .path import (
-    EDGE,
-    PATH,
-    RUN_COLORS,
-    STAR,
-    START,
-    end_number,
-    network_marks,
-    origin_label,
-    run_label,
-    sized,
-)
-from .scales import Scale
+from .path import EDGE, PATH, RUN_COLORS, STAR, START, end_number, network_marks, origin_label, run_label, sized
 from .sheet import Kind, Look, Sheet, draw_picture
 from .texts import flat_note, plain
 

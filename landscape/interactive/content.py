@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from ..facts import page_facts
 from ..figures.difference import check_same_grid, difference, joint_status
-from ..figures.frame import ASPECTS, choose_frame
-from ..figures.landscape_scale import landscape_scale
-from ..figures.missing import known
 from ..figures.path import network_marks
-from ..figures.scales import Scale, choose_scale, is_share
 from ..figures.texts import axis_label, full_title, sampling_notes, unit_of
 from ..file.checks import PointStatus
 from ..file.own_values import own_values
 from ..roles import NETWORK
+from ..scales.choosing import choose_scale, is_share
+from ..scales.frame import ASPECTS, choose_frame
+from ..scales.landscape_scale import known, landscape_scale
+from ..scales.scale import Scale
 
 if TYPE_CHECKING:
     from ..file.data import LandscapeData

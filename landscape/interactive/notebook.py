@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..figures.appearance import Appearance, choose_appearance
-from ..figures.frame import choose_frame
-from ..figures.landscape_scale import landscape_scale
-from ..figures.missing import edges, known
+from ..figures.missing import edges
 from ..figures.path import END, PATH, RUN_COLORS, STAR, START, network_marks
-from ..figures.scales import Scale
 from ..figures.texts import axis_label, printable, sampling_notes, short_axis_label, unit_of
 from ..file.checks import PointStatus
+from ..scales.frame import choose_frame
+from ..scales.landscape_scale import known, landscape_scale
+from ..scales.scale import Scale
 from .content import note, title
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from collectors.files.local_files import write_text
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_choice, check_path, wrong_type, wrong_value
 
-from ..figures.frame import ASPECTS
 from ..file.data import LandscapeData
+from ..scales.frame import ASPECTS
 from .content import difference_scales, landscape_content, title
 
 SIZES = ("full", "small")

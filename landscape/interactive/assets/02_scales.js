@@ -121,7 +121,7 @@ function decades(low, high, count) {
 }
 
 // The scale for some landscapes together, then the ends that the user gave. The rule that joins scales is that of
-// joint_scale in landscape/figures/landscape_scale.py.
+// joint_scale in landscape/scales/landscape_scale.py.
 function scaleFor(landscapes, metric, { scale, low, high }) {
   const suggested = (kind) => landscapes.map((landscape) => landscape.suggested(metric, kind)).filter((item) => item);
   const found = suggested(scale).length ? suggested(scale) : suggested("auto");

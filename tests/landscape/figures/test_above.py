@@ -12,10 +12,10 @@ from matplotlib.colors import to_rgb
 from matplotlib.contour import QuadContourSet
 
 from landscape.figures import choose_scale, plot_contour, plot_contour_lines, plot_heatmap
-from landscape.figures.levels import crowded, quantile_levels
 from landscape.figures.missing import edges
 from landscape.file.checks import PointStatus
 from landscape.landscape import Landscape
+from landscape.scales.levels import crowded, quantile_levels
 
 
 def mesh(ax: Any) -> QuadMesh:

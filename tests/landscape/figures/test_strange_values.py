@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from landscape.figures import choose_scale, plot_contour, plot_surface
-from landscape.figures.scales import SCALES
 from landscape.landscape import Landscape
+from landscape.scales.choosing import SCALES
 
 DRAWINGS = [plot_contour, plot_surface]
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..file.checks import PointStatus
+from ..file.own_values import own_values
+from .choosing import Clip, choose_scale, is_share
 from .levels import Levels, check_levels
-from .missing import known
-from .path import path_values
-from .scales import Clip, Scale, choose_scale, is_share, place_levels
+from .scale import Scale, place_levels
 
 if TYPE_CHECKING:
     from ..file.data import LandscapeData
@@ -126,3 +127,20 @@ def _reaching(scale: Scale, values: NDArray[Any], clip: Clip) -> Scale:
     bottom = scale.bottom if fixed_below else min(scale.bottom, float(values.min()))
     top = scale.top if fixed_above else max(scale.top, float(values.max()))
     return replace(scale, bottom=bottom, top=top)
+
+
+def known(values: NDArray[Any], status: NDArray[Any]) -> NDArray[Any]:
+    """Returns the values, NaN where one is unknown or not finite."""
+    there = np.isfinite(values) & (status != PointStatus.PENDING) & (status != PointStatus.FAILED)
+    return np.where(there, values, np.nan)
+
+
+def path_values(landscape: LandscapeData, metric: str) -> NDArray[Any]:
+    """Returns the values of the projected checkpoints and of the origin, shape (k,); they may lie beyond the grid's.
+
+    On a line, those own values of checkpoints that differ are drawn too.
+    """
+    found, origin = landscape.checkpoints, landscape.origin.metrics.get(metric, np.nan)
+    projected = np.empty(0) if found is None else found.projected.get(metric, np.empty(0))
+    own = own_values(found, metric) if landscape.y is None else []
+    return np.concatenate([projected, [value.own for value in own], [origin]])

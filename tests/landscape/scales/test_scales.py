@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from matplotlib.text import Text
 
 from landscape.figures import choose_scale, plot_contour, plot_contour_lines, plot_heatmap, plot_surface
-from landscape.figures.levels import number_text
 from landscape.landscape import Landscape
+from landscape.scales.levels import number_text
 
 DRAWINGS = [plot_contour, plot_surface]
 
