@@ -66,7 +66,7 @@ class Scale:
     @property
     def tall(self) -> Scale:
         """The scale of heights: as far as they reach, with levels up to there."""
-        if self.bottom == self.low and self.top == self.high:
+        if not (self.bottom < self.low or self.top > self.high):
             return self
         tall = replace(self, low=self.bottom, high=self.top)
         return place_levels(replace(tall, spacing=self.kind), self.levels, max(len(self.levels), 8), None)
