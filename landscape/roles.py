@@ -12,7 +12,7 @@ NETWORK = "named network"
 CHECKPOINT = "checkpoint"
 """The role of a run's weights at an epoch or a step."""
 FINAL_WEIGHTS = "final weights"
-"""The role of the last checkpoint that a run left behind."""
+"""The role of the checkpoint with the weights that a run's training ended with."""
 ROLES = (ORIGIN, NETWORK, CHECKPOINT, FINAL_WEIGHTS)
 
 NO_RUN = -1
@@ -51,7 +51,7 @@ class Members:
         run: n places in ``runs``; -1 for a network of no run.
         runs: the runs' names; a single run may have the name "".
         name: n names of networks; "" for a checkpoint, which its number names.
-        final: n times whether it is the last checkpoint that its run left behind.
+        final: n times whether it holds the weights with which its run's training ended.
     """
 
     number: tuple[int, ...] = ()
@@ -66,7 +66,7 @@ class Members:
 
         Args:
             runs: name to the numbers of its checkpoints, in order.
-            finished: for each run, whether its last number is the last checkpoint that it left behind.
+            finished: for each run, whether its last checkpoint holds the weights with which its training ended.
         """
         numbers = list(runs.values())
         return cls(

@@ -143,7 +143,7 @@ class SummaryLandscape:
             # Each checkpoint is opened, and its SHA-256 checked, once for all the landscapes that it is part of.
             numbers = dict.fromkeys(number for job in jobs for number in job.numbers)
             readers = {number: run.checkpoint(number, space) for number in numbers}
-            planes = [_plane(job, readers, space, chosen, max(run.metadata.files)) for job in jobs]
+            planes = [_plane(job, readers, space, chosen, run.metadata.final_number) for job in jobs]
             for index, (job, plane) in enumerate(zip(jobs, planes, strict=True)):
                 axes = plane.axes(settings.landscape_size)
                 if deadline is not None:
@@ -224,8 +224,10 @@ def _jobs(run: RunDirectory, settings: LandscapeSettings, folder: AnyPath, stem:
     return jobs
 
 
-def _plane(job: _Job, readers: Mapping[int, StateReader], space: WeightSpace, options: RunOptions, last: int) -> Plane:
-    run = Run("", tuple(readers[number] for number in job.numbers), job.numbers, finished=job.numbers[-1] == last)
+def _plane(
+    job: _Job, readers: Mapping[int, StateReader], space: WeightSpace, options: RunOptions, final: int | None
+) -> Plane:
+    run = Run("", tuple(readers[number] for number in job.numbers), job.numbers, finished=job.numbers[-1] == final)
     if job.kind == "pca":
         return plane_of_runs([run], space, centering=options["centering"])
     role = Members.of_runs({"": job.numbers}, [run.finished]).origin(-1)

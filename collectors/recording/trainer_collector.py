@@ -55,7 +55,8 @@ class TrainerCollector:
         return self
 
     def __exit__(self, error_type: object, error: BaseException | None, traceback: object) -> None:
-        self._leave(error)
+        # Where the trainer has not said that training ended, it failed, even if that error was caught before.
+        self._leave(error or TrainingFailedError("training did not end"))
 
     @property
     def _counts_steps(self) -> bool:

@@ -104,7 +104,7 @@ class CollectedRun:
         When that is called, all other callbacks have ended too, so the lineage names a ModelCheckpoint's last file.
         """
         self._ended = parameters
-        self._finish_recorder(None)
+        self._finish_recorder(None, ended=True)
 
     def finish(self, error: BaseException | None = None) -> None:
         """Waits until everything is on disk; a second call does nothing.
@@ -123,10 +123,10 @@ class CollectedRun:
                 finally:
                     collection.close(error)
 
-    def _finish_recorder(self, error: BaseException | None) -> None:
+    def _finish_recorder(self, error: BaseException | None, *, ended: bool = False) -> None:
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
-            recorder.finish(error)
+            recorder.finish(error, ended=ended)
 
 
 def open_collection(directory: AnyPath, plan: SummaryPlan, start_step: int = 0) -> SummaryCollection:

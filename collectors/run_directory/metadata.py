@@ -19,7 +19,7 @@ _REFERENCE_KEYS = (
     "epoch_group", "model_params_file_map", "step_per_epoch", "unit", "num_samples", "landscape_size",
     "create_landscape",
 )  # fmt: skip
-_OUR_KEYS = ("format_version", "framework", "network", "sha256", "frozen")
+_OUR_KEYS = ("format_version", "framework", "network", "sha256", "frozen", "trained_to")
 _SIZE_LIMIT = 64 * 1024 * 1024
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 
@@ -52,6 +52,8 @@ class RunMetadata:
         network: {"name": class name, "parameters": number of elements, "trainable": names}; what is trainable
             is only reported, the network itself decides in phase 2.
         frozen: the file of the frozen parameters; None if there are none.
+        trained_to: the number with which training ended; None where it has not ended, failed, ended inside an epoch
+            while epochs are counted, or where that is not known.
     """
 
     settings: LandscapeSettings
@@ -61,6 +63,12 @@ class RunMetadata:
     framework: str = "torch"
     network: dict[str, Any] = field(default_factory=dict)
     frozen: FrozenFile | None = None
+    trained_to: int | None = None
+
+    @property
+    def final_number(self) -> int | None:
+        """The number of the checkpoint with the weights that training ended with; None if there is none, or unknown."""
+        return self.trained_to if self.trained_to in self.files else None
 
     @property
     def file_names(self) -> set[str]:
@@ -78,6 +86,7 @@ class RunMetadata:
             "model_params_file_map": {str(number): self.files[number] for number in sorted(self.files)},
             "sha256": {str(number): self.sha256[number] for number in sorted(self.sha256)},
             **({} if self.frozen is None else {"frozen": asdict(self.frozen)}),
+            **({} if self.trained_to is None else {"trained_to": self.trained_to}),
         }
         return json.dumps(content, indent=1) + "\n"
 
@@ -143,6 +152,7 @@ class RunMetadata:
             framework=check_instance("framework", given.get("framework", "mindspore"), str, "a str"),
             network=check_instance("network", given.get("network", {}), dict, "a dict"),
             frozen=_frozen_file(given["frozen"]) if "frozen" in given else None,
+            trained_to=check_int("trained_to", given["trained_to"], minimum=0) if "trained_to" in given else None,
         )
 
 

@@ -52,6 +52,8 @@ class TrajectoryRecorder:
         self._numbers = settings.numbers
         self._epoch, self._step = start_epoch, start_step
         self._steps_in_epoch = 0
+        # Whether the weights are others than those with which the last epoch ended.
+        self._is_inside_epoch = bool(step_per_epoch) and start_step != start_epoch * (step_per_epoch or 0)
         # After a resume in the middle of an epoch, the first epoch's end would teach a wrong number of steps.
         self._epoch_is_whole = start_step == 0
         self._writer: RunWriter | None = None
@@ -65,9 +67,7 @@ class TrajectoryRecorder:
                 start=self._number,
                 step_per_epoch=step_per_epoch,
             )
-            # After a resume inside an epoch, these are not the weights with which the last epoch ended.
-            inside = settings.unit == "epoch" and step_per_epoch and start_step != start_epoch * step_per_epoch
-            if not inside:
+            if settings.unit == "step" or not self._is_inside_epoch:
                 self._save_if_asked(settings.unit)
 
     @property
@@ -78,6 +78,7 @@ class TrajectoryRecorder:
         """Notes that one optimizer step is done."""
         self._step += 1
         self._steps_in_epoch += 1
+        self._is_inside_epoch = True
         self._save_if_asked("step")
 
     def end_epoch(self) -> None:
@@ -85,21 +86,25 @@ class TrajectoryRecorder:
         self._epoch += 1
         if self._writer is not None and self._epoch_is_whole and self._steps_in_epoch:
             self._writer.set_step_per_epoch(self._steps_in_epoch)
-        self._steps_in_epoch, self._epoch_is_whole = 0, True
+        self._steps_in_epoch, self._epoch_is_whole, self._is_inside_epoch = 0, True, False
         self._save_if_asked("epoch")
 
-    def finish(self, error: BaseException | None = None) -> None:
+    def finish(self, error: BaseException | None = None, *, ended: bool = False) -> None:
         """Waits until everything is on disk.
 
         Args:
             error: what ended the training, if it did not end well; a failed write is then added to it as a note.
+            ended: whether the trainer said that training has ended; the metadata then says with which number.
 
         Raises:
             CheckpointWriteError: a checkpoint could not be written.
         """
         writer, self._writer = self._writer, None
         if writer is not None:
-            writer.finish(self._number, error)
+            # An epoch's number stands for the weights at its end.
+            is_exact = self._settings.unit == "step" or not self._is_inside_epoch
+            known = ended and error is None and is_exact
+            writer.finish(self._number, error, trained_to=self._number if known else None)
 
     def _save_if_asked(self, unit: str) -> None:
         if self._writer is not None:
@@ -161,4 +166,5 @@ class Snapshots:
         """Waits until everything is on disk; as ``TrajectoryRecorder.finish``."""
         writer, self._writer = self._writer, None
         if writer is not None:
+            # Nobody says whether the model went on training behind the last snapshot, so no number is the last.
             writer.finish(self._last or 0, error)

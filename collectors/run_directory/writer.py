@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
 import warnings
@@ -113,17 +114,20 @@ class RunWriter:
         """
         self._jobs.close()
 
-    def finish(self, reached: int, error: BaseException | None) -> None:
+    def finish(self, reached: int, error: BaseException | None, *, trained_to: int | None = None) -> None:
         """Closes at the end of a training, and warns of checkpoints that are missing.
 
         Args:
             reached: the step or epoch at which training ended.
             error: what ended the training, if it did not end well; a failed write is then added to it as a note.
+            trained_to: the number whose weights are those with which training ended; None where there is none, or
+                where that is not known.
 
         Raises:
             CheckpointWriteError: a checkpoint or the metadata could not be written.
         """
         try:
+            self._set_trained_to(trained_to)
             self.close()
         except Exception as failure:
             if error is None:
@@ -143,6 +147,13 @@ class RunWriter:
     def discard(self) -> None:
         """Removes what was written, after ``close``; other files stay."""
         self._remove(self._metadata)
+
+    def _set_trained_to(self, number: int | None) -> None:
+        if number is not None and self._jobs.is_open:
+            self._metadata.trained_to = number
+            # An error of the writing thread is raised by close, which waits for the thread as well.
+            with contextlib.suppress(CheckpointWriteError):
+                self._jobs.touch()
 
     def _take_over(self, existing: str, start: int) -> None:
         path, run = self._folder.path / METADATA_NAME, self._folder.path.parent

@@ -38,7 +38,7 @@ class CheckpointsData:
         run: which of ``runs`` each row belongs to, int64[n]; -1 for a network of no run.
         runs: the runs' names; a single run may have the name "".
         name: n names; "" for a checkpoint, which its number names.
-        final: whether the row is the last checkpoint that its run left behind, bool[n].
+        final: whether the row holds the weights with which its run's training ended, bool[n].
     """
 
     number: Int64[np.ndarray, " n"]

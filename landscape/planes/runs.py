@@ -34,7 +34,7 @@ class Run:
         name: may be "" for a single run.
         readers: in the order of training.
         numbers: one for each.
-        finished: whether the last one is the last checkpoint that the run left behind.
+        finished: whether the last one holds the weights with which training ended.
     """
 
     name: str
@@ -96,10 +96,9 @@ def read_run(name: str, checkpoints: Any, numbers: object, space: WeightSpace) -
             raise wrong_type(label, "a list of numbers", numbers)
         given = [check_int(f"{label}[{index}]", number) for index, number in enumerate(numbers)]
     if isinstance(checkpoints, RunDirectory):
-        held = sorted(checkpoints.metadata.files)
-        chosen = held if given is None else given
+        chosen = sorted(checkpoints.metadata.files) if given is None else given
         readers = tuple(checkpoints.checkpoint(number, space) for number in chosen)
-        return Run(name, readers, tuple(chosen), finished=chosen[-1:] == held[-1:])
+        return Run(name, readers, tuple(chosen), finished=chosen[-1:] == [checkpoints.metadata.final_number])
     chosen = list(range(len(checkpoints))) if given is None else given
     if len(chosen) != len(checkpoints):
         raise wrong_value(label, f"a list with one number for each of the {len(checkpoints)} checkpoints", chosen)

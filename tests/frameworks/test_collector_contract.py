@@ -37,11 +37,18 @@ def test_steps_and_epochs_are_counted_alike(case, tmp_path):
     assert epochs.present((0, 1, 2, 3)) == [0, 1, 2, 3]
     assert steps.metadata.step_per_epoch == epochs.metadata.step_per_epoch == 4
     assert steps.settings.unit == "step"
+    assert (steps.metadata.final_number, epochs.metadata.final_number) == (12, 3)
     # Epoch 1 is step 4, epoch 3 is step 12, and neither is where training began.
     for step, epoch in ((0, 0), (4, 1), (12, 3)):
         assert_same(weights(tmp_path / "steps", step), weights(tmp_path / "epochs", epoch))
     for one, other in ((0, 2), (2, 4), (4, 6), (6, 12)):
         assert_other(weights(tmp_path / "steps", one), weights(tmp_path / "steps", other))
+
+
+def test_an_interval_that_ends_early_has_no_final_weights(case, tmp_path):
+    case.train(tmp_path, {"unit": "epoch", "intervals": [[0, 1, 2]]})
+    metadata = RunDirectory(tmp_path).metadata
+    assert (max(metadata.files), metadata.trained_to, metadata.final_number) == (2, 3, None)
 
 
 def test_the_metadata_knows_the_network(case, tmp_path):
@@ -61,6 +68,7 @@ def test_a_crash_leaves_whole_metadata(case, tmp_path):
     gc.collect()
     run = RunDirectory(tmp_path)
     assert run.present(tuple(range(13))) == [0, 2, 4, 6]
+    assert run.metadata.trained_to is None
     for number in (0, 2, 4, 6):
         weights(tmp_path, number)
     assert not list(tmp_path.glob("**/*.tmp*"))
@@ -99,6 +107,7 @@ def test_resuming_goes_on_with_the_numbers(case, tmp_path):
     # Written before the crash, and not again: training went on from epoch 1.
     assert run.checkpoint_path(2).stat().st_mtime_ns == early.st_mtime_ns
     assert run.present(tuple(range(13))) == [0, 2, 4, 6, 12]
+    assert run.metadata.final_number == 12
     assert run.metadata.step_per_epoch == 4
     for number in (0, 2, 4, 6, 12):
         assert_same(weights(tmp_path / "undisturbed", number), weights(tmp_path / "run", number))

@@ -470,7 +470,7 @@ class TestRunDirectory:
 
 
 @pytest.mark.filterwarnings("ignore:the path is nearly straight")
-def test_only_the_last_checkpoint_of_the_run_is_its_final_weights(run):
+def test_only_the_checkpoint_with_which_training_ended_is_its_final_weights(run):
     first, whole, around = generate(run, settings={"intervals": [[0, 1, 2, 3], [2, 3, 4]]})
     assert (first.origin.role, first.origin.label("epoch")) == ("checkpoint", "checkpoint (epoch 3)")
     assert first.checkpoints.final.tolist() == [False] * 4
@@ -479,3 +479,15 @@ def test_only_the_last_checkpoint_of_the_run_is_its_final_weights(run):
     assert (around.origin.role, around.origin.number, around.checkpoints) == ("final weights", 4, None)
     (inside,) = generate(run, settings={"intervals": [[0, 1, 2]], "create_landscape": {"train": False, "result": True}})
     assert (inside.origin.role, inside.origin.number) == ("checkpoint", 2)
+
+
+@pytest.mark.filterwarnings("ignore:the path is nearly straight")
+@pytest.mark.parametrize("trained_to", [20, None], ids=["training went on", "not known"])
+def test_the_last_checkpoint_of_an_interval_that_ends_early_is_a_checkpoint(run, trained_to):
+    path = run / "ckpt_dir" / "train_metadata.json"
+    content = json.loads(path.read_text())
+    assert content.pop("trained_to") == 4
+    path.write_text(json.dumps(content if trained_to is None else {**content, "trained_to": trained_to}))
+    for landscape in generate(run, settings={"intervals": [[2, 3, 4]]}):
+        assert landscape.origin.label("epoch") == "checkpoint (epoch 4)"
+        assert landscape.checkpoints is None or not landscape.checkpoints.final.any()

@@ -82,7 +82,7 @@ def test_files_of_a_run(tmp_path):
     content = json.loads((run.path / "ckpt_dir" / "train_metadata.json").read_text())
     assert list(content) == [
         "format_version", "epoch_group", "unit", "num_samples", "landscape_size", "create_landscape",
-        "step_per_epoch", "framework", "network", "model_params_file_map", "sha256",
+        "step_per_epoch", "framework", "network", "model_params_file_map", "sha256", "trained_to",
     ]  # fmt: skip
     assert content["epoch_group"] == {"0": [0, 1, 2]}
     assert content["model_params_file_map"] == {str(number): name for number, name in enumerate(expected)}
@@ -313,6 +313,81 @@ def test_an_epoch_that_is_stopped_early_is_none(tmp_path, last_step, epochs):
         warnings.filterwarnings("ignore", "training ended at epoch")
         model().train(2, batches(), [collector, Stopping()])
     assert sorted(RunDirectory(tmp_path).metadata.files) == epochs
+    # After step 6, the weights are no longer those of epoch 1.
+    assert RunDirectory(tmp_path).metadata.trained_to == {4: 1, 8: 2}.get(last_step)
+
+
+# With which number training ended
+
+
+@pytest.mark.parametrize(
+    ("interval", "final"), [([0, 1, 3], 3), ([0, 1, 2], None), ([5, 6, 7], None)], ids=["whole", "early", "none saved"]
+)
+def test_the_final_weights_are_those_that_training_ended_with(tmp_path, interval, final):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "training ended at epoch")
+        run, _, epochs = collected(tmp_path, intervals=[interval], unit="epoch", epochs=3)
+    assert (run.metadata.trained_to, run.metadata.final_number) == (3, final)
+    if final is not None:
+        assert_holds(run.checkpoint(final), epochs[3])
+
+
+def test_a_training_that_failed_has_no_final_weights(tmp_path):
+    with pytest.raises(OSError, match="unplugged"):
+        collected(tmp_path, error=OSError("unplugged"))
+    assert sorted(RunDirectory(tmp_path).metadata.files) == list(range(9))
+    assert RunDirectory(tmp_path).metadata.trained_to is None
+
+
+def test_a_resumed_run_has_the_final_weights_of_its_last_training(tmp_path):
+    arguments = {"collect_landscape": {"intervals": [range(9)]}, "existing": "resume", "keep_default_action": False}
+
+    def part(start, steps):
+        with SummaryCollector(tmp_path, **arguments).watch(SmallNetwork(), start_step=start) as run:
+            before = RunDirectory(tmp_path).metadata.trained_to
+            for _ in range(steps):
+                run.step()
+        return before
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "training ended at step")
+        assert part(0, 4) is None
+        assert RunDirectory(tmp_path).metadata.final_number == 4
+        assert part(4, 2) is None
+        assert RunDirectory(tmp_path).metadata.final_number == 6
+        assert part(6, 4) is None
+    metadata = RunDirectory(tmp_path).metadata
+    assert (max(metadata.files), metadata.trained_to, metadata.final_number) == (8, 10, None)
+
+
+def test_a_training_that_was_resumed_inside_an_epoch_and_ends_there(tmp_path):
+    landscape = {"intervals": [[0, 1, 2]], "unit": "epoch"}
+    with pytest.warns(UserWarning, match=r"without saving \[2\]"):
+        collected(tmp_path, epochs=1, **landscape)
+    assert RunDirectory(tmp_path).metadata.final_number == 1
+    collector = SummaryCollector(tmp_path, collect_landscape=landscape, existing="resume")
+    with pytest.warns(UserWarning, match="training ended at epoch 1"):
+        with collector.watch(SmallNetwork(), steps_per_epoch=4, start_epoch=1, start_step=5):
+            pass
+    assert RunDirectory(tmp_path).metadata.trained_to is None
+
+
+@pytest.mark.parametrize("says_its_end", [True, False])
+def test_a_trainer_that_does_not_say_its_end_has_failed(tmp_path, says_its_end):
+    with TrainerCollector(tmp_path, collect_landscape={"intervals": [[0, 1, 2]]}) as collector:
+        collector._open(SmallNetwork())
+        collector._run.step()
+        collector._run.step()
+        if says_its_end:
+            collector._leave(None)
+    assert RunDirectory(tmp_path).metadata.trained_to == (2 if says_its_end else None)
+
+
+def test_snapshots_do_not_say_whether_training_went_on(tmp_path):
+    with SummaryCollector(tmp_path, collect_landscape={"intervals": [range(3)]}) as collector:
+        for number in range(3):
+            collector.snapshot(number, {"weight": np.full(3, float(number))})
+    assert RunDirectory(tmp_path).metadata.trained_to is None
 
 
 def test_numbers_that_are_never_reached_are_named(tmp_path):

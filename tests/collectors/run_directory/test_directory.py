@@ -117,6 +117,8 @@ def test_metadata_truncated_anywhere(directory):
         ({"landscape_size": 1000}, "landscape_size must be an int from 3 to 256, but got 1000"),
         ({"create_landscape": {"train": 1, "result": 0}}, r"create_landscape\['train'\] must be a bool"),
         ({"create_landscape": []}, "create_landscape must be a dict, but got list"),
+        ({"trained_to": -1}, "trained_to must be an int of at least 0, but got -1"),
+        ({"trained_to": None}, "trained_to must be an int of at least 0, but got NoneType"),
         ({"step_per_epoch": 0}, "step_per_epoch must be an int of at least 1, but got 0"),
         ({"step_per_epoch": "4"}, "step_per_epoch must be an int of at least 1, but got str"),
         ({"framework": 3}, "framework must be a str, but got int"),

@@ -224,7 +224,7 @@ def test_resuming_twice_and_beyond_the_end_changes_nothing(tmp_path):
     collected(tmp_path)
     before = contents(tmp_path)
     for _ in range(2):
-        writer(tmp_path, existing="resume", start=100).close()
+        writer(tmp_path, existing="resume", start=100).finish(8, None, trained_to=8)
     assert contents(tmp_path) == before
 
 

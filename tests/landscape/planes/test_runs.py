@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from collectors import SummaryCollector
 from collectors.run_directory import RunDirectory
 from collectors.run_directory.importing import import_checkpoints
 from landscape.planes import custom_plane, line_between, pca_plane, plane_through, random_line, random_plane
@@ -31,6 +32,20 @@ def files(folder: Path, names: Sequence[str], first: int = 0) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         torch.save(state, path)
     return paths
+
+
+def trained(folder: Path, steps: int, seed: int = 0) -> None:
+    """Collects steps 0, 5 and 10 of a training."""
+    module = network(seed)
+    collector = SummaryCollector(
+        folder, keep_default_action=False, collect_landscape={"unit": "step", "intervals": [[0, 5, 10]]}
+    )
+    with collector.watch(module) as run:
+        for _ in range(steps):
+            with torch.no_grad():
+                for tensor in module.parameters():
+                    tensor += 0.1 * torch.randn_like(tensor)
+            run.step()
 
 
 class TestNetworks:
@@ -130,7 +145,7 @@ class TestRuns:
 
     def test_run_directories_bring_their_numbers_and_say_what_is_final(self, tmp_path: Path) -> None:
         for name, seed in (("sgd", 0), ("adam", 9)):
-            import_checkpoints(tmp_path / name, files(tmp_path / "files", "abc", seed), numbers=[0, 5, 10])
+            trained(tmp_path / name, steps=10, seed=seed)
         found = [RunDirectory(tmp_path / name) for name in ("sgd", "adam")]
         plane = pca_plane(found, network=network())
         assert (plane.members.runs, plane.members.number) == (("sgd", "adam"), (0, 5, 10, 0, 5, 10))
@@ -140,6 +155,14 @@ class TestRuns:
         assert part.origin_role.role == "checkpoint"
         assert part.members.final == (False, False, False, False, True)
         assert pca_plane(found[0], network=network()).origin_role.role == "final weights"
+
+    def test_the_last_checkpoint_may_not_be_the_end_of_training(self, tmp_path: Path) -> None:
+        trained(tmp_path / "longer", steps=20)
+        import_checkpoints(tmp_path / "imported", files(tmp_path / "files", "abc"), numbers=[0, 5, 10])
+        for name in ("longer", "imported"):
+            plane = pca_plane(RunDirectory(tmp_path / name), network=network())
+            assert plane.members.final == (False,) * 3
+            assert (plane.origin_role.role, plane.origin_role.number) == ("checkpoint", 10)
 
     @pytest.mark.parametrize(
         ("checkpoints", "numbers", "error", "match"),
