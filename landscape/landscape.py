@@ -156,6 +156,9 @@ class Landscape(LandscapeData):
     def to_xarray(self) -> xarray.Dataset:
         """Returns the grid as an xarray Dataset with the coordinates x and y.
 
+        Its attributes are those of the landscape; what is no number or text is JSON (``json.loads``), so that
+        ``to_netcdf`` can write the Dataset.
+
         Raises:
             ImportError: xarray is not installed.
         """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib
 import json
+import re
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     import xarray
 
     from ..file.data import LandscapeData
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def netcdf_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
@@ -40,8 +43,7 @@ def netcdf_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writer
         raise ImportError(
             "the format netcdf needs xarray and h5netcdf: pip install 'summary-landscape[xarray]'"
         ) from error
-    grid = grid_dataset(landscape).assign_attrs({name: _plain(value) for name, value in landscape.attributes.items()})
-    groups: dict[str | None, xarray.Dataset] = {None: grid}
+    groups: dict[str | None, xarray.Dataset] = {None: grid_dataset(landscape)}
     if landscape.checkpoints is not None:
         found = landscape.checkpoints
         columns = {**checkpoint_columns(found), "name": np.array(found.name, object)}
@@ -123,7 +125,10 @@ def csv_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
 
 
 def grid_dataset(landscape: LandscapeData) -> xarray.Dataset:
-    """Returns copies of the metrics and the status as an xarray Dataset with the coordinates x and y."""
+    """Returns copies of the metrics and the status as an xarray Dataset with the coordinates x and y.
+
+    Attributes that are no number or text are JSON, because no NetCDF file could hold them.
+    """
     import xarray
 
     axes = {"x": landscape.x} if landscape.y is None else {"y": landscape.y, "x": landscape.x}
@@ -131,7 +136,7 @@ def grid_dataset(landscape: LandscapeData) -> xarray.Dataset:
     return xarray.Dataset(
         {name: (tuple(axes), np.array(array)) for name, array in values.items()},
         coords=axes,
-        attrs=dict(landscape.attributes),
+        attrs={name: _plain(value) for name, value in landscape.attributes.items()},
     )
 
 
@@ -144,9 +149,9 @@ def _origin_values(landscape: LandscapeData) -> dict[str, float]:
 
 
 def _plain(value: Any) -> Any:
-    # Integers have 64 bits in NetCDF, and texts no NUL.
+    # Integers have 64 bits in NetCDF, and texts neither NUL nor half a character.
     fits = -(2**63) <= value < 2**63 if isinstance(value, int) else isinstance(value, float)
-    text = isinstance(value, str) and "\0" not in value
+    text = isinstance(value, str) and not _UNSTORABLE.search(value)
     return value if text or (fits and not isinstance(value, bool)) else json.dumps(value, sort_keys=True)
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import io
+import json
 import pickle
 import sys
 import traceback
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 from figure_cases import build as build_plane
 from landscape_examples import HEADER
+from landscape_examples import build as build_hard
 from who_is_there import with_runs
 
+from landscape.evaluation import evaluate
 from landscape.exchange import export_landscape
 from landscape.facts import failures, summary_text
 from landscape.figures import plot_contour
@@ -23,6 +26,8 @@ from landscape.file.data import DirectionsData, LandscapeData
 from landscape.file.landscape_file import write_landscape
 from landscape.interactive.content import landscape_content
 from landscape.landscape import Landscape
+from landscape.planes import random_line, random_plane
+from workers import FunctionEvaluator
 
 
 def build(*, line: bool = False) -> LandscapeData:
@@ -142,6 +147,40 @@ class TestXarray:
         assert dataset.attrs["network"] == "LeNet"
         dataset["loss"][0, 0] = 7
         assert Landscape(build(line=True)).to_xarray()["loss"].dims == ("x",)
+
+    @pytest.mark.parametrize("line", [False, True])
+    def test_a_measured_landscape_goes_to_a_netcdf_file_and_back(self, tmp_path: Path, line: bool) -> None:
+        import xarray
+
+        weights = {"slope": np.arange(500.0), "intercept": np.ones(1)}
+        evaluator = FunctionEvaluator(lambda at: float((at["slope"] ** 2).sum() + at["intercept"][0]), weights)
+        make = random_line if line else random_plane
+        plane = make(weights, network=evaluator.description.space, perturb_one_dimensional=True)
+        landscape = evaluate(plane, lambda: evaluator, size=5, progress=False)
+        assert isinstance(landscape.attributes["identity"], dict)
+        self.assert_stored(landscape, tmp_path)
+        with xarray.open_dataset(tmp_path / "grid.nc", engine="h5netcdf") as found:
+            np.testing.assert_array_equal(found["loss"], landscape.loss)
+            assert found["loss"].dims == (("x",) if line else ("y", "x"))
+
+    def test_attributes_of_every_kind_can_be_stored(self, tmp_path: Path) -> None:
+        data = build_hard()
+        data.attributes["broken"] = "half a \ud83d"
+        self.assert_stored(Landscape(data), tmp_path)
+
+    def assert_stored(self, landscape: Landscape, folder: Path) -> None:
+        """Asserts that the attributes come back from the file: numbers and texts as they are, others as JSON."""
+        import xarray
+
+        landscape.to_xarray().to_netcdf(folder / "grid.nc", engine="h5netcdf")
+        with xarray.open_dataset(folder / "grid.nc", engine="h5netcdf") as found:
+            assert found.attrs.keys() == landscape.attributes.keys()
+            for name, value in landscape.attributes.items():
+                stored = found.attrs[name]
+                is_plain = isinstance(value, int | float | str) and not isinstance(value, bool)
+                assert stored == value or (
+                    (not is_plain or name in ("title", "broken")) and json.loads(stored) == value
+                ), name
 
     def test_without_xarray(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "xarray", None)
