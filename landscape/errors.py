@@ -18,7 +18,7 @@ class LandscapeDamagedError(LandscapeError):
 
 
 class LandscapeFormatError(LandscapeError):
-    """The file belongs to another program, or to a newer version of this one."""
+    """The file belongs to another program, or to a version of this one with another format."""
 
 
 class LandscapeIdentityError(LandscapeError):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .figures.texts import network_name, sampling_notes, unit_of
+from .figures.texts import kind_text, network_name, sampling_notes, unit_of
 from .file.checkpoints import CheckpointsData
 from .file.checks import PointStatus
 from .file.data import LandscapeData
@@ -84,7 +84,7 @@ def _facts(landscape: LandscapeData, failures_at_most: int) -> list[tuple[str, s
         ("file", landscape.path),
         ("imported from", _imported(imported) if isinstance(imported, Mapping) else None),
         ("network", network_name(landscape)),
-        ("landscape", f"{known.get('decomposition', 'unknown')}, {shape} points"),
+        ("landscape", f"{kind_text(landscape)}, {shape} points"),
         ("normalization", known.get("normalization")),
         ("centering", known.get("centering")),
         ("random directions", directions_text(landscape)),
@@ -100,7 +100,7 @@ def _facts(landscape: LandscapeData, failures_at_most: int) -> list[tuple[str, s
         *((name, value_range(values)) for name, values in landscape.metrics.items()),
         ("origin", _origin(landscape)),
         *who_is_there(landscape),
-        ("own losses", own_values_text(landscape.checkpoints, "loss", unit_of(landscape))),
+        ("drawn losses", own_values_text(landscape.checkpoints, "loss", unit_of(landscape))),
         ("explained variance", explained_variance_text(landscape)),
         ("cosine of the directions", None if landscape.cosine is None else f"{landscape.cosine:.3g}"),
         ("largest distance of the path from the plane", distance_text(landscape)),

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from collectors.files.remote_path import RemotePath
 
 from . import figures
+from .figures.texts import kind_text
 from .file.checks import PointStatus
 from .file.data import LandscapeData
 from .file.landscape_file import path_of, read_landscape
@@ -105,7 +106,7 @@ class Landscape(LandscapeData):
             LandscapeNotFoundError: there is no such file.
             LandscapeLockedError: another program has it open for writing.
             LandscapeDamagedError: it is truncated or no HDF5 file.
-            LandscapeFormatError: it is another program's, or of a newer version.
+            LandscapeFormatError: it is another program's, or another version's with another format.
         """
         return cls(read_landscape(path))
 
@@ -236,7 +237,7 @@ class Landscape(LandscapeData):
     def __repr__(self) -> str:
         shape = " x ".join(str(len(axis)) for axis in (self.x, self.y) if axis is not None)
         low, high = self.loss_range
-        parts = [f"{self.attributes.get('decomposition', 'unknown')}, {shape} points", f"loss {low:.4g} to {high:.4g}"]
+        parts = [f"{kind_text(self)}, {shape} points", f"loss {low:.4g} to {high:.4g}"]
         if self.explained_variance_ratio is not None:
             share = percentages([self.explained_variance_ratio.sum()])[0]
             parts.append(f"{share} of the variance explained")

@@ -70,7 +70,7 @@ class Workload:
     """What tuning may do, and for how much work.
 
     Attributes:
-        compile: whether the network is compiled: True, False or "auto" (where the forecast says that it pays back).
+        compile: whether the network is compiled: True, False or "auto" (where the forecast says that it pays off).
         points: how many will be measured by one worker.
         seconds: the budget of measuring them.
         workers: how many start with the same plan.

@@ -45,7 +45,7 @@ def run(
     train: Annotated[bool | None, typer.Option(help="Measure the intervals' PCA landscapes.")] = None,
     result: Annotated[bool | None, typer.Option(help="Measure the random landscape of the result.")] = None,
     output: Annotated[str | None, typer.Option("-o", "--output", help="Directory of the landscape files.")] = None,
-    compile: Annotated[bool | None, typer.Option(help="torch.compile; when absent, where it pays back.")] = None,
+    compile: Annotated[bool | None, typer.Option(help="torch.compile; when absent, where it pays off.")] = None,
     plan: Annotated[str | None, typer.Option(metavar="FILE", help=shown("plan").help)] = None,
     **options: Any,
 ) -> None:

@@ -28,7 +28,7 @@ from .occlusion import Relief
 from .path import PATH, STAR, halo, network_marks, sized
 from .profile import set_value_axis
 from .sheet import Look, Sheet, begin, check_look, shared_scale
-from .texts import plain
+from .texts import plain, unit_of
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -168,7 +168,7 @@ class _Stage:
         heights = sheet.scale.heights(sheet.measured)
         self.relief = Relief(*sheet.plane, heights, sheet.frame.matrix) if sheet.ax.name == "3d" else None
         self.curve = self.figure.add_subplot(sheet.ax.get_subplotspec().get_gridspec()[1])  # type: ignore[union-attr]
-        unit = plain(sheet.landscape.attributes.get("unit") or "checkpoint", 16)
+        unit = plain(unit_of(sheet.landscape))
         self.unit = unit
         self._draw_still()
         self.curves = self._draw_curves()

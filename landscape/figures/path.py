@@ -131,7 +131,7 @@ def end_number(landscape: LandscapeData, rows: Sequence[int]) -> str:
     found = landscape.checkpoints
     assert found is not None
     numbers = {int(number) for number in found.number[list(rows)]}
-    return f" ({plain(unit_of(landscape), 16)} {numbers.pop()})" if len(numbers) == 1 else ""
+    return f" ({plain(unit_of(landscape))} {numbers.pop()})" if len(numbers) == 1 else ""
 
 
 def network_marks(landscape: LandscapeData) -> list[tuple[int, dict[str, Any]]]:
@@ -150,7 +150,7 @@ def is_origin(found: CheckpointsData, row: int) -> bool:
 
 def origin_label(landscape: LandscapeData) -> str:
     """Returns which network the star is."""
-    return plain(landscape.origin.label(unit_of(landscape)), 40)
+    return plain(landscape.origin.label(unit_of(landscape)), 72)
 
 
 def _draw_run(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 _MOST_NAMES = 4
+_LONGEST_UNIT = 32
 _NORMALIZED = {"filter": "filter-normalized", "layer": "layer-normalized", "weight": "weight-normalized"}
 
 
@@ -123,12 +124,22 @@ def full_title(landscape: LandscapeData, write: Callable[[object, int], str]) ->
     parts += [write(name, 20) for name in names[:_MOST_NAMES]]
     if len(names) > _MOST_NAMES:
         parts.append(f"{len(names) - _MOST_NAMES} more")
-    unit = write(attributes.get("unit") or CHECKPOINT, 16)
+    unit = write(attributes.get("unit") or CHECKPOINT, _LONGEST_UNIT)
     if len(numbers) == 1:
         parts.append(f"{unit} {numbers[0]}")
     elif numbers:
         parts.append(f"{unit}s {numbers[0]} to {numbers[-1]}")
     return ", ".join(parts)
+
+
+def kind_text(landscape: LandscapeData) -> str:
+    """Returns what kind of plane or line it is, in the file's word where that says it."""
+    kind, line = str(landscape.attributes.get("decomposition", "unknown")), landscape.y is None
+    if kind.lower() == "points":
+        return "line between networks" if line else "plane through networks"
+    if kind.lower() == "custom":
+        return "given direction" if line else "given directions"
+    return kind
 
 
 def member_names(landscape: LandscapeData) -> list[str]:
@@ -147,7 +158,7 @@ def network_name(landscape: LandscapeData) -> object:
 
 def unit_of(landscape: LandscapeData) -> str:
     """Returns what the checkpoints' numbers count, such as "epoch"; "checkpoint" where the file does not say."""
-    return printable(landscape.attributes.get("unit") or CHECKPOINT, 16)
+    return printable(landscape.attributes.get("unit") or CHECKPOINT, _LONGEST_UNIT)
 
 
 def checkpoint_numbers(landscape: LandscapeData) -> list[int]:

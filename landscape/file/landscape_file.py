@@ -68,7 +68,7 @@ def read_landscape(path: str | os.PathLike[str] | RemotePath) -> LandscapeData:
         LandscapeNotFoundError: there is no such file.
         LandscapeLockedError: another program has the file open for writing.
         LandscapeDamagedError: it is truncated, no HDF5 file, or its contents do not fit together.
-        LandscapeFormatError: it is another program's, or a newer version wrote it.
+        LandscapeFormatError: it is another program's, or another version's with another format.
         LandscapeError: the operating system refuses to open it.
     """
     path = path_of(path)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..facts import page_facts
 from ..figures.difference import check_same_grid, difference, joint_status
 from ..figures.path import network_marks
-from ..figures.texts import axis_label, full_title, sampling_notes, unit_of
+from ..figures.texts import axis_label, full_title, kind_text, sampling_notes, unit_of
 from ..file.checks import PointStatus
 from ..file.own_values import own_values
 from ..roles import NETWORK
@@ -71,8 +71,8 @@ def title(landscape: LandscapeData) -> str:
 
 def note(landscape: LandscapeData) -> str:
     """Returns what kind of plane or line it is, its size, and what is not measured."""
-    kind = {"pca": "principal directions of the checkpoints", "random": "random directions"}
-    decomposition = str(landscape.attributes.get("decomposition", ""))
+    kind = "" if landscape.attributes.get("decomposition") is None else kind_text(landscape)
+    kind = {"pca": "principal directions of the checkpoints", "random": "random directions"}.get(kind.lower(), kind)
     size = f"line of {len(landscape.x)} points"
     if landscape.y is not None:
         size = f"{len(landscape.x)} × {len(landscape.y)} points"
@@ -82,7 +82,7 @@ def note(landscape: LandscapeData) -> str:
         for status in (PointStatus.INTERPOLATED, PointStatus.FAILED, PointStatus.PENDING)
         if counts[status]
     )
-    return "; ".join(part for part in (kind.get(decomposition.lower(), decomposition), size, unfinished) if part)
+    return "; ".join(part for part in (kind, size, unfinished) if part)
 
 
 def _frame(landscape: LandscapeData, aspect: str) -> dict[str, Any]:

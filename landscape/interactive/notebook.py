@@ -323,7 +323,7 @@ def _network_marks(landscape: LandscapeData) -> list[tuple[int, dict[str, Any]]]
 
 
 def _origin_name(landscape: LandscapeData) -> str:
-    return literal(landscape.origin.label(unit_of(landscape)), 40)
+    return literal(landscape.origin.label(unit_of(landscape)), 72)
 
 
 def _status_marks(landscape: LandscapeData, look: Appearance) -> list[dict[str, Any]]:

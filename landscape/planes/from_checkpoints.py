@@ -124,8 +124,8 @@ def random_plane_of(
     plane = Plane(space, *origin, directions, "random", normalization, identity, origin_role=role)
     if plane.cosine is not None and abs(plane.cosine) > _LARGE_COSINE:
         warnings.warn(
-            f"the two random directions have a cosine of {plane.cosine:.3f}, so the plane's picture is sheared; few "
-            "weights carry most of their length. Another seed or normalization gives another angle.",
+            f"the two random directions have a cosine of {plane.cosine:.3f}, so the plane is drawn as a parallelogram; "
+            "few weights carry most of their length. Another seed or normalization gives another angle.",
             UserWarning,
             stacklevel=2,
         )

@@ -23,7 +23,8 @@ class SurveyOptions(TypedDict, total=False):
         workers_per_device: how many workers share each GPU and its memory; without GPUs, a slot's cores. This or
             ``devices_per_worker`` must be 1.
         address: address of a Ray cluster to join.
-        seed: seed of random directions, of ``samples="random"`` and of adaptive sampling.
+        seed: seed of adaptive sampling, of ``samples="random"`` and, in a run's landscapes, of random directions. A
+            plane that is given has been drawn with a seed of its own.
         samples: which samples: "first" (in data-set order) or "random" (a seeded subset).
         buffers: "fixed" (those of the origin), "recalibrate" (normalization statistics are computed at each point),
             "interpolate" (between the networks that a line or a plane goes through) or "auto". "auto" is "interpolate"
@@ -43,10 +44,10 @@ class SurveyOptions(TypedDict, total=False):
             ``<stem>_directions.safetensors``.
         progress: whether a progress bar and, before it, a forecast are shown.
         plan: landscape file whose measurement plan is used again (batch size, threads, memory layout, compiling). A
-            ``MeasurementPlan`` is taken too. None takes that of the file which is continued, and else tunes one by
-            timing; then the last digits of a loss may differ from run to run.
+            ``MeasurementPlan`` does too. With None, a file that is continued keeps its plan, and for a new one a plan
+            is chosen by timing; then the last digits of a loss may differ from run to run.
         compile: whether a PyTorch network is compiled (``torch.compile``): True, False or "auto" (where the forecast
-            says that it pays back). Where compiled code gives other values, the network runs eagerly, and a note says
+            says that it pays off). Where compiled code gives other values, the network runs eagerly, and a note says
             so.
     """
 

@@ -53,6 +53,24 @@ class TestSeeds:
             write_landscape("/nowhere.h5", surface(directions_seed="3"))
 
 
+class TestKind:
+    @pytest.mark.parametrize(
+        ("decomposition", "rows", "text"),
+        [
+            ("points", None, "line between networks"),
+            ("points", 7, "plane through networks"),
+            ("custom", None, "given direction"),
+            ("custom", 7, "given directions"),
+        ],
+    )
+    def test_info_page_and_repr_say_what_is_cut(self, decomposition, rows, text) -> None:
+        landscape = Landscape(surface(rows, decomposition=decomposition))
+        shape = " x ".join(str(length) for length in landscape.shape[::-1])
+        assert told(landscape)["landscape"] == f"{text}, {shape} points"
+        assert repr(landscape).startswith(f"Landscape({text}, {shape} points;")
+        assert landscape_content(landscape, "a")["note"].startswith(f"{text}; ")
+
+
 class TestEveryoneSaysTheSame:
     @pytest.mark.parametrize("rows", [None, 7])
     def test_info_and_page(self, rows) -> None:

@@ -41,7 +41,7 @@ def open_pool(
         device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
         address: of a Ray cluster.
         plan: how to compute; None tunes one.
-        compile: whether the network is compiled: True, False or "auto" (where the forecast says that it pays back).
+        compile: whether the network is compiled: True, False or "auto" (where the forecast says that it pays off).
         points: how many will be measured, as far as that is known.
         seconds: the budget of measuring them, or None.
         devices_per_worker: how many GPUs each worker sees, the first of which is its ``cuda:0``; without GPUs, how

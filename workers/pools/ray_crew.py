@@ -21,7 +21,7 @@ _FAILED_STARTS_BEFORE_DROP = 3
 _WAIT_SECONDS = 1.0
 # How long the chunk of an ended run may still keep a worker from what comes next.
 _PATIENCE_SECONDS = 30.0
-# For fewer points on each worker, compiling hardly ever pays back.
+# For fewer points on each worker, compiling hardly ever pays off.
 _POINTS_WORTH_COMPILING = 100
 _LOOK_SECONDS = 2.0
 

@@ -53,7 +53,7 @@ class CompileRecord:
 def forecast_compile(
     record: CompileRecord, seconds_per_point: float, workload: Workload, shapes: int
 ) -> tuple[bool, str, str]:
-    """Returns whether compiling pays back, why in words without a measured figure, and the figures.
+    """Returns whether compiling pays off, why in words without a measured figure, and the figures.
 
     Args:
         record: what it costs and gains.
@@ -78,7 +78,7 @@ def forecast_compile(
         f"and makes it {record.speed_up:.2f} times as fast ({known})"
     )
     pays = gain > cost
-    return pays, "compiling pays back" if pays else "compiling would not pay back", text
+    return pays, "compiling pays off" if pays else "compiling would not pay off", text
 
 
 class CompileCache:

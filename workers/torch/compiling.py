@@ -42,7 +42,7 @@ class SettledPlan:
 
 
 class PlanChooser:
-    """Compiles a network where that was asked for, or pays back.
+    """Compiles a network where that was asked for, or pays off.
 
     Args:
         network: in eval mode, on its device.
@@ -71,7 +71,7 @@ class PlanChooser:
         return self._compiled(plan, self._samples, replace(plan, compile=False), cache, True)
 
     def from_tuning(self, plan: MeasurementPlan, samples_per_second: float, workload: Workload) -> SettledPlan:
-        """Returns the tuned plan, compiled where that was asked for or pays back.
+        """Returns the tuned plan, compiled where that was asked for or pays off.
 
         Args:
             plan: the fastest without compilation.

@@ -215,7 +215,7 @@ class TorchEvaluator(NetworkEvaluator):
         if self._plan.compile and self._keeps_batches != self._settled_for_own_batches:
             # It was compiled, and found to be right, for batches of another size.
             self._forward = self._forward_of(self._module)
-            self._plan = replace(self._plan, compile=False, reason="not compiled: on this plane batches are others")
+            self._plan = replace(self._plan, compile=False, reason="not compiled: this plane needs other batches")
         if self._moves.axes is not None:
             self._points.record(self._moves.axes)
             self._visit([0.0] * self._moves.axes)

@@ -39,6 +39,8 @@ class TestLabelsOfAxes:
     def test_titles(self) -> None:
         assert plot_contour(Landscape(build(points=0, intervals=[[7]], unit="step"))).get_title() == "LeNet, step 7"
         assert plot_contour(Landscape(build(title="mine"))).get_title() == "mine"
+        unit = "optimizer_step_after_warm_up"
+        assert plot_contour(Landscape(build(unit=unit))).get_title() == f"LeNet, {unit}s 3 to 14"
         assert plot_contour(Landscape(build(points=0, network=None))).get_title() == "loss landscape"
 
     @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def test_how_long_a_pass_takes_does_not_show_in_the_file(tmp_path, monkeypatch):
     assert [landscape.attributes["measurement_plan"]["compile"] for landscape in landscapes] == [False, False]
     assert digest(landscapes[0].path) == digest(landscapes[1].path)
     # What was measured is said where it belongs: in the forecast of that one run.
-    assert "not compiled: compiling would not pay back, 9 points take" in str(landscapes[1].report.forecast)
+    assert "not compiled: compiling would not pay off, 9 points take" in str(landscapes[1].report.forecast)
 
 
 def test_the_plan_of_a_file_gives_the_same_file(tmp_path):

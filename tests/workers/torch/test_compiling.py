@@ -1,4 +1,4 @@
-"""Compilation: where it pays back, that it changes no value, and what is remembered of it."""
+"""Compilation: where it pays off, that it changes no value, and what is remembered of it."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_short_survey_is_not_compiled_and_says_why(cache):
     evaluator = built(mlp(), Workload("auto", 9))
     plan = evaluator.description.plan
     assert not plan.compile
-    assert plan.reason == "not compiled: compiling would not pay back"
+    assert plan.reason == "not compiled: compiling would not pay off"
     assert plan.details.startswith("9 points take")
     assert plan.to_json().keys() == {"batch_size", "threads", "channels_last", "compile", "reason"}
     assert evaluator.description.notes == ()
@@ -209,7 +209,7 @@ def test_a_long_survey_is_compiled_once_and_gives_the_same(cache):
     compiled = built(seeded(Fusible), Workload("auto", 1e9), data)
     plan = compiled.description.plan
     assert plan.compile, plan.reason
-    assert plan.reason == "compiled: compiling pays back"
+    assert plan.reason == "compiled: compiling pays off"
     assert plan.details.startswith("compiled in")
     assert list((cache / "summary_landscape").glob("*.json"))
     compiled.load(*plane)
