@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -14,7 +17,9 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+import torch
 import xarray
+from examples import batch_norm
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from landscape_examples import build
@@ -22,7 +27,7 @@ from places import ROOT
 
 from collectors.errors import LandscapeError
 from collectors.files.local_files import temporary_sibling
-from landscape import Landscape
+from landscape import Landscape, evaluate, line_between, random_plane
 from landscape.errors import (
     LandscapeDamagedError,
     LandscapeFormatError,
@@ -53,6 +58,23 @@ def leaves(value: Any, name: str = "") -> dict[str, Any]:
     else:
         return {name: value}
     return {key: leaf for item in items for key, leaf in leaves(items[item], f"{name}.{item}").items()}
+
+
+def test_the_page_of_file_formats_names_everything_that_a_survey_writes(tmp_path):
+    network, path = batch_norm()[1], tmp_path / "a.h5"
+    other = copy.deepcopy(network)
+    with torch.no_grad():
+        next(other.parameters()).add_(0.1)
+    page = (ROOT / "docs/formats.md").read_text()
+    named = {*re.findall(r"`/?(\w+)/?`", page), "accuracy"}
+    named |= {f"projected_{name}" for name in named} | {f"{name}_with_plane_buffers" for name in named}
+    for plane in (random_plane(network, seed=1), line_between(network, other)):
+        evaluate(plane, batch_norm, size=3, output=path, overwrite=True, device_ids=[0], progress=False)
+        with h5py.File(path) as file:
+            members: list[str] = []
+            file.visit(members.append)
+            written = {*file.attrs, *json.loads(file.attrs["measurement_plan"]), *json.loads(file.attrs["sampling"])}
+        assert written | {part for member in members for part in member.split("/")} <= named
 
 
 def rewrite(path: Path, change: Any) -> None:
