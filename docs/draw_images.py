@@ -39,6 +39,14 @@ def draw_path(landscape: Landscape, file: Path) -> None:
     figure.savefig(file, dpi=110)
 
 
+def draw_profile(demo: Path, file: Path) -> None:
+    """Draws the loss along a random direction through the network that the demo trained."""
+    (last,) = (demo / "ckpt_dir").glob("*_20_epoch.safetensors")
+    direction = random_line(last, network=digits_network(), seed=0, name="epoch 20")
+    line = evaluate(direction, callback_fn, size=41, num_samples=256, device_ids=[0], progress=False)
+    line.plot_profile().figure.savefig(file, dpi=110)
+
+
 def main(demo: Path) -> None:
     """Draws what the pages and the README show.
 
@@ -56,12 +64,7 @@ def main(demo: Path) -> None:
     both = plot_multiples([landscape, Landscape.load(demo / "landscape_20_random.h5")], theme="light")
     save_figure(both[0], IMAGES / "figures_multiples.png", dpi=110)
     landscape.save_animation(IMAGES / "figures_walk.gif", theme="light")
-    (last,) = (demo / "ckpt_dir").glob("*_20_epoch.safetensors")
-    line = evaluate(
-        random_line(last, network=digits_network(), seed=0), callback_fn, size=41, num_samples=256,
-        device_ids=[0], progress=False,
-    )  # fmt: skip
-    line.plot_profile().figure.savefig(IMAGES / "concepts_profile.png", dpi=110)
+    draw_profile(demo, IMAGES / "concepts_profile.png")
 
 
 if __name__ == "__main__":
