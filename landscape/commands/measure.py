@@ -49,7 +49,7 @@ def run(
     plan: Annotated[str | None, typer.Option(metavar="FILE", help=shown("plan").help)] = None,
     **options: Any,
 ) -> None:
-    """Measures the landscapes of a collected run; after an interruption the same command goes on."""
+    """Measures the landscapes of a collected run; after an interruption the same command continues."""
     from ..summary_landscape import SummaryLandscape
 
     if train is False and result is False:
