@@ -54,7 +54,7 @@ def settings(
 ) -> None:
     """See the loss surface your optimizer walked on: measure landscapes of a collected run, look at them.
 
-    landscape run DIRECTORY --function my_training:callback_fn measures them, and goes on after an interruption;
+    landscape run DIRECTORY --function my_training:callback_fn measures them, and continues after an interruption;
     landscape view FILE shows one in the browser.
     """
     if debug:

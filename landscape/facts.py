@@ -103,7 +103,7 @@ def _facts(landscape: LandscapeData, failures_at_most: int) -> list[tuple[str, s
         ("drawn losses", own_values_text(landscape.checkpoints, "loss", unit_of(landscape))),
         ("explained variance", explained_variance_text(landscape)),
         ("cosine of the directions", None if landscape.cosine is None else f"{landscape.cosine:.3g}"),
-        ("largest distance of the path from the plane", distance_text(landscape)),
+        (f"largest distance of the path from the {_cut(landscape)}", distance_text(landscape)),
         ("made", known.get("created")),
         ("versions", _versions(versions) if isinstance(versions, Mapping) else versions),
         *_notes_and_failures(landscape, failures_at_most),
@@ -137,7 +137,9 @@ def sampling_text(landscape: LandscapeData) -> str | None:
     report = landscape.attributes.get("sampling") or {}
     if not report.get("interpolated"):
         return None
-    parts = [f"{report['measured']} of {landscape.status.size} points measured, the others interpolated"]
+    left = landscape.status_counts[PointStatus.PENDING]
+    counts = [f"{report['measured']} of {landscape.status.size} points measured, {report['interpolated']} interpolated"]
+    parts = [", ".join(counts + [f"{left} without a value"] * bool(left))]
     if report["held_out"] and report["held_out_error"] is not None:
         parts.append(
             f"largest error at {report['held_out']} held-out points {100 * report['held_out_error']:.2g} %, root mean "
@@ -216,9 +218,12 @@ def who_is_there(landscape: LandscapeData) -> list[tuple[str, str]]:
             _measured_text(values["loss"][row], PointStatus(int(status[row])))
             for values, status in ((found.metrics, found.status), (found.projected, found.projected_status))
         )
-        where = "line" if landscape.y is None else "plane"
-        rows.append(("network", f"{found.name[row]}: own loss {own}, on the {where} {projected}"))
+        rows.append(("network", f"{found.name[row]}: own loss {own}, on the {_cut(landscape)} {projected}"))
     return rows
+
+
+def _cut(landscape: LandscapeData) -> str:
+    return "line" if landscape.y is None else "plane"
 
 
 def _measured_text(value: float, status: PointStatus) -> str:

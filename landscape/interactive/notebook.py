@@ -37,8 +37,8 @@ _PIECES = 12
 _EDGE = {"color": "#1a1a1a", "width": 1}
 _STAR = {"symbol": "star", "size": 14, "color": STAR["color"]}
 _PATH_TEMPLATE = (
-    "%{customdata[0]}<br>own loss %{customdata[1]:.6g}<br>loss on the plane %{customdata[2]:.6g}"
-    "<br>distance from the plane %{customdata[3]:.4g}<extra></extra>"
+    "%{customdata[0]}<br>own loss %{customdata[1]:.6g}<br>loss on the {where} %{customdata[2]:.6g}"
+    "<br>distance from the {where} %{customdata[3]:.4g}<extra></extra>"
 )
 
 _Parts = tuple[list[dict[str, Any]], dict[str, Any]]
@@ -360,7 +360,8 @@ def _hover_of(landscape: LandscapeData, rows: NDArray[Any]) -> dict[str, Any]:
     data = [
         [label, *values] for label, *values in zip(labels, *(column[rows].tolist() for column in columns), strict=True)
     ]
-    return {"customdata": data, "hovertemplate": _PATH_TEMPLATE, "hoverinfo": None}
+    template = _PATH_TEMPLATE.replace("{where}", "line" if landscape.y is None else "plane")
+    return {"customdata": data, "hovertemplate": template, "hoverinfo": None}
 
 
 def _draped(

@@ -12,6 +12,7 @@ from surfaces import surface
 from landscape import Landscape, evaluate, random_line, random_plane
 from landscape.facts import page_facts, seeds_text, summary_text
 from landscape.figures import plot_contour, plot_profile
+from landscape.file.checks import PointStatus
 from landscape.interactive.content import landscape_content
 
 
@@ -69,6 +70,25 @@ class TestKind:
         assert told(landscape)["landscape"] == f"{text}, {shape} points"
         assert repr(landscape).startswith(f"Landscape({text}, {shape} points;")
         assert landscape_content(landscape, "a")["note"].startswith(f"{text}; ")
+
+
+def test_points_without_a_value_are_not_called_interpolated():
+    from landscape.sampling.adaptive_sampling import AdaptiveSampling
+
+    data = surface(33, 33)
+    sampling = AdaptiveSampling(data.shape)
+    data.status[:] = PointStatus.PENDING
+    for _ in range(2):
+        points = sampling.next_points(data.loss, data.status)
+        data.status.flat[points] = PointStatus.MEASURED
+    filled = sampling.fill(data.metrics, data.status)
+    data.status[:] = filled.status
+    data.status[-1, -1] = PointStatus.PENDING
+    data.attributes["sampling"] = {"mode": "adaptive", "finished": False} | filled.report.to_json()
+    report = filled.report
+    assert report.interpolated > 0
+    text = f"{report.measured} of 1089 points measured, {report.interpolated} interpolated, 1 without a value; "
+    assert told(Landscape(data))["sampling"].startswith(text)
 
 
 class TestEveryoneSaysTheSame:

@@ -33,10 +33,11 @@ function checkpointFacts(landscape, step) {
   const facts = [[path.roles[step], path.labels[step]], ["x", shortText(path.x[step])]];
   if (!landscape.isLine) facts.push(["y", shortText(path.y[step])], ...placeFacts(landscape, path.x[step], path.y[step]));
   for (const [name, text] of metricFacts(path.metrics, step)) facts.push([`own ${name}`, text]);
-  facts.push(["loss at its foot on the plane", shortText(path.projected.loss[step], 6)]);
+  const where = landscape.isLine ? "line" : "plane";
+  facts.push([`loss at its foot on the ${where}`, shortText(path.projected.loss[step], 6)]);
   const own = path.own.loss?.find(({ row }) => row === step);
   if (own?.reason) facts.push(["why the own loss differs", own.reason]);
-  facts.push(["distance from the plane", shortText(path.residual[step], 4)]);
+  facts.push([`distance from the ${where}`, shortText(path.residual[step], 4)]);
   facts.push(["status", STATUS[path.status[step]]]);
   return facts;
 }
