@@ -32,7 +32,7 @@ def draw_path(landscape: Landscape, file: Path) -> None:
     losses.legend(frameon=False)
     distances.bar(trajectory.number, trajectory.residual / np.max(trajectory.norm), color="0.6")
     distances.set_ylabel("Distance\nfrom the plane")
-    distances.set_xlabel("Epoch (distances as shares of the longest way to the last checkpoint)")
+    distances.set_xlabel("Epoch (distances as shares of the largest distance from the last checkpoint)")
     for axes in (losses, distances):
         axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()
