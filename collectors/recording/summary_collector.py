@@ -267,7 +267,9 @@ class SummaryCollector(BuiltInCallback):
     def on_train_step_end(self, run_context: RunContext) -> None:
         """Saves a checkpoint, and records the step, where its number asks for it."""
         if self._run is not None:
-            self._run.end_step(run_context.original_args())
+            # Where an epoch stops short, Model uses the gradients that wait only after this hook.
+            moves_later = bool(getattr(run_context, "has_unused_gradients", False))
+            self._run.end_step(run_context.original_args(), moves_later=moves_later)
 
     def on_train_epoch_end(self, run_context: RunContext) -> None:
         """Saves a checkpoint where the epoch's number asks for it; an epoch that was stopped early is none."""

@@ -69,10 +69,15 @@ class CollectedRun:
         if self._collection is not None:
             self._collection.begin_step(parameters)
 
-    def end_step(self, parameters: Parameters) -> None:
-        """Saves and records the step where its number asks for it."""
+    def end_step(self, parameters: Parameters, *, moves_later: bool = False) -> None:
+        """Saves and records the step where its number asks for it.
+
+        Args:
+            parameters: the training's ``cb_params``.
+            moves_later: whether gradients wait, so that the network may still move before the next step.
+        """
         if self._recorder is not None:
-            self._recorder.step()
+            self._recorder.step(moves_later=moves_later)
         if self._collection is not None:
             self._collection.end_step(parameters)
 

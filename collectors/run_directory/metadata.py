@@ -52,8 +52,8 @@ class RunMetadata:
         network: {"name": class name, "parameters": number of elements, "trainable": names}; what is trainable
             is only reported, the network itself decides in phase 2.
         frozen: the file of the frozen parameters; None if there are none.
-        trained_to: the number with which training ended; None where it has not ended, failed, ended inside an epoch
-            while epochs are counted, or where that is not known.
+        trained_to: the number with whose weights training ended; None where it has not ended, failed, ended with the
+            weights of no number (inside an epoch, while epochs are counted), or where that is not known.
     """
 
     settings: LandscapeSettings

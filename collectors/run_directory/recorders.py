@@ -53,6 +53,7 @@ class TrajectoryRecorder:
         self._epoch, self._step = start_epoch, start_step
         self._steps_in_epoch = 0
         # Whether the weights are others than those with which the last epoch ended.
+        self._moves_later = False
         self._is_inside_epoch = bool(step_per_epoch) and start_step != start_epoch * (step_per_epoch or 0)
         # After a resume in the middle of an epoch, the first epoch's end would teach a wrong number of steps.
         self._epoch_is_whole = start_step == 0
@@ -74,8 +75,13 @@ class TrajectoryRecorder:
     def _number(self) -> int:
         return self._step if self._settings.unit == "step" else self._epoch
 
-    def step(self) -> None:
-        """Notes that one optimizer step is done."""
+    def step(self, *, moves_later: bool = False) -> None:
+        """Notes that one optimizer step is done.
+
+        Args:
+            moves_later: whether gradients wait, so that the network may still move before the next step.
+        """
+        self._moves_later = moves_later
         self._step += 1
         self._steps_in_epoch += 1
         self._is_inside_epoch = True
@@ -101,8 +107,8 @@ class TrajectoryRecorder:
         """
         writer, self._writer = self._writer, None
         if writer is not None:
-            # An epoch's number stands for the weights at its end.
-            is_exact = self._settings.unit == "step" or not self._is_inside_epoch
+            # A number stands for the weights at the end of its epoch or step.
+            is_exact = not (self._moves_later if self._settings.unit == "step" else self._is_inside_epoch)
             known = ended and error is None and is_exact
             writer.finish(self._number, error, trained_to=self._number if known else None)
 

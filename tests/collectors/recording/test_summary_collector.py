@@ -372,6 +372,22 @@ def test_a_training_that_was_resumed_inside_an_epoch_and_ends_there(tmp_path):
     assert RunDirectory(tmp_path).metadata.trained_to is None
 
 
+@pytest.mark.parametrize(("last_step", "known"), [(3, False), (4, True)])
+def test_gradients_that_are_used_after_the_last_step_move_the_network_once_more(tmp_path, last_step, known):
+    class Stopping(Callback):
+        def on_train_step_end(self, run_context):
+            if run_context.original_args().cur_step_num == last_step:
+                run_context.request_stop()
+
+    network = seeded(SmallNetwork)
+    collector = SummaryCollector(tmp_path, collect_landscape={"intervals": [range(last_step + 1)]})
+    model(network, gradient_accumulation_steps=2).train(2, batches(), [collector, Stopping()])
+    run, ended_with = RunDirectory(tmp_path), snapshot(network)
+    assert run.metadata.trained_to == (last_step if known else None)
+    held = run.checkpoint(last_step)
+    assert known == all(held.read(name).tobytes() == raw_bytes(ended_with[name]) for name in held.shapes)
+
+
 @pytest.mark.parametrize("says_its_end", [True, False])
 def test_a_trainer_that_does_not_say_its_end_has_failed(tmp_path, says_its_end):
     with TrainerCollector(tmp_path, collect_landscape={"intervals": [[0, 1, 2]]}) as collector:
