@@ -160,7 +160,8 @@ def explained_variance_text(landscape: LandscapeData) -> str | None:
     if ratio is None:
         return None
     *shares, total = percentages([*ratio, np.sum(ratio)])
-    return f"{' + '.join(shares)} = {total}"
+    # Each number is rounded on its own, so the last need not be the sum of the others as they are written.
+    return f"{' + '.join(shares)}, {total} in all" if len(shares) > 1 else shares[0]
 
 
 def directions_text(landscape: LandscapeData) -> str | None:

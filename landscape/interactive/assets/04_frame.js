@@ -16,6 +16,12 @@ class Frame {
     return this.matrix[0][1] !== 0;
   }
 
+  // What stands at the axes of a surface's floor, where there is little room.
+  get floor() {
+    if (!this.toScale) return ["x", "y"];
+    return ["distance along x", this.oblique ? "distance across x" : "distance along y"];
+  }
+
   // The proportions of a surface's box, whose floor has the diagonal of a square.
   get box() {
     const size = Math.sqrt(2 / (this.ratio + 1 / this.ratio));

@@ -137,8 +137,8 @@ function surfaceLayout(landscape, metric, scale, camera, frame) {
     scene: {
       aspectmode: "manual", aspectratio: frame.box, uirevision: "kept", dragmode: "turntable",
       camera,
-      xaxis: { ...axis, title: { text: "x", font: { size: 13 } } },
-      yaxis: { ...axis, title: { text: "y", font: { size: 13 } } },
+      xaxis: { ...axis, title: { text: frame.floor[0], font: { size: 12 } } },
+      yaxis: { ...axis, title: { text: frame.floor[1], font: { size: 12 } } },
       zaxis: {
         ...axis, title: { text: plotText(scaleLabel(metric, scale)), font: { size: 12 } }, range: [low, high + (high - low) / 60],
         tickvals: ticks.map((tick) => scale.height(tick)), ticktext: scale.tall.tickTexts(ticks, 0.07),

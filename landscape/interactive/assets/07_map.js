@@ -141,7 +141,8 @@ function mapLayout(landscape, width, cells, frame) {
   const range = (values) => (cells || values.length < 2 ? edges(values) : [values[0], values[values.length - 1]]);
   const [left, right, bottom, top] = frame.limits(range(landscape.x), range(landscape.y));
   const [x, y] = frame.labels.map((text, index) => {
-    const whole = plotText(`${"xy"[index]}: ${text}`);
+    // To scale, the axis has distances, while x and y are the names of the plane's coordinates.
+    const whole = plotText(frame.toScale ? text : `${"xy"[index]}: ${text}`);
     return width < 480 ? whole.replace(" (", "<br>(") : whole;
   });
   return {

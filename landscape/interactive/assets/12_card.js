@@ -53,7 +53,7 @@ class Card {
           element("figcaption", { text: "Profile along the dashed line, interpolated bilinearly between the points" }),
           element("div", { class: "frame" }, this.profile),
           element("div", { class: "line-controls" }, ...presets,
-            element("span", { class: "ends" }, "from (", x0, ",", y0, ") to (", x1, ",", y1, ")"))),
+            element("span", { class: "ends" }, "coordinates from (", x0, ",", y0, ") to (", x1, ",", y1, ")"))),
         table),
     );
   }
