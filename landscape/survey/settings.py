@@ -95,9 +95,9 @@ def duration_text(seconds: float) -> str:
 
 
 def _check_tolerance(value: object) -> float:
-    expected = "a number above 0 and at most 1, such as 0.01 for one per cent"
+    expected = "a number above 0 and below 1, such as 0.01 for one per cent"
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong_type("tolerance", expected, value)
-    if not 0 < value <= 1:
+    if not 0 < value < 1:
         raise wrong_value("tolerance", expected, value)
     return float(value)

@@ -22,7 +22,8 @@ def test_durations(given, seconds):
         ({"budget": float("nan")}, ValueError, "budget must be"),
         ({"budget": True}, TypeError, "budget must be"),
         ({"budget": [1]}, TypeError, "budget must be"),
-        ({"tolerance": 0}, ValueError, "tolerance must be a number above 0 and at most 1"),
+        ({"tolerance": 0}, ValueError, "tolerance must be a number above 0 and below 1"),
+        ({"tolerance": 1}, ValueError, "tolerance must be a number above 0 and below 1"),
         ({"tolerance": 2.0}, ValueError, "tolerance must be"),
         ({"tolerance": "1%"}, TypeError, "tolerance must be"),
         ({"tolerance": True}, TypeError, "tolerance must be"),
@@ -39,8 +40,8 @@ def test_wrong_settings(arguments, error, match):
 
 
 def test_checked_settings():
-    options = with_defaults("evaluate", SurveyOptions, {"budget": "1min", "tolerance": 1})
-    assert SurveySettings.checked(options) == SurveySettings(budget=60.0, tolerance=1.0)
+    options = with_defaults("evaluate", SurveyOptions, {"budget": "1min", "tolerance": 0.5})
+    assert SurveySettings.checked(options) == SurveySettings(budget=60.0, tolerance=0.5)
 
 
 @pytest.mark.parametrize(
