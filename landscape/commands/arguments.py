@@ -141,22 +141,21 @@ def integers(option: str, text: str | None) -> list[int] | None:
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
     """Ends the work with one clear text on Ctrl-C and SIGTERM, after everything was closed."""
+    is_terminated = False
 
     def stop(_number: int, _frame: object) -> None:
-        raise _TerminatedError
+        # The same way out as Ctrl-C, so that no failing point is blamed for it. Ray may replace the error that is
+        # raised here by one of its own, so the error cannot say which of the two it was.
+        nonlocal is_terminated
+        is_terminated = True
+        raise KeyboardInterrupt
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
         yield
-    except _TerminatedError as error:
-        typer.secho(f"\nTerminated. {_CONTINUE}", fg="yellow", err=True)
-        raise typer.Exit(128 + signal.SIGTERM) from error
     except KeyboardInterrupt as error:
-        typer.secho(f"\nInterrupted. {_CONTINUE}", fg="yellow", err=True)
-        raise typer.Exit(128 + signal.SIGINT) from error
+        word, number = ("Terminated", signal.SIGTERM) if is_terminated else ("Interrupted", signal.SIGINT)
+        typer.secho(f"\n{word}. {_CONTINUE}", fg="yellow", err=True)
+        raise typer.Exit(128 + number) from error
     finally:
         signal.signal(signal.SIGTERM, before)
-
-
-class _TerminatedError(KeyboardInterrupt):
-    """SIGTERM, which takes the same way out as Ctrl-C, so that no failing point is blamed for it."""
