@@ -111,7 +111,7 @@ def test_every_text_says_what_is_estimated_and_what_may_be_missed():
 def test_a_tolerance_of_the_loss_itself_that_is_not_reached_says_both():
     slow = slow_after(300, 0.02)
     with pytest.warns(UserWarning, match="budget"):
-        landscape = measure(slow, sampling="adaptive", budget=1, tolerance=1e-6, relative_tolerance=True)
+        landscape = measure(slow, sampling="adaptive", budget=3, tolerance=1e-6, relative_tolerance=True)
     text = sampling_text(landscape)
     estimate = r"largest estimated error [\d.e+-]+ % of the loss at each point; the tolerance of 0.0001 % is not"
     assert re.search(estimate, text)
