@@ -15,8 +15,10 @@ sys.path[:0] = [str(Path(__file__).parent / folder) for folder in ("support", "f
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A busy machine takes longer over an example, which says nothing about the code.
-hypothesis.settings.register_profile("without deadlines", deadline=None)
-hypothesis.settings.load_profile("without deadlines")
+hypothesis.settings.register_profile(
+    "whatever the load", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+hypothesis.settings.load_profile("whatever the load")
 
 install_import_hook(["collectors", "workers", "landscape"], "shape_checks.only_shapes")
 
