@@ -283,10 +283,12 @@ def _integer_edges(values: NDArray[Any]) -> Float64[np.ndarray, " edges"]:
     width = -(-distinct // most)
     bins = -(-distinct // width)
     edges = np.unique([float(smallest + width * index) - 0.5 for index in range(bins + 1)])
-    if len(edges) > 1:
-        return edges
-    # Beyond 2**53 a half does not move a float.
-    return np.array([edges[0] - np.spacing(edges[0]), edges[0] + np.spacing(edges[0])])
+    # Beyond 2**52, where half a number has no place in float64, an edge may have been rounded past the value itself.
+    low, high = min(edges[0], float(smallest)), max(edges[-1], float(largest))
+    if len(edges) == 1:
+        return np.array([np.nextafter(low, -np.inf), np.nextafter(high, np.inf)])
+    edges[0], edges[-1] = low, high
+    return edges
 
 
 def _float_edges(values: NDArray[Any]) -> Float64[np.ndarray, " edges"]:

@@ -530,7 +530,9 @@ def test_a_head_of_zeros_decides_nothing():
     """There all samples have the same loss, and every way to add it up looks right."""
 
     def weighted(labels, outputs):
-        weights = keras.ops.take(keras.ops.convert_to_tensor(np.float32([0.2, 1.0, 3.0, 0.6])), labels)
+        weights = keras.ops.take(
+            keras.ops.convert_to_tensor(np.float32([0.2, 1.0, 3.0, 0.6])), keras.ops.cast(labels, "int32")
+        )
         losses = keras.ops.sparse_categorical_crossentropy(labels, outputs)
         return keras.ops.sum(losses * weights) / keras.ops.sum(weights)
 

@@ -195,6 +195,8 @@ def test_a_loss_of_ones_own_that_stays_rounded_gets_a_note():
     assert any("comes out in bfloat16" in note for note in description.notes)
 
 
+# Of values in bfloat16, whose rounding does not tell whether the loss depends on its batches.
+@pytest.mark.filterwarnings("ignore:loss depends on how samples are batched")
 def test_a_loss_that_takes_no_float32_gets_what_it_takes_and_a_note():
     head = nn.Linear(4, 4, bias=False).bfloat16().requires_grad_(False)
 
