@@ -126,6 +126,7 @@ class Drifting(nn.Module):
 
 
 def test_a_network_that_drifts_is_found_out_at_the_origin():
+    torch.manual_seed(0)  # with some weights, the drift shows before a plane is loaded
     network = Drifting()
     with InProcessPool(
         lambda: (nn.MSELoss(), network, (features(), features(inputs=4)), {}), MeasurementOptions(), plan=PLAN
