@@ -227,7 +227,6 @@ class PartitionTest:
         fits, told, largest_gap, alike = True, False, 0.0, True
         for place in places:
             own, other = place.own[index], None if place.other is None else place.other[index]
-            allowed = self._closeness.allowed(own.value, scale)
             fits &= self._agrees(index, place, scale)
             if other is None:
                 alike = False

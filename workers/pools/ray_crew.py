@@ -144,7 +144,7 @@ class RayCrew:
         if worker.deaths >= limit:
             self._drop(worker, error)
         else:
-            worker.start_again(self._started.plan, self.plane)
+            self.start_again(worker)
 
     def finish_start(self, worker: RayWorker) -> None:
         """Looks whether a worker that was started again is ready; starts it once more where that failed."""
@@ -161,7 +161,7 @@ class RayCrew:
             if worker.failed_starts >= _FAILED_STARTS_BEFORE_DROP:
                 self._drop(worker, error)
             else:
-                worker.start_again(self._started.plan, self.plane)
+                self.start_again(worker)
             return
         worker.starting = []
         (found,) = (answer for answer in answers if isinstance(answer, EvaluatorDescription))
