@@ -75,6 +75,8 @@ def _plane(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: A
     lines = {"start": low, "end": high, "size": (high - low) / _LINES}
     grid = {"x": x, "y": y, "coloraxis": "coloraxis", "connectgaps": False}
     still = {"highlight": False}
+    # Software rendering takes half a minute for Plotly's lines on a surface with gaps.
+    shown = not np.isnan(heights).any()
     traces = [
         {
             **grid, **_hover(landscape), "type": "contour", "z": _compact(scale.forward(scale.drawn(values))),
@@ -85,7 +87,7 @@ def _plane(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: A
             **grid, "type": "surface", "z": _compact(heights), "hoverinfo": "skip",
             "contours": {
                 "x": still, "y": still,
-                "z": {**still, **lines, "show": True, "color": "rgba(0,0,0,0.5)", "width": 1},
+                "z": {**still, **lines, "show": bool(shown), "color": "rgba(0,0,0,0.5)", "width": 1},
             },
             "lighting": {"ambient": 0.72, "diffuse": 0.55, "specular": 0.06, "roughness": 0.75},
         },

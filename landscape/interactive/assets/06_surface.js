@@ -5,7 +5,9 @@ const SURFACE = { surface: 0, walk: 1, path: 2, origin: 3, current: 4, mark: 5, 
 function surfaceTraces(landscape, metric, scale, colours, frame, { current, mark }) {
   const heights = landscape.drawn(metric, scale);
   const [low, high] = scale.ends;
-  const lines = scale.flat ? { show: false } : { show: true, ...scale.contours(14), color: colour("contour"), width: 1, highlight: false };
+  // Software rendering takes half a minute for Plotly's lines on a surface with gaps.
+  const gaps = heights.some((row) => [...row].some(Number.isNaN));
+  const lines = scale.flat || gaps ? { show: false } : { show: true, ...scale.contours(14), color: colour("contour"), width: 1, highlight: false };
   const grid = {
     name: "surface", type: "surface", ...frame.surface(landscape.x, landscape.y), z: heights, cmin: low, cmax: high,
     colorscale: colours, showscale: false, connectgaps: false, hoverinfo: "none", contours: { z: lines },
