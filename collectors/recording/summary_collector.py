@@ -12,9 +12,9 @@ from ..files.places import check_can_be_directory, check_directory, has_lost_sla
 from ..files.remote_path import RemotePath
 from ..networks.readers import as_watched
 from ..process_rank import is_first_rank
+from ..run_directory.existing_run import EXISTING
 from ..run_directory.recorders import Snapshots
 from ..run_directory.settings import LandscapeSettings
-from ..run_directory.writer import EXISTING
 from ..validation import check_bool, check_choice, check_int, wrong_type
 from .plan import SummaryPlan, check_specified
 from .watched_training import CollectedRun, WatchedTraining, open_collection
@@ -64,8 +64,9 @@ class SummaryCollector(BuiltInCallback):
         export_options: {"tensor_format": "npy"} writes tensors as files as well; None does not.
         collect_landscape: shorthand for the entry in ``collect_specified_data``.
         existing: what to do when the directory already holds checkpoints of a run: "error", "resume" (equal network
-            and settings; checkpoints numbered after the restart point are dropped) or "overwrite", which also removes
-            what earlier collectors recorded there. Otherwise records are added beside those that are there.
+            and settings; checkpoints numbered after the restart point are dropped, and those that a killed training
+            saved without listing them are taken in) or "overwrite", which also removes what earlier collectors recorded
+            there. Otherwise records are added beside those that are there.
 
     Raises:
         TypeError: an argument has the wrong type.

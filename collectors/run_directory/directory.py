@@ -27,15 +27,17 @@ class RunDirectory:
 
     Raises:
         ImportError: it is a URL, and a package that reads its kind is missing.
-        RunDirectoryError: the directory is missing, cannot be reached, holds no run, or its metadata is damaged.
+        RunDirectoryError: the directory is missing, cannot be reached, holds no run, its metadata is damaged, or its
+            ``ckpt_dir`` is a link to somewhere else.
     """
 
     def __init__(self, path: str | os.PathLike[str] | RemotePath) -> None:
         self.path = find_run(path)
         self._copies = LocalCopies() if isinstance(self.path, RemotePath) else None
         self._folder = self.path / CHECKPOINT_FOLDER
+        check_lies_in_run(self._folder)
         metadata = self._folder / METADATA_NAME
-        _check_lies_in_folder(metadata, RunDirectoryError, str(metadata))
+        check_lies_in_folder(metadata, RunDirectoryError, str(metadata))
         self.metadata = RunMetadata.load(metadata)
         self._frozen: CheckpointFile | None = None
 
@@ -101,7 +103,7 @@ class RunDirectory:
         named = self.metadata.frozen
         if named is not None and self._frozen is None:
             path = self._folder / named.file
-            _check_lies_in_folder(path, CheckpointError, f"checkpoint {path}")
+            check_lies_in_folder(path, CheckpointError, f"checkpoint {path}")
             file = CheckpointFile(self._nearby(path), str(path))
             if file.sha256() != named.sha256:
                 raise _changed(path)
@@ -126,7 +128,7 @@ class RunDirectory:
             raise CheckpointError(
                 f"checkpoint {path} of {unit} {number} is missing; restore it or leave the number out."
             )
-        _check_lies_in_folder(path, CheckpointError, f"checkpoint {path}")
+        check_lies_in_folder(path, CheckpointError, f"checkpoint {path}")
         return path
 
     def _has(self, number: int) -> bool:
@@ -168,7 +170,26 @@ def find_run(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
     )
 
 
-def _check_lies_in_folder(path: AnyPath, error: type[LandscapeError], label: str) -> None:
+def check_lies_in_run(folder: AnyPath) -> None:
+    """Checks that the folder of the checkpoints is no link to a folder elsewhere; it need not exist.
+
+    Raises:
+        RunDirectoryError: it is one, so that what is read or written there would not be the run's.
+    """
+    # realpath, because resolve() fails for links in a circle.
+    if isinstance(folder, Path) and Path(os.path.realpath(folder)).parent != Path(os.path.realpath(folder.parent)):
+        raise RunDirectoryError(
+            f"{folder} links out of the run directory, where nothing is read or written. Remove the link; if the "
+            "checkpoints must lie on another disk, make the whole run directory there and link to it."
+        )
+
+
+def check_lies_in_folder(path: AnyPath, error: type[LandscapeError], label: str) -> None:
+    """Checks that a file is no link to a file in another folder.
+
+    Raises:
+        LandscapeError: it is one; of the class that is given.
+    """
     # What is remote has no links; its names are checked when they are joined.
     if isinstance(path, Path) and path.is_file() and path.resolve().parent != path.parent.resolve():
         raise error(f"{label} links out of the run directory; copy the file itself there.")

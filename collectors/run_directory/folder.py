@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import RunDirectoryError
@@ -13,7 +13,7 @@ from ..files.remote_path import RemotePath
 from ..files.retrying import retry
 from ..networks.weight_space import State
 from ..weights.safetensors_file import write_checkpoint
-from .directory import CHECKPOINT_FOLDER, METADATA_NAME
+from .directory import CHECKPOINT_FOLDER, METADATA_NAME, check_lies_in_run
 
 # A blip of the network must not end a night's training; file systems try again on their own as well, in between.
 PAUSES_SECONDS = (1.0, 5.0, 20.0, 60.0, 120.0)
@@ -39,8 +39,9 @@ class LocalCheckpointFolder:
         """Makes the folder and its parents if they do not exist.
 
         Raises:
-            RunDirectoryError: it cannot be made.
+            RunDirectoryError: it cannot be made, or is a link to somewhere else.
         """
+        check_lies_in_run(self.path)
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -48,6 +49,14 @@ class LocalCheckpointFolder:
                 f"run directory {self.path.parent} cannot be made: {error.strerror}. Choose a directory in which you "
                 "may write."
             ) from error
+
+    def files(self) -> Sequence[AnyPath]:
+        """Returns the folder's files by name, without links.
+
+        Raises:
+            OSError: it cannot be listed.
+        """
+        return [path for path in sorted(self.path.iterdir()) if path.is_file() and not path.is_symlink()]
 
     def write_checkpoint(self, name: str, state: State, information: Mapping[str, str]) -> str:
         """Writes a state under a name; returns the file's SHA-256.
@@ -102,6 +111,14 @@ class RemoteCheckpointFolder:
         """
         self._run.check_writable("summary_dir")
         self.path.make_folder()
+
+    def files(self) -> Sequence[AnyPath]:
+        """Returns the folder's files by name.
+
+        Raises:
+            OSError: it cannot be listed.
+        """
+        return self.path.files()
 
     def write_checkpoint(self, name: str, state: State, information: Mapping[str, str]) -> str:
         """Writes a state into the temporary folder and uploads it from there; returns the file's SHA-256."""

@@ -13,8 +13,9 @@ from ..networks.weight_space import TensorInfo, WeightSpace
 from ..validation import check_choice, check_instance, check_path, wrong_type
 from ..weights.torch_file import read_state_dict
 from .directory import CHECKPOINT_FOLDER, METADATA_NAME, RunDirectory
+from .existing_run import EXISTING
 from .settings import LandscapeSettings, check_interval
-from .writer import EXISTING, RunWriter
+from .writer import RunWriter
 
 
 def import_checkpoints(

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import re
 import warnings
 from typing import Any
 
 from numpy.typing import NDArray
 
-from ..errors import CheckpointError, CheckpointWriteError, RunDirectoryError
+from ..errors import CheckpointWriteError
 from ..files.background import OrderedJobs
 from ..files.places import AnyPath
 from ..networks.weight_space import WeightSpace
 from ..weights.frozen_parameters import FrozenParameters, frozen_state
-from ..weights.safetensors_file import STORABLE_DTYPES, CheckpointFile, MemoryState
-from .directory import METADATA_NAME, RunDirectory
+from ..weights.safetensors_file import STORABLE_DTYPES, MemoryState
+from .existing_run import checkpoint_name, remove_run, take_over
 from .folder import checkpoint_folder
 from .metadata import FrozenFile, RunMetadata
 from .settings import LandscapeSettings
 
-EXISTING = ("error", "resume", "overwrite")
 METADATA_INTERVAL_SECONDS = 1.0
 # One is being written, two wait.
 _MOST_STATES = 3
-_LONGEST_NETWORK_NAME = 40
 
 
 class RunWriter:
@@ -74,10 +71,8 @@ class RunWriter:
                 "trainable": [tensor.name for tensor in space.trainable],
             },
         )
-        self._frozen: FrozenParameters | None = None
         self._folder.prepare()
-        if (self._folder.path / METADATA_NAME).exists():
-            self._take_over(existing, start)
+        self._frozen = take_over(self._folder, self._metadata, space, existing, start)
         self._write_metadata()
         self._jobs = OrderedJobs(
             "checkpoint-writer",
@@ -146,7 +141,7 @@ class RunWriter:
 
     def discard(self) -> None:
         """Removes what was written, after ``close``; other files stay."""
-        self._remove(self._metadata)
+        remove_run(self._folder, self._metadata)
 
     def _set_trained_to(self, number: int | None) -> None:
         if number is not None and self._jobs.is_open:
@@ -154,58 +149,6 @@ class RunWriter:
             # An error of the writing thread is raised by close, which waits for the thread as well.
             with contextlib.suppress(CheckpointWriteError):
                 self._jobs.touch()
-
-    def _take_over(self, existing: str, start: int) -> None:
-        path, run = self._folder.path / METADATA_NAME, self._folder.path.parent
-        if existing == "error":
-            raise RunDirectoryError(
-                f"{run} already holds a run ({path} exists). Choose another summary_dir, continue that "
-                'run with existing="resume", or replace it with existing="overwrite".'
-            )
-        old = RunMetadata.load(path)
-        if existing == "overwrite":
-            self._remove(old)
-            self._folder.remove_leftovers()
-            return
-        if old.settings != self._metadata.settings:
-            raise RunDirectoryError(
-                f"{run} cannot be resumed: it was collected with {old.settings}, now it is "
-                f"{self._metadata.settings}. Use equal settings or another summary_dir."
-            )
-        if old.network != self._metadata.network or old.framework != self._metadata.framework:
-            raise RunDirectoryError(
-                f"{run} cannot be resumed: it holds the network {old.network}, now it is "
-                f"{self._metadata.network}. Use the same network or another summary_dir."
-            )
-        kept = {number: name for number, name in old.files.items() if number <= start}
-        if kept:
-            self._take_over_checkpoints(RunDirectory(run), kept[max(kept)])
-            self._metadata.frozen = old.frozen
-        self._metadata.files = kept
-        self._metadata.sha256 = {number: digest for number, digest in old.sha256.items() if number in kept}
-        if self._metadata.step_per_epoch is None:
-            self._metadata.step_per_epoch = old.step_per_epoch
-        self._write_metadata()
-        self._folder.remove(old.file_names - self._metadata.file_names)
-        self._folder.remove_leftovers()
-
-    def _take_over_checkpoints(self, run: RunDirectory, last: str) -> None:
-        path = self._folder.path / last
-        try:
-            frozen = run.frozen_parameters()
-            # Names and sizes of the metadata may agree where shapes do not; the last checkpoint knows.
-            shapes = {**({} if frozen is None else frozen.shapes), **CheckpointFile(path).shapes}
-            self._space.check_state(str(path), shapes)
-        except CheckpointError as error:
-            raise RunDirectoryError(
-                f"{run.path} cannot be resumed, because its last checkpoint does not fit the network: {error}"
-            ) from error
-        self._frozen = None if frozen is None else FrozenParameters(frozen)
-
-    def _remove(self, run: RunMetadata) -> None:
-        # The metadata goes first: it must never name files that are gone.
-        (self._folder.path / METADATA_NAME).unlink(missing_ok=True)
-        self._folder.remove(run.file_names)
 
     def _write_metadata(self) -> None:
         self._folder.write_metadata(self._metadata.to_json())
@@ -219,7 +162,7 @@ class RunWriter:
     def _write_checkpoint(self, number: int, state: dict[str, NDArray[Any]]) -> None:
         if self._frozen is None:
             self._frozen = self._write_frozen_parameters(frozen_state(self._space, state))
-        name = self._file_name(f"{number}_{self._metadata.settings.unit}")
+        name = checkpoint_name(self._space.network, f"{number}_{self._metadata.settings.unit}")
         information = {"network": self._space.network, "number": str(number)}
         digest = self._folder.write_checkpoint(name, self._frozen.moved_or_trained(state), information)
         self._metadata.files[number] = name
@@ -227,12 +170,7 @@ class RunWriter:
 
     def _write_frozen_parameters(self, state: dict[str, NDArray[Any]]) -> FrozenParameters:
         if state:
-            name = self._file_name("frozen")
+            name = checkpoint_name(self._space.network, "frozen")
             digest = self._folder.write_checkpoint(name, state, {"network": self._space.network})
             self._metadata.frozen = FrozenFile(name, digest)
         return FrozenParameters(MemoryState(state))
-
-    def _file_name(self, ending: str) -> str:
-        # File systems take 255 bytes, the suffix of the temporary file included; \w may be up to four bytes.
-        network = re.sub(r"[^\w.-]", "_", self._space.network)[:_LONGEST_NETWORK_NAME]
-        return f"{network}_{ending}.safetensors"

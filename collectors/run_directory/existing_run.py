@@ -1,0 +1,195 @@
+"""What a training does with the run that it finds in its directory: refuse, go on with it, or replace it.
+
+The metadata is written at most once a second, so a training that was killed leaves checkpoints which it does not list.
+They are known by their own header: it has the network and the number, and the file's name is made of both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..errors import CheckpointError, RunDirectoryError
+from ..networks.weight_space import WeightSpace
+from ..weights.frozen_parameters import FrozenParameters
+from ..weights.safetensors_file import CheckpointFile, StateReader
+from .directory import METADATA_NAME, RunDirectory, check_lies_in_folder
+from .folder import LocalCheckpointFolder, RemoteCheckpointFolder
+from .metadata import FrozenFile, RunMetadata
+
+EXISTING = ("error", "resume", "overwrite")
+_LONGEST_NETWORK_NAME = 40
+_ENDING = re.compile(r".+_((?P<number>0|[1-9][0-9]{0,17})_(?P<unit>step|epoch)|frozen)\.safetensors", re.DOTALL)
+
+
+def checkpoint_name(network: str, ending: str) -> str:
+    """Returns the name of a checkpoint's file; the ending is ``<number>_<unit>``, or ``frozen``."""
+    # File systems take 255 bytes, the suffix of the temporary file included; \w may be up to four bytes.
+    stem = re.sub(r"[^\w.-]", "_", network)[:_LONGEST_NETWORK_NAME]
+    return f"{stem}_{ending}.safetensors"
+
+
+def take_over(
+    folder: LocalCheckpointFolder | RemoteCheckpointFolder,
+    new: RunMetadata,
+    space: WeightSpace,
+    existing: str,
+    start: int,
+) -> FrozenParameters | None:
+    """Prepares a folder for a training, whatever an earlier one left there; call it with the lock held.
+
+    Args:
+        folder: where the training writes.
+        new: what the training begins with; a resumed run's checkpoints are added.
+        space: the network that trains.
+        existing: "error", "resume" or "overwrite".
+        start: the number from which training goes on.
+
+    Returns:
+        The frozen parameters of a run that is resumed; None if its checkpoints hold all parameters, or there are none.
+
+    Raises:
+        RunDirectoryError: a run is there and ``existing="error"``, it is another run than the one that is resumed, or
+            its metadata cannot be used.
+        OSError: the folder cannot be read or written.
+    """
+    path, run = folder.path / METADATA_NAME, folder.path.parent
+    if path.exists() and existing == "error":
+        raise RunDirectoryError(
+            f"{run} already holds a run ({path} exists). Choose another summary_dir, continue that "
+            'run with existing="resume", or replace it with existing="overwrite".'
+        )
+    old = RunMetadata.load(path) if path.exists() else None
+    frozen = None
+    if existing == "resume" and old is not None:
+        frozen = _resume(folder, old, new, space, start)
+    else:
+        strays = _strays(folder, [new] if old is None else [old, new])
+        if strays and (existing == "error" or (existing == "resume" and start)):
+            raise RunDirectoryError(
+                f"{folder.path} holds {len(strays)} checkpoints of {space.network}, such as {strays[0].name}, but no "
+                f"{METADATA_NAME} that says of which run. Choose another summary_dir, keep them elsewhere, or replace "
+                'them with existing="overwrite".'
+            )
+        # What stayed here could later pass for a checkpoint of the new run.
+        if old is not None:
+            remove_run(folder, old)
+        folder.remove(stray.name for stray in strays)
+    folder.remove_leftovers()
+    return frozen
+
+
+def remove_run(folder: LocalCheckpointFolder | RemoteCheckpointFolder, run: RunMetadata) -> None:
+    """Removes a run's files; all others stay."""
+    # The metadata goes first: it must never name files that are gone.
+    (folder.path / METADATA_NAME).unlink(missing_ok=True)
+    folder.remove(run.file_names)
+
+
+@dataclass(frozen=True)
+class _Stray:
+    """A whole file of a run that its metadata does not list; ``number`` is None for the frozen parameters."""
+
+    name: str
+    number: int | None
+    unit: str | None
+    file: CheckpointFile
+
+
+def _strays(folder: LocalCheckpointFolder | RemoteCheckpointFolder, runs: Iterable[RunMetadata]) -> list[_Stray]:
+    """Returns whole files of the runs' networks which the runs' metadata do not list."""
+    listed = {name for run in runs for name in run.file_names}
+    networks = {str(run.network.get("name")) for run in runs}
+    found = []
+    for path in folder.files():
+        match = _ENDING.fullmatch(path.name)
+        if match is None or path.name in listed:
+            continue
+        try:
+            file = CheckpointFile(path)
+        except CheckpointError:
+            continue
+        network, number, unit = file.metadata.get("network", ""), match["number"], match["unit"]
+        is_ours = path.name == checkpoint_name(network, match[1]) and file.metadata.get("number") == number
+        if is_ours and network in networks:
+            found.append(_Stray(path.name, None if number is None else int(number), unit, file))
+    return found
+
+
+def _resume(
+    folder: LocalCheckpointFolder | RemoteCheckpointFolder,
+    old: RunMetadata,
+    new: RunMetadata,
+    space: WeightSpace,
+    start: int,
+) -> FrozenParameters | None:
+    run, settings = folder.path.parent, new.settings
+    if old.settings != settings:
+        raise RunDirectoryError(
+            f"{run} cannot be resumed: it was collected with {old.settings}, now it is "
+            f"{settings}. Use equal settings or another summary_dir."
+        )
+    if old.network != new.network or old.framework != new.framework:
+        raise RunDirectoryError(
+            f"{run} cannot be resumed: it holds the network {old.network}, now it is "
+            f"{new.network}. Use the same network or another summary_dir."
+        )
+    strays = [stray for stray in _strays(folder, [old]) if _is_of(stray, old)]
+    files = {number: name for number, name in old.files.items() if number <= start}
+    # Kept until the end: a remote run's copies on this machine live as long as it.
+    opened = RunDirectory(run)
+    try:
+        frozen, named = _frozen(opened, strays)
+        if files:
+            # Names and sizes of the metadata may agree where shapes do not; the last checkpoint knows.
+            path = folder.path / files[max(files)]
+            check_lies_in_folder(path, CheckpointError, f"checkpoint {path}")
+            _check_fits(space, CheckpointFile(path), frozen)
+    except CheckpointError as error:
+        raise RunDirectoryError(
+            f"{run} cannot be resumed, because its last checkpoint does not fit the network: {error}"
+        ) from error
+    new.files = files
+    new.sha256 = {number: digest for number, digest in old.sha256.items() if number in files}
+    strays = [stray for stray in strays if stray.number is None or _fits(space, stray.file, frozen)]
+    for stray in strays:
+        if stray.number is not None and stray.number <= start:
+            new.files[stray.number] = stray.name
+            new.sha256[stray.number] = stray.file.sha256()
+    if new.files:
+        new.frozen = named
+    if new.step_per_epoch is None:
+        new.step_per_epoch = old.step_per_epoch
+    completed = FrozenParameters(frozen) if frozen is not None and new.files else None
+    folder.write_metadata(new.to_json())
+    folder.remove((old.file_names | {stray.name for stray in strays}) - new.file_names)
+    return completed
+
+
+def _is_of(stray: _Stray, run: RunMetadata) -> bool:
+    """Returns whether a run itself writes such a file, and has not listed it under another name."""
+    if stray.number is None:
+        return run.frozen is None
+    settings = run.settings
+    return stray.unit == settings.unit and stray.number in settings.numbers and stray.number not in run.files
+
+
+def _frozen(run: RunDirectory, strays: list[_Stray]) -> tuple[StateReader | None, FrozenFile | None]:
+    named = run.metadata.frozen
+    if named is not None:
+        return run.frozen_parameters(), named
+    stray = next((item for item in strays if item.number is None), None)
+    return (None, None) if stray is None else (stray.file, FrozenFile(stray.name, stray.file.sha256()))
+
+
+def _fits(space: WeightSpace, file: StateReader, frozen: StateReader | None) -> bool:
+    try:
+        _check_fits(space, file, frozen)
+    except CheckpointError:
+        return False
+    return True
+
+
+def _check_fits(space: WeightSpace, file: StateReader, frozen: StateReader | None) -> None:
+    space.check_state(file.label, {**({} if frozen is None else frozen.shapes), **file.shapes})

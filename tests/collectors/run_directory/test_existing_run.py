@@ -1,0 +1,335 @@
+"""What a training finds in its directory: checkpoints that a killed one wrote and did not list, leftovers, links."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from fsspec.implementations.local import LocalFileSystem
+from places import ROOT, SUPPORT
+from runs import SmallNetwork, assert_holds, batches, collected, names, seeded, train
+
+from collectors import CheckpointConfig, Model, ModelCheckpoint, SummaryCollector, load_checkpoint
+from collectors.errors import RunDirectoryError
+from collectors.files.remote_path import RemotePath
+from collectors.networks.readers import describe_network
+from collectors.run_directory import RunDirectory
+from collectors.run_directory.settings import LandscapeSettings
+from collectors.run_directory.writer import RunWriter
+from collectors.weights.safetensors_file import file_sha256
+
+SETTINGS = LandscapeSettings((tuple(range(9)),))
+
+
+def writer(directory, network=None, **arguments):
+    return RunWriter(directory, SETTINGS, describe_network(network or SmallNetwork()), **arguments)
+
+
+def metadata_path(directory):
+    return directory / "ckpt_dir" / "train_metadata.json"
+
+
+def contents(directory):
+    return {path.name: path.read_bytes() for path in (directory / "ckpt_dir").iterdir()}
+
+
+def name_of(number, network="SmallNetwork"):
+    return f"{network}_{number}_step.safetensors"
+
+
+def forget_all_after(directory, number):
+    """Leaves the metadata as a training leaves it that is killed before it lists its last checkpoints."""
+    content = json.loads(metadata_path(directory).read_text())
+    for key in ("model_params_file_map", "sha256"):
+        content[key] = {name: item for name, item in content[key].items() if int(name) <= number}
+    if number < 0:
+        content.pop("frozen", None)
+    metadata_path(directory).write_text(json.dumps(content))
+
+
+@pytest.fixture(params=["here", "behind a URL"])
+def place(request, tmp_path):
+    """A folder, and the same folder as what a training is given."""
+    folder = tmp_path / "run"
+    return folder, folder if request.param == "here" else RemotePath(LocalFileSystem(), str(folder))
+
+
+# Checkpoints that are not listed
+
+
+@pytest.mark.parametrize("listed", [-1, 2, 4])
+@pytest.mark.parametrize("start", [0, 5, 8, 100])
+def test_a_resume_takes_in_whole_checkpoints_that_are_not_listed(place, listed, start):
+    folder, given = place
+    _, steps, _ = collected(folder)
+    whole = contents(folder)
+    forget_all_after(folder, listed)
+    writer(given, existing="resume", start=start).close()
+    run = RunDirectory(folder)
+    assert sorted(run.metadata.files) == sorted(run.metadata.sha256) == list(range(min(start, 8) + 1))
+    for number in run.metadata.files:
+        assert_holds(run.checkpoint(number, describe_network(SmallNetwork())), steps[number])
+    assert names(folder / "ckpt_dir") == sorted([*run.metadata.files.values(), "train_metadata.json"])
+    assert all(contents(folder)[name] == whole[name] for name in run.metadata.files.values())
+
+
+@pytest.mark.parametrize("listed", [-1, 3])
+def test_with_frozen_parameters(place, listed):
+    folder, given = place
+
+    def frozen():
+        network = seeded(SmallNetwork)
+        network[0].weight.requires_grad_(False)
+        return network
+
+    _, steps, _ = collected(folder, frozen())
+    forget_all_after(folder, listed)
+    started = writer(given, frozen(), existing="resume", start=6)
+    network = frozen()
+    network.load_state_dict(steps[8])
+    started.save(7, {name: tensor.numpy() for name, tensor in steps[7].items()})
+    started.close()
+    run = RunDirectory(folder)
+    assert sorted(run.metadata.files) == list(range(8))
+    for number in run.metadata.files:
+        checkpoint = run.checkpoint(number, describe_network(frozen()))
+        assert all(np.array_equal(checkpoint.read(name), value) for name, value in steps[number].items())
+    assert "SmallNetwork_frozen.safetensors" in names(folder / "ckpt_dir")
+    # Beyond the restart there is nothing to complete.
+    forget_all_after(folder, -1)
+    for number in range(8):
+        (folder / "ckpt_dir" / name_of(number)).unlink()
+    writer(given, frozen(), existing="resume").close()
+    assert names(folder / "ckpt_dir") == ["train_metadata.json"]
+
+
+def damaged(path):
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def linked(path):
+    outside = path.parent.parent / "outside.safetensors"
+    path.rename(outside)
+    path.symlink_to(outside)
+
+
+def of_another_shape(path):
+    other = path.parent.parent / "other"
+    collected(other, SmallNetwork(width=6), intervals=[[5, 6, 7]])
+    path.unlink()
+    (other / "ckpt_dir" / name_of(7)).rename(path)
+
+
+@pytest.mark.parametrize("change", [damaged, linked, of_another_shape])
+def test_what_is_not_taken_in(tmp_path, change):
+    """Files that are not whole, lie elsewhere or do not fit stay as they are."""
+    run, _, _ = collected(tmp_path)
+    forget_all_after(tmp_path, 4)
+    change(run.path / "ckpt_dir" / name_of(7))
+    before = contents(tmp_path)
+    writer(tmp_path, existing="resume", start=7).close()
+    found = RunDirectory(tmp_path)
+    assert sorted(found.metadata.files) == [0, 1, 2, 3, 4, 5, 6]
+    assert contents(tmp_path)[name_of(7)] == before[name_of(7)]
+
+
+def test_files_of_other_numbers_units_and_networks_are_not_taken_in(tmp_path):
+    collected(tmp_path / "a", intervals=[range(9)])
+    collected(tmp_path / "b", intervals=[range(3)], unit="epoch")
+
+    class OtherNetwork(SmallNetwork):
+        pass
+
+    collected(tmp_path / "c", OtherNetwork(), intervals=[range(9)])
+    collected(tmp_path / "d", intervals=[[2, 4, 6]])
+    target = tmp_path / "d" / "ckpt_dir"
+    foreign = {
+        name_of(5): tmp_path / "a" / "ckpt_dir" / name_of(5),
+        "SmallNetwork_2_epoch.safetensors": tmp_path / "b" / "ckpt_dir" / "SmallNetwork_2_epoch.safetensors",
+        name_of(4, "OtherNetwork"): tmp_path / "c" / "ckpt_dir" / name_of(4, "OtherNetwork"),
+    }
+    for name, source in foreign.items():
+        (target / name).write_bytes(source.read_bytes())
+    (target / name_of(8)).write_bytes((target / name_of(6)).read_bytes())
+    settings = LandscapeSettings(((2, 4, 6),))
+    RunWriter(tmp_path / "d", settings, describe_network(SmallNetwork()), existing="resume", start=9).close()
+    assert sorted(RunDirectory(tmp_path / "d").metadata.files) == [2, 4, 6]
+    assert {*foreign, name_of(8)} < set(names(target))
+
+
+def test_an_overwritten_run_leaves_nothing_that_could_pass_for_the_new_one(place):
+    folder, given = place
+    collected(folder)
+    forget_all_after(folder, 4)
+    (folder / "ckpt_dir" / "best.safetensors").write_bytes((folder / "ckpt_dir" / name_of(8)).read_bytes())
+    writer(given, existing="overwrite").close()
+    assert names(folder / "ckpt_dir") == ["best.safetensors", "train_metadata.json"]
+
+
+def test_checkpoints_without_metadata_are_not_mixed_with_a_new_run(place):
+    folder, given = place
+    collected(folder)
+    metadata_path(folder).unlink()
+    before = contents(folder)
+    for existing, start in (("error", 0), ("resume", 3)):
+        with pytest.raises(
+            RunDirectoryError,
+            match=r"holds 9 checkpoints of SmallNetwork, such as SmallNetwork_0_step.safetensors, but no "
+            r'train_metadata.json .*existing="overwrite"',
+        ):
+            writer(given, existing=existing, start=start)
+        assert contents(folder) == before
+    writer(given, existing="overwrite").close()
+    assert names(folder / "ckpt_dir") == ["train_metadata.json"]
+
+
+def test_an_overwriting_that_was_killed_is_begun_again_by_a_resume_from_the_start(place):
+    folder, given = place
+    collected(folder)
+    metadata_path(folder).unlink()
+    writer(given, existing="resume").close()
+    assert names(folder / "ckpt_dir") == ["train_metadata.json"]
+
+
+@pytest.mark.parametrize("existing", ["error", "resume", "overwrite"])
+def test_temporary_metadata_of_a_killed_start_is_removed(tmp_path, existing):
+    """Killed between removing the old metadata and writing the new: no metadata, but its temporary sibling."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (tmp_path / "ckpt_dir").mkdir()
+    (tmp_path / "ckpt_dir" / f".train_metadata.json.{dead.pid}.0123abcd.tmp").write_bytes(b"{")
+    writer(tmp_path, existing=existing).close()
+    assert names(tmp_path / "ckpt_dir") == ["train_metadata.json"]
+
+
+KILLED = """
+import sys
+sys.path[:0] = sys.argv[2:]
+import torch
+from torch import nn
+from runs import SmallNetwork, batches, seeded
+from collectors import CheckpointConfig, Model, ModelCheckpoint, SummaryCollector
+from collectors.run_directory import writer as run_writer
+run_writer.METADATA_INTERVAL_SECONDS = 1e6
+network = seeded(SmallNetwork)
+optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+directory = sys.argv[1]
+callbacks = [
+    SummaryCollector(directory, keep_default_action=False, collect_landscape={"intervals": [range(4001)]}),
+    ModelCheckpoint("saved", directory + "/saved", CheckpointConfig(save_checkpoint_steps=5, keep_checkpoint_max=2)),
+]
+Model(network, nn.CrossEntropyLoss(), optimizer).train(1, batches(4000), callbacks)
+"""
+
+
+def test_a_killed_training_that_resumes_loses_no_checkpoint(tmp_path):
+    """The metadata lists nothing at all when the training is killed; all that it wrote is there after the resume."""
+    directory = tmp_path / "run"
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(directory), str(SUPPORT), str(ROOT)])
+    try:
+        deadline = time.monotonic() + 120
+        while not (directory / "ckpt_dir" / name_of(12)).exists():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert RunDirectory(directory).metadata.files == {}
+    written = {path.name: file_sha256(path) for path in (directory / "ckpt_dir").glob("SmallNetwork_*")}
+    states = [(len(path.name), path.name, path) for path in (directory / "saved").glob("*.safetensors")]
+    restart = max(states)[-1]
+    step = int(restart.stem.rsplit("_", 1)[-1])
+    assert step >= 5
+
+    class Stop(Exception):
+        pass
+
+    class StopAtOnce(SummaryCollector):
+        def on_train_begin(self, run_context):
+            super().on_train_begin(run_context)
+            raise Stop
+
+    network, landscape = seeded(SmallNetwork), {"intervals": [range(4001)]}
+    collector = StopAtOnce(directory, keep_default_action=False, collect_landscape=landscape, existing="resume")
+    model = Model(network, torch.nn.CrossEntropyLoss(), torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9))
+    checkpoint = ModelCheckpoint("saved", directory / "saved", CheckpointConfig(save_checkpoint_steps=5))
+    with pytest.raises(Stop):
+        model.train(1, batches(4000), [checkpoint, collector], resume_from=restart)
+    run = RunDirectory(directory)
+    numbers = sorted(run.metadata.files)
+    # The writer may have had up to three states in memory when the training was killed.
+    missing = set(range(step + 1)) - set(numbers)
+    assert missing <= set(range(step - 3, step))
+    assert numbers[-1] == step
+    assert all(written.get(run.metadata.files[number]) in (None, run.metadata.sha256[number]) for number in numbers)
+    last = run.checkpoint(step, describe_network(network))
+    weights = load_checkpoint(restart).weights
+    assert all(np.array_equal(last.read(name), weights[name]) for name in last.shapes)
+
+
+# Links
+
+
+def test_a_linked_folder_of_checkpoints_is_not_followed_out_of_the_run(tmp_path):
+    collected(tmp_path / "other")
+    before = contents(tmp_path / "other")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "ckpt_dir").symlink_to(tmp_path / "other" / "ckpt_dir")
+    message = r"run/ckpt_dir links out of the run directory, where nothing is read or written\. Remove the link"
+    with pytest.raises(RunDirectoryError, match=message):
+        RunDirectory(tmp_path / "run")
+    for existing in ("error", "resume", "overwrite"):
+        with pytest.raises(RunDirectoryError, match=message):
+            writer(tmp_path / "run", existing=existing, start=3)
+    assert contents(tmp_path / "other") == before
+    (tmp_path / "run" / "ckpt_dir").unlink()
+    for target in ("../nowhere", "../run/ckpt_dir/x", str(tmp_path)):
+        (tmp_path / "run" / "ckpt_dir").symlink_to(target)
+        with pytest.raises(RunDirectoryError, match=r"links out of the run directory|cannot be made"):
+            writer(tmp_path / "run")
+        (tmp_path / "run" / "ckpt_dir").unlink()
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_link_inside_the_run_and_a_linked_run_are_followed(tmp_path):
+    (tmp_path / "real" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "real" / "ckpt_dir").symlink_to("checkpoints")
+    (tmp_path / "link").symlink_to("real")
+    run, steps, _ = collected(tmp_path / "link")
+    assert_holds(run.checkpoint(8), steps[8])
+    assert name_of(8) in names(tmp_path / "real" / "checkpoints")
+
+
+def test_a_resume_does_not_read_a_last_checkpoint_that_lies_elsewhere(tmp_path):
+    collected(tmp_path / "run")
+    path = tmp_path / "run" / "ckpt_dir" / name_of(3)
+    path.rename(tmp_path / "outside.safetensors")
+    path.symlink_to(tmp_path / "outside.safetensors")
+    with pytest.raises(RunDirectoryError, match=r"cannot be resumed.*links out of the run directory"):
+        writer(tmp_path / "run", existing="resume", start=3)
+
+
+def test_numbers_after_a_resume_are_those_of_an_undisturbed_run(tmp_path):
+    collected(tmp_path / "whole")
+    _, steps, _ = collected(tmp_path / "run")
+    forget_all_after(tmp_path / "run", 2)
+    network = seeded(SmallNetwork)
+    network.load_state_dict(steps[6])
+    landscape = {"intervals": [range(9)]}
+    again = SummaryCollector(
+        tmp_path / "run", keep_default_action=False, collect_landscape=landscape, existing="resume"
+    )
+    with again.watch(network, start_step=6) as run:
+        train(network, run, 1, data=[(torch.ones(6, 3), torch.zeros(6, dtype=torch.long))] * 2, first_step=6)
+    assert sorted(RunDirectory(tmp_path / "run").metadata.files) == list(range(9))
+    for number in range(7):
+        assert contents(tmp_path / "run")[name_of(number)] == contents(tmp_path / "whole")[name_of(number)]
+    assert isinstance(RunDirectory(Path(tmp_path / "run")).checkpoint(8).sha256(), str)
