@@ -1,1 +1,1 @@
-"""Files on this machine and behind URLs: written whole, in the background, and again after a failure."""
+"""Files on this machine and behind URLs: whole, by one writer at a time, in the background, again after a failure."""

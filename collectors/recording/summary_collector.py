@@ -165,8 +165,8 @@ class SummaryCollector(BuiltInCallback):
         Raises:
             TypeError: an argument has the wrong type; for the network, on entering.
             ValueError: an argument has a wrong value.
-            RunDirectoryError: on entering, when the directory already holds a run that may not be touched, or is a
-                URL where nothing can be written.
+            RunDirectoryError: on entering, when the directory already holds a run that may not be touched, another
+                training writes there, or it is a URL where nothing can be written.
             CheckpointWriteError: from ``step``, ``end_epoch`` or on leaving, when a checkpoint could not be written.
         """
         if steps_per_epoch is not None:
@@ -219,8 +219,8 @@ class SummaryCollector(BuiltInCallback):
             RuntimeError: the context was not entered.
             TypeError: an argument has the wrong type.
             ValueError: numbers do not grow, the arrays are others than before, or no landscape is collected.
-            RunDirectoryError: the directory already holds a run that may not be touched, or is a URL where nothing
-                can be written.
+            RunDirectoryError: the directory already holds a run that may not be touched, another training writes
+                there, or it is a URL where nothing can be written.
             CheckpointWriteError: an earlier checkpoint could not be written.
         """
         if not self._is_entered:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from ..errors import RunDirectoryError
 from ..files.local_files import TemporaryFolder, remove_stale_temporaries, write_text
+from ..files.locks import WITHOUT_LOCKS, LockHeldError, NoLock, ProcessLock, WriteLock, holder
+from ..files.markers import Marker
 from ..files.places import AnyPath
 from ..files.remote_path import RemotePath
 from ..files.retrying import retry
@@ -15,6 +19,8 @@ from ..networks.weight_space import State
 from ..weights.safetensors_file import write_checkpoint
 from .directory import CHECKPOINT_FOLDER, METADATA_NAME, check_lies_in_run
 
+LOCK_NAME = f".{METADATA_NAME}.lock"
+MARKER_NAME = ".landscape-writer"
 # A blip of the network must not end a night's training; file systems try again on their own as well, in between.
 PAUSES_SECONDS = (1.0, 5.0, 20.0, 60.0, 120.0)
 _OUR_FILES = re.compile(r"[\w.-]+_(?:[0-9]+_(?:step|epoch)|frozen)\.safetensors|train_metadata\.json")
@@ -49,6 +55,36 @@ class LocalCheckpointFolder:
                 f"run directory {self.path.parent} cannot be made: {error.strerror}. Choose a directory in which you "
                 "may write."
             ) from error
+
+    def lock(self) -> WriteLock:
+        """Takes the right to write here; the system frees it when this process dies.
+
+        Raises:
+            RunDirectoryError: another training holds it, or it cannot be taken.
+        """
+        file = self.path / LOCK_NAME
+        try:
+            return ProcessLock(file)
+        except LockHeldError as error:
+            remedy = (
+                "An earlier training of this program has not ended: leave its collector's `with` block, or delete it"
+                if holder(file) == os.getpid()
+                else "Wait for it or end it"
+            )
+            raise _is_held(self.path.parent, error, remedy) from error
+        except OSError as error:
+            if error.errno not in WITHOUT_LOCKS:
+                raise RunDirectoryError(
+                    f"run directory {self.path.parent} cannot be locked for writing ({file}: {error.strerror}). Choose "
+                    "a directory in which you may write."
+                ) from error
+            warnings.warn(
+                f"the file system of {self.path.parent} has no locks, so nothing keeps a second training from writing "
+                "there; start only one at a time.",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return NoLock()
 
     def files(self) -> Sequence[AnyPath]:
         """Returns the folder's files by name, without links.
@@ -112,6 +148,23 @@ class RemoteCheckpointFolder:
         self._run.check_writable("summary_dir")
         self.path.make_folder()
 
+    def lock(self) -> WriteLock:
+        """Takes the right to write here, by a marker; that of a dead process is taken over within a minute.
+
+        Raises:
+            RunDirectoryError: another training holds it, or it cannot be taken.
+        """
+        marker = self.path / MARKER_NAME
+        try:
+            return Marker(marker)
+        except LockHeldError as error:
+            raise _is_held(self._run, error, "Wait for it or end it") from error
+        except OSError as error:
+            raise RunDirectoryError(
+                f"run directory {self._run} cannot be marked as being written ({marker}: {error.strerror}). Check your "
+                "right to read and to write there."
+            ) from error
+
     def files(self) -> Sequence[AnyPath]:
         """Returns the folder's files by name.
 
@@ -157,3 +210,10 @@ class RemoteCheckpointFolder:
 def checkpoint_folder(run: AnyPath) -> LocalCheckpointFolder | RemoteCheckpointFolder:
     """Returns the folder of a run directory's checkpoints; each file in it is whole or absent."""
     return RemoteCheckpointFolder(run) if isinstance(run, RemotePath) else LocalCheckpointFolder(run)
+
+
+def _is_held(run: AnyPath, error: LockHeldError, remedy: str) -> RunDirectoryError:
+    return RunDirectoryError(
+        f"run directory {run} is being written by {error}. {remedy}, or choose another summary_dir: two trainings in "
+        "one directory would mix their checkpoints."
+    )

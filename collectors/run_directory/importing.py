@@ -92,11 +92,9 @@ def import_checkpoints(
     created = [path for path in above if not path.exists()]
     writer = RunWriter(target, settings, space, existing=existing)
     try:
-        try:
-            for number, file in zip(settings.intervals[0], files, strict=True):
-                writer.save(number, read_state_dict(file))
-        finally:
-            writer.close()
+        for number, file in zip(settings.intervals[0], files, strict=True):
+            writer.save(number, read_state_dict(file))
+        writer.close()
     except BaseException:
         writer.discard()
         with contextlib.suppress(OSError):

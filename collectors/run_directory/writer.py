@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..errors import CheckpointWriteError
 from ..files.background import OrderedJobs
+from ..files.locks import LockHeldError
 from ..files.places import AnyPath
 from ..networks.weight_space import WeightSpace
 from ..weights.frozen_parameters import FrozenParameters, frozen_state
@@ -39,7 +40,7 @@ class RunWriter:
     Raises:
         TypeError: a tensor has an element type that checkpoints cannot hold.
         RunDirectoryError: a run is there and ``existing="error"``, it is another run than the one that is resumed,
-            or the directory is behind a URL and cannot be written.
+            another training writes there, or the directory cannot be locked or is behind a URL and cannot be written.
         OSError: the directory cannot be created or written.
     """
 
@@ -72,8 +73,13 @@ class RunWriter:
             },
         )
         self._folder.prepare()
-        self._frozen = take_over(self._folder, self._metadata, space, existing, start)
-        self._write_metadata()
+        self._lock = self._folder.lock()
+        try:
+            self._frozen = take_over(self._folder, self._metadata, space, existing, start)
+            self._write_metadata()
+        except BaseException:
+            self._lock.release()
+            raise
         self._jobs = OrderedJobs(
             "checkpoint-writer",
             _MOST_STATES,
@@ -98,8 +104,16 @@ class RunWriter:
             self._jobs.touch()
 
     def check(self) -> None:
-        """Raises the error of the writing thread, if there is one."""
+        """Raises the error of the writing thread, if there is one.
+
+        Raises:
+            CheckpointWriteError: a checkpoint could not be written, or another training writes the directory now.
+        """
         self._jobs.check()
+        try:
+            self._lock.check()
+        except LockHeldError as error:
+            raise self._explain(error) from error
 
     def close(self) -> None:
         """Waits until everything is on disk.
@@ -107,7 +121,10 @@ class RunWriter:
         Raises:
             CheckpointWriteError: a checkpoint or the metadata could not be written.
         """
-        self._jobs.close()
+        try:
+            self._jobs.close()
+        finally:
+            self._lock.release()
 
     def finish(self, reached: int, error: BaseException | None, *, trained_to: int | None = None) -> None:
         """Closes at the end of a training, and warns of checkpoints that are missing.
@@ -140,8 +157,13 @@ class RunWriter:
             )
 
     def discard(self) -> None:
-        """Removes what was written, after ``close``; other files stay."""
-        remove_run(self._folder, self._metadata)
+        """Closes, and removes what was written, whether that succeeded or not; other files stay."""
+        try:
+            with contextlib.suppress(CheckpointWriteError):
+                self._jobs.close()
+            remove_run(self._folder, self._metadata)
+        finally:
+            self._lock.release()
 
     def _set_trained_to(self, number: int | None) -> None:
         if number is not None and self._jobs.is_open:
@@ -151,9 +173,16 @@ class RunWriter:
                 self._jobs.touch()
 
     def _write_metadata(self) -> None:
+        # Another training's metadata must not be replaced by ours.
+        self._lock.check()
         self._folder.write_metadata(self._metadata.to_json())
 
     def _explain(self, error: BaseException) -> CheckpointWriteError:
+        if isinstance(error, LockHeldError):
+            return CheckpointWriteError(
+                f"run directory {self._folder.path.parent} has been taken over by {error}. This training stops, "
+                "because two in one directory would mix their checkpoints; let one of them write elsewhere."
+            )
         return CheckpointWriteError(
             f"a checkpoint could not be written to {self._folder.path}: {error}. Training stops, because the "
             f'trajectory would have a hole; {self._folder.remedy}, then resume with existing="resume".'

@@ -26,6 +26,7 @@ from torch import nn
 
 from collectors import Model, SummaryCollector
 from collectors.errors import CheckpointWriteError, RunDirectoryError
+from collectors.files import markers
 from collectors.files import uploads as record_uploads
 from collectors.files.local_files import TemporaryFolder
 from collectors.files.places import check_directory
@@ -45,6 +46,7 @@ MemoryFileSystem = fsspec.implementations.memory.MemoryFileSystem
 def memory(monkeypatch):
     """An empty in-memory file system, pauses of no time, and nothing left on this machine afterwards."""
     monkeypatch.setattr(checkpoint_folder, "PAUSES_SECONDS", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(markers, "SETTLING_SECONDS", 0.0)
     monkeypatch.setattr(record_uploads, "LAST_PAUSES_SECONDS", (0.0, 0.0))
     threads = threading.active_count()
     with empty_memory() as system:
@@ -241,7 +243,7 @@ def test_a_file_system_with_folders_moves_whole_files_into_their_place(tmp_path,
     there = RemotePath(LocalFileSystem(), str(tmp_path / "run"))
     folder = tmp_path / "run" / "ckpt_dir"
     collected(there, epochs=1, intervals=[range(5)])
-    assert set(moved) == {".landscape-write-check", *names(folder)}
+    assert set(moved) == {".landscape-write-check", ".landscape-writer", *names(folder)}
     for name in (".SmallNetwork_9_step.safetensors.landscape-unfinished", "mine.landscape-unfinished"):
         (folder / name).write_bytes(b"half")
     collected(there, existing="overwrite")
@@ -377,7 +379,10 @@ def test_what_may_not_be_removed_is_collected_all_the_same(memory, monkeypatch):
 
     monkeypatch.setattr(MemoryFileSystem, "rm_file", refuse)
     collected(URL)
-    assert len(stored(memory)) == 10
+    # A marker that names nobody stands for one that was removed.
+    assert stored(memory).pop(".landscape-writer") == b"{}"
+    assert len(stored(memory)) == 11
+    writer(existing="resume", start=8).close()
 
 
 def test_an_unknown_kind():

@@ -1,6 +1,7 @@
 """Landscape files behind URLs: the same bytes as on the disk, continued, and never lost while a server is away."""
 
 import functools
+import os
 import time
 from pathlib import Path
 
@@ -103,6 +104,7 @@ def test_the_same_bytes_as_on_the_disk(memory, tmp_path):
     np.testing.assert_array_equal(loaded.loss, here.loss)
     assert [name for name in memory.find("/bucket")] == ["/bucket/out/landscape.h5"]
     assert not temporary(".landscape-*.lock")
+    assert not temporary(f"landscape-locks-{os.getuid()}/*")
 
 
 def test_directions_lie_beside_it_and_go_into_an_export(memory, tmp_path):

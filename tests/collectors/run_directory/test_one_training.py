@@ -1,0 +1,193 @@
+"""One training at a time writes a run directory."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from places import ROOT, SUPPORT
+from remote_stores import empty_memory
+from runs import SmallNetwork, collected, names
+
+from collectors import SummaryCollector, import_checkpoints
+from collectors.errors import CheckpointWriteError, RunDirectoryError
+from collectors.files import markers
+from collectors.files.places import check_directory
+from collectors.networks.readers import describe_network, read_network
+from collectors.run_directory import RunDirectory
+from collectors.run_directory.settings import LandscapeSettings
+from collectors.run_directory.writer import RunWriter
+
+SETTINGS = LandscapeSettings((tuple(range(9)),))
+URL = "memory://bucket/run"
+
+
+def writer(directory, **arguments):
+    return RunWriter(check_directory("summary_dir", directory), SETTINGS, describe_network(SmallNetwork()), **arguments)
+
+
+def test_of_trainings_that_start_together_one_is_accepted(tmp_path):
+    """24 starts of two processes at the same moment, in every mode: never both."""
+    space = describe_network(SmallNetwork())
+    for trial in range(24):
+        existing = ("error", "resume", "overwrite")[trial % 3]
+        begin, end = os.pipe(), os.pipe()
+        children = []
+        for _ in range(2):
+            child = os.fork()
+            if not child:
+                os.close(begin[1])
+                os.close(end[1])
+                os.read(begin[0], 1)
+                try:
+                    RunWriter(tmp_path / str(trial), SETTINGS, space, existing=existing)
+                except RunDirectoryError as error:
+                    os._exit(1 if "is being written by" in str(error) else 3)
+                except BaseException:
+                    os._exit(2)
+                # Holds the directory until both have tried, and dies without giving it back.
+                os.read(end[0], 1)
+                os._exit(0)
+            children.append(child)
+        os.close(begin[1])
+        refused, status = os.waitpid(-1, 0)
+        os.close(end[1])
+        children.remove(refused)
+        assert os.waitstatus_to_exitcode(status) == 1
+        assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0
+        for descriptor in (begin[0], end[0]):
+            os.close(descriptor)
+
+
+TRAINING = """
+import sys
+sys.path[:0] = sys.argv[2:]
+from runs import SmallNetwork
+from collectors import SummaryCollector, import_checkpoints
+with SummaryCollector(sys.argv[1], collect_landscape={"intervals": [range(9)]}).watch(SmallNetwork()) as run:
+    run.step()
+    print("ready", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_the_error_names_the_other_training_and_a_kill_frees_the_directory(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", TRAINING, str(tmp_path / "run"), str(SUPPORT), str(ROOT)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout.readline() == "ready\n"
+        for existing in ("error", "resume", "overwrite"):
+            with pytest.raises(
+                RunDirectoryError,
+                match=rf"run is being written by process {process.pid}\. Wait for it or end it, or choose another summ",
+            ):
+                collected(tmp_path / "run", existing=existing)
+        # Reading is not kept out.
+        assert RunDirectory(tmp_path / "run").settings.intervals == (tuple(range(9)),)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    collected(tmp_path / "run", existing="resume")
+    assert names(tmp_path / "run" / "ckpt_dir") == [
+        *(f"SmallNetwork_{number}_step.safetensors" for number in range(9)),
+        "train_metadata.json",
+    ]
+
+
+@pytest.fixture
+def memory(monkeypatch):
+    monkeypatch.setattr(markers, "SETTLING_SECONDS", 0.0)
+    with empty_memory() as system:
+        yield system
+
+
+@pytest.mark.parametrize("where", ["here", "there"])
+def test_two_in_one_program(tmp_path, memory, where):
+    place = tmp_path / "run" if where == "here" else URL
+    first = writer(place)
+    expected = (
+        rf"run is being written by process {os.getpid()}\. An earlier training of this program has not ended: leave its"
+        if where == "here"
+        else rf"run is being written by process {os.getpid()} of .* on .* since 20.*\. Wait for it or end it"
+    )
+    for existing in ("error", "resume", "overwrite"):
+        with pytest.raises(RunDirectoryError, match=expected):
+            writer(place, existing=existing)
+    first.save(0, read_network(SmallNetwork()))
+    first.close()
+    again = writer(place, existing="resume")
+    assert sorted(RunDirectory(place).metadata.files) == [0]
+    again.discard()
+    writer(place).discard()
+    assert memory.find("/bucket") == []
+    assert where == "there" or names(tmp_path / "run" / "ckpt_dir") == []
+
+
+def test_it_is_free_after_every_end(tmp_path):
+    with pytest.raises(ArithmeticError, match="oops"):
+        collected(tmp_path, error=ArithmeticError("oops"))
+    with pytest.raises(RunDirectoryError, match="already holds a run"):
+        collected(tmp_path)
+    with pytest.raises(RunDirectoryError, match="cannot be resumed"):
+        collected(tmp_path, existing="resume", intervals=[range(4)])
+    collected(tmp_path, existing="overwrite")
+    assert not [name for name in names(tmp_path / "ckpt_dir") if name.startswith(".")]
+
+
+def test_a_training_that_was_taken_for_dead_stops_and_spoils_nothing(memory, monkeypatch):
+    monkeypatch.setattr(markers, "BEAT_SECONDS", 0.05)
+    network = SmallNetwork()
+    collector = SummaryCollector(URL, keep_default_action=False, collect_landscape={"intervals": [range(9)]})
+    marker = "/bucket/run/ckpt_dir/.landscape-writer"
+
+    def train_until_it_stops():
+        with collector.watch(network) as run:
+            memory.pipe_file(marker, b'{"identity": "other", "owner": "process 7 of eve on moon", "since": "now"}')
+            while True:
+                memory.pipe_file("/bucket/run/ckpt_dir/train_metadata.json", b"the other's")
+                run._run._recorder._writer.check()
+
+    with pytest.raises(
+        CheckpointWriteError,
+        match=r"memory:///bucket/run has been taken over by process 7 of eve on moon since now\. T",
+    ):
+        train_until_it_stops()
+    assert memory.cat_file("/bucket/run/ckpt_dir/train_metadata.json") == b"the other's"
+    assert b"moon" in memory.cat_file(marker)
+
+
+def test_a_file_system_without_locks(tmp_path, monkeypatch):
+    def flock(descriptor, operation):
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.warns(RuntimeWarning, match=r"has no locks, so nothing keeps a second training from writing there"):
+        run, _, _ = collected(tmp_path)
+    assert sorted(run.metadata.files) == list(range(9))
+
+
+def test_a_lock_that_cannot_be_taken(tmp_path):
+    (tmp_path / "ckpt_dir").mkdir()
+    (tmp_path / "ckpt_dir" / ".train_metadata.json.lock").mkdir()
+    with pytest.raises(RunDirectoryError, match=r"cannot be locked for writing \(.*\.lock: Is a directory\)\. Choose"):
+        writer(tmp_path)
+
+
+def test_an_import_that_fails_leaves_no_lock(tmp_path):
+    run, _, _ = collected(tmp_path / "run")
+    files = [run.checkpoint_path(number) for number in range(3)]
+    first = writer(tmp_path / "target")
+    with pytest.raises(RunDirectoryError, match=r"is being written by process|already holds a run"):
+        import_checkpoints(tmp_path / "target", files, existing="overwrite")
+    first.close()
+    import_checkpoints(tmp_path / "target", files, existing="overwrite")
+    assert not [name for name in names(tmp_path / "target" / "ckpt_dir") if name.startswith(".")]
