@@ -70,7 +70,8 @@ class ProcessLock:
         # Removed while it is still held: who has opened it meanwhile sees that the name is gone and tries again.
         with contextlib.suppress(OSError):
             self._file.unlink(missing_ok=True)
-        self._lock.release()
+        with contextlib.suppress(OSError):
+            self._lock.release()
 
 
 class NoLock:

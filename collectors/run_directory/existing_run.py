@@ -108,7 +108,10 @@ def _strays(folder: LocalCheckpointFolder | RemoteCheckpointFolder, runs: Iterab
             continue
         try:
             file = CheckpointFile(path)
-        except CheckpointError:
+        except CheckpointError as error:
+            if isinstance(error.__cause__, OSError):
+                # It may well be one of the run's, which would then be lost, or mixed with others later.
+                raise RunDirectoryError(f"run directory {folder.path.parent} cannot be used: {error}") from error
             continue
         network, number, unit = file.metadata.get("network", ""), match["number"], match["unit"]
         is_ours = path.name == checkpoint_name(network, match[1]) and file.metadata.get("number") == number

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -140,6 +143,27 @@ def test_what_is_not_taken_in(tmp_path, change):
     found = RunDirectory(tmp_path)
     assert sorted(found.metadata.files) == [0, 1, 2, 3, 4, 5, 6]
     assert contents(tmp_path)[name_of(7)] == before[name_of(7)]
+
+
+def test_a_file_that_cannot_be_read_stops_the_resume(tmp_path, monkeypatch):
+    collected(tmp_path)
+    forget_all_after(tmp_path, 4)
+    before = contents(tmp_path)
+    original = io.FileIO
+
+    def broken(path, *arguments):
+        if str(path).endswith(name_of(6)):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        return original(path, *arguments)
+
+    monkeypatch.setattr(io, "FileIO", broken)
+    for existing in ("resume", "overwrite"):
+        with pytest.raises(
+            RunDirectoryError, match=rf"cannot be used: .*{name_of(6)} cannot be read: Input/output err"
+        ):
+            writer(tmp_path, existing=existing, start=8)
+    monkeypatch.undo()
+    assert contents(tmp_path) == before
 
 
 def test_files_of_other_numbers_units_and_networks_are_not_taken_in(tmp_path):
