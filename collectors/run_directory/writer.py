@@ -161,7 +161,10 @@ class RunWriter:
         try:
             with contextlib.suppress(CheckpointWriteError):
                 self._jobs.close()
-            remove_run(self._folder, self._metadata)
+            # Where another one has taken the directory over, the files are no longer ours.
+            with contextlib.suppress(LockHeldError):
+                self._lock.check()
+                remove_run(self._folder, self._metadata)
         finally:
             self._lock.release()
 

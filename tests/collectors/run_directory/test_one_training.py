@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from places import ROOT, SUPPORT
@@ -163,6 +164,17 @@ def test_a_training_that_was_taken_for_dead_stops_and_spoils_nothing(memory, mon
         train_until_it_stops()
     assert memory.cat_file("/bucket/run/ckpt_dir/train_metadata.json") == b"the other's"
     assert b"moon" in memory.cat_file(marker)
+
+
+def test_what_was_taken_over_is_not_discarded(memory, monkeypatch):
+    monkeypatch.setattr(markers, "BEAT_SECONDS", 0.05)
+    started = writer(URL)
+    memory.pipe_file("/bucket/run/ckpt_dir/.landscape-writer", b'{"identity": "other"}')
+    while started._lock._renewal.error is None:
+        memory.pipe_file("/bucket/run/ckpt_dir/.landscape-writer", b'{"identity": "other"}')
+        time.sleep(0.01)
+    started.discard()
+    assert memory.exists("/bucket/run/ckpt_dir/train_metadata.json")
 
 
 def test_a_file_system_without_locks(tmp_path, monkeypatch):
