@@ -28,6 +28,7 @@ test-peers: .venv/.installed .venv-peers/.installed
 
 stress: .venv/.installed
 	EVERY_PICTURE=1 $(BIN)/python $(PYTEST) tests/landscape/figures/test_nothing_is_cut_off.py
+	FAULTY_EVERY=1 $(BIN)/python $(PYTEST) tests/stress/test_injected_faults.py
 	FUZZ_CASES=10000 $(BIN)/python $(PYTEST) tests/stress/test_fuzz.py
 	$(BIN)/python tests/stress/run.py --trials 20 --output docs/stress.md
 

@@ -5,6 +5,32 @@ class LandscapeError(Exception):
     """Something about a landscape or its run went wrong; the text says what and how to mend it."""
 
 
+class FileWriteError(LandscapeError, OSError):
+    """A file could not be written; the one that was there is untouched.
+
+    Args:
+        path: the file.
+        error: what the operating system said.
+
+    Attributes:
+        reason: the same in words, without a path.
+    """
+
+    def __init__(self, path: object, error: OSError) -> None:
+        self.reason = error.strerror or str(error)
+        super().__init__(
+            f"{path} cannot be written: {self.reason}. What was there is untouched. Free some space or choose another "
+            "directory."
+        )
+
+
+def reason_of(error: BaseException) -> str:
+    """Returns why something could not be written or read, as far as possible without paths and remedies."""
+    if isinstance(error, FileWriteError):
+        return error.reason
+    return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
 class RunDirectoryError(LandscapeError):
     """A run directory cannot be used: it is missing, foreign, damaged or already holds a run."""
 

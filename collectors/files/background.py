@@ -98,8 +98,10 @@ class NewestState:
 
     def _wake(self) -> None:
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+            # Noted only once it runs: ``close`` would wait for ever for one that the system refused.
+            thread.start()
+            self._thread = thread
         self._changed.notify_all()
 
     def _work(self) -> None:

@@ -1,48 +1,162 @@
-"""Files that are whole or absent: written under a temporary name, renamed once they are on the disk."""
+"""Files that are whole or absent: written under a temporary name, renamed once they are on the disk.
+
+All files that are replaced go through here. Libraries write into memory: some of them say nothing, or crash, when a
+disk is full.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
 import tempfile
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from ..errors import FileWriteError
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+# One write takes at most 2 GiB.
+_BLOCK_BYTES = 64 * 2**20
 _TEMPORARY = re.compile(r"\.(.+)\.(\d{1,10})\.[0-9a-f]{8}\.tmp", re.DOTALL)
 
 
-@contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Gives the path of a temporary sibling to write; it replaces the file when the block ends without an error.
+class WholeFile:
+    """A file on its way: a temporary sibling, until ``replace`` gives it its name.
+
+    It has no buffer of its own, so that no failure comes after the last call that could report it.
+
+    Args:
+        path: what it will be called.
 
     Raises:
-        OSError: the file cannot be written; an existing file is untouched, and nothing else is left behind.
+        FileWriteError: from here and from every method.
     """
-    target = Path(path)
-    temporary = temporary_sibling(target)
-    try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except OSError as error:
-        if error.filename == str(temporary):
-            # Nobody knows the temporary name.
-            error.filename = str(target)
-        raise
-    finally:
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._target = Path(path)
+        self._temporary = temporary_sibling(self._target)
+        self._size = 0
+        self._descriptor: int | None = None
+        with self._reporting():
+            self._descriptor = os.open(self._temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+
+    def write(self, content: Buffer) -> int:
+        """Writes all of the content, however little the system takes at once; returns the number of bytes."""
+        assert self._descriptor is not None
+        rest = memoryview(content).cast("B")
+        count = len(rest)
+        with self._reporting():
+            while rest:
+                written = os.write(self._descriptor, rest[:_BLOCK_BYTES])
+                self._size += written
+                rest = rest[written:]
+        return count
+
+    def finish(self) -> None:
+        """Returns when everything is on the disk, under the temporary name."""
+        assert self._descriptor is not None
+        with self._reporting():
+            os.fsync(self._descriptor)
+            size = os.fstat(self._descriptor).st_size
+            if size != self._size:
+                raise OSError(errno.EIO, f"{self._size} bytes were written, but it has {size}")
+            descriptor, self._descriptor = self._descriptor, None
+            # Network file systems report some failures only now.
+            os.close(descriptor)
+
+    def replace(self) -> None:
+        """Takes the place of the file of its name; call it after ``finish``."""
+        with self._reporting():
+            self._temporary.replace(self._target)
+
+    def discard(self) -> None:
+        """Removes what has not taken its place."""
         with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            if self._descriptor is not None:
+                descriptor, self._descriptor = self._descriptor, None
+                os.close(descriptor)
+        with contextlib.suppress(OSError):
+            self._temporary.unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _reporting(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise FileWriteError(self._target, error) from error
+
+
+@contextlib.contextmanager
+def writing(path: str | os.PathLike[str]) -> Iterator[WholeFile]:
+    """Gives a file to write; it replaces the one of that name when the block ends without an error.
+
+    Raises:
+        FileWriteError: the file cannot be written; an existing file is untouched, and nothing else is left behind.
+    """
+    file = WholeFile(path)
+    try:
+        yield file
+        file.finish()
+        file.replace()
+    finally:
+        file.discard()
+
+
+def write_files(contents: Mapping[Path, bytes]) -> None:
+    """Writes files that belong together: none takes its place before all of them are on the disk.
+
+    Raises:
+        FileWriteError: one of them cannot be written.
+    """
+    files: list[WholeFile] = []
+    try:
+        for path, content in contents.items():
+            files.append(file := WholeFile(path))
+            file.write(content)
+            file.finish()
+        for file in files:
+            file.replace()
+    finally:
+        for file in files:
+            file.discard()
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Writes a file, whole or not at all.
+
+    Raises:
+        FileWriteError: it cannot be written; an existing file is untouched.
+    """
+    write_files({Path(path): content})
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a text file, whole or not at all."""
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
+    """Writes a text file, whole or not at all.
+
+    Raises:
+        FileWriteError: it cannot be written; an existing file is untouched.
+    """
+    write_bytes(path, text.encode("utf-8"))
+
+
+def bytes_written(write: Callable[[Path], object]) -> bytes:
+    """Returns what a library writes that wants a path and may not tell that a disk is full.
+
+    Args:
+        write: called with the path of a file that lies in memory; another program may open it as well.
+    """
+    descriptor = os.memfd_create("landscape")
+    with os.fdopen(descriptor, "rb") as file:
+        write(Path(f"/proc/{os.getpid()}/fd/{descriptor}"))
+        return file.read()
 
 
 def sync_directory(directory: Path) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from ..errors import RunDirectoryError
+from ..errors import FileWriteError, RunDirectoryError
 from ..validation import check_path, wrong_value
 from .local_files import TemporaryFolder
 from .remote_path import RemotePath
@@ -80,9 +81,10 @@ def check_can_be_directory(name: str, path: Path, *, writable: bool = False) -> 
     Raises:
         NotADirectoryError: it, or a part of it, is a file.
         PermissionError: it cannot be written, or cannot be created.
+        FileWriteError: the operating system cannot say.
     """
     existing = next(part for part in (path, *path.parents) if os.path.lexists(part))
-    if not existing.is_dir():
+    if not _known(existing.is_dir, path):
         raise NotADirectoryError(f"{name} must be a directory, but {existing} is a file; choose another path.")
     effective = os.access in os.supports_effective_ids
     if writable and not os.access(existing, os.W_OK | os.X_OK, effective_ids=effective):
@@ -101,12 +103,20 @@ def check_can_be_file(name: str, path: Path) -> None:
     Raises:
         NotADirectoryError: it does not lie in a directory that exists.
         IsADirectoryError: it is a directory itself.
+        FileWriteError: the operating system cannot say.
     """
-    if not path.parent.is_dir():
-        came = "is a file; choose another path" if path.parent.exists() else "does not exist; create it first"
+    if not _known(path.parent.is_dir, path):
+        came = "is a file; choose another path" if os.path.lexists(path.parent) else "does not exist; create it first"
         raise NotADirectoryError(f"{name} must lie in a directory that exists, but {path.parent} {came}.")
-    if path.is_dir():
+    if _known(path.is_dir, path):
         raise IsADirectoryError(f"{name} must be the path of a file, but {path} is a directory; add a file name.")
+
+
+def _known(question: Callable[[], bool], path: Path) -> bool:
+    try:
+        return question()
+    except OSError as error:
+        raise FileWriteError(path, error) from error
 
 
 def check_directory(name: str, path: object) -> AnyPath:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ..errors import CheckpointWriteError
+from ..errors import CheckpointWriteError, reason_of
 from ..files.background import OrderedJobs
 from .archive import Archive, write_archive
 
@@ -77,8 +77,9 @@ class CheckpointWriter:
         error, self._failure = self._failure, None
         if error is not None:
             raise CheckpointWriteError(
-                f"the checkpoint {path} could not be written: {error}. Training stops, because it could not be resumed "
-                "from here; free some space or choose another directory, then continue from the latest checkpoint."
+                f"the checkpoint {path} could not be written: {reason_of(error)}. Training stops, because it could "
+                "not be resumed from here; free some space or choose another directory, then continue from the latest "
+                "checkpoint."
             ) from error
         self._written(path, step)
 

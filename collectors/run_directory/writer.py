@@ -9,9 +9,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..errors import CheckpointWriteError
+from ..errors import CheckpointWriteError, RunDirectoryError, reason_of
 from ..files.background import OrderedJobs
-from ..files.locks import LockHeldError
+from ..files.locks import LockHeldError, NoLock, WriteLock
 from ..files.places import AnyPath
 from ..networks.weight_space import WeightSpace
 from ..weights.frozen_parameters import FrozenParameters, frozen_state
@@ -40,8 +40,7 @@ class RunWriter:
     Raises:
         TypeError: a tensor has an element type that checkpoints cannot hold.
         RunDirectoryError: a run is there and ``existing="error"``, it is another run than the one that is resumed,
-            another training writes there, or the directory cannot be locked or is behind a URL and cannot be written.
-        OSError: the directory cannot be created or written.
+            another training writes there, or the directory cannot be locked, created or written.
     """
 
     def __init__(
@@ -72,14 +71,20 @@ class RunWriter:
                 "trainable": [tensor.name for tensor in space.trainable],
             },
         )
-        self._folder.prepare()
-        self._lock = self._folder.lock()
+        self._lock: WriteLock = NoLock()
         try:
+            self._folder.prepare()
+            self._lock = self._folder.lock()
             self._frozen = take_over(self._folder, self._metadata, space, existing, start)
             self._write_metadata()
-        except BaseException:
+        except BaseException as error:
             self._lock.release()
-            raise
+            if not isinstance(error, OSError):
+                raise
+            raise RunDirectoryError(
+                f"run directory {summary_dir} cannot be written: {reason_of(error)}. Choose a directory that can be "
+                f"written, or {self._folder.remedy}."
+            ) from error
         self._jobs = OrderedJobs(
             "checkpoint-writer",
             _MOST_STATES,
@@ -187,8 +192,8 @@ class RunWriter:
                 "because two in one directory would mix their checkpoints; let one of them write elsewhere."
             )
         return CheckpointWriteError(
-            f"a checkpoint could not be written to {self._folder.path}: {error}. Training stops, because the "
-            f'trajectory would have a hole; {self._folder.remedy}, then resume with existing="resume".'
+            f"a checkpoint could not be written to {self._folder.path}: {reason_of(error)}. Training stops, because "
+            f'the trajectory would have a hole; {self._folder.remedy}, then resume with existing="resume".'
         )
 
     def _write_checkpoint(self, number: int, state: dict[str, NDArray[Any]]) -> None:

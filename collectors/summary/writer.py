@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import LandscapeError
+from ..errors import LandscapeError, reason_of
 from ..files.background import OrderedJobs, WriterClosedError
-from ..files.local_files import replacing
+from ..files.local_files import writing
 from .encoding import LINEAGE_KINDS, SummaryEncoder, lineage_summary
 from .event_files import EventFiles, write_event_file
 from .values import SummaryStep
@@ -85,8 +85,8 @@ class SummaryFiles:
         folder = self._events.directory / f"export_{self._events.created}_{self._events.token}" / "tensor"
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = folder / f"{tag}_{step}.npy"
-        with replacing(path) as temporary, temporary.open("wb") as file:
-            np.save(file, content, allow_pickle=False)
+        with writing(path) as file:
+            np.lib.format.write_array(file, content, allow_pickle=False)
 
 
 class SummaryWriter:
@@ -152,6 +152,6 @@ class SummaryWriter:
 
     def _explain(self, error: BaseException) -> SummaryWriteError:
         return SummaryWriteError(
-            f"summaries cannot be written to {self._label}: {error}. Nothing more is recorded there; make room or "
-            "choose another log_dir, then open a new SummaryRecord."
+            f"summaries cannot be written to {self._label}: {reason_of(error)}. Nothing more is recorded there; make "
+            "room or choose another log_dir, then open a new SummaryRecord."
         )

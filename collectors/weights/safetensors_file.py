@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CheckpointError
-from ..files.local_files import replacing
+from ..files.local_files import WholeFile, writing
 from ..files.remote_path import RemotePath
 from ..networks.weight_space import State, numpy_dtype, state_sha256
 
@@ -157,10 +157,10 @@ def write_checkpoint(path: str | os.PathLike[str], state: State, metadata: Mappi
 
     Raises:
         TypeError: a tensor has an element type that the format does not know.
-        OSError: the file cannot be written; nothing is left behind.
+        FileWriteError: the file cannot be written; nothing is left behind.
     """
-    with replacing(path) as temporary:
-        return _write_safetensors(temporary, state, metadata or {})
+    with writing(path) as file:
+        return _write_safetensors(file, state, metadata or {})
 
 
 def file_sha256(path: str | os.PathLike[str] | RemotePath) -> str:
@@ -214,7 +214,7 @@ def _entry(name: str, value: Mapping[str, Any]) -> _Entry:
     return dtype, shape, start, stop
 
 
-def _write_safetensors(path: Path, tensors: State, metadata: Mapping[str, str]) -> str:
+def _write_safetensors(file: WholeFile, tensors: State, metadata: Mapping[str, str]) -> str:
     for name, array in tensors.items():
         if array.dtype.name not in _TYPE_NAMES:
             raise TypeError(
@@ -236,14 +236,13 @@ def _write_safetensors(path: Path, tensors: State, metadata: Mapping[str, str]) 
     text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % _ALIGNMENT)
     digest = hashlib.sha256()
-    with path.open("wb", buffering=0) as file:
-        head = memoryview(len(text).to_bytes(8, "little") + text)
-        for piece in itertools.chain([head], (_bytes(tensors[name]) for name in order)):
-            written = 0
-            while written < len(piece):
-                count = file.write(piece[written : written + _BLOCK_BYTES])
-                digest.update(piece[written : written + count])
-                written += count
+    head = memoryview(len(text).to_bytes(8, "little") + text)
+    for piece in itertools.chain([head], (_bytes(tensors[name]) for name in order)):
+        # In blocks, so that what is hashed is still in the processor's cache.
+        for start in range(0, len(piece), _BLOCK_BYTES):
+            block = piece[start : start + _BLOCK_BYTES]
+            file.write(block)
+            digest.update(block)
     return digest.hexdigest()
 
 

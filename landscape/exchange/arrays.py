@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import importlib
+import io
 import json
 import re
 import zipfile
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ..file.checks import PointStatus
 from ..file.encoding import checkpoint_columns
-from .formats import ExportFormat, Writers
+from .formats import ExportFormat, Images
 
 if TYPE_CHECKING:
     import xarray
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
-def netcdf_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
-    """Returns what writes one file: the grid, and the groups ``checkpoints`` and ``origin``.
+def netcdf_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
+    """Returns what makes one file: the grid, and the groups ``checkpoints`` and ``origin``.
 
     Dimensions are (y, x), or (x,) for a line; the checkpoints' is ``number``. ``run`` is a place in the attribute
     ``runs``, or -1 for a network of no run. ``status`` says in the words of the CF
@@ -36,9 +36,9 @@ def netcdf_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writer
         ImportError: xarray or h5netcdf is not installed.
     """
     try:
+        import h5netcdf
         import xarray
-
-        importlib.import_module("h5netcdf")
+        from xarray.backends import H5NetCDFStore
     except ImportError as error:
         raise ImportError(
             "the format netcdf needs xarray and h5netcdf: pip install 'summary-landscape[xarray]'"
@@ -65,18 +65,22 @@ def netcdf_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writer
                     "flag_meanings": " ".join(status.name.lower() for status in PointStatus),
                 }
 
-    def write(file: Path) -> None:
-        for group, dataset in groups.items():
-            # A fill value would claim that a NaN which was measured is missing.
-            encoding = {name: {"_FillValue": None} for name in dataset.variables}
-            mode = "w" if group is None else "a"
-            dataset.to_netcdf(file, mode=mode, group=group, engine="h5netcdf", encoding=encoding)
+    def image() -> bytes:
+        stream = io.BytesIO()
+        # Not to_netcdf, which wants a file; when a disk is full, HDF5 ends the process as it closes one.
+        with h5netcdf.File(stream, "w") as file:
+            for group, dataset in groups.items():
+                store = H5NetCDFStore(file, group, "a")
+                # A fill value would claim that a NaN which was measured is missing.
+                dataset.dump_to_store(store, encoding={name: {"_FillValue": None} for name in dataset.variables})
+                store.sync()
+        return stream.getvalue()
 
-    return {path: write}
+    return {path: image}
 
 
-def npz_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
-    """Returns what writes the archive, which ``numpy.load`` opens with ``allow_pickle=False``.
+def npz_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
+    """Returns what makes the archive, which ``numpy.load`` opens with ``allow_pickle=False``.
 
     Its names: x, y (not for a line), each metric, status; checkpoints/number, checkpoints/x, ..., checkpoints/name and
     checkpoints/run_name, which are texts; origin/x, ..., origin/role, origin/name, origin/run; and attributes/json, a
@@ -94,34 +98,37 @@ def npz_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
     # A metric's name has no slash, so none is overwritten.
     arrays["attributes/json"] = np.array(json.dumps(dict(landscape.attributes), sort_keys=True))
 
-    def write(file: Path) -> None:
+    def image() -> bytes:
+        stream = io.BytesIO()
         # numpy.savez takes the names as keywords, so none could be "file", and it stores the time.
-        with zipfile.ZipFile(file, "w") as archive:
+        with zipfile.ZipFile(stream, "w") as archive:
             for name, values in arrays.items():
                 with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, values, allow_pickle=False)
+        return stream.getvalue()
 
-    return {path: write}
+    return {path: image}
 
 
-def csv_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
-    """Returns what writes the table: x, y (not for a line), each metric, and the status in words.
+def csv_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
+    """Returns what makes the table: x, y (not for a line), each metric, and the status in words.
 
     Rows come as the grid has them, x fastest. A number is the shortest text that reads back as the same float64;
     "nan", "inf" and "-inf" stand for those values.
     """
 
-    def write(file: Path) -> None:
+    def image() -> bytes:
         axes = (landscape.x,) if landscape.y is None else tuple(np.meshgrid(landscape.x, landscape.y))
         columns = [values.ravel().tolist() for values in (*axes, *landscape.metrics.values())]
         statuses = [PointStatus(number).name.lower() for number in landscape.status.ravel()]
         header = [*("x", "y")[: len(axes)], *landscape.metrics, "status"]
-        with file.open("w", encoding="utf-8", newline="") as stream:
-            table = csv.writer(stream, lineterminator="\n")
-            table.writerow(header)
-            table.writerows(zip(*columns, statuses, strict=True))
+        stream = io.StringIO()
+        table = csv.writer(stream, lineterminator="\n")
+        table.writerow(header)
+        table.writerows(zip(*columns, statuses, strict=True))
+        return stream.getvalue().encode("utf-8")
 
-    return {path: write}
+    return {path: image}
 
 
 def grid_dataset(landscape: LandscapeData) -> xarray.Dataset:
@@ -155,6 +162,6 @@ def _plain(value: Any) -> Any:
     return value if text or (fits and not isinstance(value, bool)) else json.dumps(value, sort_keys=True)
 
 
-NETCDF = ExportFormat(".nc", False, netcdf_writers)
-NPZ = ExportFormat(".npz", False, npz_writers)
-CSV = ExportFormat(".csv", False, csv_writers)
+NETCDF = ExportFormat(".nc", False, netcdf_images)
+NPZ = ExportFormat(".npz", False, npz_images)
+CSV = ExportFormat(".csv", False, csv_images)

@@ -6,7 +6,8 @@ import os
 import stat
 from pathlib import Path
 
-from collectors.files.local_files import replacing
+from collectors.errors import FileWriteError
+from collectors.files.local_files import write_files
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_bool, check_choice, check_path, wrong_value
 
@@ -14,7 +15,7 @@ from ..errors import LandscapeFormatError, LandscapeNotFoundError, LandscapeWrit
 from ..file.data import LandscapeData
 from ..file.saving import already_there
 from .arrays import CSV, NETCDF, NPZ
-from .formats import Writers
+from .formats import Images
 from .landscaper import LANDSCAPER, read_landscaper_archive
 from .li import LI, read_li_surface
 from .mindinsight import MINDINSIGHT
@@ -48,7 +49,7 @@ def export_landscape(
     metric: str | None = None,
     overwrite: bool = False,
 ) -> list[Path]:
-    """Writes a landscape as another program's file; each file appears whole or not at all.
+    """Writes a landscape as another program's file; each file is made in memory and appears whole or not at all.
 
     Args:
         landscape: what to write.
@@ -76,17 +77,13 @@ def export_landscape(
     overwrite = check_bool("overwrite", overwrite)
     if chosen.suffix and target.suffix.lower() != chosen.suffix:
         raise wrong_value("path", f"the name of a {chosen.suffix} file, which the format {name!r} is", os.fspath(path))
-    writers = chosen.writers(landscape, target, metric)
-    _check_targets(writers, landscape, overwrite)
-    for file, write in writers.items():
-        try:
-            with replacing(file) as temporary:
-                write(temporary)
-        except OSError as error:
-            raise LandscapeWriteError(
-                f"{file} cannot be written: {error.strerror or error}. Free some space or choose another directory."
-            ) from error
-    return list(writers)
+    images = chosen.images(landscape, target, metric)
+    _check_targets(images, landscape, overwrite)
+    try:
+        write_files({file: image() for file, image in images.items()})
+    except FileWriteError as error:
+        raise LandscapeWriteError(str(error)) from error
+    return list(images)
 
 
 def import_landscape(
@@ -140,8 +137,8 @@ def _format_name(path: Path, name: str | None) -> str:
     return found
 
 
-def _check_targets(writers: Writers, landscape: LandscapeData, overwrite: bool) -> None:
-    for file in writers:
+def _check_targets(images: Images, landscape: LandscapeData, overwrite: bool) -> None:
+    for file in images:
         check_can_be_file("path", file)
         if not file.exists():
             continue

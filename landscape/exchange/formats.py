@@ -16,8 +16,8 @@ from ..file.checkpoints import OriginData
 from ..file.checks import PointStatus
 from ..file.data import DirectionsData, LandscapeData
 
-Writers = dict[Path, Callable[[Path], object]]
-"""What writes each file of an export, given the path to write to."""
+Images = dict[Path, Callable[[], bytes]]
+"""What makes the content of each file of an export."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class ExportFormat:
     Attributes:
         suffix: of its files' names; empty where names follow other rules.
         one_metric: whether a file holds the values of one metric only.
-        writers: returns what writes the files, once the landscape is known to fit the format:
-            ``writers(landscape, path, metric)``, where ``path`` names the main file. It touches no file.
+        images: returns what makes the files, once the landscape is known to fit the format:
+            ``images(landscape, path, metric)``, where ``path`` names the main file. It touches no file.
     """
 
     suffix: str
     one_metric: bool
-    writers: Callable[[LandscapeData, Path, str], Writers]
+    images: Callable[[LandscapeData, Path, str], Images]
 
 
 def plane_axes(landscape: LandscapeData, program: str) -> tuple[NDArray[Any], NDArray[Any]]:

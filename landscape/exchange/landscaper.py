@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import zipfile
 from pathlib import Path
@@ -18,7 +19,7 @@ from ..file.checks import PointStatus
 from ..file.data import LandscapeData
 from .formats import (
     ExportFormat,
-    Writers,
+    Images,
     check_square,
     damaged,
     foreign_landscape,
@@ -38,8 +39,8 @@ _NOTE = (
 )
 
 
-def landscaper_writers(landscape: LandscapeData, path: Path, metric: str) -> Writers:
-    """Returns what writes the archive that ``LossLandscape.load_from_npz`` reads.
+def landscaper_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
+    """Returns what makes the archive that ``LossLandscape.load_from_npz`` reads.
 
     ``loss`` has rows y and columns x, as Landscaper's figures and topology take it (its own ``compute`` stores the
     transpose, so that its pictures show x as y). ``axis_order`` tells readers so.
@@ -55,11 +56,12 @@ def landscaper_writers(landscape: LandscapeData, path: Path, metric: str) -> Wri
 
     members = {"loss": values, "coordinates": np.stack((x, y)), AXIS_ORDER: np.array("yx")}
 
-    def write(file: Path) -> None:
-        with file.open("wb") as stream:
-            np.savez(stream, allow_pickle=False, **members)
+    def image() -> bytes:
+        stream = io.BytesIO()
+        np.savez(stream, allow_pickle=False, **members)
+        return stream.getvalue()
 
-    return {path: write}
+    return {path: image}
 
 
 def read_landscaper_archive(path: Path, axis_order: str | None = None) -> LandscapeData:
@@ -125,4 +127,4 @@ def _check_header(member: IO[bytes], name: str, size: int, kinds: str) -> None:
         raise ValueError(f"{name!r} claims the shape {shape}, more than its {size} bytes hold")
 
 
-LANDSCAPER = ExportFormat(".npz", True, landscaper_writers)
+LANDSCAPER = ExportFormat(".npz", True, landscaper_images)

@@ -6,6 +6,7 @@ the directions explain, and the directions themselves where the survey kept them
 
 from __future__ import annotations
 
+import io
 import json
 import warnings
 from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ from ..file.data import LandscapeData
 from ..file.encoding import FORMAT
 from ..file.reading import BoundedReader, member_names, read_attribute
 from ..planes.plane import directions_path
-from .formats import ExportFormat, Writers, check_square, damaged, foreign_landscape, warn_of_gaps, warn_of_interpolated
+from .formats import ExportFormat, Images, check_square, damaged, foreign_landscape, warn_of_gaps, warn_of_interpolated
 
 _PROGRAM = "Li et al.'s surface file"
 _AXES = ("xcoordinates", "ycoordinates")
@@ -33,8 +34,8 @@ _ALWAYS_POSITIVE = ("train_loss", "train_acc", "test_loss", "test_acc")
 _NOT_MEASURED = -1
 
 
-def li_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
-    """Returns what writes ``<stem>.h5`` and, where there are such data, the two files beside it.
+def li_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
+    """Returns what makes ``<stem>.h5`` and, where there are such data, the two files beside it.
 
     The loss is ``train_loss``. ``train_acc`` is in percent: the metric of that name, or 100 x "accuracy". All other
     metrics keep their names, which ``--surf_name`` takes. Rows are y and columns are x. NaN stays NaN, which the
@@ -50,9 +51,9 @@ def li_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
     _warn_of_losses_taken_for_missing(landscape.loss)
     directions, found = _directions(landscape), landscape.checkpoints
     direction_path = path.with_name(f"{path.stem}_directions.h5")
-    writers: Writers = {path: _hdf5({"dir_file": direction_path.name if directions else "", **surface})}
+    images: Images = {path: _hdf5({"dir_file": direction_path.name if directions else "", **surface})}
     if directions:
-        writers[direction_path] = _hdf5(directions)
+        images[direction_path] = _hdf5(directions)
     paths = found.paths if found is not None and found.y is not None else []
     for index, rows in enumerate(paths):
         assert found is not None
@@ -60,8 +61,8 @@ def li_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
         # Their scripts join all points of a file by one line, so each run has a file of its own.
         which = f"_run_{index}" if len(paths) > 1 else ""
         projection = {"proj_xcoord": found.x[rows], "proj_ycoord": found.y[rows]}
-        writers[path.with_name(f"{direction_path.name}{which}_proj_cos.h5")] = _hdf5(projection)
-    return writers
+        images[path.with_name(f"{direction_path.name}{which}_proj_cos.h5")] = _hdf5(projection)
+    return images
 
 
 def read_li_surface(path: Path, loss: str | None = None) -> LandscapeData:
@@ -146,15 +147,17 @@ def _vectors(file: CheckpointFile) -> dict[str, NDArray[Any]]:
     return vectors
 
 
-def _hdf5(members: Mapping[str, Any]) -> Callable[[Path], None]:
-    def write(file: Path) -> None:
+def _hdf5(members: Mapping[str, Any]) -> Callable[[], bytes]:
+    def image() -> bytes:
         import h5py
 
-        with h5py.File(file, "w") as stream:
+        stream = io.BytesIO()
+        with h5py.File(stream, "w") as file:
             for name, values in members.items():
-                stream[name] = values
+                file[name] = values
+        return stream.getvalue()
 
-    return write
+    return image
 
 
 def _landscape(file: object, path: Path, loss: str | None) -> LandscapeData:
@@ -198,4 +201,4 @@ def _landscape(file: object, path: Path, loss: str | None) -> LandscapeData:
     return foreign_landscape(x, y, metrics, status, imported, [])
 
 
-LI = ExportFormat(".h5", False, li_writers)
+LI = ExportFormat(".h5", False, li_images)

@@ -18,7 +18,7 @@ from collectors.summary.event_files import record
 
 from ..errors import LandscapeExportError
 from ..roles import CHECKPOINT, FINAL_WEIGHTS
-from .formats import ExportFormat, Writers, plane_axes, warn_of_interpolated
+from .formats import ExportFormat, Images, plane_axes, warn_of_interpolated
 
 if TYPE_CHECKING:
     from ..file.data import LandscapeData
@@ -48,8 +48,8 @@ _MESSAGES: dict[str, dict[str, tuple[int, str]]] = {
 }
 
 
-def mindinsight_writers(landscape: LandscapeData, path: Path, metric: str) -> Writers:
-    """Returns what writes the event file.
+def mindinsight_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
+    """Returns what makes the event file.
 
     A directory as ``path`` gets a file whose name MindInsight recognizes. With the path of a run the landscape is on
     the analysis page ("interval"), its path at the heights of the projected checkpoints; without one on the comparison
@@ -84,7 +84,7 @@ def mindinsight_writers(landscape: LandscapeData, path: Path, metric: str) -> Wr
     event = types.Event(wall_time=moment, step=0, summary=types.Summary(value=[value])).SerializeToString()
     version = types.Event(wall_time=moment, version="MindSpore.Event:1").SerializeToString()
     content = record(version) + record(event)
-    return {_file(path, moment, landscape): lambda file: file.write_bytes(content)}
+    return {_file(path, moment, landscape): lambda: content}
 
 
 def _file(path: Path, moment: float, landscape: LandscapeData) -> Path:
@@ -199,4 +199,4 @@ def messages() -> SimpleNamespace:
     return SimpleNamespace(**found)
 
 
-MINDINSIGHT = ExportFormat("", True, mindinsight_writers)
+MINDINSIGHT = ExportFormat("", True, mindinsight_images)

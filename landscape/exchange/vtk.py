@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..errors import LandscapeExportError
 from ..file.encoding import checkpoint_columns
-from .formats import ExportFormat, Writers, plane_axes
+from .formats import ExportFormat, Images, plane_axes
 
 if TYPE_CHECKING:
     from ..file.data import LandscapeData
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 _PROGRAM = "a VTK surface"
 
 
-def vtk_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
-    """Returns what writes ``<stem>.vts`` and ``<stem>_checkpoints.vtp``.
+def vtk_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
+    """Returns what makes ``<stem>.vts`` and ``<stem>_checkpoints.vtp``.
 
     Both lie flat at z = 0, with every metric and the status as point data: users choose the
     scale of the heights with ParaView's filter "Warp By Scalar", and NaN is no height. On the surface, a checkpoint's
@@ -46,7 +47,7 @@ def vtk_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
     for name, values in (*landscape.metrics.items(), ("status", landscape.status)):
         _put(grid.point_data, name, np.array(values).ravel())
     grid.field_data["attributes"] = [json.dumps(dict(landscape.attributes), sort_keys=True)]
-    writers: Writers = {path: _saving(grid, ".vts")}
+    images: Images = {path: _image_of(grid, "vtkXMLStructuredGridWriter")}
     found = landscape.checkpoints
     if found is not None and found.y is not None and len(found.number):
         lines = pyvista.PolyData()
@@ -58,8 +59,8 @@ def vtk_writers(landscape: LandscapeData, path: Path, _metric: str) -> Writers:
             if name not in ("x", "y"):
                 _put(lines.point_data, name, np.array(values))
         lines.field_data["names"] = [json.dumps({"runs": found.runs, "networks": found.name})]
-        writers[path.with_name(f"{path.stem}_checkpoints.vtp")] = _saving(lines, ".vtp")
-    return writers
+        images[path.with_name(f"{path.stem}_checkpoints.vtp")] = _image_of(lines, "vtkXMLPolyDataWriter")
+    return images
 
 
 def _put(point_data: Any, name: str, values: NDArray[Any]) -> None:
@@ -74,17 +75,20 @@ def _flat(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
     return np.column_stack((x, y, np.zeros(len(x))))
 
 
-def _saving(dataset: Any, suffix: str) -> Callable[[Path], None]:
-    def save(file: Path) -> None:
-        # pyvista chooses the format by the name. VTK reports a failed write only on its own console.
-        named = file.with_suffix(suffix)
-        try:
-            dataset.save(named)
-            named.replace(file)
-        finally:
-            named.unlink(missing_ok=True)
+def _image_of(dataset: Any, writer: str) -> Callable[[], bytes]:
+    def image() -> bytes:
+        from vtkmodules import vtkIOXML
 
-    return save
+        # Into memory: VTK reports a failed write only on its own console.
+        chosen = getattr(vtkIOXML, writer)()
+        chosen.SetInputData(dataset)
+        chosen.SetDataModeToBinary()
+        chosen.WriteToOutputStringOn()
+        if not chosen.Write():
+            raise LandscapeExportError(f"VTK's {writer} failed, and does not say why.")
+        return str(chosen.GetOutputString()).encode("utf-8")
+
+    return image
 
 
-VTK = ExportFormat(".vts", False, vtk_writers)
+VTK = ExportFormat(".vts", False, vtk_images)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import os
 import shutil
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.errors import LandscapeError
-from collectors.files.local_files import replacing
+from collectors.files.local_files import bytes_written, write_bytes
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_choice, check_float, check_int, check_path, wrong_value
 
@@ -131,7 +132,7 @@ def save_animation(
         ValueError: the landscape is a line or has no path, or an argument has a wrong value.
         TypeError: an argument is unknown or has the wrong type.
         LandscapeError: there is no ffmpeg, or it failed.
-        OSError: the file cannot be written; what was there is untouched.
+        FileWriteError: the file cannot be written; what was there is untouched.
     """
     target = check_path("path", path)
     suffix = target.suffix.lower()
@@ -141,11 +142,10 @@ def save_animation(
     resolution = (_GIF_DPI if suffix == ".gif" else _MP4_DPI) if dpi is None else dpi
     check_can_be_file("path", target)
     frames = walk_frames(landscape, kind, seconds=seconds, rate=rate, dpi=resolution, **look)
-    with replacing(target) as temporary:
-        if suffix == ".gif":
-            _write_gif(temporary, list(frames), rate)
-        else:
-            _write_mp4(program, temporary, frames, rate)
+    if suffix == ".gif":
+        write_bytes(target, _gif(list(frames), rate))
+    else:
+        write_bytes(target, bytes_written(lambda path: _write_mp4(program, path, frames, rate)))
     return target
 
 
@@ -319,7 +319,7 @@ def find_ffmpeg() -> str:
         ) from error
 
 
-def _write_gif(path: Path, frames: list[NDArray[Any]], rate: int) -> None:
+def _gif(frames: list[NDArray[Any]], rate: int) -> bytes:
     from PIL import Image
 
     # One palette for all frames, taken from the one that shows everything: a palette for each would flicker.
@@ -334,11 +334,12 @@ def _write_gif(path: Path, frames: list[NDArray[Any]], rate: int) -> None:
         image.putpalette(palette.getpalette() or [])
         images.append(image)
     durations = [round(1000 / rate)] * (len(images) - 1) + [1000]
-    with path.open("wb") as file:
-        images[0].save(
-            file, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=False,
-            transparency=_UNCHANGED, disposal=1,
-        )  # fmt: skip
+    content = io.BytesIO()
+    images[0].save(
+        content, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=False,
+        transparency=_UNCHANGED, disposal=1,
+    )  # fmt: skip
+    return content.getvalue()
 
 
 def _write_mp4(program: str, path: Path, frames: Iterator[NDArray[Any]], rate: int) -> None:

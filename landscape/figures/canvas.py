@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from collectors.files.local_files import replacing
+from collectors.files.local_files import write_bytes
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_path, wrong_type, wrong_value
 
@@ -48,7 +49,7 @@ def save_figure(figure: Axes | FigureBase, path: str | os.PathLike[str] | Binary
     Raises:
         TypeError: ``figure`` has no picture, or ``path`` is neither a path nor a stream.
         ValueError: the name ends in anything else.
-        OSError: the file cannot be written; what was there is untouched.
+        FileWriteError: the file cannot be written; what was there is untouched.
     """
     whole = _figure_of(figure)
     if not isinstance(path, str | os.PathLike):
@@ -61,8 +62,9 @@ def save_figure(figure: Axes | FigureBase, path: str | os.PathLike[str] | Binary
     if kind not in _METADATA:
         raise wrong_value("path", "a name that ends in .png, .pdf or .svg", str(path))
     check_can_be_file("path", target)
-    with replacing(target) as temporary, temporary.open("wb") as file:
-        _save(whole, file, kind, dpi)
+    image = io.BytesIO()
+    _save(whole, image, kind, dpi)
+    write_bytes(target, image.getvalue())
 
 
 def figure_pixels(figure: Axes | FigureBase, dpi: int = 100) -> UInt8[np.ndarray, "height width 3"]:
@@ -75,7 +77,6 @@ def figure_pixels(figure: Axes | FigureBase, dpi: int = 100) -> UInt8[np.ndarray
     Raises:
         TypeError: ``figure`` has no picture.
     """
-    import io
     import math
 
     import numpy as np

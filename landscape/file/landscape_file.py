@@ -14,8 +14,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from collectors.errors import LandscapeError
-from collectors.files.local_files import replacing
+from collectors.errors import FileWriteError, LandscapeError
+from collectors.files.local_files import write_bytes
 from collectors.files.places import AnyPath, check_directory, is_url, lost_slashes_hint
 from collectors.files.remote_path import RemotePath
 
@@ -48,12 +48,11 @@ def write_image(path: str | os.PathLike[str], image: bytes) -> None:
     """
     target = Path(path).resolve()
     try:
-        with replacing(target) as temporary:
-            temporary.write_bytes(image)
-    except OSError as error:
+        write_bytes(target, image)
+    except FileWriteError as error:
         kept = "The file on the disk is untouched" if os.path.lexists(target) else "No file was there, and none is now"
         raise errors.LandscapeWriteError(
-            f"landscape file {path} cannot be written: {error.strerror or error}. {kept}. "
+            f"landscape file {path} cannot be written: {error.reason}. {kept}. "
             "Free some space or choose another output directory, then run again: it continues from the file."
         ) from error
 

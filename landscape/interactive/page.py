@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from collectors.files.local_files import write_text
+from collectors.files.local_files import write_files
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_choice, check_path, wrong_type, wrong_value
 
@@ -55,7 +55,7 @@ def save_page(
         TypeError: an argument has the wrong type.
         ValueError: there is no landscape, the name does not end in .html, or size or aspect is unknown.
         NotADirectoryError: the page's directory does not exist.
-        OSError: the page cannot be written; what was there is untouched.
+        FileWriteError: the page cannot be written; what was there is untouched.
     """
     check_choice("size", size, SIZES)
     target = check_path("path", path)
@@ -64,9 +64,8 @@ def save_page(
     check_can_be_file("path", target)
     small = size == "small"
     text = page_html(landscapes, script=SCRIPT_NAME if small else None, aspect=aspect)
-    if small:
-        write_text(target.with_name(SCRIPT_NAME), plotly_script())
-    write_text(target, text)
+    script = {target.with_name(SCRIPT_NAME): plotly_script().encode()} if small else {}
+    write_files({**script, target: text.encode()})
     return target
 
 

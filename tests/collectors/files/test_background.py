@@ -98,6 +98,47 @@ def test_an_error_at_the_end_is_raised_by_close():
         jobs.close()
 
 
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("make", [lambda: OrderedJobs("jobs", 3), lambda: NewestState("state", fail, 0.0)])
+def test_a_thread_that_the_system_refuses_is_not_waited_for(make, monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    writer = make()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            writer.submit(fail) if isinstance(writer, OrderedJobs) else writer.touch()
+    writer.close()
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("order", list(itertools.product([True, False], repeat=3)))
+def test_every_order_of_failures_ends_with_the_first_error(order):
+    """The job, the state that it leaves and what is done last, each well or not."""
+    job_fails, save_fails, last_fails = order
+    done = []
+
+    def act(name, fails):
+        done.append(name)
+        if fails:
+            raise OSError(5, name)
+
+    jobs = OrderedJobs(
+        "jobs", 3, save=lambda: act("save", save_fails), interval=0.0, last=lambda: act("last", last_fails)
+    )
+    jobs.submit(lambda: act("job", job_fails))
+    until(lambda: "save" in done or job_fails)
+    first = next((name for name, fails in zip(("job", "save", "last"), order, strict=True) if fails), None)
+    for _ in range(2):
+        if first is None:
+            jobs.close()
+        else:
+            with pytest.raises(OSError, match=first):
+                jobs.close()
+    assert done[-1] == "last"
+
+
 def test_a_state_is_saved_at_intervals_while_it_changes():
     saved, value = [], 0
     state = NewestState("state", lambda: saved.append((value, time.monotonic())), 0.05)

@@ -1,0 +1,127 @@
+"""The one door for files that are replaced: whole or as they were, whatever the system does."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+
+import pytest
+from places import ROOT
+
+from collectors.errors import FileWriteError, LandscapeError
+from collectors.files.local_files import WholeFile, bytes_written, write_bytes, write_files, writing
+
+# Event files grow, a lock holds a process id, and a probe shows whether a URL can be written.
+ALLOWED = {
+    "collectors/files/local_files.py", "collectors/files/remote_path.py", "collectors/summary/event_files.py",
+    "landscape/file/lock.py",
+}  # fmt: skip
+
+
+def test_a_file_is_replaced_and_nothing_is_beside_it(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+    write_bytes(path, b"new")
+    with writing(tmp_path / "other") as file:
+        assert [file.write(b"one"), file.write(memoryview(b"two")), file.write(b"")] == [3, 3, 0]
+        assert not (tmp_path / "other").exists()
+    assert {item.name: item.read_bytes() for item in tmp_path.iterdir()} == {"file": b"new", "other": b"onetwo"}
+
+
+def test_an_error_of_the_user_leaves_the_old_file(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def write():
+        with writing(path) as file:
+            file.write(b"half")
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        write()
+    assert {item.name: item.read_bytes() for item in tmp_path.iterdir()} == {"file": b"old"}
+
+
+def test_of_files_that_belong_together_all_are_replaced_or_none(tmp_path):
+    first, second = tmp_path / "first", tmp_path / "missing" / "second"
+    first.write_bytes(b"old")
+    with pytest.raises(
+        FileWriteError, match=r"second cannot be written: No such file or directory\. What was there is"
+    ):
+        write_files({first: b"new", second: b"new"})
+    assert {item.name: item.read_bytes() for item in tmp_path.iterdir()} == {"first": b"old"}
+
+
+def test_the_error_names_the_file_the_reason_and_the_remedy(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(FileWriteError) as caught:
+        write_bytes(tmp_path / "folder", b"new")
+    assert str(caught.value) == (
+        f"{tmp_path / 'folder'} cannot be written: Is a directory. What was there is untouched. Free some space or "
+        "choose another directory."
+    )
+    assert isinstance(caught.value, LandscapeError)
+    assert isinstance(caught.value, OSError)
+    assert caught.value.reason == "Is a directory"
+    assert [item.name for item in tmp_path.iterdir()] == ["folder"]
+
+
+def test_a_file_that_lost_bytes_does_not_take_the_place(tmp_path):
+    """A file system that says that all is well while a file is cut short, as some network file systems do."""
+    path = tmp_path / "file"
+    path.write_bytes(b"old")
+
+    def write():
+        with writing(path) as file:
+            file.write(b"new")
+            (temporary,) = tmp_path.glob(".file.*.tmp")
+            os.truncate(temporary, 1)
+
+    with pytest.raises(FileWriteError, match="3 bytes were written, but it has 1"):
+        write()
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_discarding_twice_and_an_array_of_numbers(tmp_path):
+    import numpy as np
+
+    file = WholeFile(tmp_path / "file")
+    assert file.write(np.arange(3.0).data) == 24
+    file.discard()
+    file.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_library_or_a_program_writes_to_a_path():
+    assert bytes_written(lambda path: path.write_bytes(b"one")) == b"one"
+    script = "import sys; open(sys.argv[1], 'wb').write(b'two')"
+    assert bytes_written(lambda path: subprocess.run([sys.executable, "-c", script, path], check=True)) == b"two"
+
+
+def test_no_other_file_of_the_packages_writes():
+    found = []
+    for package in ("collectors", "workers", "landscape"):
+        for source in sorted((ROOT / package).rglob("*.py")):
+            name = str(source.relative_to(ROOT))
+            calls = [node for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.Call)]
+            if name not in ALLOWED and any(map(writes, calls)):
+                found.append(name)
+    assert found == []
+
+
+def writes(call: ast.Call) -> bool:
+    """Whether a call writes to a path by itself; ``write_bytes`` and ``write_text`` of the door are plain names."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if name in ("write_bytes", "write_text", "to_netcdf", "tofile"):
+        receiver = ast.unparse(call.func)
+        return isinstance(call.func, ast.Attribute) and not receiver.startswith(("self._path", "(self.path"))
+    texts = [
+        item.value for item in (*call.args, *(word.value for word in call.keywords)) if isinstance(item, ast.Constant)
+    ]
+    modes = [text for text in texts if isinstance(text, str) and text.rstrip("b+t") in ("w", "a", "x")]
+    # Into memory: an archive or a file of HDF5 around a stream.
+    given = ast.unparse(call.args[0]) if call.args else ""
+    return name in ("open", "File", "ZipFile") and bool(modes) and not given.startswith(("stream", "zipfile."))

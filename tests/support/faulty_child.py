@@ -1,0 +1,155 @@
+"""Tries a play with faults, each trial in a forked process: ``faulty_child.py PLAY FOLDER EVERY FAULTS``.
+
+Runs under the shim of ``faulty_files.c``. The last line of the output is JSON: how many trials, what came of them, and
+what was found: a process that does not end, an untyped error, and whatever the play's own check says.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import gc
+import json
+import os
+import select
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from faulty_files import FAULTS
+from faulty_plays import PLAYS
+
+from collectors.errors import LandscapeError
+
+PATIENCE = 30.0
+shim = ctypes.CDLL(None)
+shim.faulty_call.restype = ctypes.c_char_p
+
+
+def forked(work: Callable[[], dict[str, Any]], log: Path) -> dict[str, Any]:
+    """Returns what a function returns in a forked process; ``{"ended": ...}`` if it does not return."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(reading)
+        with log.open("w") as errors:
+            os.dup2(errors.fileno(), 1)
+            os.dup2(errors.fileno(), 2)
+            faulthandler.enable(errors)
+            try:
+                answer = work()
+            except BaseException:
+                answer = {"ended": traceback.format_exc()[-1500:]}
+            os.write(writing, json.dumps(answer).encode())
+            errors.flush()
+            os._exit(0)
+    os.close(writing)
+    deadline, received, hung = time.monotonic() + PATIENCE, b"", False
+    while True:
+        ready, _, _ = select.select([reading], [], [], max(0.0, deadline - time.monotonic()))
+        if not ready:
+            hung = True
+            os.kill(child, signal.SIGABRT)  # faulthandler writes where its threads are
+            break
+        piece = os.read(reading, 65536)
+        received += piece
+        if not piece:
+            break
+    os.close(reading)
+    os.waitpid(child, 0)
+    if hung:
+        return {"ended": f"hung: {log.read_text(errors='replace')[-1500:]}"}
+    return dict(json.loads(received)) if received else {"killed": True}
+
+
+def act(play: Any, place: Path, number: int, fault: int) -> dict[str, Any]:
+    """Acts out the play with a fault; returns the error, or none, and which call was struck."""
+    error: BaseException | None = None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        shim.faulty_arm(os.fsencode(place), number, fault)
+        try:
+            play.act(place)
+        except BaseException as caught:
+            error = caught
+        count, struck, call = shim.faulty_count(), shim.faulty_struck(), os.fsdecode(shim.faulty_call())
+        shim.faulty_arm(b"", 0, 0)
+    report = {"count": count, "struck": bool(struck), "call": call.replace(str(place), "")}
+    if error is not None:
+        report["error"] = f"{type(error).__name__}: {error}"
+        report["typed"] = isinstance(error, (LandscapeError, *play.also))
+        report["trace"] = "".join(traceback.format_exception(error))[-1500:]
+    return report
+
+
+def acted_and_checked(play: Any, place: Path, number: int, fault: int) -> dict[str, Any]:
+    """Acts, and looks at what is there; a user may try again in the same process as well."""
+    report = act(play, place, number, fault)
+    return {**report, "found": play.check(place, report)}
+
+
+def problem(report: dict[str, Any]) -> str | None:
+    """Returns what is wrong after a trial, or None."""
+    if "ended" in report:
+        return str(report["ended"])
+    if "error" in report:
+        if not report["typed"]:
+            return f"untyped {report['error']}\n{report['trace']}"
+        if ".tmp" in report["error"] or " object at 0x" in report["error"]:
+            return f"the text names what nobody knows: {report['error']}"
+    return report["found"]
+
+
+def trials(play: Any, folder: Path, every: int, faults: list[str]) -> dict[str, Any]:
+    """Tries a play; every so many-th call fails, and for each fault it is others."""
+    place, log = folder / "trial", folder / "log"
+
+    def trial(number: int, fault: int) -> tuple[dict[str, Any], str | None]:
+        shutil.rmtree(place, ignore_errors=True)
+        play.prepare(place)
+        report = forked(lambda: acted_and_checked(play, place, number, fault), log)
+        if "killed" in report:
+            report = forked(lambda: {**report, "found": play.check(place, report)}, log)
+        return report, problem(report)
+
+    gc.freeze()  # or the collector of each forked process would copy all pages
+    play.begin(lambda work: forked(lambda: {"done": work()}, log))
+    outcomes: Counter[str] = Counter()
+    findings = []
+    for name in faults:
+        fault = FAULTS.index(name) + 1
+        # How many calls the fault can strike: none of this number exists.
+        report, wrong = trial(10**9, fault)
+        if wrong or "error" in report:
+            findings.append(f"undisturbed: {wrong or report['trace']}")
+            continue
+        for number in range(1 + fault % every, report["count"] + 1, every):
+            report, wrong = trial(number, fault)
+            outcomes["killed" if "killed" in report else "error" if "error" in report else "ok"] += 1
+            if wrong:
+                findings.append(f"{name} at {number} ({report.get('call', '')}): {wrong}")
+    shutil.rmtree(place, ignore_errors=True)
+    return {"trials": sum(outcomes.values()), "outcomes": outcomes, "findings": findings}
+
+
+def main() -> None:
+    names, folder, every, faults = sys.argv[1].split(","), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4].split(",")
+    # What a killed trial leaves there must not stay.
+    tempfile.tempdir = str(folder)
+    found = {}
+    for name in names:
+        (folder / name).mkdir()
+        found[name] = trials(PLAYS[name](folder / name), folder / name, every, faults)
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main()

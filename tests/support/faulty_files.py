@@ -1,0 +1,44 @@
+"""Every file-system call of a play fails once: compiles the shim and runs the trials in a process of their own."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import ROOT, SUPPORT
+
+FAULTS = ("EIO", "ENOSPC", "disk full", "short write", "short then full", "kill before", "kill after")
+
+
+@functools.cache
+def shim() -> Path:
+    """Returns the library that makes calls fail; compiled once per session."""
+    compiler = shutil.which("cc") or shutil.which("gcc")
+    if compiler is None:
+        pytest.skip("there is no C compiler here")
+    library = Path(tempfile.mkdtemp(prefix="faulty-")) / "faulty_files.so"
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, SUPPORT / "faulty_files.c", "-ldl"], check=True)
+    return library
+
+
+def tried(play: str, folder: Path, every: int = 1, faults: tuple[str, ...] = FAULTS) -> dict[str, Any]:
+    """Lets each call of a play fail by each fault, or every so many-th; returns counts and findings."""
+    environment = {
+        **os.environ, "LD_PRELOAD": str(shim()), "PYTHONPATH": os.pathsep.join((str(ROOT), str(SUPPORT))),
+        "OMP_NUM_THREADS": "1", "SOURCE_DATE_EPOCH": "1600000000",
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, SUPPORT / "faulty_child.py", play, folder, str(every), ",".join(faults)],
+        env=environment, capture_output=True, text=True, timeout=280, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-4000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found

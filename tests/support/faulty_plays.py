@@ -1,0 +1,338 @@
+"""What is tried with faults: each play writes files, and knows what must be there whatever fails."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Forked = Callable[[Callable[[], Any]], dict[str, Any]]
+
+
+class Play:
+    """A play; its methods run in forked processes, so that none sees what another one left in memory.
+
+    Attributes:
+        also: errors that are documented beside ``LandscapeError``.
+    """
+
+    also: tuple[type[BaseException], ...] = ()
+
+    def __init__(self, folder: Path) -> None:
+        self.base, self.warm = folder / "base", folder / "warm"
+        self.expected = folder / "expected"
+
+    def begin(self, forked: Forked) -> None:
+        """Makes what is there before, and what an undisturbed play leaves."""
+        self.load()
+        self.base.mkdir()
+        # What is imported late is imported now, rather than in each of the forked processes.
+        self.warm.mkdir()
+        self.make_base(self.warm)
+        self.act(self.warm)
+        for work in (lambda: self.make_base(self.base), self.rehearse):
+            done = forked(work)
+            assert "done" in done, done
+
+    def rehearse(self) -> None:
+        self.prepare(self.expected)
+        self.act(self.expected)
+
+    def load(self) -> None:
+        """Imports what the play would import."""
+
+    def make_base(self, base: Path) -> None:
+        """Writes what is there before."""
+
+    def prepare(self, place: Path) -> None:
+        """Makes the place of a trial as it is before."""
+        shutil.copytree(self.base, place)
+
+    def act(self, place: Path) -> None:
+        raise NotImplementedError
+
+    def check(self, place: Path, report: dict[str, Any]) -> str | None:
+        """Returns what is wrong afterwards, or None."""
+        raise NotImplementedError
+
+
+class Training(Play):
+    """Checkpoints and their metadata, by a collector around a hand-written loop."""
+
+    existing = "error"
+    was_there = False
+    first_epoch = 0
+
+    def load(self) -> None:
+        import runs  # noqa: F401
+        import torch
+
+        import collectors.run_directory.writer as writer
+
+        torch.set_num_threads(1)
+        # At once, not after a second: then metadata and checkpoints alternate.
+        writer.METADATA_INTERVAL_SECONDS = 0.0
+
+    def make_base(self, base: Path) -> None:
+        if self.was_there:
+            import runs
+
+            self.train(base, "error", 0, runs.seeded(runs.SmallNetwork, seed=3))
+
+    def act(self, place: Path) -> None:
+        self.train(place, self.existing, self.first_epoch)
+
+    def train(self, place: Path, existing: str, first_epoch: int, network: Any = None) -> None:
+        import runs
+
+        from collectors import SummaryCollector
+
+        network = runs.seeded(runs.SmallNetwork) if network is None else network
+        collector = SummaryCollector(
+            place / "run", keep_default_action=False, collect_landscape={"intervals": [(0, 5, 7)]}, existing=existing
+        )
+        with collector.watch(network, start_epoch=first_epoch, start_step=4 * first_epoch) as run:
+            runs.train(network, run, 2 - first_epoch, first_step=4 * first_epoch)
+
+    def check(self, place: Path, report: dict[str, Any]) -> str | None:
+        folder = place / "run" / "ckpt_dir"
+        metadata = (folder / "train_metadata.json").exists()
+        self.check_whole(place / "run", metadata)
+        if not report.keys() & {"error", "killed"}:
+            return differences(self.expected, place)
+        if not metadata and self.existing == "resume":
+            return "the metadata of the run is gone"
+        # What the user is told to do.
+        self.train(place, "resume" if self.existing == "resume" else "overwrite", self.first_epoch)
+        return differences(self.expected, place, temporaries=metadata)
+
+    def check_whole(self, run: Path, metadata: bool) -> None:
+        from collectors.run_directory import RunDirectory
+        from collectors.weights.safetensors_file import CheckpointFile, file_sha256
+
+        for file in (run / "ckpt_dir").glob("[!.]*.safetensors"):
+            CheckpointFile(file)
+        if metadata:
+            found = RunDirectory(run)
+            for number, name in found.metadata.files.items():
+                assert file_sha256(run / "ckpt_dir" / name) == found.metadata.sha256[number], name
+                found.checkpoint(number)
+
+
+class Resuming(Training):
+    existing, was_there, first_epoch = "resume", True, 1
+
+
+class Overwriting(Training):
+    existing, was_there = "overwrite", True
+
+
+class Refused(Training):
+    """A run is there, and the training may not touch it."""
+
+    was_there = True
+
+    def act(self, place: Path) -> None:
+        from collectors.errors import RunDirectoryError
+
+        try:
+            self.train(place, "error", 0)
+        except RunDirectoryError as error:
+            if "already holds a run" not in str(error):
+                raise
+
+    def check(self, place: Path, report: dict[str, Any]) -> str | None:
+        return differences(self.base, place)
+
+
+class Checkpoints(Play):
+    """The whole state of a training, by ModelCheckpoint, which deletes the old when the new is there."""
+
+    def act(self, place: Path) -> None:
+        self.train(place, None)
+
+    def train(self, place: Path, resume_from: Path | None) -> Any:
+        import runs
+        import torch
+
+        from collectors import CheckpointConfig, Model, ModelCheckpoint
+
+        network = runs.seeded(runs.SmallNetwork)
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+        model = Model(network, torch.nn.CrossEntropyLoss(), optimizer)
+        config = CheckpointConfig(2, keep_checkpoint_max=2)
+        model.train(2, runs.batches(), [ModelCheckpoint("run", place / "run", config)], resume_from=resume_from)
+        return runs.snapshot(network)
+
+    def check(self, place: Path, report: dict[str, Any]) -> str | None:
+        import torch
+
+        from collectors import latest_checkpoint
+        from collectors.weights.safetensors_file import CheckpointFile
+
+        files = [CheckpointFile(file) for file in (place / "run").glob("[!.]*.safetensors")]
+        undisturbed = self.train(place / "again", None)
+        latest = latest_checkpoint(place / "run", "run") if files else None
+        if not report.keys() & {"error", "killed"} and (latest is None or "2_4" not in latest.name):
+            return "the last step is not saved"
+        resumed = self.train(place, latest)
+        same = all(torch.equal(resumed[name], undisturbed[name]) for name in undisturbed)
+        return None if same else "the resumed training ends elsewhere"
+
+
+class Survey(Play):
+    """A landscape file that grows while it is measured."""
+
+    def load(self) -> None:
+        import landscape.survey.survey as survey
+        from landscape.file.writer import LandscapeWriter
+
+        survey.LandscapeWriter = functools.partial(LandscapeWriter, flush_seconds=0.0)  # type: ignore[misc,assignment]
+
+    def act(self, place: Path) -> None:
+        import numpy as np
+
+        from landscape import custom_plane, evaluate
+        from workers import FunctionEvaluator
+
+        def evaluator() -> FunctionEvaluator:
+            return FunctionEvaluator(lambda weights: float(np.square(weights["place"]).sum()), {"place": np.zeros(2)})
+
+        axes = [{"place": np.array([1.0, 0.0])}, {"place": np.array([0.0, 1.0])}]
+        plane = custom_plane({"place": np.zeros(2)}, axes, network=evaluator().description.space)
+        grid = np.linspace(-1.5, 2, 4)
+        output = place / "landscape.h5"
+        evaluate(plane, evaluator, x=grid, y=grid, output=output, progress=False, device_ids=[0])
+
+    def check(self, place: Path, report: dict[str, Any]) -> str | None:
+        from landscape import Landscape
+
+        if (place / "landscape.h5").exists():
+            Landscape.load(place / "landscape.h5")
+        elif not report.keys() & {"error", "killed"}:
+            return "there is no file"
+        self.act(place)
+        return differences(self.expected, place)
+
+
+class Replacing(Play):
+    """Files that take the places of others."""
+
+    def __init__(self, folder: Path, write: Callable[[Path, int], object]) -> None:
+        super().__init__(folder)
+        self.write = write
+
+    def make_base(self, base: Path) -> None:
+        self.write(base, 1)
+
+    def act(self, place: Path) -> None:
+        self.write(place, 2)
+
+    def check(self, place: Path, report: dict[str, Any]) -> str | None:
+        """Each file is the old one or the new one, and nothing is beside them."""
+        old, new, found = contents(self.base), contents(self.expected), contents(place)
+        if not report.keys() & {"error", "killed"}:
+            return None if found == new else f"it went well, but differs in {unequal(new, found)}"
+        wrong = [name for name in new.keys() | old.keys() if found.get(name) not in (old.get(name), new.get(name))]
+        if wrong:
+            return f"neither old nor new: {wrong}"
+        return None if "killed" in report or found.keys() == new.keys() else f"{unequal(new, found)} left behind"
+
+
+def example(seed: int) -> Any:
+    """Returns a square plane that every format takes."""
+    import landscape_examples
+    import numpy as np
+
+    from landscape.file.checks import PointStatus
+
+    random = np.random.default_rng(seed)
+    data = landscape_examples.build(4, 4, seed=seed)
+    for values in data.metrics.values():
+        values[...] = random.random(data.shape)
+    data.status[...] = PointStatus.MEASURED
+    for values in data.checkpoints.projected.values():
+        values[...] = random.random(len(values))
+    # The time of an export that does not say when it was measured is the present one.
+    data.attributes = {**data.attributes, "created": "2020-09-13T12:26:40+00:00"}
+    return data
+
+
+def export(format: str, name: str) -> Callable[[Path, int], object]:
+    def write(place: Path, seed: int) -> None:
+        from landscape.exchange.exchange import export_landscape
+
+        export_landscape(example(seed), place / name, format, overwrite=True)
+
+    return write
+
+
+def page(place: Path, seed: int) -> None:
+    from landscape.interactive.page import save_page
+
+    save_page(example(seed), place / "page.html", size="small")
+
+
+@functools.cache
+def drawn(seed: int) -> Any:
+    from landscape.figures import plot_contour
+
+    return plot_contour(example(seed))
+
+
+def figure(place: Path, seed: int) -> None:
+    from landscape.figures.canvas import save_figure
+
+    for kind in ("png", "svg"):
+        save_figure(drawn(seed), place / f"figure.{kind}", dpi=30)
+
+
+def animation(suffix: str) -> Callable[[Path, int], object]:
+    def write(place: Path, seed: int) -> None:
+        from landscape.figures.animation import save_animation
+
+        save_animation(example(seed), place / f"walk{suffix}", seconds=0.1, rate=20, dpi=20)
+
+    return write
+
+
+def imported(place: Path, seed: int) -> None:
+    from landscape.exchange.exchange import export_landscape, import_landscape
+    from landscape.file.saving import save_landscape
+
+    for number in (1, 2) if seed == 1 else ():
+        export_landscape(example(number), place / f"surface_{number}.h5", "li")
+    save_landscape(place / "landscape.h5", import_landscape(place / f"surface_{seed}.h5"), overwrite=True)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Returns a folder's files by their relative names."""
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def unequal(one: dict[str, bytes], other: dict[str, bytes]) -> list[str]:
+    return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+
+
+def differences(expected: Path, found: Path, *, temporaries: bool = True) -> str | None:
+    """Returns how two folders differ, in names and bytes; None if they do not."""
+    names = [name for name in unequal(contents(expected), contents(found)) if temporaries or not name.endswith(".tmp")]
+    return f"it differs from an undisturbed one in {names}" if names else None
+
+
+def replacing(write: Callable[[Path, int], object]) -> Callable[[Path], Play]:
+    return lambda folder: Replacing(folder, write)
+
+
+EXPORTS = {
+    "csv": "out.csv", "npz": "out.npz", "netcdf": "out.nc", "vtk": "out.vts", "li": "out.h5", "landscaper": "out.npz",
+    "mindinsight": "events.summary.1",
+}  # fmt: skip
+PLAYS: dict[str, Callable[[Path], Play]] = {
+    "train": Training, "resume": Resuming, "overwrite": Overwriting, "refused": Refused, "checkpoints": Checkpoints,
+    "survey": Survey, "page": replacing(page), "figure": replacing(figure), "gif": replacing(animation(".gif")),
+    "mp4": replacing(animation(".mp4")), "import": replacing(imported),
+    **{format: replacing(export(format, name)) for format, name in EXPORTS.items()},
+}  # fmt: skip
