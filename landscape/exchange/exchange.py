@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from collectors.errors import FileWriteError
+from collectors.errors import FileWriteError, LandscapeError
 from collectors.files.local_files import write_files
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_bool, check_choice, check_path, wrong_value
@@ -105,6 +105,7 @@ def import_landscape(
         LandscapeNotFoundError: there is no such file.
         LandscapeFormatError: it is another kind of file.
         LandscapeDamagedError: it is truncated, or its contents do not fit together.
+        LandscapeError: the operating system refuses to read it.
         ValueError: an argument belongs to the other format.
     """
     file = check_path("path", path)
@@ -160,3 +161,5 @@ def _first_bytes(path: Path) -> bytes:
         raise LandscapeNotFoundError(f"there is no file {path} to import. Correct the path.") from error
     except IsADirectoryError as error:
         raise LandscapeFormatError(f"{path} is a directory; give the path of a file in it.") from error
+    except OSError as error:
+        raise LandscapeError(f"{path} cannot be read: {error.strerror}. Correct its permissions or copy it.") from error
