@@ -86,12 +86,23 @@ class WholeFile:
         with contextlib.suppress(OSError):
             self._temporary.unlink(missing_ok=True)
 
-    @contextlib.contextmanager
-    def _reporting(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise FileWriteError(self._target, error) from error
+    def _reporting(self) -> contextlib.AbstractContextManager[None]:
+        return naming(self._target)
+
+
+@contextlib.contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turns what the operating system refuses into an error that names a path, the reason and the remedy.
+
+    Raises:
+        FileWriteError: instead of the system's errors; those with a text of our own stay as they are.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno is None:
+            raise
+        raise FileWriteError(path, error) from error
 
 
 @contextlib.contextmanager
@@ -184,7 +195,8 @@ def remove_stale_temporaries(folder: Path, name: re.Pattern[str]) -> list[Path]:
         What was removed.
     """
     removed = []
-    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+    # What cannot be listed now is removed by a later run.
+    with contextlib.suppress(OSError):
         for path in sorted(folder.iterdir()):
             match = _TEMPORARY.fullmatch(path.name)
             if match and name.fullmatch(match[1]) and not process_is_alive(int(match[2])):

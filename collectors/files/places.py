@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from ..errors import FileWriteError, RunDirectoryError
+from ..errors import RunDirectoryError
 from ..validation import check_path, wrong_value
-from .local_files import TemporaryFolder
+from .local_files import TemporaryFolder, naming
 from .remote_path import RemotePath
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(://|::)")
@@ -113,10 +113,8 @@ def check_can_be_file(name: str, path: Path) -> None:
 
 
 def _known(question: Callable[[], bool], path: Path) -> bool:
-    try:
+    with naming(path):
         return question()
-    except OSError as error:
-        raise FileWriteError(path, error) from error
 
 
 def check_directory(name: str, path: object) -> AnyPath:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..callbacks.callback import RunContext
-from ..files.local_files import remove_stale_temporaries
+from ..files.local_files import naming, remove_stale_temporaries
 from ..files.places import check_can_be_directory
 from ..networks.readers import read_network
 from ..validation import check_path, wrong_type, wrong_value
@@ -60,7 +60,8 @@ class CheckpointRun:
             make_directory(directory)
             remove_stale_temporaries(directory, CHECKPOINT_NAME)
             if isinstance(prefix, str):
-                self.prefix = unused_prefix(directory, prefix, taken)
+                with naming(directory):
+                    self.prefix = unused_prefix(directory, prefix, taken)
         self._current: Path | None = None
         self._saved_with_unused_gradients = False
         self._random: dict[str, Any] = {}
@@ -207,7 +208,8 @@ def check_directory(value: Any) -> Path:
 
 def make_directory(folder: Path) -> None:
     """Creates a directory, readable for the user alone, unless it is there."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with naming(folder):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     check_directory(folder)
 
 

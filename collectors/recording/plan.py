@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ..errors import RunDirectoryError, reason_of
 from ..files.places import AnyPath
 from ..files.remote_path import RemotePath
 from ..summary.event_files import check_export_options, require_tensorboard
@@ -192,17 +193,23 @@ def remove_own_records(directory: AnyPath) -> None:
     """Removes what earlier collectors recorded in a directory; what others recorded there stays.
 
     Raises:
-        OSError: something cannot be removed.
+        RunDirectoryError: something cannot be removed.
     """
     if isinstance(directory, RemotePath):
         _remove_remote_records(directory)
         return
-    for path in sorted(directory.iterdir()) if directory.is_dir() else []:
-        match = _OWN_FILE.fullmatch(path.name)
-        if match is None or not (path.is_file() or path.is_symlink()):
-            continue
-        path.unlink()
-        _remove_exports(directory / f"export_{int(match[1])}_{match[2]}")
+    try:
+        for path in sorted(directory.iterdir()) if directory.is_dir() else []:
+            match = _OWN_FILE.fullmatch(path.name)
+            if match is None or not (path.is_file() or path.is_symlink()):
+                continue
+            path.unlink()
+            _remove_exports(directory / f"export_{int(match[1])}_{match[2]}")
+    except OSError as error:
+        raise RunDirectoryError(
+            f"the records of the run in {directory} cannot be removed: {reason_of(error)}. Correct its permissions, or "
+            "choose another summary_dir."
+        ) from error
 
 
 def _remove_remote_records(directory: RemotePath) -> None:

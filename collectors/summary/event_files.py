@@ -17,7 +17,7 @@ import warnings
 from pathlib import Path
 from typing import Any
 
-from ..files.local_files import sync_directory
+from ..files.local_files import naming, sync_directory
 from ..files.places import check_can_be_directory
 from ..validation import check_choice, check_instance, check_int, check_keys, wrong_value
 
@@ -177,9 +177,11 @@ def prepare_directory(directory: Path) -> Path:
     Raises:
         NotADirectoryError: it, or a part of it, is a file.
         PermissionError: it cannot be written, or cannot be created.
+        FileWriteError: the operating system refuses to make it.
     """
     check_can_be_directory("log_dir", directory, writable=True)
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with naming(directory):
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     return directory.resolve()
 
 

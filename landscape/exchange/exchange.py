@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from collectors.errors import FileWriteError, LandscapeError
-from collectors.files.local_files import write_files
+from collectors.files.local_files import naming, write_files
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_bool, check_choice, check_path, wrong_value
 
@@ -78,8 +78,8 @@ def export_landscape(
     if chosen.suffix and target.suffix.lower() != chosen.suffix:
         raise wrong_value("path", f"the name of a {chosen.suffix} file, which the format {name!r} is", os.fspath(path))
     images = chosen.images(landscape, target, metric)
-    _check_targets(images, landscape, overwrite)
     try:
+        _check_targets(images, landscape, overwrite)
         write_files({file: image() for file, image in images.items()})
     except FileWriteError as error:
         raise LandscapeWriteError(str(error)) from error
@@ -141,12 +141,12 @@ def _format_name(path: Path, name: str | None) -> str:
 def _check_targets(images: Images, landscape: LandscapeData, overwrite: bool) -> None:
     for file in images:
         check_can_be_file("path", file)
-        if not file.exists():
-            continue
-        source = landscape.path
-        if isinstance(source, Path) and source.exists() and file.samefile(source):
+        with naming(file):
+            is_there, source = file.exists(), landscape.path
+            is_own = is_there and isinstance(source, Path) and source.exists() and file.samefile(source)
+        if is_own:
             raise LandscapeWriteError(f"{file} is the landscape itself and was left as it is. Give another name.")
-        if not overwrite:
+        if is_there and not overwrite:
             raise already_there(file)
 
 

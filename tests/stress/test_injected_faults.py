@@ -15,7 +15,7 @@ from faulty_files import tried
 # 1 tries all calls of all plays (`make stress`).
 EVERY = int(os.environ.get("FAULTY_EVERY", "0"))
 RUNS = ("train", "resume", "overwrite", "refused")
-OTHERS = ("checkpoints", "survey", "import", "figure", "page", "gif", "mp4")
+OTHERS = ("checkpoints", "survey", "records", "import", "figure", "page", "gif", "mp4")
 EXPORTS = ("csv", "landscaper", "li", "mindinsight", "netcdf", "npz", "vtk")
 
 

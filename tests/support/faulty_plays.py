@@ -147,6 +147,37 @@ class Refused(Training):
         return differences(self.base, place)
 
 
+class Recording(Training):
+    """Records beside the checkpoints; what is written of them can be read to its end."""
+
+    existing, was_there = "overwrite", True
+
+    def train(self, place: Path, existing: str, first_epoch: int, network: Any = None) -> None:
+        import runs
+
+        from collectors import SummaryCollector
+
+        network = runs.seeded(runs.SmallNetwork) if network is None else network
+        recorded = {"collect_metric": True, "collect_train_lineage": True}
+        landscape = {"intervals": [(0, 5, 7)]}
+        collector = SummaryCollector(
+            place / "run", 4, recorded, keep_default_action=False, collect_landscape=landscape, existing=existing
+        )
+        with collector.watch(network) as run:
+            runs.train(network, run)
+
+    def check(self, place: Path, report: dict[str, Any]) -> str | None:
+        import event_reading
+
+        folder = place / "run" / "ckpt_dir"
+        self.check_whole(place / "run", (folder / "train_metadata.json").exists())
+        if (place / "run").exists():
+            event_reading.events(place / "run")
+        if report.keys() & {"error", "killed"}:
+            self.train(place, "overwrite", 0)
+        return None if event_reading.scalars(place / "run", "loss/auto") else "there are no records"
+
+
 class Checkpoints(Play):
     """The whole state of a training, by ModelCheckpoint, which deletes the old when the new is there."""
 
@@ -333,7 +364,8 @@ EXPORTS = {
 }  # fmt: skip
 PLAYS: dict[str, Callable[[Path], Play]] = {
     "train": Training, "resume": Resuming, "overwrite": Overwriting, "refused": Refused, "checkpoints": Checkpoints,
-    "survey": Survey, "page": replacing(page), "figure": replacing(figure), "gif": replacing(animation(".gif")),
+    "survey": Survey, "records": Recording,
+    "page": replacing(page), "figure": replacing(figure), "gif": replacing(animation(".gif")),
     "mp4": replacing(animation(".mp4")), "import": replacing(imported),
     **{format: replacing(export(format, name)) for format, name in EXPORTS.items()},
 }  # fmt: skip

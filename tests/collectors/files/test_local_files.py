@@ -15,8 +15,8 @@ from collectors.files.local_files import WholeFile, bytes_written, write_bytes, 
 
 # Event files grow, a lock holds a process id, and a probe shows whether a URL can be written.
 ALLOWED = {
-    "collectors/files/local_files.py", "collectors/files/remote_path.py", "collectors/summary/event_files.py",
-    "landscape/file/lock.py",
+    "collectors/files/local_files.py", "collectors/files/locks.py", "collectors/files/remote_path.py",
+    "collectors/summary/event_files.py", "landscape/file/lock.py",
 }  # fmt: skip
 
 
@@ -116,8 +116,9 @@ def writes(call: ast.Call) -> bool:
     """Whether a call writes to a path by itself; ``write_bytes`` and ``write_text`` of the door are plain names."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if name in ("write_bytes", "write_text", "to_netcdf", "tofile"):
-        receiver = ast.unparse(call.func)
-        return isinstance(call.func, ast.Attribute) and not receiver.startswith(("self._path", "(self.path"))
+        # Those of a file behind a URL are whole by themselves.
+        remote = ast.unparse(call.func).startswith(("self._path", "self._file", "(self.path"))
+        return isinstance(call.func, ast.Attribute) and not remote
     texts = [
         item.value for item in (*call.args, *(word.value for word in call.keywords)) if isinstance(item, ast.Constant)
     ]
