@@ -35,7 +35,7 @@ def import_checkpoints(
         run_directory: where to build it: a folder, or an fsspec URL such as ``s3://bucket/run``.
         paths: at least three files in the order of training: safetensors, or PyTorch state dicts, also nested
             ones ({"state_dict": ...}, {"model": ...}); prefixes that wrappers add ("module.", "_orig_mod.") are
-            removed. PyTorch files are read with ``weights_only=True``: no code from a file ever runs.
+            removed. No code from a file ever runs, and none takes more memory than its size allows.
         numbers: the step or epoch of each file, rising; 1, 2, 3, ... when absent.
         unit: what the numbers count, "step" or "epoch".
         landscape_size: grid points per axis, a default for phase 2.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import math
 import os
-import re
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,13 @@ from numpy.typing import NDArray
 from ..errors import CheckpointError
 from ..networks.weight_space import canonical_name
 from .safetensors_file import RESERVED_PREFIX, CheckpointFile
+from .tensor_pickle import StoredTensor, UnreadableTensor, UnsupportedPickleError
+from .torch_archive import element_type, open_archive
 
 _NESTED_KEYS = ("state_dict", "model_state_dict", "model", "module", "network", "net", "params", "weights")
 _DEEPEST = 4
+# Tied weights may name the same values in several shapes.
+_MOST_VIEWS = 4
 
 
 def read_state_dict(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
@@ -41,59 +44,61 @@ def read_state_dict(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
 
 
 def _read_torch_file(path: Path) -> dict[str, NDArray[Any]]:
-    import pickle
-
-    import torch
-
-    from ..networks.torch_network import to_array
-
     if not path.is_file():
         raise CheckpointError(f"checkpoint {path} does not exist.")
     try:
-        with warnings.catch_warnings():
-            # The reader of a file need not care how it was pickled.
-            warnings.filterwarnings("ignore", "Detected pickle protocol")
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        # PyTorch's own advice, to load without the protection, is not ours to pass on.
-        reason = re.search(r"[Uu]nsupported [^\n]*?(?= was | whose |\n|$)", str(error))
+        with open_archive(path) as archive:
+            tensors = _readable_tensors(path, archive.content)
+            return _canonical(path, archive.read(tensors))
+    except CheckpointError:
+        raise
+    except UnsupportedPickleError as error:
         raise CheckpointError(
-            f"checkpoint {path} cannot be read as plain tensors ({reason[0] if reason else 'it holds other objects'}). "
+            f"checkpoint {path} cannot be read as plain tensors ({_first_line(error)}). "
             "If you trust the file, load it yourself and save its state dict alone with "
             "torch.save(network.state_dict(), ...)."
         ) from error
     except Exception as error:
-        # Damaged bytes make the unpickler raise nearly anything.
+        # Damaged bytes make a reader raise nearly anything.
         raise CheckpointError(
             f"checkpoint {path} is damaged or no PyTorch file ({_first_line(error)}); copy it again."
         ) from error
-    tensors = {name: item for name, item in _find_tensors(path, content).items() if isinstance(item, torch.Tensor)}
+
+
+def _readable_tensors(path: Path, content: object) -> dict[str, StoredTensor]:
+    """Returns where the network's tensors lie, each storage once, provided that they fit into the file's size."""
     limit = path.stat().st_size
-    seen: set[tuple[Any, ...]] = set()
-    result = {}
-    for name, tensor in tensors.items():
-        if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized:
+    left = _MOST_VIEWS * limit
+    result: dict[str, StoredTensor] = {}
+    seen: set[StoredTensor] = set()
+    for name, tensor in _find_tensors(path, content).items():
+        if isinstance(tensor, UnreadableTensor):
             raise CheckpointError(
                 f"checkpoint {path} holds {name!r} as a sparse, quantized or empty ('meta') tensor, which cannot be "
                 "read; save it as an ordinary tensor."
             )
-        if tensor.numel() * tensor.element_size() > limit:
-            # A view that repeats few values (stride 0) would unfold to any size.
+        if not isinstance(tensor, StoredTensor):
+            continue
+        count: int = math.prod(tensor.shape)
+        if count and tensor in seen:
+            continue
+        size = count * element_type(tensor.dtype).itemsize
+        left -= size
+        if size > limit or left < 0:
+            # A view that repeats few values (stride 0), or many views of the same, would unfold to any size.
             raise CheckpointError(
-                f"checkpoint {path} holds {name!r} of shape {tuple(tensor.shape)}, more than the file's {limit} bytes; "
+                f"checkpoint {path} holds {name!r} of shape {tensor.shape}, more than the file's {limit} bytes; "
                 "save a contiguous copy of it."
             )
-        key = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype)
-        if tensor.numel() and key in seen:
-            continue
-        seen.add(key)
-        result[name] = to_array(tensor)
-    return _canonical(path, result)
+        seen.add(tensor)
+        result[name] = tensor
+    return result
 
 
 def _find_tensors(path: Path, content: object) -> Mapping[str, Any]:
     if not isinstance(content, Mapping):
-        raise CheckpointError(f"checkpoint {path} holds a {type(content).__name__}, not a dictionary of tensors.")
+        kind = "Tensor" if isinstance(content, StoredTensor | UnreadableTensor) else type(content).__name__
+        raise CheckpointError(f"checkpoint {path} holds a {kind}, not a dictionary of tensors.")
     found = _nested_tensors(content, _DEEPEST)
     if found is None:
         raise CheckpointError(
@@ -104,15 +109,13 @@ def _find_tensors(path: Path, content: object) -> Mapping[str, Any]:
 
 
 def _nested_tensors(content: Mapping[Any, Any], depth: int) -> Mapping[str, Any] | None:
-    import torch
-
     # Nested first: beside a state dict there may be single tensors, such as an epoch's number.
     for key in _NESTED_KEYS:
         if depth and isinstance(content.get(key), Mapping):
             found = _nested_tensors(content[key], depth - 1)
             if found is not None:
                 return found
-    if any(isinstance(item, torch.Tensor) for item in content.values()):
+    if any(isinstance(item, StoredTensor | UnreadableTensor) for item in content.values()):
         return {str(name): item for name, item in content.items()}
     return None
 
@@ -125,6 +128,12 @@ def _canonical(path: Path, state: Mapping[str, NDArray[Any]]) -> dict[str, NDArr
     result: dict[str, NDArray[Any]] = {}
     for name, array in state.items():
         short = canonical_name(name)
+        try:
+            short.encode()
+        except UnicodeEncodeError as error:
+            raise CheckpointError(
+                f"checkpoint {path} has a tensor called {name!r}, which is no Unicode text; rename it."
+            ) from error
         if short in result:
             raise CheckpointError(
                 f"checkpoint {path} has two tensors called {short!r} once wrapper prefixes are removed."

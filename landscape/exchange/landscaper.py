@@ -32,7 +32,10 @@ AXIS_ORDER = "axis_order"
 """A member that Landscaper does not read: the order of the axes of ``loss``, "yx" or "xy"."""
 
 _PROGRAM = "Landscaper's archive"
-_LARGEST = 256 * 1024**2
+# Numbers are float64 in memory, whatever they are in the file: 4,096 x 4,096 points.
+_LARGEST = 128 * 1024**2
+_LONGEST_TEXT = 64
+_LONGEST_HEADER = 16 * 1024
 _NOTE = (
     "Landscaper 1.3 puts the mean and the extremes in place of NaN and inf, adds noise to the largest values, and its "
     "coordinates differ from the displacements that it measured."
@@ -88,14 +91,15 @@ def read_landscaper_archive(path: Path, axis_order: str | None = None) -> Landsc
             loss, coordinates = _member(archive, "loss"), _member(archive, "coordinates")
             ours = AXIS_ORDER in names
             if axis_order is None and ours:
-                axis_order = check_choice(AXIS_ORDER, str(_member(archive, AXIS_ORDER, kinds="U")), ("xy", "yx"))
+                said = _member(archive, AXIS_ORDER, kinds="U", largest=_LONGEST_TEXT)
+                axis_order = check_choice(AXIS_ORDER, str(said), ("xy", "yx"))
         if coordinates.shape[:1] != (2,):
             raise LandscapeFormatError(
                 f"{path} must have two dimensions to become a landscape, but its coordinates have the shape "
                 f"{coordinates.shape}."
             )
         loss = loss if axis_order == "yx" else loss.T
-        status = np.full(loss.shape, PointStatus.MEASURED)
+        status = np.full(loss.shape, PointStatus.MEASURED, np.uint8)
         imported = {"format": "landscaper", "file": path.name, "axis_order": axis_order or "xy"}
         return foreign_landscape(
             coordinates[0], coordinates[1], {"loss": loss}, status, imported, [] if ours else [_NOTE]
@@ -106,18 +110,21 @@ def read_landscaper_archive(path: Path, axis_order: str | None = None) -> Landsc
         raise damaged(path, _PROGRAM, error) from error
 
 
-def _member(archive: zipfile.ZipFile, name: str, kinds: str = "fiu") -> NDArray[Any]:
-    """Reads one array, provided that the member has as many bytes as its header claims."""
+def _member(archive: zipfile.ZipFile, name: str, kinds: str = "fiu", largest: int = _LARGEST) -> NDArray[Any]:
+    """Reads one array, provided that the member has as many bytes as its header claims, and that these are not many."""
     info = archive.getinfo(f"{name}.npy")
-    if info.file_size > _LARGEST:
-        raise ValueError(f"{name!r} claims {info.file_size} bytes, more than the {_LARGEST} that are read")
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        # The others claim the memory that unpacking them takes.
+        raise ValueError(f"{name!r} is compressed in a way that NumPy does not use")
+    if info.file_size > largest + _LONGEST_HEADER:
+        raise ValueError(f"{name!r} claims {info.file_size} bytes, more than the {largest} that are read")
     with archive.open(info) as member:
-        _check_header(member, name, info.file_size, kinds)
+        _check_header(member, name, info.file_size, kinds, largest)
     with archive.open(info) as member:
         return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
 
 
-def _check_header(member: IO[bytes], name: str, size: int, kinds: str) -> None:
+def _check_header(member: IO[bytes], name: str, size: int, kinds: str, largest: int) -> None:
     version = np.lib.format.read_magic(member)
     read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
     shape, _, dtype = read(member)
@@ -125,6 +132,9 @@ def _check_header(member: IO[bytes], name: str, size: int, kinds: str) -> None:
         raise ValueError(f"{name!r} has the type {dtype}")
     if len(shape) > 2 or math.prod(shape) * dtype.itemsize > size:
         raise ValueError(f"{name!r} claims the shape {shape}, more than its {size} bytes hold")
+    unpacked = math.prod(shape) * max(dtype.itemsize, 1 if dtype.kind == "U" else 8)
+    if unpacked > largest:
+        raise ValueError(f"{name!r} has the shape {shape}, {unpacked} bytes in memory; at most {largest} are read")
 
 
 LANDSCAPER = ExportFormat(".npz", True, landscaper_images)

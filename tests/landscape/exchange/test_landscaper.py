@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from little_memory import little_memory
 from places import ROOT
 from surfaces import landscape, loss, surface
 
@@ -159,7 +160,40 @@ class TestHostileFiles:
                     member.write(bytes(2**20))
             archive.writestr("coordinates.npy", b"")
         assert (tmp_path / "a.npz").stat().st_size < 2**20
-        self.bad(tmp_path / "a.npz", "'loss' claims 269.* bytes, more than the 268435456 that are read")
+        self.bad(tmp_path / "a.npz", "'loss' claims 269.* bytes, more than the 134217728 that are read")
+
+    @pytest.mark.parametrize(("kind", "side"), [("|i1", 11000), ("|u1", 16380), ("<f2", 8000)])
+    def test_numbers_that_grow_in_memory(self, kind: str, side: int, tmp_path: Path) -> None:
+        """float64 takes eight times the room of int8; 16,380 x 16,380 of them are 2.1 GB."""
+        size = side * side * np.dtype(kind).itemsize
+        with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+            with archive.open("loss.npy", "w", force_zip64=True) as member:
+                member.write(self.header(f"({side}, {side})", kind))
+                for _ in range(size // 2**20 + 1):
+                    member.write(bytes(2**20))
+            with archive.open("coordinates.npy", "w") as member:
+                np.lib.format.write_array(member, np.stack([np.arange(float(side))] * 2))
+        assert (tmp_path / "a.npz").stat().st_size < 2**20
+        with little_memory(2**26):
+            self.bad(tmp_path / "a.npz", r"'loss' (has the shape .* bytes in memory|claims .* bytes, more than)")
+
+    def test_the_largest_grid_that_is_read_takes_what_it_must(self, tmp_path: Path) -> None:
+        axis = np.arange(1000.0)
+        np.savez_compressed(tmp_path / "a.npz", loss=np.zeros((1000, 1000), np.int8), coordinates=np.stack([axis] * 2))
+        with little_memory(2**26):
+            assert Landscape.import_file(tmp_path / "a.npz").loss.shape == (1000, 1000)
+
+    @pytest.mark.parametrize("method", [zipfile.ZIP_LZMA, zipfile.ZIP_BZIP2])
+    def test_compressions_that_claim_memory(self, method: int, tmp_path: Path) -> None:
+        with zipfile.ZipFile(tmp_path / "a.npz", "w", method) as archive:
+            archive.writestr("loss.npy", self.header("(3, 3)") + bytes(72))
+            archive.writestr("coordinates.npy", b"")
+        self.bad(tmp_path / "a.npz", "'loss' is compressed in a way that NumPy does not use")
+
+    def test_a_long_axis_order(self, tmp_path: Path) -> None:
+        members = {"loss": np.zeros((3, 3)), "coordinates": np.zeros((2, 3)), "axis_order": np.array("y" * 10**6)}
+        np.savez_compressed(tmp_path / "a.npz", **members)
+        self.bad(tmp_path / "a.npz", "'axis_order' (claims|has the shape)")
 
     def test_truncated(self, tmp_path: Path) -> None:
         path = landscape(9, 9).export(tmp_path / "a.npz", "landscaper")[0]

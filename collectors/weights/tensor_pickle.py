@@ -1,0 +1,309 @@
+"""What the pickle in a PyTorch file says, read without making anything that it asks for.
+
+``torch.load(weights_only=True)`` runs no code from a file, but it calls what a state dict needs with whatever arguments
+the file gives: ``bytearray(6 << 30)`` in 400 bytes fills the memory. Here every call becomes a description, so that a
+file costs no more than its own size.
+"""
+
+from __future__ import annotations
+
+import math
+import pickletools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import IO, Any
+
+_MOST_INSTRUCTIONS = 2_000_000
+_MOST_AXES = 64
+_CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
+_LITERALS = ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINSTRING")
+_SHORT_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
+# The classes of typed storages; what they hold comes without a name since PyTorch 2.
+_STORAGES = {
+    "Double": "float64", "Float": "float32", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64", "Int": "int32",
+    "Short": "int16", "Char": "int8", "Byte": "uint8", "Untyped": "uint8", "Bool": "bool",
+    "ComplexDouble": "complex128", "ComplexFloat": "complex64", "QInt8": "qint8", "QUInt8": "quint8",
+    "QInt32": "qint32", "QUInt4x2": "quint4x2", "QUInt2x4": "quint2x4",
+}  # fmt: skip
+_STORAGE = re.compile(r"torch\.(?:storage\.|cuda\.)?(\w+)Storage")
+_OF_NO_USE = re.compile(
+    r"builtins\.(bytearray|set|complex)|_codecs\.encode|torch\.device|torch\.serialization\._get_layout"
+    r"|torch\.per_(tensor|channel)_\w+"
+)
+_ELEMENT_TYPE = re.compile(r"torch\.((?:bool|bfloat16|(?:float|complex|q?u?int|bits)\d+\w*))")
+_TENSOR_CLASS = re.compile(r"torch\.(?:\w+\.)*\w*Tensor")
+
+
+class UnsupportedPickleError(Exception):
+    """The pickle needs something that state dicts have no use for."""
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """Where a tensor's values lie in the file.
+
+    Attributes:
+        storage: the name of the storage.
+        storage_size: how many elements the storage has; bytes where it has no type.
+        dtype: PyTorch's name of the element type, such as "float32".
+        offset: of the first element, in elements.
+        shape: of the tensor.
+        strides: in elements, one for each axis.
+        conjugate: whether the values are the complex conjugates of what is stored.
+        negative: whether they have the opposite sign.
+    """
+
+    storage: str
+    storage_size: int
+    dtype: str
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    conjugate: bool = False
+    negative: bool = False
+
+
+class UnreadableTensor:
+    """A tensor that is no ordinary one: sparse, quantized, nested, or without values."""
+
+
+class Thing:
+    """Any other object, which is not made."""
+
+
+@dataclass(frozen=True)
+class _Name:
+    """A class or a function that the pickle names."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class _Storage:
+    """A storage, or the part of one that begins at an element."""
+
+    key: str
+    dtype: str
+    count: int
+    offset: int
+
+
+def read_pickle(stream: IO[bytes], storages: dict[str, str] | None = None) -> Any:
+    """Reads one pickle and leaves the stream behind it.
+
+    Args:
+        stream: where the pickle begins.
+        storages: gets the element type of every storage that the pickle names.
+
+    Returns:
+        Numbers, texts, lists, tuples and dictionaries as they are, tensors as ``StoredTensor`` or ``UnreadableTensor``,
+        and everything else as a ``Thing``.
+
+    Raises:
+        UnsupportedPickleError: the pickle needs another object, or an instruction that state dicts do without.
+        Exception: of any kind, where it is damaged.
+    """
+    return _Reading({} if storages is None else storages).read(stream)
+
+
+class _Reading:
+    def __init__(self, storages: dict[str, str]) -> None:
+        self._storages = storages
+        self._stack: list[Any] = []
+        self._outer: list[list[Any]] = []
+        self._memo: dict[int, Any] = {}
+        self._left = _MOST_INSTRUCTIONS
+
+    def read(self, stream: IO[bytes]) -> Any:
+        for instruction, argument, _ in pickletools.genops(stream):
+            self._spend(1)
+            if instruction.name == "STOP":
+                return self._stack.pop()
+            self._do(instruction.name, argument)
+        raise EOFError("the pickle has no end")
+
+    def _spend(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise UnsupportedPickleError(f"unsupported pickle of more than {_MOST_INSTRUCTIONS} instructions")
+
+    def _do(self, instruction: str, argument: Any) -> None:
+        stack = self._stack
+        if instruction in _LITERALS:
+            stack.append(argument)
+        elif instruction in _CONSTANTS:
+            stack.append(_CONSTANTS[instruction])
+        elif instruction in ("BINPUT", "LONG_BINPUT"):
+            self._memo[argument] = stack[-1]
+        elif instruction in ("BINGET", "LONG_BINGET"):
+            stack.append(self._memo[argument])
+        elif instruction == "MARK":
+            self._outer.append(stack)
+            self._stack = []
+        elif instruction in _SHORT_TUPLES:
+            count = _SHORT_TUPLES[instruction]
+            if len(stack) < count:
+                raise IndexError("the pickle takes more than it has")
+            stack[-count:] = [tuple(stack[-count:])]
+        elif instruction == "TUPLE":
+            items = self._since_mark()
+            self._stack.append(tuple(items))
+        elif instruction in ("EMPTY_LIST", "EMPTY_DICT", "EMPTY_SET"):
+            stack.append({"EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_SET": Thing}[instruction]())
+        elif instruction in ("APPEND", "APPENDS"):
+            added = [stack.pop()] if instruction == "APPEND" else self._since_mark()
+            self._last(list).extend(added)
+        elif instruction in ("SETITEM", "SETITEMS"):
+            items = [stack.pop(), stack.pop()][::-1] if instruction == "SETITEM" else self._since_mark()
+            target = self._last(dict)
+            for key, value in zip(items[::2], items[1::2], strict=True):
+                target[_as_key(key)] = value
+        elif instruction == "GLOBAL":
+            stack.append(_named(argument))
+        elif instruction == "BINPERSID":
+            storage = _storage(stack.pop())
+            self._storages.setdefault(storage.key, storage.dtype)
+            stack.append(storage)
+        elif instruction in ("REDUCE", "NEWOBJ"):
+            arguments, function = stack.pop(), stack.pop()
+            stack.append(self._called(function, arguments))
+        elif instruction == "BUILD":
+            # An object's own attributes; tensors and dictionaries need none.
+            stack.pop()
+            self._last(dict | StoredTensor | UnreadableTensor | Thing)
+        elif instruction != "PROTO":
+            raise UnsupportedPickleError(f"unsupported instruction {instruction}")
+
+    def _since_mark(self) -> list[Any]:
+        items, self._stack = self._stack, self._outer.pop()
+        return items
+
+    def _last(self, kind: Any) -> Any:
+        value = self._stack[-1]
+        if not isinstance(value, kind):
+            raise TypeError(f"the pickle changes a {type(value).__name__}")
+        return value
+
+    def _called(self, function: object, arguments: object) -> Any:
+        if not isinstance(function, _Name) or not isinstance(arguments, tuple):
+            raise TypeError("the pickle calls what is no function")
+        if function.name in ("collections.OrderedDict", "collections.Counter", "torch.Size"):
+            contents = arguments[0] if arguments else ()
+            # Called again and again with one long list, a short pickle would fill the memory.
+            self._spend(len(contents))
+            if function.name == "torch.Size":
+                return tuple(contents)
+            pairs = contents.items() if isinstance(contents, dict) else contents
+            return {_as_key(key): value for key, value in pairs}
+        if function.name == "torch._tensor._rebuild_from_type_v2":
+            inner, _, inner_arguments, _ = arguments
+            if not isinstance(inner, _Name) or inner.name == function.name:
+                raise TypeError("the pickle calls what is no function")
+            return self._called(inner, inner_arguments)
+        if function.name in _TENSORS:
+            return _TENSORS[function.name](*arguments)
+        return UnreadableTensor() if _TENSOR_CLASS.fullmatch(function.name) else Thing()
+
+
+def _named(argument: str) -> _Name:
+    module, _, name = argument.partition(" ")
+    if module == "__builtin__":
+        module = "builtins"  # protocol 2 has the names of Python 2
+    full = f"{module}.{name}"
+    of_torch = _STORAGE.fullmatch(full) or _ELEMENT_TYPE.fullmatch(full) or _TENSOR_CLASS.fullmatch(full)
+    of_python = full in ("collections.OrderedDict", "collections.Counter", "torch.Size")
+    if full in _TENSORS or of_torch or of_python or _OF_NO_USE.fullmatch(full) or full in _REBUILDING:
+        return _Name(full)
+    raise UnsupportedPickleError(f"Unsupported global: GLOBAL {full.removeprefix('builtins.')}")
+
+
+def _storage(identity: Any) -> _Storage:
+    mark, kind, key, _, count, *view = identity
+    found = _STORAGE.fullmatch(kind.name) if isinstance(kind, _Name) else None
+    if mark != "storage" or found is None or not isinstance(key, str) or not _is_count(count):
+        raise UnsupportedPickleError("unsupported persistent object")
+    dtype = _STORAGES.get(found[1])
+    if dtype is None:
+        raise UnsupportedPickleError(f"unsupported storage {kind.name}")
+    # Files of before PyTorch 0.4 have views of storages.
+    offset = 0 if not view or view[0] is None else view[0][1]
+    if not _is_count(offset):
+        raise ValueError(f"a storage begins at {offset!r}")
+    return _Storage(key, dtype, count, offset)
+
+
+def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_more: Any) -> StoredTensor:
+    if not isinstance(storage, _Storage) or not _is_count(offset):
+        raise TypeError("a tensor has no storage")
+    for numbers in (shape, strides):
+        if not isinstance(numbers, tuple) or len(numbers) > _MOST_AXES or not all(map(_is_count, numbers)):
+            raise ValueError(f"a tensor has the shape or strides {str(numbers)[:80]}")
+    if len(shape) != len(strides):
+        raise ValueError(f"a tensor has {len(shape)} axes and {len(strides)} strides")
+    offset += storage.offset
+    last = offset + sum((length - 1) * step for length, step in zip(shape, strides, strict=True))
+    if math.prod(shape) and last >= storage.count:
+        raise ValueError(f"a tensor of the shape {shape} ends beyond its storage of {storage.count} elements")
+    return StoredTensor(storage.key, storage.count, storage.dtype, offset, shape, strides)
+
+
+def _tensor_v2(*arguments: Any) -> StoredTensor:
+    return _with_signs(_tensor(*arguments), *arguments[6:])
+
+
+def _tensor_v3(*arguments: Any) -> StoredTensor:
+    tensor, named = _tensor(*arguments), arguments[6]
+    found = _ELEMENT_TYPE.fullmatch(named.name) if isinstance(named, _Name) else None
+    if found is None:
+        raise ValueError("a tensor has no element type")
+    # Its storage is counted in bytes, the rest in elements; where the tensor ends is checked again with its values.
+    return _with_signs(replace(tensor, dtype=found[1]), *arguments[7:])
+
+
+def _with_signs(tensor: StoredTensor, signs: Any = None, *_more: Any) -> StoredTensor:
+    if not isinstance(signs, Mapping):
+        return tensor
+    return replace(tensor, conjugate=bool(signs.get("conj")), negative=bool(signs.get("neg")))
+
+
+def _unreadable(*_arguments: Any) -> UnreadableTensor:
+    return UnreadableTensor()
+
+
+def _parameter(tensor: Any, *_more: Any) -> Any:
+    if not isinstance(tensor, StoredTensor | UnreadableTensor):
+        raise TypeError("a parameter has no tensor")
+    return tensor
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**62
+
+
+def _as_key(key: Any) -> Any:
+    # Nested tuples that name each other would take for ever to hash.
+    return key if isinstance(key, str | int | float | None) else Thing()
+
+
+_REBUILDING = ("torch._tensor._rebuild_from_type_v2",)
+_TENSORS: dict[str, Callable[..., Any]] = {
+    "torch._utils._rebuild_tensor": _tensor,
+    "torch._utils._rebuild_tensor_v2": _tensor_v2,
+    "torch._utils._rebuild_tensor_v3": _tensor_v3,
+    "torch._utils._rebuild_parameter": _parameter,
+    "torch._utils._rebuild_parameter_with_state": _parameter,
+    "torch.nn.parameter.Parameter": _parameter,
+    **dict.fromkeys(
+        (
+            "torch._utils._rebuild_qtensor",
+            "torch._utils._rebuild_sparse_tensor",
+            "torch._utils._rebuild_meta_tensor_no_storage",
+            "torch._utils._rebuild_nested_tensor",
+            "torch._utils._rebuild_wrapper_subclass",
+            "torch._utils._rebuild_device_tensor_from_numpy",
+            "torch._utils._rebuild_device_tensor_from_cpu_tensor",
+        ),
+        _unreadable,
+    ),
+}

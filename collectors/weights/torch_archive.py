@@ -1,0 +1,207 @@
+"""The bytes of a PyTorch file: an archive of storages, or in files of before PyTorch 1.6, one behind the other.
+
+Nothing is allocated for what a file claims: members of an archive must be stored as they are, none may be larger than
+the file, and only the storages of the tensors that are wanted are read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..networks.weight_space import numpy_dtype
+from .tensor_pickle import StoredTensor, UnsupportedPickleError, read_pickle
+
+_MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
+_PROTOCOL = 1001
+_LOCAL_HEADER = struct.Struct("<4s22xHH")
+_LONGEST_NOTE = 64
+_ELEMENT_TYPES = re.compile(
+    r"bool|u?int(?:8|16|32|64)|float(?:16|32|64)|bfloat16|float8_(?:e4m3fn|e5m2|e4m3fnuz|e5m2fnuz|e8m0fnu)|complex(?:64|128)"
+)
+
+
+class Archive:
+    """An open PyTorch file.
+
+    Args:
+        file: the open file.
+        content: what was saved, as ``read_pickle`` returns it.
+        places: where in the file each storage begins, and its bytes.
+        is_swapped: whether the values have the other byte order than this machine.
+        checksums: of storages that have one.
+    """
+
+    def __init__(
+        self,
+        file: IO[bytes],
+        content: Any,
+        places: Mapping[str, tuple[int, int]],
+        *,
+        is_swapped: bool = False,
+        checksums: Mapping[str, int] | None = None,
+    ) -> None:
+        self.content = content
+        self._file, self._places, self._is_swapped = file, places, is_swapped
+        self._checksums = checksums or {}
+
+    def read(self, tensors: Mapping[str, StoredTensor]) -> dict[str, NDArray[Any]]:
+        """Returns the values of tensors, each storage read once and dropped before the next one.
+
+        Raises:
+            ValueError: a storage is missing, shorter than its tensors say, or damaged.
+        """
+        by_storage: dict[str, list[str]] = {}
+        for name, tensor in tensors.items():
+            by_storage.setdefault(tensor.storage, []).append(name)
+        found: dict[str, NDArray[Any]] = {}
+        for storage, names in by_storage.items():
+            values = self._storage(storage)
+            for name in names:
+                found[name] = _values(values, tensors[name], is_swapped=self._is_swapped)
+        return {name: found[name] for name in tensors}
+
+    def _storage(self, key: str) -> NDArray[np.uint8]:
+        if key not in self._places:
+            raise ValueError(f"the storage {key!r} is missing")
+        start, size = self._places[key]
+        values = np.empty(size, np.uint8)
+        self._file.seek(start)
+        if self._file.readinto(values.data) != size:  # type: ignore[attr-defined]
+            raise EOFError(f"the storage {key!r} is cut off")
+        # Zero where the file was written without checksums.
+        if self._checksums.get(key) and zlib.crc32(values.data) != self._checksums[key]:
+            raise ValueError(f"the storage {key!r} has another checksum than its values")
+        return values
+
+
+@contextlib.contextmanager
+def open_archive(path: Path) -> Iterator[Archive]:
+    """Opens a PyTorch file.
+
+    Raises:
+        UnsupportedPickleError: it needs code from the file, or instructions that state dicts do without.
+        Exception: of any kind, where it is damaged or no PyTorch file.
+    """
+    with path.open("rb") as file:
+        is_zip = file.read(4) == b"PK\x03\x04"
+        file.seek(0)
+        yield _zip_archive(file) if is_zip else _legacy_archive(file)
+
+
+def element_type(dtype: str) -> np.dtype[Any]:
+    """Returns the NumPy element type of PyTorch's, by name.
+
+    Raises:
+        UnsupportedPickleError: there is none.
+    """
+    if not _ELEMENT_TYPES.fullmatch(dtype):
+        raise UnsupportedPickleError(f"unsupported element type {dtype}")
+    return numpy_dtype(dtype)
+
+
+def _zip_archive(file: IO[bytes]) -> Archive:
+    size = os.fstat(file.fileno()).st_size
+    members = zipfile.ZipFile(file).infolist()
+    _check_members(members, size)
+    pickles = [info for info in members if info.filename.endswith("/data.pkl") and info.filename.count("/") == 1]
+    if len(pickles) != 1:
+        raise ValueError(f"it has {len(pickles)} members 'data.pkl'")
+    top = pickles[0].filename.removesuffix("data.pkl")
+    named = {info.filename.removeprefix(top): info for info in members if info.filename.startswith(top)}
+    if "constants.pkl" in named:
+        raise ValueError("it is a program of TorchScript, not a state dict")
+    order = "little"
+    if "byteorder" in named:
+        order = _bytes(file, named["byteorder"], _LONGEST_NOTE).decode()
+        if order not in ("little", "big"):
+            raise ValueError(f"its byte order is {order!r}")
+    content = read_pickle(io.BytesIO(_bytes(file, named["data.pkl"], size)))
+    storages = {name.removeprefix("data/"): info for name, info in named.items() if name.startswith("data/")}
+    places = {name: (_start(file, info), info.file_size) for name, info in storages.items()}
+    checksums = {name: info.CRC for name, info in storages.items()}
+    return Archive(file, content, places, is_swapped=order == "big", checksums=checksums)
+
+
+def _check_members(members: list[zipfile.ZipInfo], size: int) -> None:
+    for info in members:
+        if info.compress_type != zipfile.ZIP_STORED or info.file_size != info.compress_size or info.flag_bits & 1:
+            raise ValueError(f"its member {info.filename[:80]!r} is compressed or encrypted, as PyTorch writes none")
+    if sum(info.file_size for info in members) > size:
+        raise ValueError("its members claim more bytes than the file has")
+    if len({info.filename for info in members}) < len(members):
+        raise ValueError("it has two members of the same name")
+
+
+def _start(file: IO[bytes], info: zipfile.ZipInfo) -> int:
+    """Returns where a stored member's bytes begin."""
+    file.seek(info.header_offset)
+    signature, name, extra = _LOCAL_HEADER.unpack(file.read(_LOCAL_HEADER.size))
+    if signature != b"PK\x03\x04":
+        raise ValueError(f"its member {info.filename[:80]!r} is missing")
+    return info.header_offset + _LOCAL_HEADER.size + int(name) + int(extra)
+
+
+def _bytes(file: IO[bytes], info: zipfile.ZipInfo, most: int) -> bytes:
+    if info.file_size > most:
+        raise ValueError(f"its member {info.filename[:80]!r} has {info.file_size} bytes")
+    file.seek(_start(file, info))
+    return file.read(info.file_size)
+
+
+def _legacy_archive(file: IO[bytes]) -> Archive:
+    if read_pickle(file) != _MAGIC_NUMBER:
+        raise ValueError("it does not begin as PyTorch's files do")
+    if read_pickle(file) != _PROTOCOL:
+        raise ValueError("its protocol is none of PyTorch's")
+    system = read_pickle(file)
+    types: dict[str, str] = {}
+    content = read_pickle(file, types)
+    keys = read_pickle(file)
+    if not isinstance(system, dict) or not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
+        raise ValueError("it does not list its storages")
+    end = os.fstat(file.fileno()).st_size
+    places: dict[str, tuple[int, int]] = {}
+    for key in keys:
+        if key in places:
+            raise ValueError(f"it has the storage {key[:80]!r} twice")
+        (count,) = struct.unpack("<q", file.read(8))
+        start = file.tell()
+        size = count * element_type(types[key]).itemsize
+        if not 0 <= size <= end - start:
+            raise ValueError(f"its storage {key[:80]!r} has {count} elements, more than are there")
+        places[key] = start, size
+        file.seek(start + size)
+    return Archive(file, content, places, is_swapped=system.get("little_endian") is False)
+
+
+def _values(storage: NDArray[np.uint8], tensor: StoredTensor, *, is_swapped: bool) -> NDArray[Any]:
+    dtype = element_type(tensor.dtype)
+    if is_swapped:
+        width = dtype.itemsize // 2 if dtype.kind == "c" else dtype.itemsize
+        unsigned = np.dtype(f"u{width}")
+        storage = storage[: storage.size // width * width].view(unsigned).byteswap().view(np.uint8)
+    elements = storage[: storage.size // dtype.itemsize * dtype.itemsize].view(dtype)
+    if 0 in tensor.shape:
+        return np.empty(tensor.shape, dtype)
+    last = sum((length - 1) * step for length, step in zip(tensor.shape, tensor.strides, strict=True))
+    if tensor.offset + last >= elements.size:
+        raise ValueError(f"a tensor of the shape {tensor.shape} ends beyond its storage")
+    steps = [step * dtype.itemsize for step in tensor.strides]
+    # Types that NumPy does not know itself cannot be given strides.
+    plain = elements[tensor.offset :].view(f"V{dtype.itemsize}")
+    values = np.array(np.lib.stride_tricks.as_strided(plain, tensor.shape, steps), order="C").view(dtype)
+    if tensor.conjugate:
+        values = values.conj()
+    return np.asarray(-values if tensor.negative else values)

@@ -1,0 +1,298 @@
+"""PyTorch's files without PyTorch: compared with ``torch.load``, and files that ask for more than they are."""
+
+from __future__ import annotations
+
+import collections
+import io
+import pickle
+import struct
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from little_memory import little_memory
+from torch import nn
+
+from collectors.errors import CheckpointError
+from collectors.networks.torch_network import to_array
+from collectors.weights.torch_file import read_state_dict
+
+DTYPES = (
+    torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.float8_e4m3fn, torch.float8_e5m2, torch.int64,
+    torch.int32, torch.int16, torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.bool,
+    torch.complex64, torch.complex128,
+)  # fmt: skip
+# PyTorch writes them into its older format but cannot read them there.
+NOT_BEFORE = ("torch.float8_e4m3fn", "torch.float8_e5m2", "torch.uint16", "torch.uint32", "torch.uint64")
+FORMATS = pytest.mark.parametrize("new", [True, False], ids=["archive", "before 1.6"])
+
+
+def values(count: int, dtype: torch.dtype) -> torch.Tensor:
+    numbers = torch.arange(1, count + 1, dtype=torch.float64)
+    return (numbers * (1 + 2j) if dtype.is_complex else numbers % 5).to(dtype)
+
+
+def states() -> dict[str, dict[str, Any]]:
+    whole = values(24, torch.float32)
+    complex_values = values(6, torch.complex64)
+    network = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
+    optimizer = torch.optim.Adam(network.parameters())
+    network(torch.ones(2, 3)).sum().backward()
+    optimizer.step()
+    return {
+        "types": {str(dtype): values(6, dtype).reshape(2, 3) for dtype in DTYPES},
+        "views": {
+            "part": whole[3:9], "columns": whole.reshape(4, 6)[:, 1::2], "turned": whole.reshape(4, 6).T,
+            "one": whole[7], "repeated": whole[:2].reshape(2, 1).expand(2, 3), "empty": whole[:0].reshape(0, 3),
+            "channels last": whole.reshape(1, 2, 3, 4).to(memory_format=torch.channels_last),
+        },
+        "signs": {
+            "conjugate": complex_values.conj(), "plain": complex_values,
+            "negative": complex_values.clone().conj().imag,
+        },
+        "parameters": {"weight": nn.Parameter(whole), "fixed": nn.Parameter(whole[:4] + 1, requires_grad=False)},
+        "network": network.state_dict(),
+        "beside": {
+            "state_dict": network.state_dict(), "optimizer": optimizer.state_dict(), "epoch": 3, "best": 0.25,
+            "names": ("a", None, True), "random": torch.get_rng_state(), "bytes": b"abc", "array": bytearray(b"abc"),
+            "set": {1, 2}, "device": torch.device("cpu"), "size": torch.Size([2, 3]), "type": torch.float32,
+            "counted": collections.Counter("aab"), "ordered": collections.OrderedDict(a=1), "complex": 1 + 2j,
+            "large": 2**100, (1, "a"): 2,
+        },
+    }  # fmt: skip
+
+
+@FORMATS
+@pytest.mark.parametrize("which", states())
+def test_every_value_is_what_pytorch_reads(tmp_path: Path, which: str, new: bool) -> None:
+    state = states()[which]
+    if not new:
+        state = {name: value for name, value in state.items() if name not in NOT_BEFORE}
+    torch.save(state, tmp_path / "a.pt", _use_new_zipfile_serialization=new)
+    expected = torch.load(tmp_path / "a.pt", weights_only=True)
+    expected = expected.get("state_dict", expected)
+    found = read_state_dict(tmp_path / "a.pt")
+    assert list(found) == list(expected)
+    for name, tensor in expected.items():
+        array = to_array(tensor)
+        assert found[name].dtype == array.dtype, name
+        assert found[name].shape == array.shape, name
+        assert found[name].tobytes() == array.tobytes(), name
+
+
+def test_files_without_checksums_and_with_a_wrong_one(tmp_path: Path) -> None:
+    before = torch.serialization.get_crc32_options()
+    torch.serialization.set_crc32_options(False)
+    try:
+        torch.save({"a": torch.ones(1000)}, tmp_path / "a.pt")
+    finally:
+        torch.serialization.set_crc32_options(before)
+    assert (read_state_dict(tmp_path / "a.pt")["a"] == 1).all()
+    torch.save({"a": torch.ones(1000)}, tmp_path / "a.pt")
+    content = bytearray((tmp_path / "a.pt").read_bytes())
+    content[content.index(struct.pack("<f", 1) * 100) + 200] ^= 1
+    (tmp_path / "a.pt").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"a.pt is damaged .*'0' has another checksum than its values.*copy it"):
+        read_state_dict(tmp_path / "a.pt")
+
+
+def test_the_other_byte_order(tmp_path: Path) -> None:
+    """As a machine of the other order writes it: each number's bytes turned, and a member that says so."""
+    state = {str(dtype): values(6, dtype) for dtype in DTYPES}
+    turned = {}
+    for name, tensor in state.items():
+        storage = tensor.clone().untyped_storage()
+        storage.byteswap(tensor.dtype)
+        turned[name] = torch.tensor([], dtype=tensor.dtype).set_(storage)
+    torch.save(turned, tmp_path / "a.pt")
+    with zipfile.ZipFile(tmp_path / "a.pt") as old, zipfile.ZipFile(tmp_path / "b.pt", "w") as new:
+        for info in old.infolist():
+            new.writestr(info.filename, b"big" if info.filename.endswith("byteorder") else old.read(info))
+    found = read_state_dict(tmp_path / "b.pt")
+    for name, tensor in torch.load(tmp_path / "b.pt", weights_only=True).items():
+        assert found[name].tobytes() == to_array(state[name]).tobytes(), name
+        # PyTorch forgets to turn the types that have no storage class of their own.
+        assert name in NOT_BEFORE or found[name].tobytes() == to_array(tensor).tobytes(), name
+
+
+def test_what_is_not_wanted_is_not_read(tmp_path: Path) -> None:
+    """The moments of Adam are twice the weights."""
+    weights = {"a": torch.ones(2**20)}
+    torch.save({"state_dict": weights, "optimizer": {0: torch.ones(2**22)}}, tmp_path / "a.pt")
+    with little_memory(10 * 2**20):
+        assert list(read_state_dict(tmp_path / "a.pt")) == ["a"]
+
+
+# Files that ask for more than they are
+
+
+class Call:
+    """A pickle that calls a function."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.function, self.arguments = function, arguments
+
+    def __reduce__(self) -> Any:
+        return self.function, self.arguments
+
+
+def archive(path: Path, content: bytes, method: int = zipfile.ZIP_STORED, **storages: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", method) as file:
+        file.writestr("a/data.pkl", content)
+        file.writestr("a/version", "3\n")
+        for key, stored in storages.items():
+            file.writestr(f"a/data/{key}", stored)
+    return path
+
+
+def tensor(shape: str, count: int, key: str = "k", strides: str = "(1,)", offset: int = 0) -> bytes:
+    """Returns the instructions that make one tensor of a storage."""
+
+    def numbers(text: str) -> bytes:
+        return b"(" + b"".join(number(int(item)) for item in text.strip("()").split(",") if item.strip()) + b"t"
+
+    return (
+        b"ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nFloatStorage\n"
+        + text(key) + text("cpu") + number(count) + b"tQ" + number(offset)
+        + numbers(shape) + numbers(strides) + b"\x89ccollections\nOrderedDict\n)RtR"
+    )  # fmt: skip
+
+
+def text(value: str) -> bytes:
+    return b"X" + struct.pack("<I", len(value.encode())) + value.encode()
+
+
+def number(value: int) -> bytes:
+    packed = pickle.encode_long(value)
+    return b"\x8a" + bytes([len(packed)]) + packed
+
+
+def state(**items: bytes) -> bytes:
+    return b"\x80\x02}(" + b"".join(text(name) + value for name, value in items.items()) + b"u."
+
+
+ONE = tensor("(1,)", 1)
+LONG_LIST = b"](" + b"K\x01" * 1000 + b"eq\x01"
+HOSTILE: dict[str, tuple[bytes, str]] = {
+    "array of bytes": (pickle.dumps({"a": Call(bytearray, 6 << 30)}, 2), "holds no tensors"),
+    "storage of no type": (
+        state(a=b"ctorch.storage\nUntypedStorage\n" + number(6 << 30) + b"\x85R", b=ONE), ""
+    ),
+    "tensor by its class": (
+        state(a=b"ctorch\nFloatTensor\n" + number(6 << 30) + b"\x85R", b=ONE), "holds 'a' as a sparse, quantized or"
+    ),
+    "quantized": (
+        state(a=b"ctorch._utils\n_rebuild_qtensor\n()tR", b=ONE), "holds 'a' as a sparse, quantized or empty"
+    ),
+    "storage that lies": (state(a=tensor("(99999999999,)", 99999999999)), "more than the file's"),
+    "view beyond the storage": (state(a=tensor("(4,)", 1)), r"ends beyond its storage of 1 elements"),
+    "offset beyond the storage": (state(a=tensor("(1,)", 1, offset=2**61)), "ends beyond its storage"),
+    "negative stride": (state(a=tensor("(2,)", 1, strides="(-1,)")), "has the shape or strides"),
+    "missing storage": (state(a=tensor("(1,)", 1, key="../data.pkl")), "the storage '../data.pkl' is missing"),
+    "storage shorter than it says": (state(a=tensor("(2,)", 2)), "ends beyond its storage"),
+    "many axes": (state(a=tensor(str((1,) * 100), 1, strides=str((1,) * 100))), "has the shape or strides"),
+    "repeated value": (state(a=tensor("(99999999,)", 1, strides="(0,)")), "more than the file's"),
+    "far memo": (b"\x80\x02}r" + struct.pack("<I", 2**31 - 1) + b".", "holds no tensors"),
+    "claimed text": (b"\x80\x02X\xff\xff\xff\x7f.", "is damaged or no PyTorch file"),
+    "eight byte claim": (b"\x80\x05\x96" + struct.pack("<Q", 2**40) + b".", "is damaged or no PyTorch file"),
+    "frame": (b"\x80\x04\x95" + struct.pack("<Q", 2**40) + b"}.", "unsupported instruction FRAME"),
+    "long list again and again": (
+        b"\x80\x02" + LONG_LIST + b"](" + b"ctorch\nSize\nh\x01\x85R" * 10_000 + b"e.",
+        "unsupported pickle of more than 2000000 instructions",
+    ),
+    "key that takes for ever": (
+        b"\x80\x02}" + text("a") + b"q\x01" + b"h\x01\x86q\x01" * 100 + b"K\x01s.", "holds no tensors"
+    ),
+    "no end": (b"\x80\x02}", "is damaged or no PyTorch file"),
+    "nothing on the stack": (b"\x80\x02t.", "is damaged or no PyTorch file"),
+    "lone surrogate": (
+        b"\x80\x02}X\x03\0\0\0\xed\xa0\x80" + ONE + b"s.", r"a tensor called '\\ud800', which is no Unicode text"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("which", HOSTILE)
+def test_a_small_file_takes_little_memory(tmp_path: Path, which: str) -> None:
+    content, match = HOSTILE[which]
+    path = archive(tmp_path / "a.pt", content, k=struct.pack("<f", 5))
+    with little_memory(2**26):
+        if match:
+            with pytest.raises(CheckpointError, match=match):
+                read_state_dict(path)
+        else:
+            assert read_state_dict(path) == {"b": 5}
+
+
+def test_the_file_of_the_issue(tmp_path: Path) -> None:
+    """402 bytes: an archive of nothing but the call."""
+    torch.save(Call(bytearray, 6 << 30), tmp_path / "a.pt")
+    path = archive(tmp_path / "b.pt", pickle.dumps(Call(bytearray, 6 << 30), 2))
+    assert path.stat().st_size < 500
+    for file in (tmp_path / "a.pt", path):
+        with little_memory(2**24), pytest.raises(CheckpointError, match="holds a Thing, not a dictionary of tensors"):
+            read_state_dict(file)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_compressed_storages(tmp_path: Path, method: int) -> None:
+    count = 2**24
+    path = archive(tmp_path / "a.pt", state(a=tensor(f"({count},)", count)), method, k=bytes(4 * count))
+    assert path.stat().st_size < 2**17
+    with little_memory(2**24), pytest.raises(CheckpointError, match="is compressed or encrypted, as PyTorch writes"):
+        read_state_dict(path)
+
+
+def test_storages_that_share_their_bytes(tmp_path: Path) -> None:
+    """Each of 200 members names the same megabyte."""
+    size, many = 2**20, 200
+    items = {f"t{index}": tensor(f"({size // 4},)", size // 4, key=f"k{index}") for index in range(many)}
+    archive(tmp_path / "a.pt", state(**items), k0=bytes(size))
+    with zipfile.ZipFile(tmp_path / "a.pt", "a") as file:
+        first = file.getinfo("a/data/k0")
+        for index in range(1, many):
+            other = zipfile.ZipInfo(f"a/data/k{index}")
+            other.header_offset, other.file_size, other.compress_size = first.header_offset, size, size
+            other.CRC = first.CRC
+            file.filelist.append(other)
+            file.NameToInfo[other.filename] = other
+        file._didModify = True  # type: ignore[attr-defined]
+    with little_memory(2**24), pytest.raises(CheckpointError, match="its members claim more bytes than the file has"):
+        read_state_dict(tmp_path / "a.pt")
+
+
+def test_many_views_of_one_storage(tmp_path: Path) -> None:
+    count = 2**18
+    views = {f"t{index}": tensor(f"({count - 100},)", count, offset=index) for index in range(100)}
+    path = archive(tmp_path / "a.pt", state(**views), k=bytes(4 * count))
+    with little_memory(2**24), pytest.raises(CheckpointError, match=r"holds 't4' of shape .* more than the file's"):
+        read_state_dict(path)
+
+
+@pytest.mark.parametrize("count", [2**40, -1, 3])
+def test_older_files_whose_storages_lie(tmp_path: Path, count: int) -> None:
+    buffer = io.BytesIO()
+    torch.save({"a": torch.ones(2)}, buffer, _use_new_zipfile_serialization=False)
+    content = bytearray(buffer.getvalue())
+    content[-16:-8] = struct.pack("<q", count)
+    (tmp_path / "a.pt").write_bytes(content)
+    with little_memory(2**24), pytest.raises(CheckpointError, match=r"has -?\d+ elements, more than are there"):
+        read_state_dict(tmp_path / "a.pt")
+
+
+def test_a_program_of_torchscript(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.pt", "w") as file:
+        file.writestr("a/data.pkl", state())
+        file.writestr("a/constants.pkl", b"")
+    with pytest.raises(CheckpointError, match="is a program of TorchScript, not a state dict"):
+        read_state_dict(tmp_path / "a.pt")
+
+
+def test_arrays_share_nothing(tmp_path: Path) -> None:
+    whole = torch.ones(4)
+    torch.save({"a": whole[:2], "b": whole[1:]}, tmp_path / "a.pt")
+    found = read_state_dict(tmp_path / "a.pt")
+    found["a"][:] = 7
+    np.testing.assert_array_equal(found["b"], np.ones(3, np.float32))
