@@ -215,7 +215,7 @@ def _named(argument: str) -> _Name:
     of_python = full in ("collections.OrderedDict", "collections.Counter", "torch.Size")
     if full in _TENSORS or of_torch or of_python or _OF_NO_USE.fullmatch(full) or full in _REBUILDING:
         return _Name(full)
-    raise UnsupportedPickleError(f"Unsupported global: GLOBAL {full.removeprefix('builtins.')}")
+    raise UnsupportedPickleError(f"Unsupported global: GLOBAL {full.removeprefix('builtins.')[:200]}")
 
 
 def _storage(identity: Any) -> _Storage:
@@ -229,7 +229,7 @@ def _storage(identity: Any) -> _Storage:
     # Files of before PyTorch 0.4 have views of storages.
     offset = 0 if not view or view[0] is None else view[0][1]
     if not _is_count(offset):
-        raise ValueError(f"a storage begins at {offset!r}")
+        raise ValueError("a part of a storage begins nowhere")
     return _Storage(key, dtype, count, offset)
 
 
@@ -238,7 +238,8 @@ def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_more: Any) ->
         raise TypeError("a tensor has no storage")
     for numbers in (shape, strides):
         if not isinstance(numbers, tuple) or len(numbers) > _MOST_AXES or not all(map(_is_count, numbers)):
-            raise ValueError(f"a tensor has the shape or strides {str(numbers)[:80]}")
+            # Not quoted: lists that name each other would take for ever to write.
+            raise ValueError("a tensor has a shape or strides that are no short list of sizes")
     if len(shape) != len(strides):
         raise ValueError(f"a tensor has {len(shape)} axes and {len(strides)} strides")
     offset += storage.offset

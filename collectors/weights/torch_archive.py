@@ -200,7 +200,7 @@ def _values(storage: NDArray[np.uint8], tensor: StoredTensor, *, is_swapped: boo
         raise ValueError(f"a tensor of the shape {tensor.shape} ends beyond its storage")
     steps = [step * dtype.itemsize for step in tensor.strides]
     # Types that NumPy does not know itself cannot be given strides.
-    plain = elements[tensor.offset :].view(f"V{dtype.itemsize}")
+    plain = elements[tensor.offset :].view(f"u{dtype.itemsize}" if dtype.itemsize <= 8 else np.complex128)
     values = np.array(np.lib.stride_tricks.as_strided(plain, tensor.shape, steps), order="C").view(dtype)
     if tensor.conjugate:
         values = values.conj()

@@ -15,6 +15,7 @@ from ..errors import LandscapeDamagedError, LandscapeExportError
 from ..file.checkpoints import OriginData
 from ..file.checks import PointStatus
 from ..file.data import DirectionsData, LandscapeData
+from ..file.reading import reason
 
 Images = dict[Path, Callable[[], bytes]]
 """What makes the content of each file of an export."""
@@ -132,8 +133,6 @@ def foreign_landscape(
 
 def damaged(path: Path, program: str, why: object) -> LandscapeDamagedError:
     """Returns the error for a file that is not what its format asks for."""
-    text = str(why).splitlines()
     return LandscapeDamagedError(
-        f"{path} cannot be read as {program}: {text[0] if text else type(why).__name__}. Copy it again from where it "
-        "came, or correct the format."
+        f"{path} cannot be read as {program}: {reason(why)}. Copy it again from where it came, or correct the format."
     )

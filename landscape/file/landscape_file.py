@@ -22,7 +22,7 @@ from collectors.files.remote_path import RemotePath
 from .. import errors
 from .data import LandscapeData
 from .encoding import FORMAT, FORMAT_VERSION, landscape_bytes
-from .reading import read_attribute, read_root
+from .reading import read_attribute, read_root, reason
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 # Far more than the largest grid with many metrics.
@@ -102,7 +102,7 @@ def _read(path: AnyPath, source: Path | bytes, size: int) -> LandscapeData:
     except BlockingIOError as error:
         raise _locked(path) from error
     except Exception as error:  # the library reports damage by nearly every kind of exception
-        raise _damaged(path, f"{type(error).__name__}: {error}".splitlines()[0]) from error
+        raise _damaged(path, f"{type(error).__name__}: {reason(error)}") from error
     data.path = path
     return data
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,6 +84,17 @@ def read_attribute(file: Any, name: str) -> Any:
         return None
     value = file.attrs[name]
     return value.decode("utf-8") if isinstance(value, bytes) else value.item()
+
+
+def reason(error: object) -> str:
+    """Returns what an error says, in a line; of HDF5's reports of a failed read, only what the system said.
+
+    Those have the time, the descriptor and the address of a buffer in them, of which no user makes anything.
+    """
+    text = str(error)
+    # Their time ends with a line break.
+    said = re.search(r"errno = \d+, error message = '([^']*)'", text)
+    return said[1] if said else (text.splitlines() or [type(error).__name__])[0]
 
 
 class BoundedReader:

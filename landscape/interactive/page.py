@@ -124,7 +124,8 @@ def page_html(
     ]
     parts = {
         "policy": "; ".join(policy),
-        "title": html.escape(heading),
+        # A file's name and its title may hold half a surrogate pair, which no text on a disk does.
+        "title": html.escape(heading).encode("utf-8", "replace").decode("utf-8"),
         "style": _asset("page.css"),
         "content": json.dumps(content, ensure_ascii=True, allow_nan=False).translate(_LINE_ENDS),
         "plotly": tag,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
+import socket
+import sys
 import threading
 import time
 from collections import deque
@@ -28,6 +31,9 @@ from .content import landscape_content
 from .page import SCRIPT_NAME, page_html, plotly_script
 
 LOOPBACK = "127.0.0.1"
+# A browser opens six connections at a time and closes them after each answer.
+_MOST_CONNECTIONS = 32
+_SECONDS_OF_CONNECTION = 30.0
 # The time left is estimated from the speed of the last minutes: a run may have been interrupted before.
 _SECONDS_OF_SPEED = 120.0
 
@@ -139,7 +145,7 @@ class FileWatch:
         seconds -= max(time.time() - last, 0.0)
         if seconds < 1:
             return ""  # it takes longer than estimated, so nothing is known
-        adaptive = landscape.attributes.get("sampling", {}).get("mode") == "adaptive"
+        adaptive = (landscape.attributes.get("sampling") or {}).get("mode") == "adaptive"
         return f", {'at most ' if adaptive else ''}about {duration_text(seconds)} left"
 
 
@@ -147,7 +153,8 @@ class WatchServer(ThreadingHTTPServer):
     """Serves a landscape file's page on the loopback interface.
 
     The address contains a random token and requests must name this server as their host. So neither another user's
-    program nor a web page that rebinds its name to this machine can read the landscape.
+    program nor a web page that rebinds its name to this machine can read the landscape. Nobody can keep others out by
+    connections that ask nothing: each has 30 seconds, and the oldest of more than 32 is ended.
 
     Args:
         path: the landscape file, which need not exist yet.
@@ -160,6 +167,8 @@ class WatchServer(ThreadingHTTPServer):
     """
 
     daemon_threads = True
+    # Of the standard library's 5, each client more would wait for a second.
+    request_queue_size = 128
 
     def __init__(self, path: Path, port: int = 0) -> None:
         check_int("port", port, 0, 65535)
@@ -167,6 +176,8 @@ class WatchServer(ThreadingHTTPServer):
         self.watch = FileWatch(path)
         self.file_name = path.name
         self.token = secrets.token_urlsafe(16)
+        self._connections: dict[Any, float] = {}
+        self._changing = threading.Lock()
         try:
             super().__init__((LOOPBACK, port), _Handler)
         except OSError as error:
@@ -176,6 +187,32 @@ class WatchServer(ThreadingHTTPServer):
     def address(self) -> str:
         """Where the page is."""
         return f"http://{LOOPBACK}:{self.server_port}/{self.token}/"
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answers a new connection in a thread of its own, and ends the oldest ones if there are too many."""
+        with self._changing:
+            self._connections[request] = time.monotonic()
+            surplus = list(self._connections)[:-_MOST_CONNECTIONS]
+        _end_all(surplus)
+        super().process_request(request, client_address)
+
+    def service_actions(self) -> None:
+        """Ends the connections that have had their time; the server's loop calls this."""
+        with self._changing:
+            oldest = time.monotonic() - _SECONDS_OF_CONNECTION
+            late = [request for request, begun in self._connections.items() if begun < oldest]
+        _end_all(late)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Closes a connection that was answered or ended."""
+        with self._changing:
+            self._connections.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Says nothing of clients that left before their answer; a bug of ours has its traceback."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
     def page(self) -> bytes:
         """Returns the page with what is in the file now."""
@@ -227,6 +264,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(body)
+
+
+def _end_all(connections: list[Any]) -> None:
+    for connection in connections:
+        # Its thread finds it at its end, and closes it.
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
 
 
 def _counts(landscape: LandscapeData) -> tuple[int, int]:

@@ -50,7 +50,7 @@ class Guard:
         self._events: list[str] = []
         self._watching = False
         self._opened = opened_in(secret)
-        for name in ("ascii", *(f"utf_{width}{order}" for width in (16, 32) for order in ("", "_le", "_be"))):
+        for name in ("ascii", "cp437", *(f"utf_{width}{order}" for width in (16, 32) for order in ("", "_le", "_be"))):
             codecs.lookup(name)  # Python loads a codec with its first text, which would look like running code
         sys.addaudithook(self._audit)
         # Written in C, so that it also ends what HDF5 does without coming back to Python.

@@ -6,6 +6,9 @@ import contextlib
 import json
 import math
 import os
+import pickle
+import pickletools
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -314,4 +317,66 @@ def _put_text(file: Any, name: str, text: str) -> None:
     file.attrs.create(name, encoded, dtype=h5py.string_dtype("utf-8", len(encoded)))
 
 
-KINDS = {"metadata": Metadata, "checkpoint": Checkpoint, "landscape": LandscapeFile}
+class TorchFile(Play):
+    """A state dict as PyTorch saves it; its pickle and the members of its archive are changed."""
+
+    expected = (CheckpointError,)
+
+    def make(self) -> Path:
+        import torch
+
+        path = self.inside / "net_3_step.pt"
+        state = {"weight": torch.ones(7, 5), "half": torch.ones(3, dtype=torch.bfloat16), "count": torch.tensor(3)}
+        torch.save({"state_dict": state, "epoch": 3, "size": torch.Size([2]), "bytes": b"ab"}, path)
+        with zipfile.ZipFile(path) as file:
+            self.members = {info.filename: file.read(info) for info in file.infolist()}
+        return path
+
+    def read(self) -> None:
+        for array in read_state_dict(self.path).values():
+            assert array.nbytes <= len(self.path.read_bytes())
+
+    def change(self, draw: Draw) -> None:
+        members = dict(self.members)
+        for _ in range(draw(st.integers(1, 3))):
+            name = draw(st.sampled_from(sorted(members)) | st.just("net_3_step/data.pkl"))
+            if name.endswith("data.pkl"):
+                members[name] = self._changed_pickle(draw, members[name])
+            elif draw(st.booleans()):
+                members[name] = draw(st.sampled_from((b"", members[name][:-1], members[name] * 3, b"big")))
+            else:
+                others = ("net_3_step/data/../data.pkl", "net_3_step/constants.pkl", "x", f"{name}/")
+                members[draw(st.sampled_from(others))] = members.pop(name)
+        method = draw(st.sampled_from((zipfile.ZIP_STORED,) * 6 + (zipfile.ZIP_DEFLATED, zipfile.ZIP_LZMA)))
+        with zipfile.ZipFile(self.path, "w", method) as file:
+            for name, content in members.items():
+                file.writestr(name, content)
+
+    def _changed_pickle(self, draw: Draw, content: bytes) -> bytes:
+        try:
+            places = [place for _, _, place in pickletools.genops(content) if place is not None]
+        except Exception:  # it was changed before
+            places = list(range(len(content)))
+        places = places or [0]
+        at = draw(st.integers(0, len(places) - 1))
+        start, stop = places[at], places[min(at + draw(st.integers(0, 2)), len(places) - 1)]
+        number = draw(_INTEGERS | st.integers(0, 40))
+        packed = pickle.encode_long(number)
+        instructions = [_LONG + bytes([len(packed)]) + packed] * (len(packed) < 256)
+        instructions += [letter.encode("latin1") for letter in "(.)0}]tReubsQaN\x81\x85\x86\x87\x88\x8f"]
+        instructions += [f"c{name}\n".encode() for name in _GLOBALS]
+        instructions += [letter + b"\xff\xff\xff\x7f" for letter in (b"r", b"j", b"X")]
+        instructions += [b"q\x01", b"h\x01", b"h\x01" * 999]
+        new = b"".join(draw(st.lists(st.sampled_from(instructions), max_size=4)))
+        return content[:start] + new + content[stop:]
+
+
+_LONG = b"\x8a"
+_GLOBALS = (
+    "__builtin__\nbytearray", "__builtin__\nset", "_codecs\nencode", "collections\nOrderedDict", "collections\nCounter",
+    "torch\nFloatTensor", "torch\nFloatStorage", "torch.storage\nUntypedStorage", "torch\nSize", "torch\nfloat8_e5m2",
+    "torch._utils\n_rebuild_tensor_v2", "torch._utils\n_rebuild_tensor_v3", "torch._utils\n_rebuild_parameter",
+    "torch._utils\n_rebuild_qtensor", "torch._tensor\n_rebuild_from_type_v2", "os\nsystem", "builtins\neval",
+)  # fmt: skip
+
+KINDS = {"metadata": Metadata, "checkpoint": Checkpoint, "landscape": LandscapeFile, "pytorch": TorchFile}

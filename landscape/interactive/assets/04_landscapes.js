@@ -108,7 +108,7 @@ class Landscape {
 }
 
 function decoded(texts) {
-  return Object.fromEntries(Object.entries(texts).map(([name, text]) => [name, doubles(text)]));
+  return mapping(Object.entries(texts).map(([name, text]) => [name, doubles(text)]));
 }
 
 // First minus second. A point counts as measured where it is so in both.
@@ -126,7 +126,7 @@ class Difference extends Landscape {
     this.geometry = first.geometry;
     this.facts = [["difference", this.title], ["first", first.title], ["second", second.title]];
     const shared = Object.keys(first.metrics).filter((name) => name in second.metrics && !isError(name));
-    this.metrics = Object.fromEntries(
+    this.metrics = mapping(
       shared.map((name) => [name, first.metrics[name].map((value, index) => value - second.metrics[name][index])]),
     );
     this.status = first.status.map((status, index) => jointStatus(status, second.status[index]));
@@ -134,7 +134,7 @@ class Difference extends Landscape {
     this.note = first.isLine ? `line of ${columns} points` : `${columns} \u00d7 ${rows} points`;
     const gap = Math.max(first.largest_gap ?? 0, second.largest_gap ?? 0);
     const text = gap > 1 ? `features narrower than ${gap} points may be missed` : "";
-    this.estimates = Object.fromEntries(shared.map((name) => [name, text]));
+    this.estimates = mapping(shared.map((name) => [name, text]));
   }
 
   // The choice of the page does not count: a logarithm has no place for both signs.

@@ -25,7 +25,7 @@ class Live {
     try {
       const answer = await fetch(`progress?after=${encodeURIComponent(this.version)}`, { cache: "no-store" });
       if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
-      const state = await answer.json();
+      const state = parsed(await answer.text());
       this.show(state);
       if (state.content) this.page.update([new Landscape(state.content)]);
       this.version = state.version;

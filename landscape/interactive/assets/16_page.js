@@ -107,4 +107,4 @@ async function unpack() {
   document.head.append(script);
 }
 
-unpack().then(() => new Page(JSON.parse(document.getElementById("content").textContent)));
+unpack().then(() => new Page(parsed(document.getElementById("content").textContent)));

@@ -190,10 +190,10 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "storage that lies": (state(a=tensor("(99999999999,)", 99999999999)), "more than the file's"),
     "view beyond the storage": (state(a=tensor("(4,)", 1)), r"ends beyond its storage of 1 elements"),
     "offset beyond the storage": (state(a=tensor("(1,)", 1, offset=2**61)), "ends beyond its storage"),
-    "negative stride": (state(a=tensor("(2,)", 1, strides="(-1,)")), "has the shape or strides"),
+    "negative stride": (state(a=tensor("(2,)", 1, strides="(-1,)")), "that are no short list"),
     "missing storage": (state(a=tensor("(1,)", 1, key="../data.pkl")), "the storage '../data.pkl' is missing"),
     "storage shorter than it says": (state(a=tensor("(2,)", 2)), "ends beyond its storage"),
-    "many axes": (state(a=tensor(str((1,) * 100), 1, strides=str((1,) * 100))), "has the shape or strides"),
+    "many axes": (state(a=tensor(str((1,) * 100), 1, strides=str((1,) * 100))), "that are no short list"),
     "repeated value": (state(a=tensor("(99999999,)", 1, strides="(0,)")), "more than the file's"),
     "far memo": (b"\x80\x02}r" + struct.pack("<I", 2**31 - 1) + b".", "holds no tensors"),
     "claimed text": (b"\x80\x02X\xff\xff\xff\x7f.", "is damaged or no PyTorch file"),
@@ -205,6 +205,14 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     ),
     "key that takes for ever": (
         b"\x80\x02}" + text("a") + b"q\x01" + b"h\x01\x86q\x01" * 100 + b"K\x01s.", "holds no tensors"
+    ),
+    "shape that takes for ever to write": (
+        b"\x80\x02]q\x01" + b"](h\x01h\x01eq\x01" * 100 + b"}" + text("a") + ONE.replace(number(1) + b"t", b"h\x01t", 1)
+        + b"s.", "unsupported persistent object",
+    ),
+    "strides that take for ever to write": (
+        b"\x80\x02]q\x01" + b"](h\x01h\x01eq\x01" * 100 + b"}" + text("a")
+        + ONE.replace(b"(" + number(1) + b"t\x89", b"h\x01\x89", 1) + b"s.", "that are no short list",
     ),
     "no end": (b"\x80\x02}", "is damaged or no PyTorch file"),
     "nothing on the stack": (b"\x80\x02t.", "is damaged or no PyTorch file"),

@@ -139,3 +139,41 @@ def test_interpolated_points_are_told_apart(open_page, example) -> None:
     assert (data.status[marked] == PointStatus.INTERPOLATED).all()
     assert f"interpolated ({20})" in opened.page.inner_text(".warning")
     opened.check()
+
+
+STRANGE = ("__proto__", "constructor", "toString", "hasOwnProperty", "valueOf")
+
+
+def with_strange_metrics(example):
+    """Each named like something that all JavaScript objects have."""
+    data = example()
+    for index, name in enumerate(STRANGE):
+        data.metrics[name] = data.metrics["loss"] + index + 1
+        data.origin.metrics[name] = data.origin.metrics["loss"] + index + 1
+        data.checkpoints.metrics[name] = data.checkpoints.metrics["loss"] + index + 1
+        data.checkpoints.projected[name] = data.checkpoints.projected["loss"] + index + 1
+    return data
+
+
+@pytest.mark.parametrize("both", [True, False])
+def test_metrics_named_like_what_objects_have(open_page, example, both) -> None:
+    """The second file may lack them; then its loss is shown."""
+    data = [with_strange_metrics(example), with_strange_metrics(example) if both else example()]
+    opened = open_page(*data, webgl=False)
+    page = opened.page
+    listed = page.eval_on_selector_all("#metric option", "(options) => options.map((option) => option.value)")
+    assert set(STRANGE) <= set(listed)
+    page.select_option("#scale", "linear")
+    page.select_option("#map", "cells")
+    for name in STRANGE:
+        page.select_option("#metric", name)
+        for card, own in ((0, True), (1, both)):
+            expected = data[card].metrics[name if own else "loss"]
+            plot = f"document.querySelectorAll('.card')[{card}].querySelector('.plot.map')"
+            first = f"{plot}.data.find((trace) => trace.name === 'grid').z[0][0]"
+            opened.wait(f"{first} === {float(expected[0, 0])!r}")
+            (rows,) = opened.data("map", "grid", "z", card=card)
+            np.testing.assert_array_equal(np.array(rows, float), expected)
+    page.select_option("#difference", index=1)
+    opened.wait("document.querySelectorAll('.card').length === 3")
+    opened.check()

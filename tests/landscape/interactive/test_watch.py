@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
 import re
 import shlex
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -123,6 +126,83 @@ class TestFile:
         progress, content = watch.look()
         assert (progress.phase, content["name"]) == ("unreadable", "b.h5")
         assert "damaged" in progress.text
+
+
+def connected(server, begins=b"GET / HT"):
+    found = socket.create_connection(("127.0.0.1", server.server_port), timeout=20)
+    found.sendall(begins)
+    return found
+
+
+def has_ended(connection):
+    connection.settimeout(20)
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+class TestConnections:
+    def test_those_that_ask_nothing_keep_nobody_out(self, example, tmp_path) -> None:
+        write_landscape(tmp_path / "a.h5", example())
+        with serving(tmp_path / "a.h5") as server:
+            before = threading.active_count()
+            idle = [connected(server, b"GET / HT" if number % 2 else b"") for number in range(300)]
+            try:
+                answer, body = ask(server, urlsplit(server.address).path)
+                assert (answer.status, body[:15]) == (200, b"<!doctype html>")
+                assert all(map(has_ended, idle[:200]))
+                end = time.monotonic() + 20
+                while threading.active_count() - before > 32 and time.monotonic() < end:
+                    time.sleep(0.05)
+                assert threading.active_count() - before <= 32
+            finally:
+                for connection in idle:
+                    connection.close()
+
+    def test_each_has_its_time(self, example, tmp_path, monkeypatch) -> None:
+        """A client that sends a letter now and then has no more of it."""
+        monkeypatch.setattr("landscape.interactive.watch._SECONDS_OF_CONNECTION", 0.5)
+        write_landscape(tmp_path / "a.h5", example())
+        with serving(tmp_path / "a.h5") as server:
+            silent, slow = connected(server, b""), connected(server)
+            begun = time.monotonic()
+            with contextlib.suppress(ConnectionError):
+                while time.monotonic() - begun < 20:
+                    slow.sendall(b"T")
+                    time.sleep(0.05)
+            assert 0.3 < time.monotonic() - begun < 15
+            assert has_ended(silent)
+            assert ask(server, urlsplit(server.address).path)[0].status == 200
+            silent.close()
+            slow.close()
+
+    def test_a_client_that_leaves_prints_nothing(self, example, tmp_path, capfd) -> None:
+        write_landscape(tmp_path / "a.h5", example())
+        with serving(tmp_path / "a.h5") as server:
+            before = threading.active_count()
+            for _ in range(5):
+                request = (
+                    f"GET {urlsplit(server.address).path}plotly.min.js HTTP/1.1\r\nHost: localhost:{server.server_port}"
+                )
+                client = connected(server, f"{request}\r\n\r\n".encode())
+                client.recv(10)
+                # Closed at once, so that the rest of the answer finds nobody.
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.close()
+            end = time.monotonic() + 20
+            while threading.active_count() > before and time.monotonic() < end:
+                time.sleep(0.05)
+        assert capfd.readouterr().err == ""
+
+    def test_a_bug_of_ours_is_not_hidden(self, example, tmp_path, monkeypatch, capfd) -> None:
+        write_landscape(tmp_path / "a.h5", example())
+        with serving(tmp_path / "a.h5") as server:
+            monkeypatch.setattr(server, "page", lambda: 1 / 0)
+            with pytest.raises(http.client.RemoteDisconnected):
+                ask(server, urlsplit(server.address).path)
+            time.sleep(0.2)
+        assert "ZeroDivisionError" in capfd.readouterr().err
 
 
 class TestServer:
