@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from collectors.files.remote_path import RemotePath
 
 from . import figures
-from .figures.texts import kind_text
+from .figures.texts import kind_text, printable
 from .file.checks import PointStatus
 from .file.data import LandscapeData
 from .file.landscape_file import path_of, read_landscape
@@ -237,7 +237,7 @@ class Landscape(LandscapeData):
     def __repr__(self) -> str:
         shape = " x ".join(str(len(axis)) for axis in (self.x, self.y) if axis is not None)
         low, high = self.loss_range
-        parts = [f"{kind_text(self)}, {shape} points", f"loss {low:.4g} to {high:.4g}"]
+        parts = [f"{printable(kind_text(self), 48)}, {shape} points", f"loss {low:.4g} to {high:.4g}"]
         if self.explained_variance_ratio is not None:
             share = percentages([self.explained_variance_ratio.sum()])[0]
             parts.append(f"{share} of the variance explained")
