@@ -23,5 +23,13 @@ class MemoryShortageError(LandscapeError):
     """Memory ran out while a point was measured, and smaller batches cannot help."""
 
 
+class SampleMemoryError(LandscapeError):
+    """The samples do not fit into the memory that they may take, and cannot be read in passes either."""
+
+
+class ChangedSamplesError(SamplesError):
+    """The data set gave other samples in a later pass, so that values of one landscape would not belong together."""
+
+
 class PoolError(LandscapeError):
     """No worker could be started, or none is left."""

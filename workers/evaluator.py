@@ -53,6 +53,20 @@ class MeasurementOptions:
 
 
 @dataclass(frozen=True)
+class SampleMemory:
+    """Where samples are kept.
+
+    Attributes:
+        held: samples that other workers of a pool hold (``Evaluator.held_samples``); those of this machine are used
+            instead of being read again, if this worker's data set begins, goes on and ends like them.
+        shared: whether this worker's samples are kept for others.
+    """
+
+    held: tuple[bytes, ...] = ()
+    shared: bool = False
+
+
+@dataclass(frozen=True)
 class MeasurementSetup:
     """What an evaluator of a framework is told beside the user's network, data, loss and metrics.
 
@@ -64,6 +78,7 @@ class MeasurementSetup:
         restore_network: whether ``close`` puts the network back; a worker of its own saves that memory.
         workload: whether a tuned plan is compiled, and for how much work (PyTorch); None compiles none. The other
             frameworks always compile, or never do.
+        memory: where samples are kept.
     """
 
     options: MeasurementOptions = MeasurementOptions()
@@ -72,6 +87,7 @@ class MeasurementSetup:
     plan: MeasurementPlan | None = None
     restore_network: bool = True
     workload: Workload | None = None
+    memory: SampleMemory = SampleMemory()
 
 
 @dataclass(frozen=True)
@@ -203,6 +219,10 @@ class Evaluator(ABC):
         Args:
             batch_size: samples per forward pass.
         """
+
+    def held_samples(self) -> bytes | None:
+        """Returns what other workers of this machine need to use this one's samples; None where they cannot."""
+        return None
 
     def close(self) -> None:  # noqa: B027
         """Leaves the user's network as it was found, bit for bit; there may be nothing to do."""

@@ -76,7 +76,7 @@ class JaxEvaluator(NetworkEvaluator):
         self._network = take_apart(network)
         self._space = self._network.space
         self._check(setup.options)
-        self._samples, self._notes = read_array_samples(dataset, setup.options)
+        self._samples, self._notes = read_array_samples(dataset, setup.options, setup.memory)
         self._device = find_device(setup.device, self._notes)
         self._placed: dict[int | None, list[Batch]] = {}
         self._plane: Plane | None = None

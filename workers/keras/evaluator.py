@@ -43,7 +43,7 @@ class KerasEvaluator(ArrayEvaluator):
 
     def __init__(self, model: Any, network: Any, dataset: Any, metrics: Any, setup: MeasurementSetup) -> None:
         found = find_metrics(metrics)
-        samples, notes = read_keras_samples(dataset, setup.options)
+        samples, notes = read_keras_samples(dataset, setup.options, setup.memory)
         loss, judge = find_loss(model)
         arrays = KerasNetwork(network)
         try:

@@ -12,13 +12,18 @@ from typing import Any
 import keras
 
 from ..errors import SamplesError
-from ..evaluator import MeasurementOptions
+from ..evaluator import MeasurementOptions, SampleMemory
 from ..samples.array_samples import read_array_samples
 from ..samples.batches import is_array
-from ..samples.samples import Samples, Stream
+from ..samples.samples import Samples
+from ..samples.sources import Stream
 
 
-def read_keras_samples(dataset: Any, options: MeasurementOptions) -> tuple[Samples, list[str]]:
+def read_keras_samples(
+    dataset: Any,
+    options: MeasurementOptions,
+    memory: SampleMemory = SampleMemory(),  # noqa: B008
+) -> tuple[Samples, list[str]]:
     """Reads the samples once, in data-set order.
 
     Args:
@@ -26,6 +31,7 @@ def read_keras_samples(dataset: Any, options: MeasurementOptions) -> tuple[Sampl
             ``keras.utils.PyDataset``, a PyTorch DataLoader or Dataset, a ``tf.data.Dataset``, or any iterable of
             batches of (x, y) or (x, y, sample_weight).
         options: how many samples, and which.
+        memory: where they are kept.
 
     Returns:
         The samples, and notes for the user. A batch's targets are a dict: "targets", and "sample_weight" where there
@@ -35,15 +41,16 @@ def read_keras_samples(dataset: Any, options: MeasurementOptions) -> tuple[Sampl
         TypeError: the data set is of a kind that cannot be read.
         ValueError: random samples of a stream were asked for.
         SamplesError: it is empty, unlabelled, or gives other samples each time.
+        SampleMemoryError: there is no room for them.
     """
     if _is_tuple_of_arrays(dataset):
-        samples, notes = read_array_samples(split_batch(dataset), options)
+        samples, notes = read_array_samples(split_batch(dataset), options, memory)
     elif _is_from_torch(dataset):
-        samples, notes = read_array_samples(_with_split_batches(dataset), options)
+        samples, notes = read_array_samples(_with_split_batches(dataset), options, memory)
         if not hasattr(dataset, "batch_size"):  # a Dataset, whose batches are ours
             samples = samples.without_own_batches()
     elif isinstance(dataset, Iterator):
-        samples, notes = read_array_samples(map(split_batch, dataset), options)
+        samples, notes = read_array_samples(map(split_batch, dataset), options, memory)
     else:
         if isinstance(dataset, keras.utils.PyDataset):
             dataset = Stream(functools.partial(_by_index, dataset))
@@ -52,7 +59,7 @@ def read_keras_samples(dataset: Any, options: MeasurementOptions) -> tuple[Sampl
                 "dataset must be (x, y) or (x, y, sample_weight) of arrays, a PyDataset, a DataLoader or an iterable "
                 f"of batches, but got {type(dataset).__name__}."
             )
-        samples, notes = read_array_samples(Stream(lambda: map(split_batch, dataset)), options)
+        samples, notes = read_array_samples(Stream(lambda: map(split_batch, dataset)), options, memory)
     if keras.backend.backend() == "torch":
         # Once, instead of at each point; JAX takes NumPy's memory as it is.
         samples = samples.map(lambda leaf: keras.ops.convert_to_tensor(leaf) if is_array(leaf) else leaf)

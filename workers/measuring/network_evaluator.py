@@ -15,6 +15,7 @@ from ..errors import NondeterministicLossError
 from ..evaluator import Evaluator, EvaluatorDescription, MeasurementSetup, Partition
 from ..measurement_plan import MeasurementPlan
 from ..samples.samples import Samples
+from ..samples.store import hold
 from . import checks
 from .memory_shortage import is_memory_shortage
 from .partition import PartitionTest, places_to_look_at
@@ -55,6 +56,10 @@ class NetworkEvaluator(Evaluator):
         if partition != self._partition:
             self._take(partition)
         return partition
+
+    def held_samples(self) -> bytes | None:
+        """Returns what other workers of this machine need to use this one's samples; None where they cannot."""
+        return hold(self._samples)
 
     @abstractmethod
     def _forward_here(self) -> Callable[..., Any]:

@@ -109,7 +109,7 @@ def make_mindspore_evaluator(
     """
     loss = loss_function(model)
     totals = make_metrics(metrics)
-    samples, notes = read_mindspore_samples(dataset, setup.options)
+    samples, notes = read_mindspore_samples(dataset, setup.options, setup.memory)
 
     def whole(outputs: Any, targets: Any) -> Any:
         return call_loss(loss, outputs, targets)

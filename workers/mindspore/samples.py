@@ -13,18 +13,24 @@ import mindspore.dataset as pipelines
 import numpy as np
 
 from ..errors import SamplesError
-from ..evaluator import MeasurementOptions
+from ..evaluator import MeasurementOptions, SampleMemory
 from ..samples.array_samples import read_array_samples
-from ..samples.samples import Samples, Stream, collect_samples, read_stream
+from ..samples.samples import Samples
+from ..samples.sources import Stream, read_source, stream_source
 
 
-def read_mindspore_samples(dataset: object, options: MeasurementOptions) -> tuple[Samples, list[str]]:
+def read_mindspore_samples(
+    dataset: object,
+    options: MeasurementOptions,
+    memory: SampleMemory = SampleMemory(),  # noqa: B008
+) -> tuple[Samples, list[str]]:
     """Reads the samples once, in data-set order: shuffling by the pipeline does not matter.
 
     Args:
         dataset: a ``mindspore.dataset`` pipeline whose last column is the target and whose others are the inputs; or
             whatever ``read_array_samples`` takes.
         options: how many samples, and which.
+        memory: where they are kept.
 
     Returns:
         The samples as NumPy arrays, and notes for the user.
@@ -33,14 +39,14 @@ def read_mindspore_samples(dataset: object, options: MeasurementOptions) -> tupl
         TypeError: the data set is of a kind that cannot be read.
         ValueError: random samples of a pipeline were asked for.
         SamplesError: it is empty, has no target column or no batches, or gives other samples each time.
+        SampleMemoryError: there is no room for them.
     """
     if not isinstance(dataset, pipelines.Dataset):
-        return read_array_samples(dataset, options)
+        return read_array_samples(dataset, options, memory)
     notes: list[str] = []
     stream = Stream(functools.partial(_batches, _without_shuffling(dataset), options.seed))
     with _random_state_kept():
-        raw = read_stream(stream, options, notes)
-    return collect_samples(raw, options), notes
+        return read_source(stream_source(stream, options), options, notes, memory), notes
 
 
 def _batches(dataset: Any, seed: int) -> Iterator[Any]:

@@ -16,7 +16,7 @@ from collectors.networks.weight_space import State
 
 from ..callback_fn import call_callback, make_evaluator
 from ..errors import CallbackFunctionError
-from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, MeasurementSetup, Partition
+from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, MeasurementSetup, Partition, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
 from .devices import pin_process
 from .in_process import Outcome, load_plane, measure_origin_twice, measure_points, measure_task_state
@@ -90,11 +90,15 @@ class MeasurementActor:
                 importlib.import_module("torch._inductor.compile_fx")
 
     def start(
-        self, options: MeasurementOptions, plan: MeasurementPlan | None, workload: Workload | None = None
+        self,
+        options: MeasurementOptions,
+        plan: MeasurementPlan | None,
+        workload: Workload | None,
+        memory: SampleMemory,
     ) -> EvaluatorDescription | Exception:
         """Builds the evaluator; what goes wrong is returned, because Ray would wrap it beyond recognition."""
         try:
-            setup = MeasurementSetup(options, self._threads, self._device, plan, False, workload)
+            setup = MeasurementSetup(options, self._threads, self._device, plan, False, workload, memory)
             self._evaluator = make_evaluator(self._result, setup)
             return self._evaluator.description
         except (LandscapeError, TypeError, ValueError) as error:
@@ -103,6 +107,10 @@ class MeasurementActor:
             return CallbackFunctionError(f"a worker could not start: {error}\n{traceback.format_exc()}")
         finally:
             self._result = None
+
+    def held_samples(self) -> bytes | None:
+        """Returns what other workers of this machine need to use this one's samples."""
+        return None if self._evaluator is None else self._evaluator.held_samples()
 
     def load(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
         """Puts a plane on the device."""

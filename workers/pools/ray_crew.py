@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import PoolError
-from ..evaluator import EvaluatorDescription
+from ..evaluator import EvaluatorDescription, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
 from .devices import CORES_PER_SLOT
 from .ray_placement import PLACEMENT_SECONDS, new_workers
@@ -46,6 +46,7 @@ class RayCrew:
         self.ray = ray
         self.workers: list[RayWorker] = []
         self.plane: LoadedPlane | None = None
+        self._memory = SampleMemory(shared=True)
 
     def start(self, plan: MeasurementPlan | None, workload: Workload | None) -> None:
         """Has every worker, which must be placed, build its evaluator.
@@ -59,7 +60,7 @@ class RayCrew:
             CallbackFunctionError: callback_fn failed.
             NondeterministicLossError: the workers were given different networks or samples by callback_fn.
         """
-        workers, options = self.workers, self.workers[0].recipe.options
+        workers = self.workers
         first, *others = workers
         prepared = [worker.prepare() for worker in workers]
         # The first worker's call comes before the others', so that a data set is downloaded once.
@@ -67,20 +68,40 @@ class RayCrew:
         if workload is not None:
             workload = replace(workload, points=workload.points / len(workers), workers=len(workers))
         # The first worker also fills the compile cache, which the others then find warm.
-        tuning = first.actor.start.remote(options, plan, workload)
+        tuning = first.start(plan, workload, self._memory)
         calls = [worker.actor.call.remote() for worker in others]
         if _may_be_compiled(plan, workload):
             for worker in others:
                 worker.actor.load_compiler.remote()
         (description,) = raise_failures(self._get([tuning]))
-        starts = [worker.actor.start.remote(options, description.plan) for worker in others]
         raise_failures(self._get(calls))
-        for worker, found in zip(others, raise_failures(self._get(starts)), strict=True):
-            check_same_description(worker.label, description, found)
-            own = (f"{worker.label}: {note}" for note in found.notes if note not in description.notes)
-            self._others_notes += tuple(own)
+        holders: list[RayWorker] = [first]
+        for group in self._groups():
+            # On each machine one worker reads the samples; those that start after it map them.
+            self._hold(holders)
+            starts = [worker.start(description.plan, None, self._memory) for worker in group]
+            for worker, found in zip(group, raise_failures(self._get(starts)), strict=True):
+                check_same_description(worker.label, description, found)
+                own = (f"{worker.label}: {note}" for note in found.notes if note not in description.notes)
+                self._others_notes += tuple(own)
+            holders = group
+        self._hold(holders)
         self._started = description
         self.description = replace(description, notes=description.notes + self._others_notes)
+
+    def _groups(self) -> list[list[RayWorker]]:
+        """Returns all workers but the first: its neighbours and one of each other node, then the rest."""
+        nodes = [node for node, *_ in self._get([worker.actor.place.remote() for worker in self.workers])]
+        groups: tuple[list[RayWorker], list[RayWorker]] = ([], [])
+        for index, worker in enumerate(self.workers[1:], start=1):
+            later = nodes[index] != nodes[0] and nodes[index] in nodes[:index]
+            groups[later].append(worker)
+        return [group for group in groups if group]
+
+    def _hold(self, workers: Sequence[RayWorker]) -> None:
+        """Remembers what these workers hold, for those that start later; a dead one's is simply not found."""
+        held = self._get([worker.actor.held_samples.remote() for worker in workers])
+        self._memory = replace(self._memory, held=(*self._memory.held, *(item for item in held if item is not None)))
 
     def load(self, vectors: Sequence[Any], far_points: Sequence[Sequence[float]]) -> None:
         """Puts a plane on every worker; all of them add the loss up as the first one finds right.
@@ -169,7 +190,7 @@ class RayCrew:
 
     def start_again(self, worker: RayWorker) -> None:
         """Starts a worker's actor, up to the loaded plane."""
-        worker.start_again(self._started.plan, self.plane)
+        worker.start_again(self._started.plan, self._memory, self.plane)
 
     def end(self) -> None:
         """Ends the actors."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import NondeterministicLossError
-from ..evaluator import EvaluatorDescription, MeasurementOptions, Partition
-from ..measurement_plan import MeasurementPlan
+from ..evaluator import EvaluatorDescription, MeasurementOptions, Partition, SampleMemory
+from ..measurement_plan import MeasurementPlan, Workload
 from .devices import WorkerLayout, WorkerPlace
 from .ray_actor import MeasurementActor
 from .ray_chunks import Chunk, MeasuredSpeed
@@ -136,14 +136,18 @@ class RayWorker:
         """Has the actor load callback_fn and the framework; returns the reference."""
         return self.actor.prepare.remote(self.recipe.callback, self.recipe.frameworks)
 
-    def start_again(self, plan: MeasurementPlan, plane: LoadedPlane | None) -> None:
+    def start(self, plan: MeasurementPlan | None, workload: Workload | None, memory: SampleMemory) -> Any:
+        """Has the actor build its evaluator; returns the reference."""
+        return self.actor.start.remote(self.recipe.options, plan, workload, memory)
+
+    def start_again(self, plan: MeasurementPlan, memory: SampleMemory, plane: LoadedPlane | None) -> None:
         """Starts another actor in the place of a dead one, up to the loaded plane."""
         self.end()
         self.starting = [
             self.create(),
             self.prepare(),
             self.actor.call.remote(),
-            self.actor.start.remote(self.recipe.options, plan),
+            self.start(plan, None, memory),
         ]
         if plane is not None:
             self.starting.append(self.actor.load.remote(*plane.vectors))

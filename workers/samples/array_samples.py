@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,20 +12,26 @@ import numpy as np
 from collectors.networks.batches import leaves, map_leaves
 
 from ..errors import SamplesError
-from ..evaluator import MeasurementOptions
-from .batches import is_array, is_tensor
-from .samples import Samples, Stream, collect_samples, count_samples, no_samples, read_stream
+from ..evaluator import MeasurementOptions, SampleMemory
+from .batches import as_batch, is_array, is_tensor
+from .samples import Samples
+from .sources import SampleSource, Stream, indexed_source, read_source, stream_source
 
 _BATCH_SIZE = 128
 
 
-def read_array_samples(dataset: object, options: MeasurementOptions) -> tuple[Samples, list[str]]:
+def read_array_samples(
+    dataset: object,
+    options: MeasurementOptions,
+    memory: SampleMemory = SampleMemory(),  # noqa: B008
+) -> tuple[Samples, list[str]]:
     """Reads the samples once, in data-set order.
 
     Args:
         dataset: a pair (inputs, targets) of arrays or of nested tuples, lists and dicts of arrays; an iterable of
             batches of such pairs; or a PyTorch DataLoader or Dataset.
         options: how many samples, and which.
+        memory: where they are kept.
 
     Returns:
         The samples, every array and tensor as a NumPy array, and notes for the user.
@@ -34,16 +40,16 @@ def read_array_samples(dataset: object, options: MeasurementOptions) -> tuple[Sa
         TypeError: the data set is of a kind that cannot be read.
         ValueError: random samples of a stream were asked for.
         SamplesError: it is empty, unlabelled, or gives other samples each time.
+        SampleMemoryError: there is no room for them.
     """
     notes: list[str] = []
     if _is_pair_of_arrays(dataset):
-        return _read_pair(dataset, options, notes), notes
+        return read_source(_pair_source(dataset, options, notes), options, notes, memory), notes
     data = sys.modules.get("torch.utils.data")
     if data is not None and isinstance(dataset, data.DataLoader | data.Dataset):
         from .torch_samples import read_samples
 
-        samples, notes = read_samples(dataset, options)
-        return samples.map(as_numpy), notes
+        return read_samples(dataset, options, lambda item: as_batch(map_leaves(as_numpy, item)), memory)
     if not isinstance(dataset, Iterable):
         raise TypeError(
             "dataset must be a pair (inputs, targets) of arrays, an iterable of batches of such pairs, or a PyTorch "
@@ -51,8 +57,8 @@ def read_array_samples(dataset: object, options: MeasurementOptions) -> tuple[Sa
         )
     convert = functools.partial(map, functools.partial(map_leaves, as_numpy), dataset)
     # An iterator stays one, so that it is not read a second time.
-    raw = read_stream(convert() if isinstance(dataset, Iterator) else Stream(convert), options, notes)
-    return collect_samples(raw, options), notes
+    source = stream_source(convert() if isinstance(dataset, Iterator) else Stream(convert), options)
+    return read_source(source, options, notes, memory), notes
 
 
 def as_numpy(leaf: Any) -> Any:
@@ -77,31 +83,22 @@ def _is_pair_of_arrays(dataset: object) -> bool:
     return not is_batch and any(hasattr(leaf, "shape") for leaf in leaves(dataset))
 
 
-def _read_pair(dataset: Any, options: MeasurementOptions, notes: list[str]) -> Samples:
+def _pair_source(dataset: Any, options: MeasurementOptions, notes: list[str]) -> SampleSource:
     inputs, targets = (map_leaves(as_numpy, part) for part in dataset)
     lengths = {len(leaf) for leaf in leaves((inputs, targets)) if is_array(leaf) and leaf.ndim}
     if len(lengths) != 1:
         raise SamplesError(
             f"dataset must hold as many targets as inputs, but its arrays have the lengths {sorted(lengths)}."
         )
-    available = lengths.pop()
-    if not available:
-        raise no_samples()
-    count = count_samples(available, options.num_samples, notes)
-    chosen: Any = slice(0, count)
-    if options.samples == "random":
-        chosen = np.sort(np.random.default_rng(options.seed).permutation(available)[:count])
 
-    def take(leaf: Any) -> Any:
-        return leaf[chosen] if is_array(leaf) and leaf.ndim else leaf
+    def read(indices: Sequence[int]) -> Any:
+        # Views where that is possible; the user's arrays may be mapped from a disk.
+        adjacent = indices[-1] - indices[0] == len(indices) - 1
+        rows: Any = slice(indices[0], indices[-1] + 1) if adjacent else np.asarray(indices)
 
-    inputs, targets = map_leaves(take, inputs), map_leaves(take, targets)
-
-    def batch(start: int) -> Any:
         def part(leaf: Any) -> Any:
-            return leaf[start : start + _BATCH_SIZE] if is_array(leaf) and leaf.ndim else leaf
+            return leaf[rows] if is_array(leaf) and leaf.ndim else leaf
 
         return map_leaves(part, inputs), map_leaves(part, targets)
 
-    batches = [batch(start) for start in range(0, count, _BATCH_SIZE)]
-    return collect_samples(batches, options, without_batches=True)
+    return indexed_source(read, range(lengths.pop()), _BATCH_SIZE, options, notes, without_batches=True)

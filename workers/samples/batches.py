@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from collectors.networks.batches import leaves, map_leaves, mapping_like, tuple_like
+from collectors.networks.batches import leaves, map_leaves
 
 from ..errors import SamplesError
 
@@ -81,19 +81,6 @@ def cut(batch: Batch, start: int, stop: int) -> Batch:
     return Batch(map_leaves(part, batch.inputs), map_leaves(part, batch.targets), size)
 
 
-def join(batches: list[Batch]) -> Batch | None:
-    """Returns all samples as one batch, or None where batches do not fit together (padded to their own lengths)."""
-    if len(batches) == 1:
-        return batches[0]
-    try:
-        sizes = [batch.size for batch in batches]
-        inputs = _concatenate([batch.inputs for batch in batches], sizes)
-        targets = _concatenate([batch.targets for batch in batches], sizes)
-    except _RaggedError:
-        return None
-    return Batch(inputs, targets, sum(sizes))
-
-
 def map_batch(function: Callable[[Any], Any], batch: Batch) -> Batch:
     """Returns the batch with every leaf replaced."""
     return Batch(map_leaves(function, batch.inputs), map_leaves(function, batch.targets), batch.size)
@@ -102,10 +89,13 @@ def map_batch(function: Callable[[Any], Any], batch: Batch) -> Batch:
 def leaf_bytes(leaf: Any) -> tuple[str, bytes | memoryview] | None:
     """Returns a leaf's type and shape, and its values; None for an object that has no values to compare."""
     if is_tensor(leaf):
-        host = leaf.detach().cpu().contiguous()
+        host = leaf.detach().cpu().resolve_conj().resolve_neg().contiguous()
         return f"{host.dtype}|{tuple(host.shape)}|", host.reshape(-1).view(sys.modules["torch"].uint8).numpy().data
     if isinstance(leaf, np.ndarray):
-        return f"{leaf.dtype}|{leaf.shape}|", leaf.tobytes()
+        if leaf.dtype.hasobject:
+            return f"{leaf.dtype}|{leaf.shape}|", repr(leaf.tolist()).encode()
+        # No copy where the array is contiguous; it may be as large as memory.
+        return f"{leaf.dtype}|{leaf.shape}|", np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data
     text = repr(leaf)
     # An object's default text is its address, which differs between two reads and two workers.
     return None if " at 0x" in text else (f"{type(leaf).__name__}|", text.encode())
@@ -122,32 +112,6 @@ def _same_leaf(one: Any, other: Any) -> bool:
     if ours is None or theirs is None:
         return type(one) is type(other)
     return ours[0] == theirs[0] and bytes(ours[1]) == bytes(theirs[1])
-
-
-class _RaggedError(Exception):
-    """Batches that cannot be concatenated."""
-
-
-def _concatenate(parts: list[Any], sizes: list[int]) -> Any:
-    first = parts[0]
-    if any(type(part) is not type(first) for part in parts):
-        raise _RaggedError
-    if is_array(first):
-        per_sample = all(part.ndim and len(part) == size for part, size in zip(parts, sizes, strict=True))
-        if not per_sample or len({(part.shape[1:], part.dtype) for part in parts}) != 1:
-            raise _RaggedError
-        return np.concatenate(parts) if isinstance(first, np.ndarray) else sys.modules["torch"].cat(parts)
-    if isinstance(first, Mapping):
-        if any(part.keys() != first.keys() for part in parts):
-            raise _RaggedError
-        return mapping_like(first, {key: _concatenate([part[key] for part in parts], sizes) for key in first})
-    if isinstance(first, tuple | list):
-        if any(len(part) != len(first) for part in parts):
-            raise _RaggedError
-        return tuple_like(first, [_concatenate(list(items), sizes) for items in zip(*parts, strict=True)])
-    if all(_same_leaf(part, first) for part in parts):
-        return first
-    raise _RaggedError
 
 
 def _check_lengths(size: int, targets: Any) -> None:

@@ -7,17 +7,15 @@ import hashlib
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
-import numpy as np
-
-from collectors.networks.batches import leaves, map_leaves
+from collectors.networks.batches import leaves
 
 from ..errors import SamplesError
-from ..evaluator import MeasurementOptions
-from .batches import Batch, as_batch, cut, is_tensor, join, leaf_bytes, map_batch, same_leaves
+from .batches import Batch, cut, map_batch
+from .digest import SampleDigest
 
 
 class Samples:
@@ -30,10 +28,22 @@ class Samples:
         batches: the loader's own batches, or those in which samples without batches were read.
         whole: all samples as one batch, or None where batches do not fit together (padded to their own lengths).
         without_batches: whether the samples came without batches of their own.
+        digest: the SHA-256 of all samples as the data set gave them; None computes it when it is asked for.
+        store: what keeps them in memory, if anything does.
     """
 
-    def __init__(self, batches: list[Batch], whole: Batch | None, *, without_batches: bool = False) -> None:
+    def __init__(
+        self,
+        batches: list[Batch],
+        whole: Batch | None,
+        *,
+        without_batches: bool = False,
+        digest: str | None = None,
+        store: object = None,
+    ) -> None:
         self.count = sum(batch.size for batch in batches)
+        self.store, self._digest = store, digest
+        self._on_use: Callable[[Batch], Batch] | None = None
         self._whole = whole
         self._at_once = without_batches and whole is not None
         self._read_batches = batches if whole is None else _cut_like(whole, [batch.size for batch in batches])
@@ -45,6 +55,17 @@ class Samples:
         return [self._whole] if self._at_once and self._whole is not None else self._read_batches
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of all arrays."""
+        batches = self._read_batches if self._whole is None else [self._whole]
+        return sum(getattr(leaf, "nbytes", 0) for batch in batches for leaf in leaves((batch.inputs, batch.targets)))
+
+    @property
+    def read_batches(self) -> list[Batch]:
+        """The batches in which the samples were read."""
+        return self._read_batches
+
+    @property
     def can_be_cut(self) -> bool:
         """Whether batches of another size can be made."""
         return self._whole is not None
@@ -53,6 +74,12 @@ class Samples:
         """Returns the same samples; those without batches as one batch, or as they were read, to save memory."""
         changed = copy.copy(self)
         changed._at_once = at_once and self.without_batches and self.can_be_cut
+        return changed
+
+    def without_store(self) -> Samples:
+        """Returns the same samples, kept for nobody else; on another device they take no memory of the host's."""
+        changed = copy.copy(self)
+        changed.store = None
         return changed
 
     def without_own_batches(self) -> Samples:
@@ -87,11 +114,22 @@ class Samples:
         joined = [cut(self._whole, start, end) for start, end in zip([0, *ends], ends, strict=False)]
         return TwoPartitions(list(zip(joined, pairs, strict=True)), own_are_pieces=True)
 
-    def batches(self, batch_size: int | None) -> list[Batch]:
+    def batches(self, batch_size: int | None) -> Sequence[Batch]:
         """Returns the samples in batches of that size (views, no copies); None or ragged: the loader's own."""
         if batch_size is None or self._whole is None:
-            return self.own_batches
-        return [cut(self._whole, start, start + batch_size) for start in range(0, self.count, batch_size)]
+            batches = self.own_batches
+        else:
+            batches = [cut(self._whole, start, start + batch_size) for start in range(0, self.count, batch_size)]
+        return batches if self._on_use is None else _ChangedOnUse(batches, self._on_use)
+
+    def changed_on_use(self, function: Callable[[Batch], Batch]) -> Samples:
+        """Returns the same samples, whose ``batches`` are changed one by one each time they are used.
+
+        A changed copy of all of them would take as much memory again.
+        """
+        changed = copy.copy(self)
+        changed._on_use = function
+        return changed
 
     def sha256(self, *, with_batches: bool) -> str:
         """Returns the SHA-256 of all samples.
@@ -99,15 +137,13 @@ class Samples:
         Args:
             with_batches: whether the sizes of the loader's own batches count too.
         """
-        digest = hashlib.sha256()
-        for batch in [self._whole] if self._whole is not None else self.own_batches:
-            for leaf in leaves((batch.inputs, batch.targets)):
-                kind, values = leaf_bytes(leaf) or (type(leaf).__name__, b"")
-                digest.update(kind.encode())
-                digest.update(values)
-        if with_batches:
-            digest.update(repr([batch.size for batch in self.own_batches]).encode())
-        return digest.hexdigest()
+        if self._digest is None:
+            contents = SampleDigest()
+            for batch in self._read_batches:
+                contents.add(batch)
+            self._digest = contents.hexdigest()
+        sizes = repr([batch.size for batch in self.own_batches]) if with_batches else ""
+        return hashlib.sha256(f"{self._digest}{sizes}".encode()).hexdigest()
 
     def map(self, function: Callable[[Any], Any]) -> Samples:
         """Returns the samples with every array replaced; their number and batches stay."""
@@ -115,12 +151,14 @@ class Samples:
 
     def map_batches(self, function: Callable[[Batch], Batch]) -> Samples:
         """Returns the samples with inputs and targets replaced; their number and batches stay."""
+        same = {"without_batches": self.without_batches, "digest": self._digest, "store": self.store}
         if self._whole is None:
-            return Samples(
-                [function(batch) for batch in self._read_batches], None, without_batches=self.without_batches
-            )
-        mapped = Samples(self._read_batches, function(self._whole), without_batches=self.without_batches)
-        return mapped.all_at_once(self._at_once)
+            mapped = Samples([function(batch) for batch in self._read_batches], None, **same)  # type: ignore[arg-type]
+        else:
+            mapped = Samples(self._read_batches, function(self._whole), **same)  # type: ignore[arg-type]
+            mapped = mapped.all_at_once(self._at_once)
+        mapped._on_use = self._on_use
+        return mapped
 
     def map_targets(self, function: Callable[[Any], Any]) -> Samples:
         """Returns the samples with the targets of each batch replaced by others of the same lengths."""
@@ -129,6 +167,25 @@ class Samples:
             return replace(batch, targets=function(batch.targets))
 
         return self.map_batches(changed)
+
+
+class _ChangedOnUse(Sequence[Batch]):
+    def __init__(self, batches: Sequence[Batch], change: Callable[[Batch], Batch]) -> None:
+        self._batches, self._change = batches, change
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    @overload
+    def __getitem__(self, index: int) -> Batch: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Batch]: ...
+
+    def __getitem__(self, index: int | slice) -> Batch | Sequence[Batch]:
+        if isinstance(index, slice):
+            return _ChangedOnUse(self._batches[index], self._change)
+        return self._change(self._batches[index])
 
 
 @dataclass(frozen=True)
@@ -149,89 +206,6 @@ class TwoPartitions:
         return any(len(pieces) > 1 for _, pieces in self.groups)
 
 
-@dataclass(frozen=True)
-class Stream:
-    """Batches that can be read again: each time one asks for them, from the start."""
-
-    read: Callable[[], Iterator[Any]]
-
-    def __iter__(self) -> Iterator[Any]:
-        return self.read()
-
-
-def collect_samples(
-    raw: Sequence[Any],
-    options: MeasurementOptions,
-    make_batch: Callable[[object], Batch] = as_batch,
-    *,
-    without_batches: bool = False,
-) -> Samples:
-    """Returns the samples of batches, at most as many as asked.
-
-    Args:
-        raw: the batches, of (inputs, targets) unless ``make_batch`` takes others.
-        options: how many samples.
-        make_batch: checks a batch.
-        without_batches: whether the batches are ours, because the data set has none.
-
-    Raises:
-        SamplesError: a batch is not a pair of inputs and targets.
-    """
-    batches = [make_batch(item) for item in raw]
-    if options.num_samples is not None:
-        batches = _first(batches, options.num_samples)
-    return Samples(batches, join(batches), without_batches=without_batches)
-
-
-def read_stream(
-    dataset: Any,
-    options: MeasurementOptions,
-    notes: list[str],
-    make_batch: Callable[[object], Batch] = as_batch,
-) -> list[Any]:
-    """Reads as many batches of a stream as are needed, and checks that it gives the same ones again.
-
-    Args:
-        dataset: the stream.
-        options: how many samples.
-        notes: for the user; more may be added.
-        make_batch: checks a batch.
-
-    Raises:
-        TypeError: it cannot be iterated over.
-        ValueError: random samples were asked for.
-        SamplesError: it is empty, or gives other samples each time.
-    """
-    if options.samples == "random":
-        raise ValueError('samples="random" needs a data set that is read by index; use samples="first" for a stream.')
-    try:
-        batches: Iterator[Any] = iter(dataset)
-    except TypeError as error:
-        raise TypeError(
-            "dataset must be a DataLoader, a Dataset, a pair of tensors or an iterable of batches, but got "
-            f"{type(dataset).__name__}."
-        ) from error
-    result: list[Any] = []
-    count = 0
-    for item in batches:
-        count += make_batch(item).size
-        # A stream may fill the same tensors again for its next batch.
-        result.append(map_leaves(_copy, item))
-        if options.num_samples is not None and count >= options.num_samples:
-            break
-    if count == 0:
-        raise no_samples()
-    if batches is not dataset:
-        again = next(iter(dataset), None)  # nothing where the stream can be read only once
-        if again is not None and not same_leaves(again, result[0]):
-            raise SamplesError(
-                "dataset must give the same samples each time, but its first batch changed between two reads. Switch "
-                "shuffling and random augmentation off for the landscape."
-            )
-    count_samples(count, options.num_samples, notes)
-    return result
-
-
 def count_samples(available: int, asked: int | None, notes: list[str]) -> int:
     """Returns how many samples are used; fewer than asked is a warning and a note."""
     if asked is not None and asked > available:
@@ -244,22 +218,6 @@ def count_samples(available: int, asked: int | None, notes: list[str]) -> int:
 def no_samples() -> SamplesError:
     """Returns the error of an empty data set."""
     return SamplesError("dataset must hold at least one sample, but it is empty.")
-
-
-def _first(batches: list[Batch], count: int) -> list[Batch]:
-    result = []
-    for batch in batches:
-        if count <= 0:
-            break
-        result.append(cut(batch, 0, count) if batch.size > count else batch)
-        count -= batch.size
-    return result
-
-
-def _copy(leaf: Any) -> Any:
-    if isinstance(leaf, np.ndarray):
-        return leaf.copy()
-    return leaf.clone() if is_tensor(leaf) else leaf
 
 
 def _cut_like(whole: Batch, sizes: Sequence[int]) -> list[Batch]:

@@ -2,39 +2,53 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
 from ..errors import SamplesError
-from ..evaluator import MeasurementOptions
-from .batches import Batch, as_batch, same_leaves
-from .samples import Samples, Stream, collect_samples, count_samples, no_samples, read_stream
+from ..evaluator import MeasurementOptions, SampleMemory
+from .batches import Batch, as_batch, map_batch, same_leaves
+from .samples import Samples
+from .sources import SampleSource, Stream, indexed_source, read_source, stream_source
 
 _CHECKED_TWICE = 16
 _BATCH_SIZE = 128
+_LAID_OUT_AT_ONCE = 1 << 28  # bytes
 
 
 def place_samples(samples: Samples, device: torch.device, channels_last: bool = False) -> Samples:
-    """Returns the samples on a device, images channels-last where asked."""
+    """Returns the samples on a device, images channels-last where asked.
+
+    On the host many images are laid out batch by batch each time they are used: all workers share the ones that were
+    read, and a second copy may not fit.
+    """
 
     def place(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor):
-            return leaf
-        leaf = leaf.to(device)
-        if not channels_last or leaf.ndim != 4:
+        return leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf
+
+    def lay_out(leaf: Any) -> Any:
+        if not isinstance(leaf, torch.Tensor) or leaf.ndim != 4:
             return leaf
         # With one channel every layout looks contiguous to PyTorch; only the strides say which one is meant.
         return torch.empty_like(leaf, memory_format=torch.channels_last).copy_(leaf)
 
-    return samples.map(place)
+    samples = samples.map(place)
+    if not channels_last:
+        return samples
+    if device.type == "cpu" and samples.nbytes > _LAID_OUT_AT_ONCE:
+        return samples.changed_on_use(functools.partial(map_batch, lay_out))
+    return samples.map(lay_out)
 
 
 def read_samples(
-    dataset: object, options: MeasurementOptions, make_batch: Callable[[object], Batch] = as_batch
+    dataset: object,
+    options: MeasurementOptions,
+    make_batch: Callable[[object], Batch] = as_batch,
+    memory: SampleMemory = SampleMemory(),  # noqa: B008
 ) -> tuple[Samples, list[str]]:
     """Reads the samples once, in data-set order.
 
@@ -44,6 +58,7 @@ def read_samples(
             (inputs, targets), or an iterable of batches.
         options: how many samples, and which.
         make_batch: ``as_batch`` for batches of (inputs, targets), ``as_whole_batch`` for any.
+        memory: where they are kept.
 
     Returns:
         The samples, and notes for the user.
@@ -52,9 +67,9 @@ def read_samples(
         TypeError: the data set is of a kind that cannot be read.
         ValueError: random samples of a stream were asked for.
         SamplesError: it is empty, unlabelled, or gives other samples each time.
+        SampleMemoryError: there is no room for them.
     """
     notes: list[str] = []
-    without_batches = False
     if isinstance(dataset, tuple | list) and len(dataset) == 2 and all(isinstance(x, torch.Tensor) for x in dataset):
         if len(dataset[0]) != len(dataset[1]):
             raise SamplesError(
@@ -63,35 +78,33 @@ def read_samples(
             )
         dataset = TensorDataset(*dataset)
     if isinstance(dataset, DataLoader) and not isinstance(dataset.dataset, IterableDataset):
-        raw = _read_loader(dataset, options, notes, make_batch)
-        without_batches = dataset.batch_sampler is not None and _batch_size(dataset) is None
+        source = _loader_source(dataset, options, notes, make_batch)
     elif isinstance(dataset, Dataset) and not isinstance(dataset, IterableDataset):
-        raw = _read_indexed(dataset, _BATCH_SIZE, default_collate, options, notes, None)
-        without_batches = True
+        source = _indexed_source(dataset, None, default_collate, options, notes, None, make_batch)
     else:
-        if isinstance(dataset, IterableDataset):
-            dataset = DataLoader(dataset, batch_size=_BATCH_SIZE)
-            without_batches = True
-        raw = read_stream(dataset, options, notes, make_batch)
-    return collect_samples(raw, options, make_batch, without_batches=without_batches), notes
+        without_batches = isinstance(dataset, IterableDataset)
+        batches: Any = DataLoader(dataset, batch_size=_BATCH_SIZE) if isinstance(dataset, IterableDataset) else dataset
+        source = stream_source(batches, options, make_batch=make_batch, without_batches=without_batches)
+    return read_source(source, options, notes, memory), notes
 
 
-def _read_loader(
+def _loader_source(
     loader: DataLoader[Any], options: MeasurementOptions, notes: list[str], make_batch: Callable[[object], Batch]
-) -> list[Any]:
+) -> SampleSource:
     if loader.batch_size is None and loader.batch_sampler is None:
         # Automatic batching is off: each item of the data set is a batch of its own.
         indices = _indices(loader.dataset, _sampler_indices(loader.sampler))
         items = Stream(lambda: (loader.collate_fn(loader.dataset[index]) for index in indices))
-        return read_stream(items, options, notes, make_batch)
+        return stream_source(items, options, make_batch=make_batch)
     sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
-    return _read_indexed(
+    return _indexed_source(
         loader.dataset,
-        _batch_size(loader) or _BATCH_SIZE,
+        _batch_size(loader),
         loader.collate_fn,
         options,
         notes,
         _sampler_indices(sampler),
+        make_batch,
     )
 
 
@@ -110,29 +123,29 @@ def _indices(dataset: Any, subset: Sequence[int] | None) -> list[int]:
         ) from error
 
 
-def _read_indexed(
+def _indexed_source(
     dataset: Any,
-    batch_size: int,
+    batch_size: int | None,
     collate: Callable[[list[Any]], Any],
     options: MeasurementOptions,
     notes: list[str],
     subset: Sequence[int] | None,
-) -> list[Any]:
-    available = _indices(dataset, subset)
-    if not available:
-        raise no_samples()
-    count = count_samples(len(available), options.num_samples, notes)
-    if options.samples == "random":
-        chosen = np.random.default_rng(options.seed).permutation(len(available))[:count]
-        indices = [available[index] for index in sorted(int(index) for index in chosen)]
-    else:
-        indices = available[:count]
-
+    make_batch: Callable[[object], Batch],
+) -> SampleSource:
     def read(some: Sequence[int]) -> Any:
         return collate([dataset[index] for index in some])
 
-    _check_repeatable(read, indices[: min(_CHECKED_TWICE, batch_size)])
-    return [read(indices[start : start + batch_size]) for start in range(0, count, batch_size)]
+    source = indexed_source(
+        read,
+        _indices(dataset, subset),
+        batch_size or _BATCH_SIZE,
+        options,
+        notes,
+        make_batch=make_batch,
+        without_batches=batch_size is None,
+    )
+    _check_repeatable(read, source.first[:_CHECKED_TWICE])
+    return source
 
 
 def _check_repeatable(read: Callable[[Sequence[int]], Any], indices: Sequence[int]) -> None:

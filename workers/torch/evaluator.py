@@ -72,7 +72,8 @@ class TorchEvaluator(NetworkEvaluator):
         self._own_loss = own_loss_of(model, self._module)
         loss = place_loss(checks.find_loss(model, _LOSSES), self._device) if self._own_loss is None else None
         self._metrics = make_metrics(metrics, self._device, NamedMetric if self._own_loss is None else OwnMetric)
-        samples, self._notes = read_samples(dataset, options, as_batch if self._own_loss is None else as_whole_batch)
+        make_batch = as_batch if self._own_loss is None else as_whole_batch
+        samples, self._notes = read_samples(dataset, options, make_batch, setup.memory)
         try:
             for module in (self._module, loss):
                 if isinstance(module, nn.Module):
@@ -285,7 +286,7 @@ class TorchEvaluator(NetworkEvaluator):
         if self._options.buffers == "recalibrate" and self._normalization:
             recalibrate(self._forward_of(self._module), self._normalization, self._recalibration_batches())
 
-    def _recalibration_batches(self) -> list[Batch]:
+    def _recalibration_batches(self) -> Sequence[Batch]:
         return self._samples.batches(self._options.recalibration_batch_size)
 
 

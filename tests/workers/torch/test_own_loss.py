@@ -12,7 +12,8 @@ from worker_cases import Sentences, TinyTransformer, classes, evaluator_of, feat
 
 from workers import OwnLoss
 from workers.errors import CallbackFunctionError, SamplesError
-from workers.samples.batches import as_whole_batch, cut, join
+from workers.samples.batches import as_whole_batch, cut
+from workers.samples.store import SampleWriter
 
 POINT = np.array([[0.2, -0.3]])
 LONGEST = 12
@@ -184,7 +185,10 @@ class Pair(NamedTuple):
 def test_named_tuples_stay_named():
     batch = as_whole_batch(Pair(features(), classes()))
     assert cut(batch, 0, 7).inputs[0].inputs.shape == (7, 6)
-    joined = join([cut(batch, 0, 7), cut(batch, 7, 50)])
+    writer = SampleWriter()
+    for part in (cut(batch, 0, 7), cut(batch, 7, 50)):
+        writer.add(part)
+    (joined,) = writer.finish(without_batches=True).own_batches
     torch.testing.assert_close(joined.inputs[0].targets, classes())
     own = OwnLoss(lambda network, batch: functional.cross_entropy(network(batch.inputs), batch.targets))
     values, _ = measured(own, mlp(), [Pair(features(), classes())])

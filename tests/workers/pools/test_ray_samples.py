@@ -1,0 +1,113 @@
+"""The samples of a machine lie once in memory for all of its workers."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+from worker_cases import plane_of
+
+from workers.errors import NondeterministicLossError
+from workers.evaluator import MeasurementOptions
+from workers.measurement_plan import MeasurementPlan
+from workers.pool import PointTask
+from workers.pools.in_process import InProcessPool
+from workers.pools.ray_pool import RayPool
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignore::FutureWarning:ray"),
+    pytest.mark.skipif(sys.platform != "linux", reason="reads /proc"),
+]
+COUNT, WIDTH = 1000, 64 * 1024  # 64 MB of uint8
+NAME = "landscape-samples"
+
+
+class Pictures(Dataset):
+    def __init__(self, changed: int | None = None) -> None:
+        self._changed = changed
+
+    def __len__(self) -> int:
+        return COUNT
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        values = torch.full((WIDTH,), (index * 7 + (index == self._changed)) % 256, dtype=torch.uint8)
+        return values, index % 3
+
+
+class Network(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.head = nn.Linear(16, 3)
+
+    def forward(self, pictures: torch.Tensor) -> torch.Tensor:
+        return self.head(pictures[:, :16].float() / 255)
+
+
+def callback_fn():
+    return nn.CrossEntropyLoss(), Network(), DataLoader(Pictures(), batch_size=50), {}
+
+
+def other_samples_elsewhere():
+    """The last sample differs in every process but the first one that asks."""
+    marker = Path(os.environ["MARKER"])
+    first = not marker.exists()
+    marker.touch()
+    return nn.CrossEntropyLoss(), Network(), DataLoader(Pictures(None if first else COUNT - 1), batch_size=50), {}
+
+
+def mapped(process: int) -> tuple[int, int, set[str]]:
+    """Returns the bytes of samples that a process has in memory, its share (Pss) of them, and the files' inodes."""
+    resident = share = 0
+    inodes, ours = set(), False
+    for line in Path(f"/proc/{process}/smaps").read_text().splitlines():
+        words = line.split()
+        if not words[0].endswith(":"):
+            ours = NAME in line
+            if ours:
+                inodes.add(words[4])
+        elif ours and words[0] == "Rss:":
+            resident += int(words[1]) * 1024
+        elif ours and words[0] == "Pss:":
+            share += int(words[1]) * 1024
+    return resident, share, inodes
+
+
+def test_two_workers_have_the_samples_once():
+    plane = plane_of(Network(), axes=1)
+    tasks = [PointTask(index, (float(x),)) for index, x in enumerate(np.linspace(-1, 1, 9))]
+    plan, options = MeasurementPlan(50, 1), MeasurementOptions()
+    with InProcessPool(callback_fn, options, plan=plan) as alone:
+        alone.load(*plane)
+        expected = {result.key: result.values["loss"] for result in alone.run(tasks)}
+    with RayPool(callback_fn, options, device_ids=(0, 1), plan=plan) as pool:
+        pool.load(*plane)
+        pool.measure_origin()
+        first, second = pool.process_ids
+        (resident, share, files), (other_resident, other_share, other_files) = mapped(first), mapped(second)
+        size = COUNT * WIDTH
+        assert files == other_files
+        assert resident >= size
+        assert other_resident >= size
+        assert share + other_share < 1.1 * size, "each page is counted once, half for each"
+        # Whoever takes the place of the worker that read them maps what the other one has.
+        os.kill(first, signal.SIGKILL)
+        found = {result.key: result.values["loss"] for result in pool.run(tasks)}
+        pool.measure_origin()
+        new = next(process for process in pool.process_ids if process != second)
+        assert mapped(new)[2] == other_files
+    assert found == expected
+    assert not Path(f"/proc/{second}").exists() or not mapped(second)[0]
+
+
+def test_a_worker_with_other_samples_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setenv("MARKER", str(tmp_path / "first"))
+    with pytest.raises(NondeterministicLossError, match=r"samples .* against"):
+        RayPool(other_samples_elsewhere, MeasurementOptions(), device_ids=(0, 1), plan=MeasurementPlan(50, 1))

@@ -1,0 +1,214 @@
+"""Samples that lie once in the memory of a machine, in the element types that the data set gives."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.networks.batches import mapping_like, tuple_like
+
+from .batches import Batch, is_tensor, leaf_bytes, map_batch, same_leaves
+from .digest import SampleDigest
+from .sample_file import FileHandle, SampleFile
+from .samples import Samples
+
+
+@dataclass(frozen=True)
+class _Slot:
+    """An array of a batch: which file has its values, and where."""
+
+    file: int
+    start: int
+    shape: tuple[int, ...]
+    dtype: Any
+    is_tensor: bool
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def array(self, files: Sequence[NDArray[np.uint8]]) -> Any:
+        """Returns the array, which shares its memory with the file."""
+        itemsize = self.dtype.itemsize
+        values = files[self.file][self.start : self.start + self.size * itemsize]
+        if not self.is_tensor:
+            return values.view(self.dtype).reshape(self.shape)
+        torch = sys.modules["torch"]
+        return torch.from_numpy(values).view(self.dtype).reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class HeldSamples:
+    """Samples that a process of this machine holds, for others to map.
+
+    Attributes:
+        files: where they are.
+        content: the pickled batches, whole batch and settings, with places in the files instead of arrays.
+    """
+
+    files: tuple[FileHandle, ...]
+    content: bytes
+
+
+class SampleWriter:
+    """Puts batches into files as they come, each array of a batch into a file of its own.
+
+    So the samples lie in memory once while they are read, too: arrays that fit together are one array in the end.
+    """
+
+    def __init__(self) -> None:
+        self._files: list[SampleFile] = []
+        self._batches: list[Batch] = []
+        self._digest = SampleDigest()
+        self.count = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of what was added."""
+        return sum(file.size for file in self._files)
+
+    def add(self, batch: Batch) -> None:
+        """Adds the next samples.
+
+        Raises:
+            SampleMemoryError: there is no room for them.
+        """
+        self._digest.add(batch)
+        positions = iter(range(sys.maxsize))
+        self._batches.append(map_batch(lambda leaf: self._written(next(positions), leaf), batch))
+        self.count += batch.size
+
+    def finish(self, *, without_batches: bool) -> Samples:
+        """Returns everything that was added.
+
+        Args:
+            without_batches: whether the batches are ours, because the data set has none.
+        """
+        for file in self._files:
+            file.seal()
+        whole = _joined(self._batches)
+        content = (self._batches, whole, without_batches, self._digest.hexdigest())
+        return _mapped(self._files, *content)
+
+    def _written(self, position: int, leaf: Any) -> Any:
+        if not _can_be_written(leaf):
+            return copy.copy(leaf)
+        while position >= len(self._files):
+            self._files.append(SampleFile())
+        file = self._files[position]
+        found = leaf_bytes(leaf)
+        assert found is not None
+        start = file.append(memoryview(found[1]), leaf.dtype.itemsize)
+        return _Slot(position, start, tuple(leaf.shape), leaf.dtype, is_tensor(leaf))
+
+
+def open_held(pickled: bytes) -> Samples | None:
+    """Returns samples of another process, which are mapped and not copied; None where they are out of reach."""
+    held: HeldSamples = pickle.loads(pickled)
+    files = [SampleFile.open(handle) for handle in held.files]
+    if any(file is None for file in files):
+        return None
+    return _mapped([file for file in files if file is not None], *pickle.loads(held.content))
+
+
+def hold(samples: Samples) -> bytes | None:
+    """Returns what another process needs to map samples that a writer made; None where it cannot."""
+    store = samples.store
+    if not isinstance(store, _Store):
+        return None
+    handles = [file.handle() for file in store.files]
+    try:
+        content = pickle.dumps(store.content)
+    except Exception:  # a batch may hold any object
+        return None
+    if any(handle is None for handle in handles):
+        return None
+    return pickle.dumps(HeldSamples(tuple(handle for handle in handles if handle is not None), content))
+
+
+@dataclass(frozen=True)
+class _Store:
+    """What samples were made of; it keeps the files open for others."""
+
+    files: Sequence[SampleFile]
+    content: tuple[list[Batch], Batch | None, bool, str]
+
+
+def _mapped(
+    files: Sequence[SampleFile], batches: list[Batch], whole: Batch | None, without_batches: bool, digest: str
+) -> Samples:
+    mapped = [file.map() for file in files]
+
+    def array(leaf: Any) -> Any:
+        return leaf.array(mapped) if isinstance(leaf, _Slot) else leaf
+
+    return Samples(
+        [map_batch(array, batch) for batch in batches] if whole is None else batches,
+        None if whole is None else map_batch(array, whole),
+        without_batches=without_batches,
+        digest=digest,
+        store=_Store(files, (batches, whole, without_batches, digest)),
+    )
+
+
+def _can_be_written(leaf: Any) -> bool:
+    if is_tensor(leaf):
+        torch = sys.modules["torch"]
+        return leaf.layout is torch.strided and not leaf.is_quantized and not leaf.is_meta and not leaf.is_nested
+    return isinstance(leaf, np.ndarray) and not leaf.dtype.hasobject and not isinstance(leaf, np.ma.MaskedArray)
+
+
+class _RaggedError(Exception):
+    """Batches that cannot be joined."""
+
+
+def _joined(batches: Sequence[Batch]) -> Batch | None:
+    """Returns all batches as one, or None where they do not fit together (padded to their own lengths)."""
+    if len(batches) == 1:
+        return batches[0]
+    sizes = [batch.size for batch in batches]
+    try:
+        inputs, targets = (
+            _joined_parts([getattr(batch, part) for batch in batches], sizes) for part in ("inputs", "targets")
+        )
+    except _RaggedError:
+        return None
+    return Batch(inputs, targets, sum(sizes))
+
+
+def _joined_parts(parts: list[Any], sizes: list[int]) -> Any:
+    first = parts[0]
+    if any(type(part) is not type(first) for part in parts):
+        raise _RaggedError
+    if isinstance(first, _Slot):
+        return _joined_slots(parts, sizes)
+    if isinstance(first, Mapping):
+        if any(part.keys() != first.keys() for part in parts):
+            raise _RaggedError
+        return mapping_like(first, {key: _joined_parts([part[key] for part in parts], sizes) for key in first})
+    if isinstance(first, tuple | list):
+        if any(len(part) != len(first) for part in parts):
+            raise _RaggedError
+        return tuple_like(first, [_joined_parts(list(items), sizes) for items in zip(*parts, strict=True)])
+    if all(same_leaves(part, first) for part in parts[1:]):
+        return first
+    raise _RaggedError
+
+
+def _joined_slots(slots: Sequence[_Slot], sizes: Sequence[int]) -> _Slot:
+    first, end = slots[0], slots[0].start
+    for slot, size in zip(slots, sizes, strict=True):
+        same = (slot.file, slot.dtype, slot.shape[1:], slot.is_tensor) == (
+            first.file, first.dtype, first.shape[1:], first.is_tensor,
+        )  # fmt: skip
+        if not same or not slot.shape or slot.shape[0] != size or slot.start != end:
+            raise _RaggedError
+        end += slot.size * slot.dtype.itemsize
+    return _Slot(first.file, first.start, (sum(sizes), *first.shape[1:]), first.dtype, first.is_tensor)
