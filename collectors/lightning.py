@@ -25,9 +25,10 @@ class SummaryCollector(TrainerCollector):
 
     Takes the arguments of ``collectors.SummaryCollector``. A step is an optimizer step, however many batches it
     accumulates; where several optimizers move in turn, it is a batch after which any of them has moved. Checkpoints
-    hold the LightningModule's parameters and buffers under its own names. In a distributed training rank 0 writes. A
-    training that resumes from Lightning's own checkpoint (``trainer.fit(..., ckpt_path=...)``) continues the
-    numbering; pass ``existing="resume"`` then.
+    hold the LightningModule's parameters and buffers under its own names. In a distributed training rank 0 writes;
+    where the strategy divides the parameters among processes, they are gathered there. A training that resumes from
+    Lightning's own checkpoint (``trainer.fit(..., ckpt_path=...)``) continues the numbering; pass
+    ``existing="resume"`` then.
 
     Example::
 
@@ -38,8 +39,7 @@ class SummaryCollector(TrainerCollector):
 
     Raises:
         TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong value, or, when training begins, the strategy divides the parameters among
-            processes.
+        ValueError: an argument has a wrong value.
         ImportError: no Lightning is installed.
     """
 
@@ -70,19 +70,15 @@ class SummaryCollector(TrainerCollector):
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Opens the run directory."""
-        strategy = type(trainer.strategy).__name__
-        if strategy.startswith(_SHARDED):
-            raise ValueError(
-                f"strategy must keep all parameters on each process, but {strategy} divides them, so that no process "
-                'could save the network; use "auto", "ddp" or one device.'
-            )
         self._trainer_step = trainer.global_step
         resumed = self._trainer_step > 0
         # Lightning counts the steps of each optimizer; its checkpoint may come from a training without a collector.
         self._steps_done = self._steps_done if resumed and self._steps_done is not None else self._trainer_step
         self._losses = []
+        # Where a strategy divides the parameters among processes, its wrapper holds them, not the module.
+        divides = type(trainer.strategy).__name__.startswith(_SHARDED)
         self._open(
-            pl_module,
+            trainer.strategy.model if divides else pl_module,
             steps_per_epoch=_steps_per_epoch(trainer, pl_module),
             start_epoch=trainer.current_epoch,
             start_step=self._steps_done,

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 # torchrun and most launchers; MindSpore's.
 _VARIABLES = ("RANK", "RANK_ID")
@@ -21,6 +25,45 @@ def is_first_rank() -> bool:
         return bool(jax.process_index() == 0)
     ranks = (os.environ.get(name, "") for name in _VARIABLES)
     return not any(rank.isdigit() and int(rank) > 0 for rank in ranks)
+
+
+def on_first_rank(action: Callable[[], T]) -> T | None:
+    """Calls a function on rank 0 of PyTorch's process group while the other processes, which must call this, wait.
+
+    Returns:
+        What it returned; None on the other ranks.
+
+    Raises:
+        Exception: what it raised, on every rank: otherwise the others would wait for ever for the next message.
+    """
+    result: T | None = None
+    failure: Exception | None = None
+    if is_first_rank():
+        try:
+            result = action()
+        except Exception as error:
+            failure = error
+    distributed = _torch_distributed()
+    if distributed is not None and distributed.get_world_size() > 1:
+        told = [_sendable(failure)]
+        try:
+            distributed.broadcast_object_list(told, src=0)
+        except Exception:
+            # Nobody is there to be told.
+            if failure is None:
+                raise
+        failure = failure or told[0]
+    if failure is not None:
+        raise failure
+    return result
+
+
+def _sendable(error: Exception | None) -> Exception | None:
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:
+        return RuntimeError(f"rank 0 failed with {type(error).__name__}: {error}")
+    return error
 
 
 def parallel_parameters() -> dict[str, Any]:

@@ -21,8 +21,9 @@ class SummaryCollector(TrainerCollector, TrainerCallback):  # type: ignore[misc,
 
     Takes the arguments of ``collectors.SummaryCollector``. A step is an optimizer step, however many batches it
     accumulates. The learning rate is recorded, the loss is not, because the Trainer does not tell it to callbacks (it
-    logs it itself: ``report_to="tensorboard"``). In a distributed training rank 0 writes. A training that resumes from
-    the Trainer's own checkpoint (``resume_from_checkpoint=``) continues the numbering; pass ``existing="resume"`` then.
+    logs it itself: ``report_to="tensorboard"``). In a distributed training rank 0 writes; with FSDP 2 and DeepSpeed the
+    weights are gathered there (FSDP 1 hides them from callbacks and is an error). A training that resumes from the
+    Trainer's own checkpoint (``resume_from_checkpoint=``) continues the numbering; pass ``existing="resume"`` then.
 
     Nor does the Trainer tell callbacks that training failed. Everything is then on disk after about a second, or when
     the process ends, the trainer is garbage-collected or trains again; inside ``with collector:``, as soon as the block
@@ -37,12 +38,11 @@ class SummaryCollector(TrainerCollector, TrainerCallback):  # type: ignore[misc,
 
     Raises:
         TypeError: an argument has the wrong type.
-        ValueError: an argument has a wrong value, or, when training begins, parameters are divided among processes.
+        ValueError: an argument has a wrong value.
     """
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Opens the run directory."""
-        _check_whole(args)
         steps = _steps_per_epoch(args, kwargs.get("train_dataloader"))
         self._open(
             kwargs["model"],
@@ -68,15 +68,6 @@ class SummaryCollector(TrainerCollector, TrainerCallback):  # type: ignore[misc,
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Waits until everything is on disk."""
         self._leave(None)
-
-
-def _check_whole(args: Any) -> None:
-    sharded = "fsdp" if getattr(args, "fsdp", None) else "deepspeed" if getattr(args, "deepspeed", None) else None
-    if sharded is not None:
-        raise ValueError(
-            f"{sharded} must be off, because it divides the parameters among processes, so that no process could save "
-            "the network; use one device or DistributedDataParallel."
-        )
 
 
 def _steps_per_epoch(args: Any, loader: Any) -> int | None:

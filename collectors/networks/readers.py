@@ -9,11 +9,14 @@ import functools
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from numpy.typing import NDArray
 
 from .weight_space import WeightSpace
+
+if TYPE_CHECKING:
+    from .torch_shards import ShardedReader
 
 NETWORK_KINDS = (
     "a torch.nn.Module, a keras.Model, a mindspore.nn.Cell, a flax.nnx.Module, or a collectors.jax.JaxNetwork"
@@ -102,6 +105,21 @@ def repeated_reader(network: object) -> Callable[[], dict[str, NDArray[Any]]]:
     if hasattr(reader, "RepeatedReader"):
         return cast(Callable[[], dict[str, NDArray[Any]]], reader.RepeatedReader(network))
     return functools.partial(reader.read, network)
+
+
+def sharded_reader(network: object, *, keeps: bool) -> ShardedReader | None:
+    """Returns what reads a network whose parameters are divided among processes; None where each process has them all.
+
+    Args:
+        network: what trains, inside its wrappers.
+        keeps: whether this process gets the copies; it must be rank 0.
+    """
+    if framework_of(network) != "torch":
+        return None
+    from . import torch_shards
+
+    module: Any = network
+    return torch_shards.ShardedReader(module, keeps=keeps) if torch_shards.is_sharded(module) else None
 
 
 def is_network(value: object) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import operator
 import sys
-from collections.abc import Iterator
-from typing import Any, cast
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ _BIASES = ("bias", "bias_k", "bias_v")  # those of attention have three axes
 # One is filled while the other is written; more wait only where the disk is slow.
 _MOST_KEPT = 2
 _TYPE_AND_SHAPE = operator.attrgetter("dtype", "shape")
+Entry: TypeAlias = tuple[Role, str, torch.Tensor]
 
 
 def owns(value: object) -> bool:
@@ -33,7 +34,8 @@ def unwrap(network: nn.Module) -> nn.Module:
     while True:
         if isinstance(network, nn.DataParallel | nn.parallel.DistributedDataParallel):
             network = network.module
-        elif isinstance(inner := getattr(network, "_orig_mod", None), nn.Module):
+        # Not getattr: FullyShardedDataParallel hands on the attributes of what is inside it.
+        elif (inner := network._modules.get("_orig_mod")) is not None:
             network = inner
         else:
             return network
@@ -47,14 +49,65 @@ def named_tensors(network: nn.Module) -> list[tuple[TensorInfo, torch.Tensor]]:
         ValueError: two tensors have the same canonical name.
     """
     module = unwrap(network)
+    entries = named_entries(module)
+    for _, name, tensor in entries:
+        if is_divided(tensor):
+            raise TypeError(
+                f"network's {canonical_name(name)!r} is sharded ({type(tensor).__name__}): a process has a part of it "
+                "only. Gather the full tensors first; a SummaryCollector does so by itself."
+            )
+    return tensor_infos(module, entries)
+
+
+def named_entries(module: nn.Module) -> list[Entry]:
+    """Returns role, name and tensor of every parameter and persistent buffer, tied ones under each of their names."""
+    # Wrappers change what named_parameters returns.
+    layers = [*module.named_modules(remove_duplicate=False)]
+    entries: list[Entry] = [
+        ("parameter", f"{path}.{key}" if path else key, tensor)
+        for path, layer in layers
+        for key, tensor in layer._parameters.items()
+        if tensor is not None
+    ]
+    entries += [
+        ("buffer", f"{path}.{key}" if path else key, tensor)
+        for path, layer in layers
+        for key, tensor in layer._buffers.items()
+        if tensor is not None and key not in layer._non_persistent_buffers_set
+    ]
+    return entries
+
+
+def is_divided(tensor: torch.Tensor, *, by_fsdp1: bool = False) -> bool:
+    """Returns whether a process has only a part of the tensor: DTensor, FSDP 1, or ZeRO 3.
+
+    Args:
+        tensor: what a module holds as a parameter or a buffer.
+        by_fsdp1: whether only FSDP 1 counts, which hides the parameters of a module from all but its wrapper.
+    """
+    flat = hasattr(tensor, "_is_flat_param") or hasattr(tensor, "_fsdp_flattened")
+    return flat or (not by_fsdp1 and (hasattr(tensor, "full_tensor") or hasattr(tensor, "ds_id")))
+
+
+def tensor_infos(
+    module: nn.Module, entries: Iterable[Entry], prefix: str = ""
+) -> list[tuple[TensorInfo, torch.Tensor]]:
+    """Returns tensors of a module with their descriptions, each storage once, in the order of the entries.
+
+    Args:
+        module: its layers say which axes are filters.
+        entries: role, name inside the module, and tensor. Of a ``DTensor``, what is described is the whole tensor.
+        prefix: stands before every name, such as "encoder.".
+
+    Raises:
+        TypeError: a tensor has no storage of its own that could be read (meta device, lazy, sparse).
+        ValueError: two tensors have the same canonical name.
+    """
     owners = {name: (layer, key) for name, layer, key in _owners(module)}
-    entries: list[tuple[Role, str, torch.Tensor]] = []
-    entries += [("parameter", *item) for item in module.named_parameters(remove_duplicate=False)]
-    entries += [("buffer", *item) for item in _persistent_buffers(module)]
     by_storage: dict[tuple[Any, ...], tuple[Role, str, torch.Tensor, list[str]]] = {}
     seen: set[str] = set()
     for role, raw_name, tensor in entries:
-        name = canonical_name(raw_name)
+        name = canonical_name(prefix + raw_name)
         if name in seen:
             raise ValueError(
                 f"network has two tensors that are both called {name!r} once wrapper prefixes are removed; rename "
@@ -65,10 +118,12 @@ def named_tensors(network: nn.Module) -> list[tuple[TensorInfo, torch.Tensor]]:
         by_storage.setdefault(_storage_key(tensor), (role, raw_name, tensor, []))[-1].append(name)
     result = []
     for role, raw_name, tensor, (name, *aliases) in by_storage.values():
-        axes, groups = _filters(*owners[raw_name], tensor) if role == "parameter" else ((), 1)
+        # With ZeRO 3, the tensor itself is empty.
+        shape = tuple(getattr(tensor, "ds_shape", tensor.shape))
+        axes, groups = _filters(*owners[raw_name], len(shape)) if role == "parameter" else ((), 1)
         info = TensorInfo(
             name=name,
-            shape=tuple(tensor.shape),
+            shape=shape,
             dtype=str(tensor.dtype).removeprefix("torch."),
             role=role,
             trainable=role == "parameter" and tensor.requires_grad,
@@ -118,7 +173,7 @@ class RepeatedReader:
             self._seen = _Contents(self._network)
         memory = self._free.pop() if self._free else _Memory(self._entries)
         memory.fill()
-        return _Borrowed(memory, self._free)
+        return Borrowed(memory, self._free)
 
 
 def to_array(tensor: torch.Tensor) -> NDArray[Any]:
@@ -146,15 +201,6 @@ def to_tensor(array: NDArray[Any]) -> torch.Tensor:
     return torch.from_numpy(array)
 
 
-def _persistent_buffers(module: nn.Module) -> list[tuple[str, torch.Tensor]]:
-    return [
-        (f"{path}.{key}" if path else key, tensor)
-        for path, layer in module.named_modules(remove_duplicate=False)
-        for key, tensor in layer._buffers.items()
-        if tensor is not None and key not in layer._non_persistent_buffers_set
-    ]
-
-
 def _owners(module: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
     """Yields each parameter's name with its layer and its name in that layer, behind a parametrization too."""
     layers = dict(module.named_modules(remove_duplicate=False))
@@ -168,9 +214,9 @@ def _owners(module: nn.Module) -> Iterator[tuple[str, nn.Module, str]]:
             yield f"{path}.{name}" if path else name, owner, key
 
 
-def _filters(layer: nn.Module, key: str, tensor: torch.Tensor) -> tuple[tuple[int, ...], int]:
+def _filters(layer: nn.Module, key: str, axes: int) -> tuple[tuple[int, ...], int]:
     """Returns the axes of a parameter that number the layer's filters, and its groups (see ``TensorInfo``)."""
-    if tensor.ndim < 2 or key in _BIASES or isinstance(layer, _NORMALIZATIONS):
+    if axes < 2 or key in _BIASES or isinstance(layer, _NORMALIZATIONS):
         return (), 1
     if isinstance(layer, _TRANSPOSED):
         return (1,), layer.groups  # (in, out / groups, ...): each group of inputs feeds outputs of its own
@@ -182,8 +228,8 @@ def _filters(layer: nn.Module, key: str, tensor: torch.Tensor) -> tuple[tuple[in
 
 
 def _storage_key(tensor: torch.Tensor) -> tuple[Any, ...]:
-    if tensor.numel() == 0:
-        return ("empty", id(tensor))
+    if tensor.numel() == 0 or hasattr(tensor, "full_tensor"):
+        return ("itself", id(tensor))
     return (tensor.device, tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 
@@ -192,17 +238,19 @@ def _check_readable(name: str, tensor: torch.Tensor) -> None:
         raise TypeError(f"network's {name!r} has no shape yet (a lazy layer); run one batch through the network first.")
     if tensor.is_meta:
         raise TypeError(f"network's {name!r} is on the meta device and has no values; load the weights first.")
-    if tensor.layout is not torch.strided or hasattr(tensor, "full_tensor"):
-        raise TypeError(
-            f"network's {name!r} is sparse or sharded ({type(tensor).__name__}), which is not supported; gather the "
-            "full tensor first."
-        )
+    if tensor.layout is not torch.strided:
+        raise TypeError(f"network's {name!r} is sparse, which is not supported; gather it as a dense tensor.")
 
 
-class _Borrowed(dict[str, NDArray[Any]]):
-    """Arrays whose memory is free for other values when this mapping is gone."""
+class Borrowed(dict[str, NDArray[Any]]):
+    """Arrays whose memory is free for other values when this mapping is gone.
 
-    def __init__(self, memory: _Memory, free: list[_Memory]) -> None:
+    Args:
+        memory: has the arrays as ``arrays``.
+        free: takes the memory back.
+    """
+
+    def __init__(self, memory: Any, free: list[Any]) -> None:
         super().__init__(memory.arrays)
         self._memory, self._free = memory, free
 

@@ -21,11 +21,14 @@ from ..errors import CheckpointError
 State: TypeAlias = Mapping[str, NDArray[Any]]
 Role: TypeAlias = Literal["parameter", "buffer"]
 
-_WRAPPERS = re.compile(r"(?:^|(?<=\.))_orig_mod\.")
+_WRAPPERS = re.compile(r"(?:^|(?<=\.))_(?:orig_mod|fsdp_wrapped_module|checkpoint_wrapped_module)\.")
 
 
 def canonical_name(name: str) -> str:
-    """Returns a tensor's name without what wrappers add (``module.`` in front, ``_orig_mod.`` anywhere)."""
+    """Returns a tensor's name without what wrappers add.
+
+    That is ``module.`` in front, and what ``torch.compile``, FSDP and activation checkpointing add anywhere.
+    """
     name = _WRAPPERS.sub("", name)
     while name.startswith("module."):
         name = _WRAPPERS.sub("", name.removeprefix("module."))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -118,6 +118,22 @@ class SummaryPlan:
             _optional_positive("max_file_size", max_file_size),
             check_export_options(export_options),
         )
+
+    def without_parameters(self) -> SummaryPlan:
+        """Returns the plan for a network whose parameters are divided among processes.
+
+        A process sees parts of them, and looking at the whole would make it wait for the others: so there are no
+        histograms and no graph.
+        """
+        items = {HISTOGRAMS, "collect_graph"}
+        if items & self.asked:
+            warnings.warn(
+                f"{' and '.join(sorted(items & self.asked))} record nothing, because the parameters are divided among "
+                "processes; checkpoints and all other records are as usual.",
+                UserWarning,
+                stacklevel=6,
+            )
+        return replace(self, items=self.items - items)
 
     def where_possible(self, says_something: bool, landscape: bool) -> SummaryPlan | None:
         """Returns the plan, or None if there is nothing to record or TensorBoard is missing.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..files.places import AnyPath
 from ..files.remote_path import RemotePath
-from ..process_rank import is_first_rank, parallel_parameters
+from ..process_rank import is_first_rank, on_first_rank, parallel_parameters
 from ..run_directory.recorders import TrajectoryRecorder
 from ..run_directory.settings import LandscapeSettings
 from .plan import Parameters, SummaryPlan, remove_own_records
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 class CollectedRun:
     """Saves checkpoints and records summaries of one training; in a distributed one, only rank 0 does.
+
+    Where the parameters are divided among processes, all of them must make the same calls.
 
     Args:
         directory: the run directory, on this machine or behind a URL.
@@ -55,14 +57,21 @@ class CollectedRun:
                     start_epoch=int(parameters.get("cur_epoch_num", 0)),
                     start_step=start_step,
                 )
-            if plan is not None and is_first_rank():
-                if existing == "overwrite":
-                    remove_own_records(directory)
-                self._collection = open_collection(directory, plan, start_step)
-                self._collection.begin_training(parameters)
+            if plan is not None:
+                if self._recorder is not None and self._recorder.is_sharded:
+                    whole = plan.without_parameters()
+                    on_first_rank(lambda: self._begin_collection(directory, existing, whole, parameters))
+                elif is_first_rank():
+                    self._begin_collection(directory, existing, plan, parameters)
         except BaseException as error:
             self.finish(error)
             raise
+
+    def _begin_collection(self, directory: AnyPath, existing: str, plan: SummaryPlan, parameters: Parameters) -> None:
+        if existing == "overwrite":
+            remove_own_records(directory)
+        self._collection = open_collection(directory, plan, int(parameters.get("cur_step_num", 0)))
+        self._collection.begin_training(parameters)
 
     def begin_step(self, parameters: Parameters) -> None:
         """Looks at the learning rate of a step that will be recorded."""

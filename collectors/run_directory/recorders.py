@@ -5,29 +5,35 @@ Every collector, whatever its trainer, is a shell around one of the two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..files.places import AnyPath
-from ..networks.readers import describe_network, repeated_reader
+from ..networks.readers import describe_network, repeated_reader, sharded_reader
 from ..networks.weight_space import WeightSpace, describe_arrays
-from ..process_rank import is_first_rank
+from ..process_rank import is_first_rank, on_first_rank
 from ..validation import check_int, wrong_type
 from .settings import LandscapeSettings
 from .writer import RunWriter
+
+if TYPE_CHECKING:
+    from ..networks.torch_shards import ShardedReader
 
 
 class TrajectoryRecorder:
     """Counts steps and epochs, and saves a checkpoint whenever the count is in an interval.
 
+    Where the parameters are divided among processes, every process needs a recorder and must make the same calls: the
+    weights are gathered to rank 0, and what fails there is raised on every rank, so that none waits for ever.
+
     Args:
         summary_dir: the run directory, on this machine or behind a URL.
         settings: what to collect.
         existing: what to do with a run that is already there: "error", "resume" or "overwrite".
-        network: the network that trains; only rank 0 of a distributed training saves it.
+        network: the network that trains, inside its wrappers; only rank 0 of a distributed training saves it.
         step_per_epoch: if it is known; otherwise it is counted in the first whole epoch.
         start_epoch: epochs already done (after a resume).
         start_step: steps already done (after a resume).
@@ -58,18 +64,32 @@ class TrajectoryRecorder:
         # After a resume in the middle of an epoch, the first epoch's end would teach a wrong number of steps.
         self._epoch_is_whole = start_step == 0
         self._writer: RunWriter | None = None
-        if is_first_rank():
+        self._shards = sharded_reader(network, keeps=is_first_rank())
+        if self._shards is not None:
+            space = self._shards.describe()
+        elif is_first_rank():
             self._read = repeated_reader(network)
+            space = describe_network(network)
+        else:
+            return
+
+        def open_directory() -> None:
             self._writer = RunWriter(
-                summary_dir,
-                settings,
-                describe_network(network),
-                existing=existing,
-                start=self._number,
-                step_per_epoch=step_per_epoch,
+                summary_dir, settings, space, existing=existing, start=self._number, step_per_epoch=step_per_epoch
             )
+
+        self._on_first_rank(open_directory)
+        try:
             if settings.unit == "step" or not self._is_inside_epoch:
                 self._save_if_asked(settings.unit)
+        except BaseException as error:
+            self.finish(error)
+            raise
+
+    @property
+    def is_sharded(self) -> bool:
+        """Whether the parameters are divided among processes, which then wait for each other."""
+        return self._shards is not None
 
     @property
     def _number(self) -> int:
@@ -106,17 +126,51 @@ class TrajectoryRecorder:
             CheckpointWriteError: a checkpoint could not be written.
         """
         writer, self._writer = self._writer, None
-        if writer is not None:
-            # A number stands for the weights at the end of its epoch or step.
-            is_exact = not (self._moves_later if self._settings.unit == "step" else self._is_inside_epoch)
-            known = ended and error is None and is_exact
-            writer.finish(self._number, error, trained_to=self._number if known else None)
+
+        def close() -> None:
+            if writer is not None:
+                # A number stands for the weights at the end of its epoch or step.
+                is_exact = not (self._moves_later if self._settings.unit == "step" else self._is_inside_epoch)
+                known = ended and error is None and is_exact
+                writer.finish(self._number, error, trained_to=self._number if known else None)
+
+        if self.is_sharded and error is None:
+            on_first_rank(close)
+        else:
+            # An error may be one process's own, so that the others would not answer.
+            close()
 
     def _save_if_asked(self, unit: str) -> None:
-        if self._writer is not None:
+        is_due = unit == self._settings.unit and self._number in self._numbers
+        if self._shards is not None:
+            # Every rank knows without a message whether a number is due, so that between them nobody waits.
+            if is_due:
+                self._save_shards(self._shards)
+        elif self._writer is not None:
             self._writer.check()
-            if unit == self._settings.unit and self._number in self._numbers:
+            if is_due:
                 self._writer.save(self._number, self._read())
+
+    def _save_shards(self, shards: ShardedReader) -> None:
+        def prepare() -> None:
+            if self._writer is not None:
+                self._writer.check()
+            shards.make_room()
+
+        on_first_rank(prepare)
+        state = shards()
+
+        def save() -> None:
+            if self._writer is not None:
+                self._writer.save(self._number, state)
+
+        on_first_rank(save)
+
+    def _on_first_rank(self, action: Callable[[], None]) -> None:
+        if self.is_sharded:
+            on_first_rank(action)
+        else:
+            action()
 
 
 class Snapshots:

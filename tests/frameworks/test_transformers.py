@@ -171,14 +171,6 @@ class TestCollector:
         rates = dict(scalars(tmp_path / "run", "learning_rate/auto"))
         assert rates == pytest.approx({step: 0.01 * (13 - step) / 12 for step in range(1, 13)})
 
-    def test_divided_parameters_are_refused(self, tmp_path):
-        class Arguments:
-            fsdp = "full_shard"
-
-        collector = SummaryCollector(tmp_path, collect_landscape=STEPS)
-        with pytest.raises(ValueError, match="fsdp must be off, because it divides the parameters"):
-            collector.on_train_begin(Arguments(), None, None)
-
 
 SCRIPT = """
 import sys
@@ -188,37 +180,64 @@ warnings.simplefilter("ignore")
 from transformers_cases import LENGTH, CrashAfter, make_gpt2, trainer
 from worker_cases import seeded
 from collectors.transformers import SummaryCollector
+from accelerate import DistributedType, state
+
+def begin(self, *arguments, **options):
+    # accelerate takes FSDP for accelerators only; PyTorch itself divides parameters on CPUs as well.
+    start(self, *arguments, **options)
+    self.distributed_type = DistributedType.MULTI_GPU
 
 if __name__ == "__main__":
+    options = {{}}
+    if {fsdp!r}:
+        start, state.PartialState.__init__ = state.PartialState.__init__, begin
+        options = {{"fsdp": True, "fsdp_config": {{"fsdp_version": 2, "transformer_layer_cls_to_wrap": ["GPT2Block"]}}}}
     collector = SummaryCollector(sys.argv[1], collect_landscape={{"unit": "step", "intervals": [range(0, 13)]}})
     callbacks = [collector, CrashAfter({crash!r})]
-    training = trainer(seeded(make_gpt2), sys.argv[1] + "_output", callbacks)
+    training = trainer(seeded(make_gpt2), sys.argv[1] + "_output", callbacks, **options)
     training.train()
     # One write, so that the other process cannot come between.
     sys.stdout.write(f"rank {{training.args.process_index}} steps {{training.state.global_step}}\\n")
 """
 
 
-def run_script(tmp_path, crash, *launcher):
+def run_script(tmp_path, crash, *launcher, name="run", fsdp=False):
     tests = Path(__file__).parents[1]
     folders = [str(tests / "support"), str(tests / "frameworks"), str(tests.parent)]
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT.format(folders=folders, crash=crash))
+    script.write_text(SCRIPT.format(folders=folders, crash=crash, fsdp=fsdp))
     return subprocess.run(
-        [sys.executable, *launcher, str(script), str(tmp_path / "run")], cwd=tmp_path, capture_output=True,
+        [sys.executable, *launcher, str(script), str(tmp_path / name)], cwd=tmp_path, capture_output=True,
         text=True, timeout=250, check=False, env={**os.environ},
     )  # fmt: skip
 
 
+LAUNCHER = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
+
+
 def test_two_processes(tmp_path):
-    launcher = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
-    result = run_script(tmp_path, None, *launcher)
+    result = run_script(tmp_path, None, *LAUNCHER)
     assert result.returncode == 0, result.stderr[-3000:]
     assert sorted(re.findall(r"rank (\d) steps (\d+)", result.stdout)) == [("0", "6"), ("1", "6")]
     run = RunDirectory(tmp_path / "run")
     assert run.present(tuple(range(20))) == list(range(7))
     assert run.metadata.step_per_epoch == 2
     assert all(not name.startswith("module.") for name in weights(tmp_path / "run", 6))
+
+
+@pytest.mark.slow
+def test_two_processes_that_divide_the_parameters(tmp_path):
+    for name, fsdp in (("plain", False), ("divided", True)):
+        result = run_script(tmp_path, None, *LAUNCHER, name=name, fsdp=fsdp)
+        assert result.returncode == 0, result.stderr[-3000:]
+    plain, divided = (RunDirectory(tmp_path / name) for name in ("plain", "divided"))
+    assert divided.metadata.network == plain.metadata.network
+    assert divided.present(tuple(range(20))) == list(range(7))
+    for number in range(7):
+        found, expected = weights(tmp_path / "divided", number), weights(tmp_path / "plain", number)
+        assert list(found) == list(expected)
+        for name in expected:
+            np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-6)
 
 
 def test_a_script_that_dies_loses_nothing(tmp_path):

@@ -155,7 +155,7 @@ def test_networks_that_cannot_be_read(build, error, match):
 def test_sparse_parameters_are_refused():
     network = nn.Module()
     network.weight = nn.Parameter(torch.eye(3).to_sparse())
-    with pytest.raises(TypeError, match="network's 'weight' is sparse or sharded"):
+    with pytest.raises(TypeError, match="network's 'weight' is sparse"):
         describe_network(network)
 
 

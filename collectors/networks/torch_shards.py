@@ -1,0 +1,182 @@
+"""PyTorch networks whose parameters are divided among processes: described and read whole, one parameter at a time.
+
+Every process takes part, and rank 0 gets copies in host memory. Beside its shards a process holds one whole parameter
+at a time (FSDP 1: one wrapped unit), so that the network need not fit on any device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
+from typing import Any, cast
+
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from .torch_network import Borrowed, Entry, as_array, is_divided, named_entries, tensor_infos, unwrap
+from .weight_space import TensorInfo, WeightSpace, canonical_name
+
+
+def is_sharded(network: nn.Module) -> bool:
+    """Returns whether processes share the parameters, or DeepSpeed's optimizer divides their float32 values."""
+    divided = any(is_divided(parameter) or _has_master(parameter) for parameter in network.parameters())
+    return divided or any(_is_fsdp1(layer) or _is_fsdp2(layer) for layer in network.modules())
+
+
+class ShardedReader:
+    """Reads a network whose parameters are divided among processes, all of which must make the same calls.
+
+    FSDP 1 and 2, tensors that are divided as ``DTensor``, and DeepSpeed's ZeRO are known. With DeepSpeed the values
+    are the float32 ones that its optimizer keeps.
+
+    Args:
+        network: what trains, inside its wrappers.
+        keeps: whether this process gets the copies; the others only take part. It must be rank 0.
+
+    Raises:
+        TypeError: a wrapper around the network holds its parameters, or a tensor cannot be read (when called).
+        ValueError: two tensors have the same canonical name (when called).
+    """
+
+    def __init__(self, network: nn.Module, *, keeps: bool) -> None:
+        self._network, self._keeps = unwrap(network), keeps
+        self._infos: list[TensorInfo] = []
+        self._free: list[Any] = []
+        self._room: _Room | None = None
+
+    def describe(self) -> WeightSpace:
+        """Returns the description of the whole network; a process that gets no copies may see a part of it."""
+        layers = [canonical_name(f"{path}." if path else "") for path, _ in self._network.named_modules()]
+        order = {path: rank for rank, path in reversed([*enumerate(layers)])}
+        found = [info for info, _ in self._tensors(with_values=False)]
+        # FSDP 1 gives them unit by unit; a run without FSDP has the same network only in the same order.
+        found.sort(key=lambda info: (info.role != "parameter", order.get(_layer_of(info.name), len(order))))
+        self._infos = found
+        return WeightSpace("torch", _class_name(self._network), tuple(found))
+
+    def make_room(self) -> None:
+        """Allocates the copies, so that a lack of memory is an error before any process waits for another one."""
+        if self._room is None and self._keeps:
+            self._room = self._free.pop() if self._free else _Room(self._infos)
+
+    def __call__(self) -> dict[str, NDArray[Any]]:
+        """Returns copies of all parameters and buffers in host memory; none where this process gets none.
+
+        The arrays hold their values for as long as the mapping that was returned is kept.
+        """
+        self.make_room()
+        room, self._room = self._room, None
+        for info, tensor in self._tensors(with_values=True):
+            if room is not None:
+                room.copy(info.name, tensor)
+        return {} if room is None else Borrowed(room, self._free)
+
+    @torch.no_grad()
+    def _tensors(self, *, with_values: bool) -> Iterator[tuple[TensorInfo, torch.Tensor]]:
+        """Yields every tensor with its description; one with values is whole until the next one is asked for."""
+        layers = dict(self._network.named_modules())
+        for layer in layers.values():
+            if _is_fsdp2(layer):
+                # After an evaluation, parameters may be copies in the lower precision of the forward pass.
+                layer.reshard()
+        units = {path: layer for path, layer in layers.items() if _is_fsdp1(layer) or path == ""}
+        for path, unit in units.items():
+            prefix = f"{path}." if path else ""
+            inner = tuple(f"{other}." for other in units if other != path and other.startswith(prefix))
+            # The units above come first: they set up the whole, which a unit alone would do wrongly.
+            with _whole_unit(unit) if _is_fsdp1(unit) else contextlib.nullcontext():
+                if not self._keeps and _is_fsdp1(unit):
+                    continue  # only rank 0 sees the unit whole
+                entries = [entry for entry in named_entries(unit) if not f"{prefix}{entry[1]}".startswith(inner)]
+                _check_is_outermost(unit, entries)
+                for info, tensor in tensor_infos(unit, entries, prefix):
+                    kept = replace(info, dtype="float32") if _has_master(tensor) else info
+                    yield kept, _whole_tensor(tensor) if with_values else tensor
+
+
+class _Room:
+    """Host memory for one copy of each tensor.
+
+    Attributes:
+        arrays: name to copy, in the network's order.
+    """
+
+    def __init__(self, infos: list[TensorInfo]) -> None:
+        self._tensors = {info.name: torch.empty(info.shape, dtype=getattr(torch, info.dtype)) for info in infos}
+        self.arrays = {name: as_array(tensor) for name, tensor in self._tensors.items()}
+
+    def copy(self, name: str, tensor: torch.Tensor) -> None:
+        self._tensors[name].copy_(tensor)
+
+
+def _whole_tensor(tensor: Any) -> torch.Tensor:
+    if hasattr(tensor, "full_tensor"):
+        # What is offloaded to host memory is gathered where the process group works.
+        return cast(torch.Tensor, tensor.detach().to(tensor.device_mesh.device_type).full_tensor())
+    if _has_master(tensor):
+        return cast(torch.Tensor, import_module("deepspeed.utils").safe_get_full_fp32_param(tensor))
+    if hasattr(tensor, "ds_id"):
+        with import_module("deepspeed").zero.GatheredParameters([tensor]):
+            return cast(torch.Tensor, tensor.detach().clone())
+    return cast(torch.Tensor, tensor)
+
+
+def _whole_unit(unit: Any) -> contextlib.AbstractContextManager[None]:
+    from torch.distributed.fsdp import ShardingStrategy
+
+    # A unit in host memory is there already, and PyTorch cannot offload one that every process has as a whole.
+    offloads = unit.compute_device.type != "cpu" and unit.sharding_strategy != ShardingStrategy.NO_SHARD
+    return cast(
+        contextlib.AbstractContextManager[None],
+        unit.summon_full_params(unit, recurse=False, writeback=False, rank0_only=True, offload_to_cpu=offloads),
+    )
+
+
+def _check_is_outermost(unit: nn.Module, entries: list[Entry]) -> None:
+    if not _is_fsdp1(unit) and any(is_divided(tensor, by_fsdp1=True) for _, _, tensor in entries):
+        raise TypeError(
+            f"network ({type(unit).__name__}) must be the FullyShardedDataParallel module that the training calls, "
+            "because that one holds the parameters of the module inside; watch it instead. Transformers does not hand "
+            'it to callbacks: choose FSDP 2 there, with fsdp_config={"fsdp_version": 2}.'
+        )
+
+
+def _has_master(tensor: torch.Tensor) -> bool:
+    """Returns whether an optimizer of DeepSpeed keeps the tensor's values in float32."""
+    return hasattr(tensor, "_hp_mapping") or (hasattr(tensor, "_z3_optimizer") and tensor.requires_grad)
+
+
+def _is_fsdp1(layer: nn.Module) -> bool:
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    return fsdp is not None and isinstance(layer, fsdp.FullyShardedDataParallel)
+
+
+def _is_fsdp2(layer: nn.Module) -> bool:
+    fsdp = sys.modules.get("torch.distributed.fsdp")
+    return fsdp is not None and isinstance(layer, fsdp.FSDPModule)
+
+
+def _layer_of(name: str) -> str:
+    return name[: name.rfind(".") + 1]
+
+
+def _class_name(network: nn.Module) -> str:
+    """Returns the name of the user's own class, without what sharding makes of it."""
+    inner: Any = network
+    while True:
+        engine = sys.modules.get("deepspeed")
+        if _is_fsdp1(inner) or (engine is not None and isinstance(inner, engine.DeepSpeedEngine)):
+            inner = unwrap(inner.module)
+        elif (wrapped := inner._modules.get("_checkpoint_wrapped_module")) is not None:
+            inner = unwrap(wrapped)
+        else:
+            break
+    kind = type(inner)
+    # fully_shard gives a network a class that is made from PyTorch's and its own.
+    while kind.__bases__[0].__module__.startswith("torch.distributed.") and len(kind.__bases__) > 1:
+        kind = kind.__bases__[-1]
+    return kind.__name__

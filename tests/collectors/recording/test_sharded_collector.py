@@ -1,0 +1,162 @@
+"""Two real processes divide one network; what is collected is what PyTorch gathers, and one process collects."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from event_reading import accumulated
+from runs import assert_holds, names, seeded
+from sharded_training import CASES, STEPS, CountingNetwork, together, tokens, train, watched
+from torch import nn
+
+from collectors.networks.readers import describe_network
+from collectors.run_directory import RunDirectory
+from landscape.summary_landscape import SummaryLandscape
+
+QUICK, SLOW = "fsdp2", [case for case in CASES if case != "fsdp2"]
+
+
+def run_well(folder, *cases):
+    codes, output = together(folder, *cases)
+    assert codes == [0, 0], output
+    return folder
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory):
+    return run_well(tmp_path_factory.mktemp("quick"), QUICK, "out_of_disk")
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory):
+    return run_well(tmp_path_factory.mktemp("slow"), *SLOW, "with_records", "after_evaluation", "fsdp2", "refused")
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """The same training in one process."""
+    folder = tmp_path_factory.mktemp("alone")
+    network = seeded(CountingNetwork)
+    with watched(folder, network) as run:
+        train(network, run, tokens())
+    return folder
+
+
+def whole(states):
+    """Returns what PyTorch gathered without the second name of the tied weights."""
+    return {name: tensor for name, tensor in states.items() if name != "head.weight"}
+
+
+def check_case(folder, alone, case):
+    assert names(folder).count(f"{case}_1") == 0  # a directory that rank 1 made
+    run, reference = RunDirectory(folder / f"{case}_0"), RunDirectory(alone)
+    network = CountingNetwork()
+    if case == "fsdp1_flat":
+        network.block.norm1.weight.requires_grad = True
+    space = describe_network(network)
+    expected = torch.load(folder / f"{case}_0.pt", weights_only=True)
+    assert run.metadata.network["trainable"] == [tensor.name for tensor in space.trainable]
+    assert run.metadata.network["name"] == "CountingNetwork"
+    assert run.metadata.network["parameters"] == reference.metadata.network["parameters"]
+    assert run.metadata.trained_to == STEPS
+    assert sorted(run.metadata.files) == [*range(STEPS + 1)]
+    for number in range(STEPS + 1):
+        checkpoint, other = run.checkpoint(number, space), reference.checkpoint(number, space)
+        assert_holds(checkpoint, whole(expected[number]))
+        if case not in ("fsdp2_in_bfloat16", "fsdp1_flat"):
+            for name in checkpoint.shapes:
+                np.testing.assert_allclose(checkpoint.read(name), other.read(name), rtol=1e-6, atol=1e-6)
+
+
+def test_fully_sharded_checkpoints_are_whole_and_those_of_one_process(quick, alone):
+    check_case(quick, alone, QUICK)
+
+
+def callback_fn():
+    sequences = torch.cat(tokens())
+    return nn.CrossEntropyLoss(), seeded(CountingNetwork), (sequences, sequences), {}
+
+
+def test_the_landscape_is_that_of_one_process(quick, alone, tmp_path):
+    settings = {"landscape_size": 5, "num_samples": 20, "create_landscape": {"train": True, "result": False}}
+    found = []
+    for number, run in enumerate((quick / "fsdp2_0", alone)):
+        (landscape,) = SummaryLandscape(run).gen_landscapes_with_multi_process(
+            callback_fn,
+            collect_landscape=settings,
+            device_ids=[0],
+            output=str(tmp_path / f"{number}.h5"),
+            progress=False,
+        )
+        found.append(landscape)
+    divided, reference = found
+    np.testing.assert_allclose(divided.loss, reference.loss, rtol=1e-6)
+    for name in ("x", "y"):
+        mine, other = (getattr(item.checkpoints, name) for item in found)
+        np.testing.assert_allclose(mine, other, rtol=1e-6, atol=1e-6)
+
+
+def test_a_write_that_fails_on_rank_0_is_raised_on_both(quick):
+    told = [(quick / f"out_of_disk_{rank}.txt").read_text() for rank in range(2)]
+    assert told[0] == told[1]
+    assert told[0].startswith("CheckpointWriteError: a checkpoint could not be written to")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", SLOW)
+def test_every_way_to_divide_gives_whole_checkpoints(slow, alone, case):
+    check_case(slow, alone, case)
+
+
+@pytest.mark.slow
+def test_records_do_without_parameters(slow):
+    assert names(slow / "records_0" / "ckpt_dir")[:3] == [
+        f"CountingNetwork_{number}_step.safetensors" for number in range(3)
+    ]
+    assert accumulated(slow / "records_0").Tags()["scalars"] == ["loss/auto", "learning_rate/auto"]
+
+
+@pytest.mark.slow
+def test_an_evaluation_before_a_checkpoint_does_not_lower_its_precision(slow):
+    run = RunDirectory(slow / "evaluated_0")
+    state = torch.load(slow / "evaluated_0.pt", weights_only=True)
+    assert_holds(run.checkpoint(3, describe_network(CountingNetwork())), whole(state))
+
+
+@pytest.mark.slow
+def test_what_is_refused_is_refused_on_every_rank(slow):
+    told = [(slow / f"refused_{rank}.txt").read_text().splitlines() for rank in range(2)]
+    assert told[0] == told[1]
+    exists, inside = told[0]
+    assert re.match("RunDirectoryError: .* already holds a run", exists)
+    assert re.match("TypeError: network .* must be the FullyShardedDataParallel module", inside)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("victim", [0, 1])
+def test_a_killed_process_leaves_a_whole_directory_that_resumes(tmp_path, alone, victim):
+    codes, output = together(tmp_path, f"killed-{victim}")
+    assert (codes[victim], codes[1 - victim]) == (-9, 1), output
+    directory, space = tmp_path / f"killed_{victim}", describe_network(CountingNetwork())
+    run = RunDirectory(directory)
+    assert {0, 1, 2} <= set(run.metadata.files) <= {0, 1, 2, 3}
+    for number in run.metadata.files:
+        run.checkpoint(number, space)  # checks its SHA-256
+    if victim == 1:
+        assert sorted(run.metadata.files) == [0, 1, 2, 3]
+    run_well(tmp_path, f"resumed-{victim}")
+    run, reference = RunDirectory(directory), RunDirectory(alone)
+    assert sorted(run.metadata.files) == [*range(STEPS + 1)]
+    last, expected = run.checkpoint(STEPS, space), reference.checkpoint(STEPS, space)
+    for name in last.shapes:
+        np.testing.assert_allclose(last.read(name), expected.read(name), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.slow
+def test_an_interrupt_of_both_processes_leaves_a_whole_directory(tmp_path):
+    run = RunDirectory(run_well(tmp_path, "interrupted") / "interrupted")
+    assert sorted(run.metadata.files) == [0, 1, 2]
+    assert run.metadata.trained_to is None

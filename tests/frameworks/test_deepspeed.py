@@ -1,0 +1,102 @@
+"""DeepSpeed's ZeRO in two real processes, where DeepSpeed is installed (docs/trainers/sharded.md)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from own_processes import free_ports
+from runs import TiedNetwork, seeded
+
+from collectors.networks.readers import describe_network
+from collectors.run_directory import RunDirectory
+
+pytest.importorskip("deepspeed")
+pytestmark = pytest.mark.slow
+
+STEPS = 4
+SCRIPT = """
+import sys, warnings
+warnings.simplefilter("ignore")
+import deepspeed, torch
+from runs import TiedNetwork, seeded
+from sharded_training import loss_of, tokens
+from collectors.recording.summary_collector import SummaryCollector
+
+folder, stage, precision, inside = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4] == "inside"
+deepspeed.init_distributed("gloo", verbose=False)
+network = seeded(TiedNetwork)
+network.block.norm1.weight.requires_grad = False
+options = {"type": "Adam", "params": {"lr": 0.05, "torch_adam": True}}
+configuration = {
+    "train_micro_batch_size_per_gpu": 4, "zero_optimization": {"stage": stage}, "optimizer": options,
+    "zero_allow_untested_optimizer": True, "bf16": {"enabled": precision == "bfloat16"},
+}
+trained = [item for item in network.parameters() if item.requires_grad]
+engine, *_ = deepspeed.initialize(model=network, model_parameters=trained, config=configuration)
+collector = SummaryCollector(folder + "/run", keep_default_action=False, collect_landscape={"intervals": [range(5)]})
+with collector.watch(engine.module if inside else engine) as run:
+    engine.save_checkpoint(folder + "/saved", tag="0")
+    for step, batch in enumerate(tokens(4), 1):
+        engine.backward(loss_of(engine, batch))
+        engine.step()
+        engine.save_checkpoint(folder + "/saved", tag=str(step))
+        run.step()
+torch.distributed.destroy_process_group()
+"""
+
+
+def train(folder, stage, precision, watched):
+    tests = Path(__file__).parents[1]
+    script = folder / "train.py"
+    script.write_text(SCRIPT)
+    (port,) = free_ports(1)
+    environment = {
+        **os.environ,
+        "DS_ACCELERATOR": "cpu",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(tests / "support"), str(tests.parent)]),
+    }
+    result = subprocess.run(
+        [
+            *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", str(port)),
+            *(str(script), str(folder), str(stage), precision, watched),
+        ],
+        capture_output=True, text=True, timeout=250, check=False, env=environment,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr[-4000:]
+
+
+@pytest.mark.parametrize(
+    ("stage", "precision", "watched"),
+    [(1, "bfloat16", "engine"), (2, "float32", "inside"), (3, "bfloat16", "inside"), (3, "float32", "engine")],
+)
+def test_checkpoints_are_what_deepspeed_itself_puts_together(tmp_path, stage, precision, watched):
+    from deepspeed.utils.zero_to_fp32 import get_fp32_state_dict_from_zero_checkpoint
+
+    train(tmp_path, stage, precision, watched)
+    network = seeded(TiedNetwork)
+    network.block.norm1.weight.requires_grad = False
+    space = describe_network(network)
+    run = RunDirectory(tmp_path / "run")
+    assert run.metadata.network["name"] == "TiedNetwork"
+    assert run.metadata.network["trainable"] == [tensor.name for tensor in space.trainable]
+    assert run.present(tuple(range(9))) == [*range(STEPS + 1)]
+    for number in range(STEPS + 1):
+        expected = get_fp32_state_dict_from_zero_checkpoint(str(tmp_path / "saved"), tag=str(number))
+        checkpoint = run.checkpoint(number)
+        assert set(checkpoint.shapes) == {tensor.name for tensor in space.tensors}
+        # With ZeRO 1, DeepSpeed leaves out what is frozen.
+        assert set(checkpoint.shapes) - set(expected) <= {"block.norm1.weight"}
+        for name in set(checkpoint.shapes) & set(expected):
+            found = checkpoint.read(name).astype(np.float32)
+            np.testing.assert_array_equal(found, expected[name].detach().float().numpy())
+        np.testing.assert_array_equal(checkpoint.read("block.norm1.weight").astype(np.float32), np.ones(8))
+        trained = [tensor.name for tensor in space.trainable]
+        assert {checkpoint.dtypes[name] for name in trained} == {"float32"}
+    moved = run.checkpoint(STEPS).read("block.linear1.weight") - run.checkpoint(0).read("block.linear1.weight")
+    assert np.abs(moved).max() > 0.01
