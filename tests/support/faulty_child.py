@@ -120,8 +120,8 @@ def trials(play: Any, folder: Path, every: int, faults: list[str]) -> dict[str, 
             report = forked(lambda: {**report, "found": play.check(place, report)}, log)
         return report, problem(report)
 
-    gc.freeze()  # or the collector of each forked process would copy all pages
     play.begin(lambda work: forked(lambda: {"done": work()}, log))
+    gc.freeze()  # or the collector of each forked process would look at all objects, and copy their pages
     outcomes: Counter[str] = Counter()
     findings = []
     for name in faults:
