@@ -10,6 +10,7 @@ from collectors.networks.readers import NETWORK_KINDS, framework_of
 
 from .errors import CallbackFunctionError
 from .evaluator import Evaluator, MeasurementSetup
+from .measuring.memory_shortage import getting_ready
 
 
 def call_callback(callback_fn: Callable[[], Any]) -> Any:
@@ -52,5 +53,6 @@ def make_evaluator(result: Any, setup: MeasurementSetup) -> Evaluator:
             f"({NETWORK_KINDS}), but is {type(network).__name__}."
         )
     module = import_module(f".{framework}.evaluator", __package__)
-    evaluator: Evaluator = module.EVALUATOR(model, network, dataset, metrics, setup)
+    with getting_ready("the network and its samples were put on their device"):
+        evaluator: Evaluator = module.EVALUATOR(model, network, dataset, metrics, setup)
     return evaluator

@@ -20,7 +20,7 @@ class NondeterministicLossError(LandscapeError):
 
 
 class MemoryShortageError(LandscapeError):
-    """Memory ran out while a point was measured, and smaller batches cannot help."""
+    """Memory ran out while a worker got ready or measured a point, and smaller batches cannot help."""
 
 
 class SampleMemoryError(LandscapeError):

@@ -79,6 +79,8 @@ class MeasurementSetup:
         workload: whether a tuned plan is compiled, and for how much work (PyTorch); None compiles none. The other
             frameworks always compile, or never do.
         memory: where samples are kept.
+        devices: all of the worker's, of which ``device`` is the first; a network may be spread over these. Empty where
+            nobody says so.
     """
 
     options: MeasurementOptions = MeasurementOptions()
@@ -88,6 +90,7 @@ class MeasurementSetup:
     restore_network: bool = True
     workload: Workload | None = None
     memory: SampleMemory = SampleMemory()
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import operator
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
+from .offloaded_weights import offloaded_values, offloaded_weights
 from .weight_space import Role, TensorInfo, WeightSpace, canonical_name, numpy_dtype
 
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
@@ -44,6 +45,8 @@ def unwrap(network: nn.Module) -> nn.Module:
 def named_tensors(network: nn.Module) -> list[tuple[TensorInfo, torch.Tensor]]:
     """Returns every parameter and persistent buffer of a network, each storage once, in the network's order.
 
+    Of weights that Accelerate keeps away from their layers it returns the tensors that have the values.
+
     Raises:
         TypeError: a tensor has no storage of its own that could be read (meta device, lazy, sharded).
         ValueError: two tensors have the same canonical name.
@@ -56,7 +59,7 @@ def named_tensors(network: nn.Module) -> list[tuple[TensorInfo, torch.Tensor]]:
                 f"network's {canonical_name(name)!r} is sharded ({type(tensor).__name__}): a process has a part of it "
                 "only. Gather the full tensors first; a SummaryCollector does so by itself."
             )
-    return tensor_infos(module, entries)
+    return tensor_infos(module, entries, values=offloaded_values(module))
 
 
 def named_entries(module: nn.Module) -> list[Entry]:
@@ -90,7 +93,10 @@ def is_divided(tensor: torch.Tensor, *, by_fsdp1: bool = False) -> bool:
 
 
 def tensor_infos(
-    module: nn.Module, entries: Iterable[Entry], prefix: str = ""
+    module: nn.Module,
+    entries: Iterable[Entry],
+    prefix: str = "",
+    values: Mapping[str, torch.Tensor] | None = None,
 ) -> list[tuple[TensorInfo, torch.Tensor]]:
     """Returns tensors of a module with their descriptions, each storage once, in the order of the entries.
 
@@ -98,13 +104,15 @@ def tensor_infos(
         module: its layers say which axes are filters.
         entries: role, name inside the module, and tensor. Of a ``DTensor``, what is described is the whole tensor.
         prefix: stands before every name, such as "encoder.".
+        values: by name inside the module, tensors that have the values of those that are offloaded.
 
     Raises:
         TypeError: a tensor has no storage of its own that could be read (meta device, lazy, sparse).
         ValueError: two tensors have the same canonical name.
     """
     owners = {name: (layer, key) for name, layer, key in _owners(module)}
-    by_storage: dict[tuple[Any, ...], tuple[Role, str, torch.Tensor, list[str]]] = {}
+    values = values or {}
+    by_storage: dict[tuple[Any, ...], tuple[Role, str, torch.Tensor, torch.Tensor, list[str]]] = {}
     seen: set[str] = set()
     for role, raw_name, tensor in entries:
         name = canonical_name(prefix + raw_name)
@@ -114,10 +122,12 @@ def tensor_infos(
                 "one of them."
             )
         seen.add(name)
-        _check_readable(name, tensor)
-        by_storage.setdefault(_storage_key(tensor), (role, raw_name, tensor, []))[-1].append(name)
+        # A weight that is elsewhere has a tensor without values in its layer, which still says what is trainable.
+        held = values.get(raw_name, tensor)
+        _check_readable(name, held)
+        by_storage.setdefault(_storage_key(held), (role, raw_name, tensor, held, []))[-1].append(name)
     result = []
-    for role, raw_name, tensor, (name, *aliases) in by_storage.values():
+    for role, raw_name, tensor, held, (name, *aliases) in by_storage.values():
         # With ZeRO 3, the tensor itself is empty.
         shape = tuple(getattr(tensor, "ds_shape", tensor.shape))
         axes, groups = _filters(*owners[raw_name], len(shape)) if role == "parameter" else ((), 1)
@@ -131,8 +141,21 @@ def tensor_infos(
             filter_groups=groups,
             aliases=tuple(aliases),
         )
-        result.append((info, tensor))
+        result.append((info, held))
     return result
+
+
+def check_values(network: nn.Module) -> None:
+    """Checks that every parameter and buffer has values, in its layer or elsewhere.
+
+    Raises:
+        TypeError: one is on the meta device, and no hook has its values.
+    """
+    module = unwrap(network)
+    elsewhere = offloaded_weights(module)
+    for name, tensor in itertools.chain(module.named_parameters(), module.named_buffers()):
+        if tensor.is_meta and name not in elsewhere:
+            _check_readable(canonical_name(name), tensor)
 
 
 def describe(network: nn.Module) -> WeightSpace:
@@ -237,7 +260,10 @@ def _check_readable(name: str, tensor: torch.Tensor) -> None:
     if nn.parameter.is_lazy(tensor):
         raise TypeError(f"network's {name!r} has no shape yet (a lazy layer); run one batch through the network first.")
     if tensor.is_meta:
-        raise TypeError(f"network's {name!r} is on the meta device and has no values; load the weights first.")
+        raise TypeError(
+            f"network's {name!r} is on the meta device and has no values; load the weights first. (With device_map, "
+            "hooks of Accelerate have the values of offloaded parts; here no hook has them.)"
+        )
     if tensor.layout is not torch.strided:
         raise TypeError(f"network's {name!r} is sparse, which is not supported; gather it as a dense tensor.")
 

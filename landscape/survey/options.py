@@ -19,7 +19,7 @@ class SurveyOptions(TypedDict, total=False):
 
     Attributes:
         devices_per_worker: how many GPUs each worker sees, the first of which is its ``cuda:0``; without GPUs, how
-            many slots' cores it joins.
+            many slots' cores it joins. A network that callback_fn spreads over them stays where it is.
         workers_per_device: how many workers share each GPU and its memory; without GPUs, a slot's cores. This or
             ``devices_per_worker`` must be 1.
         address: address of a Ray cluster to join.

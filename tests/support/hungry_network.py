@@ -74,3 +74,8 @@ def hungry_and_not_to_be_cut():
 
 def hungry_in_large_batches():
     return nn.CrossEntropyLoss(), HungryNetwork(free=0), loader(64), {}
+
+
+def wide():
+    """A network of 16 MB and few samples."""
+    return nn.MSELoss(), nn.Linear(2000, 2000), (torch.ones(2, 2000), torch.ones(2, 2000)), {}

@@ -106,7 +106,7 @@ class KerasNetwork:
 
             from ..torch.settings import measurement_settings
 
-            with measurement_settings(torch.device(self.device), threads):
+            with measurement_settings([torch.device(self.device)], threads):
                 yield
         else:
             import jax

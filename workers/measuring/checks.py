@@ -165,6 +165,11 @@ def callback_errors(what: str = "evaluated") -> Iterator[None]:
         remedy = ""
         if is_memory_shortage(error):
             remedy = " Memory ran out; give the data set in smaller batches, such as DataLoader(..., batch_size=16)."
+        elif "same device" in str(error):
+            remedy = (
+                " A network whose parameters are on several devices stays as callback_fn has placed it: its forward "
+                "must move activations from part to part. Or put all of it on one device."
+            )
         raise CallbackFunctionError(
             f"the network, loss and metrics that callback_fn returned cannot be {what} on its data set: "
             f"{type(error).__name__}: {error}{remedy}"

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
+
+from collectors.errors import LandscapeError
 
 from ..errors import MemoryShortageError
 
@@ -49,6 +52,30 @@ def within_memory(evaluator: Evaluator, measure: Callable[[], _Measured]) -> _Me
         evaluator.use_batch_size(halved(size, samples))
         if evaluator.description.plan.batch_size == size:
             raise MemoryShortageError(_text(size))
+
+
+@contextlib.contextmanager
+def getting_ready(what: str) -> Iterator[None]:
+    """Gives memory that runs out before a point is measured an error that says so.
+
+    Args:
+        what: was being done, as a clause: "the network was put on its device".
+
+    Raises:
+        MemoryShortageError: memory ran out.
+    """
+    try:
+        yield
+    except LandscapeError:
+        raise
+    except Exception as error:
+        if not is_memory_shortage(error):
+            raise
+        raise MemoryShortageError(
+            f"memory ran out while {what} ({(str(error).strip() or type(error).__name__).splitlines()[0]}). Give the "
+            "workers more memory: fewer device_ids on one machine, fewer samples (num_samples), a line instead of a "
+            "plane, or a network that callback_fn spreads over several devices (devices_per_worker)."
+        ) from error
 
 
 def halved(batch_size: int, samples: int) -> int:

@@ -14,7 +14,7 @@ from collectors.networks.weight_space import State
 from ..callback_fn import call_callback, make_evaluator
 from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, MeasurementSetup
 from ..measurement_plan import MeasurementPlan, Workload
-from ..measuring.memory_shortage import within_memory
+from ..measuring.memory_shortage import getting_ready, within_memory
 from ..pool import OriginValues, PointTask, Pool, Result, StateTask, Task
 from .devices import available_cores, gpu_ids
 
@@ -45,7 +45,7 @@ class InProcessPool(Pool):
         workload: Workload | None = None,
     ) -> None:
         device = f"cuda:{device_id}" if gpu_ids() else "cpu"
-        setup = MeasurementSetup(options, len(available_cores()), device, plan, workload=workload)
+        setup = MeasurementSetup(options, len(available_cores()), device, plan, workload=workload, devices=(device,))
         self._evaluator = make_evaluator(call_callback(callback_fn), setup)
         self._chunk_length = 1
 
@@ -122,8 +122,14 @@ def load_plane(
     """Puts a plane on an evaluator's device; the fourth argument only where there is something to interpolate.
 
     A user's own evaluator need not know it.
+
+    Raises:
+        MemoryShortageError: the plane does not fit beside the network.
     """
-    evaluator.load(origin, directions, buffers, *([end_buffers] if end_buffers else []))
+    vectors = sum(array.nbytes for state in (origin, *directions) for array in state.values())
+    held = f"the origin and {len(directions)} direction{'' if len(directions) == 1 else 's'}, {vectors / 1e9:.2g} GB"
+    with getting_ready(f"a plane was loaded: beside the network, each worker holds {held}"):
+        evaluator.load(origin, directions, buffers, *([end_buffers] if end_buffers else []))
 
 
 def measure_points(evaluator: Evaluator, points: Sequence[tuple[float, ...]]) -> list[Outcome]:

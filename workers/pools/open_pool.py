@@ -45,7 +45,7 @@ def open_pool(
         points: how many will be measured, as far as that is known.
         seconds: the budget of measuring them, or None.
         devices_per_worker: how many GPUs each worker sees, the first of which is its ``cuda:0``; without GPUs, how
-            many slots' cores it joins.
+            many slots' cores it joins. A network that callback_fn spreads over them stays where it is.
         workers_per_device: how many workers share each GPU and its memory; without GPUs, a slot's cores.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What runs inside a Ray actor: one evaluator on one device."""
+"""What runs inside a Ray actor: one evaluator on its devices."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class MeasurementActor:
     Args:
         cores: the CPU cores that are its own, or None to stay where the cluster put it.
         threads: how many it may use.
-        device: the framework's name of its device.
+        devices: the framework's names of its devices; a network on one device is on the first.
         search_path: where the driver looks for modules, so that those of callback_fn are found here.
         workers_per_device: how many workers share that device's memory.
     """
@@ -37,7 +37,7 @@ class MeasurementActor:
         self,
         cores: tuple[int, ...] | None,
         threads: int,
-        device: str,
+        devices: Sequence[str],
         search_path: Sequence[str],
         workers_per_device: int = 1,
     ) -> None:
@@ -47,7 +47,7 @@ class MeasurementActor:
             # JAX sets three quarters of a GPU's memory aside for itself, whoever else is there.
             os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", f"{0.75 / workers_per_device:.3f}")
         self._threads = threads
-        self._device = device
+        self._devices = tuple(devices)
         sys.path.extend(path for path in search_path if path not in sys.path)
         self._evaluator: Evaluator | None = None
 
@@ -98,7 +98,8 @@ class MeasurementActor:
     ) -> EvaluatorDescription | Exception:
         """Builds the evaluator; what goes wrong is returned, because Ray would wrap it beyond recognition."""
         try:
-            setup = MeasurementSetup(options, self._threads, self._device, plan, False, workload, memory)
+            devices = self._devices
+            setup = MeasurementSetup(options, self._threads, devices[0], plan, False, workload, memory, devices)
             self._evaluator = make_evaluator(self._result, setup)
             return self._evaluator.description
         except (LandscapeError, TypeError, ValueError) as error:
@@ -112,10 +113,16 @@ class MeasurementActor:
         """Returns what other workers of this machine need to use this one's samples."""
         return None if self._evaluator is None else self._evaluator.held_samples()
 
-    def load(self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]) -> None:
-        """Puts a plane on the device."""
+    def load(
+        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State]
+    ) -> Exception | None:
+        """Puts a plane on the devices; that memory does not suffice is returned."""
         assert self._evaluator is not None
-        load_plane(self._evaluator, origin, directions, buffers, end_buffers)
+        try:
+            load_plane(self._evaluator, origin, directions, buffers, end_buffers)
+            return None
+        except LandscapeError as error:
+            return _portable(error)
 
     def settle(
         self, far_points: Sequence[Sequence[float]], partition: Partition | None = None

@@ -111,10 +111,10 @@ class RayCrew:
             far_points: as for ``Evaluator.settle``.
 
         Raises:
-            LandscapeError: the loss cannot be measured there.
+            LandscapeError: the loss cannot be measured there, or the plane does not fit into a worker's memory.
         """
         self.plane = LoadedPlane(vectors, far_points)
-        self.ask_all("load", *vectors)
+        raise_failures(self.ask_all("load", *vectors))
         # All at once, which takes no longer than one alone; rounding may differ between kinds of devices.
         found = raise_failures(self.ask_all("settle", far_points))
         partition, description = found[0]

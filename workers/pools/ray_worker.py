@@ -124,11 +124,12 @@ class RayWorker:
             strategies = recipe.ray.util.scheduling_strategies
             options["scheduling_strategy"] = strategies.NodeAffinitySchedulingStrategy(self.node, soft=True)
         search_path = [path or os.getcwd() for path in sys.path]  # noqa: PTH109
-        device = "cuda:0" if recipe.gpus else "cpu"  # Ray shows each actor only its own GPUs
+        # Ray shows each actor only its own GPUs, which it counts from 0.
+        devices = [f"cuda:{index}" for index in range(layout.devices_per_worker)] if recipe.gpus else ["cpu"]
         threads = cpus if self.place.cores is None else len(self.place.cores)
         actor_class = recipe.ray.remote(MeasurementActor)
         self.actor = actor_class.options(**options).remote(
-            self.place.cores, threads, device, search_path, layout.workers_per_device
+            self.place.cores, threads, devices, search_path, layout.workers_per_device
         )
         return self.actor.place.remote()
 

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 
+from collectors.networks.batches import map_leaves
+
 from ..errors import SamplesError
 from ..evaluator import MeasurementOptions, SampleMemory
 from .batches import Batch, as_batch, map_batch, same_leaves
@@ -20,15 +22,23 @@ _BATCH_SIZE = 128
 _LAID_OUT_AT_ONCE = 1 << 28  # bytes
 
 
-def place_samples(samples: Samples, device: torch.device, channels_last: bool = False) -> Samples:
+def place_samples(
+    samples: Samples, device: torch.device, channels_last: bool = False, targets: torch.device | None = None
+) -> Samples:
     """Returns the samples on a device, images channels-last where asked.
 
     On the host many images are laid out batch by batch each time they are used: all workers share the ones that were
     read, and a second copy may not fit.
+
+    Args:
+        samples: wherever they are.
+        device: where the network takes them.
+        channels_last: the memory layout of images.
+        targets: where the network's outputs are; None means the same device.
     """
 
-    def place(leaf: Any) -> Any:
-        return leaf.to(device) if isinstance(leaf, torch.Tensor) else leaf
+    def to(place: torch.device, value: Any) -> Any:
+        return map_leaves(lambda leaf: leaf.to(place) if isinstance(leaf, torch.Tensor) else leaf, value)
 
     def lay_out(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor) or leaf.ndim != 4:
@@ -36,7 +46,9 @@ def place_samples(samples: Samples, device: torch.device, channels_last: bool = 
         # With one channel every layout looks contiguous to PyTorch; only the strides say which one is meant.
         return torch.empty_like(leaf, memory_format=torch.channels_last).copy_(leaf)
 
-    samples = samples.map(place)
+    samples = samples.map_batches(
+        lambda batch: Batch(to(device, batch.inputs), to(targets or device, batch.targets), batch.size)
+    )
     if not channels_last:
         return samples
     if device.type == "cpu" and samples.nbytes > _LAID_OUT_AT_ONCE:

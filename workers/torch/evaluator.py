@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from collectors.networks.batches import call_network
 from collectors.networks.torch_network import unwrap
 from collectors.networks.weight_space import State
 
@@ -25,11 +26,13 @@ from ..measuring.partition import run_batches
 from ..measuring.totals import NamedMetric, Total, batch_loss, low_precision_note
 from ..measuring.tuning import chosen_plan, tune
 from ..samples.batches import Batch, as_batch, as_whole_batch
+from ..samples.samples import Samples
 from ..samples.torch_samples import place_samples, read_samples
 from .compiling import PlanChooser, has_images
 from .losses import make_metrics, place_loss, split_into_samples
 from .moves import NetworkInPlace, NetworkSnapshot
 from .own_loss import OwnMetric, own_loss_of, weightings
+from .placement import HeldWeights, device_of, find_placement
 from .points import PendingPoint, PointRunner, capture_of, read_points, run_pending
 from .precision import Float32Losses, at_least_float32, with_float32_outputs, with_float32_weights
 from .settings import measurement_settings, normalization_layers, recalibrate
@@ -47,7 +50,8 @@ class TorchEvaluator(NetworkEvaluator):
     Args:
         model: a Model (its ``loss_fn`` counts), a loss function of (outputs, targets), or, for a network that computes
             its own loss of a whole batch, an ``OwnLoss`` or None.
-        network: the network; it ends as it was found.
+        network: the network; it ends as it was found. One that is spread over devices stays where it is, and each
+            parameter is moved there; any other is put on the setup's device.
         dataset: a DataLoader, Dataset, pair of tensors, or iterable of (inputs, targets); of any batches for a network
             that computes its own loss.
         metrics: name to torchmetrics object or function of (outputs, targets), or of (outputs, batch).
@@ -56,8 +60,10 @@ class TorchEvaluator(NetworkEvaluator):
     Raises:
         FrozenNetworkError: no parameter is trainable.
         SamplesError: the samples cannot be measured.
-        CallbackFunctionError: the network, the loss or a metric raises, or gives no single number.
-        TypeError: an argument has the wrong type.
+        CallbackFunctionError: the network, the loss or a metric raises, or gives no single number; or the network is
+            spread over devices that the worker does not have, or replaces its weights while it computes.
+        TypeError: an argument has the wrong type, or the network has a tensor without values.
+        ValueError: ``buffers="recalibrate"`` is asked for, but the network's statistics are offloaded.
     """
 
     def __init__(
@@ -65,45 +71,56 @@ class TorchEvaluator(NetworkEvaluator):
     ) -> None:
         options, plan = setup.options, setup.plan
         self._module = unwrap(network)
-        self._device = _full_device(setup.device)
+        self._placement = find_placement(self._module, setup.device, setup.devices)
+        # Of batches; and of outputs, until a network that is spread over devices shows where it has them.
+        self._device = self._outputs_device = self._placement.inputs
         self._options = options
         self._plan = MeasurementPlan(threads=setup.threads)
         self._found: list[NetworkSnapshot] = []
+        self._held: HeldWeights | None = None
         self._own_loss = own_loss_of(model, self._module)
         loss = place_loss(checks.find_loss(model, _LOSSES), self._device) if self._own_loss is None else None
         self._metrics = make_metrics(metrics, self._device, NamedMetric if self._own_loss is None else OwnMetric)
         make_batch = as_batch if self._own_loss is None else as_whole_batch
         samples, self._notes = read_samples(dataset, options, make_batch, setup.memory)
         try:
-            for module in (self._module, loss):
-                if isinstance(module, nn.Module):
-                    self._found.append(NetworkSnapshot(module, self._device, restore=setup.restore_network))
-                    self._found[-1].apply()
-            loss = None if loss is None else with_float32_weights(loss)
+            self._take_over(self._module, setup.restore_network)
+            if self._placement.is_kept:
+                self._held = HeldWeights(self._module, restore=setup.restore_network)
             self._moves = NetworkInPlace(self._module)
             checks.check_movable(self._moves.space, "set requires_grad=True on the parameters that training moves")
             # Of a network with a loss of its own only where its loss shows the need: looking in costs time.
             self._widens = self._own_loss is None
             self._forward = self._forward_of(self._module)
-            self._samples = place_samples(samples, self._device).map_targets(at_least_float32)
+            self._samples = self._placed(samples)
+            if self._placement.is_kept and loss is not None:
+                self._find_outputs()
+                loss, self._samples = place_loss(loss, self._outputs_device), self._placed(samples)
+                self._metrics = make_metrics(metrics, self._outputs_device)
+            if isinstance(loss, nn.Module):
+                self._take_over(loss, setup.restore_network)
+            loss = None if loss is None else with_float32_weights(loss)
+            self._samples = self._samples.map_targets(at_least_float32)
             self._normalization = normalization_layers(self._module)
             self._check_buffers()
             self._find_partition_in_float32(loss)
+            self._check_in_place()
             rate = None
             if plan is None:
                 plan, rate = self._tune(setup.threads, self._keeps_batches)
             self._plan = replace(plan, batch_size=None) if self._keeps_batches else plan
-            self._samples = place_samples(self._samples, self._device, self._plan.channels_last)
+            self._samples = self._placed(self._samples, channels_last=self._plan.channels_last)
             with self._settings():
                 self._settle_plan(rate, setup.workload or Workload())
                 names = self._measure_within_memory()
-                capture = None if self._options.buffers == "recalibrate" else capture_of(self._device)
+                on_host = self._options.buffers == "recalibrate" or self._placement.is_kept
+                capture = None if on_host else capture_of(self._device)
                 self._points = PointRunner(self._moves, self._pending, self._treat_buffers, self._device, capture)
                 self._notes.extend(filter(None, [self._points.check()]))
         except BaseException:
             self.close()
             raise
-        self._describe(self._moves.space, names, setup, self._device.type, chosen_plan(self._plan, setup))
+        self._describe(self._moves.space, names, setup, self._placement.kinds, chosen_plan(self._plan, setup))
 
     def load(
         self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
@@ -137,7 +154,7 @@ class TorchEvaluator(NetworkEvaluator):
     def use_batch_size(self, batch_size: int) -> None:
         """Measures in smaller batches from now on."""
         super().use_batch_size(batch_size)
-        if self._device.type == "cuda":
+        if self._placement.uses_cuda:
             torch.cuda.empty_cache()
         if self._moves.axes is not None:
             with self._settings():
@@ -147,15 +164,52 @@ class TorchEvaluator(NetworkEvaluator):
         """Leaves the user's network as it was found, bit for bit."""
         while self._found:
             self._found.pop().restore()  # the last first: a loss may hold the network
+        if self._held is not None:
+            self._held.release()
+
+    def _take_over(self, module: nn.Module, restore: bool) -> None:
+        """Puts the network, or a loss that is a module, where it computes, in eval mode."""
+        device: torch.device | None = self._outputs_device
+        if self._placement.is_kept:
+            own = {id(parameter) for parameter in self._module.parameters()}
+            # A loss may hold the network (a penalty on its weights), and must not take it along.
+            device = None if any(id(parameter) in own for parameter in module.parameters()) else device
+        self._found.append(NetworkSnapshot(module, device, restore=restore))
+        self._found[-1].apply()
+
+    def _placed(self, samples: Samples, *, channels_last: bool = False) -> Samples:
+        return place_samples(samples, self._device, channels_last, self._outputs_device)
+
+    def _find_outputs(self) -> None:
+        """Finds out on which device a network that is spread over several has its outputs."""
+        with checks.callback_errors(), self._settings():
+            outputs = call_network(self._forward, self._samples.own_batches[0].inputs)
+        self._outputs_device = device_of(outputs) or self._device
+
+    def _check_in_place(self) -> None:
+        """Checks, after a forward pass, that the network still computes with the tensors that are moved."""
+        replaced = self._moves.replaced_by(self._module)
+        if replaced:
+            raise CallbackFunctionError(
+                f"the network that callback_fn returned replaces its weights while it computes ({replaced[0]!r} and "
+                f"{len(replaced) - 1} others), so they cannot be moved. Hooks that bring weights to a device or cast "
+                "them for each forward pass do that; of Accelerate's, those of device_map are supported. Remove the "
+                "others (accelerate.hooks.remove_hook_from_module(network, recurse=True))."
+            )
 
     def _settings(self) -> contextlib.AbstractContextManager[None]:
-        return measurement_settings(self._device, self._plan.threads)
+        return measurement_settings(self._placement.devices, self._plan.threads)
 
     def _check_buffers(self) -> None:
         if self._options.buffers != "recalibrate":
             return
         if not self._normalization:
             self._warn('buffers="recalibrate" changes nothing: the network has no normalization statistics.')
+        elif any(layer.running_mean is not None and layer.running_mean.is_meta for layer in self._normalization):
+            raise ValueError(
+                'buffers="recalibrate" is not available where normalization statistics are offloaded; load the network '
+                'with offload_buffers=False, or use buffers="fixed" (the origin\'s statistics everywhere).'
+            )
         elif all(batch.size < 2 for batch in self._recalibration_batches()):
             raise SamplesError(
                 'buffers="recalibrate" needs batches of at least two samples for its statistics, but the data set '
@@ -223,7 +277,7 @@ class TorchEvaluator(NetworkEvaluator):
         return tuple(self._measure_current())
 
     def _tune(self, threads: int, fixed_batches: bool) -> tuple[MeasurementPlan, float]:
-        channels_last = functools.partial(place_samples, self._samples, self._device, channels_last=True)
+        channels_last = functools.partial(self._placed, self._samples, channels_last=True)
         return tune(
             self._time_plan,
             threads,
@@ -231,7 +285,7 @@ class TorchEvaluator(NetworkEvaluator):
             fixed_batches=fixed_batches,
             ran_out_of_memory=_ran_out_of_memory,
             channels_last=channels_last if has_images(self._samples, self._module) else None,
-            largest_first=self._device.type == "cuda",
+            largest_first=self._placement.uses_cuda,
         )
 
     def _time_plan(self, plan: MeasurementPlan, batches: Sequence[Batch]) -> None:
@@ -245,6 +299,8 @@ class TorchEvaluator(NetworkEvaluator):
         # Compiled code calls no loss function that could be given float32.
         widened = self._own_loss is not None and self._widens
         obstacle = "its own loss is computed in float32 although the network is not" if widened else ""
+        if self._placement.is_kept:
+            obstacle = "it is spread over devices, or hooks of Accelerate run it"
         chooser = PlanChooser(self._module, self._samples, self._device, self._run, obstacle)
         settled = chooser.from_user(self._plan) if rate is None else chooser.from_tuning(self._plan, rate, workload)
         if settled.note:
@@ -288,13 +344,6 @@ class TorchEvaluator(NetworkEvaluator):
 
     def _recalibration_batches(self) -> Sequence[Batch]:
         return self._samples.batches(self._options.recalibration_batch_size)
-
-
-def _full_device(device: str) -> torch.device:
-    place = torch.device(device)
-    if place.type == "cuda" and place.index is None:
-        return torch.device("cuda", torch.cuda.current_device())
-    return place
 
 
 def _ran_out_of_memory(error: Exception) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,45 +30,48 @@ class NetworkInPlace:
         self.axes: int | None = None
         """Of the loaded plane; None before ``load``."""
         self._parts: list[_Direct | _Stage] = []
-        self._between: _Stage | None = None
+        self._between: list[_Stage] = []
         self._parameters = {info.name: tensor.detach() for info, tensor in entries if info.role == "parameter"}
         self._buffers = {info.name: tensor.detach() for info, tensor in entries if info.role == "buffer"}
         trainable = [info for info in self.space.trainable if info.size]
-        self._large = [info for info in trainable if _is_large(info)]
-        self._staged = {
-            dtype: [info for info in trainable if not _is_large(info) and _wide_dtype(info) is dtype]
+        # One part for each device of a network that is spread over several; it moves where it is.
+        self._large = self._by_device(info for info in trainable if _is_large(info))
+        self._staged = [
+            (dtype, infos)
             for dtype in (torch.float32, torch.float64)
-        }
+            for infos in self._by_device(
+                info for info in trainable if not _is_large(info) and _wide_dtype(info) is dtype
+            )
+        ]
 
     def load(
         self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
     ) -> None:
         """Puts origin and directions on the device, in the parameters' own memory layout."""
         # The plane before goes first, and what moves is held by the parts alone: each may be as large as the network.
-        self.axes, self._parts, self._between = None, [], None
-        moved = {info.name for info in (*self._large, *itertools.chain(*self._staged.values()))}
+        self.axes, self._parts, self._between = None, [], []
+        moved = {info.name for infos in (*self._large, *(infos for _, infos in self._staged)) for info in infos}
         self._fixed = {name: to_tensor(origin[name]) for name in self._parameters if name not in moved}
         origin_buffers = {name: _like(target, buffers[name]) for name, target in self._buffers.items()}
-        self._fused_buffers = (
-            [collapsed(target) for target in self._buffers.values()],
-            [collapsed(origin_buffers[name], target) for name, target in self._buffers.items()],
-        )
+        self._fused_buffers = [
+            (
+                [collapsed(self._buffers[info.name]) for info in infos],
+                [collapsed(origin_buffers[info.name], self._buffers[info.name]) for info in infos],
+            )
+            for infos in self._by_device(self.space.buffers)
+        ]
 
         def arrays(infos: Sequence[TensorInfo]) -> list[list[NDArray[Any]]]:
             return [[state[info.name] for info in infos] for state in (origin, *directions)]
 
-        self._parts += [_Direct(self._targets(self._large), arrays(self._large))]
-        self._parts += [
-            _Stage(self._targets(infos), dtype, arrays(infos)) for dtype, infos in self._staged.items() if infos
-        ]
-        if end_buffers and end_buffers[0]:
-            between = {name: self._buffers[name] for name in end_buffers[0]}
-            corners = [
-                [_once(state[name], target) for name, target in between.items()] for state in (buffers, *end_buffers)
+        self._parts += [_Direct(self._targets(infos), arrays(infos)) for infos in self._large]
+        self._parts += [_Stage(self._targets(infos), dtype, arrays(infos)) for dtype, infos in self._staged]
+        if end_buffers:
+            names = set(end_buffers[0])
+            self._between = [
+                self._stage_between([info.name for info in infos], (buffers, *end_buffers))
+                for infos in self._by_device(info for info in self.space.buffers if info.name in names)
             ]
-            nothing = [np.zeros_like(array) for array in corners[0]]
-            targets = [collapsed(target) for target in between.values()]
-            self._between = _Stage(targets, torch.float64, [nothing, *corners])
         self.axes = len(directions)
         self.return_to_origin()
 
@@ -77,22 +80,23 @@ class NetworkInPlace:
         for part in self._parts:
             part.move(coordinates)
         self.reset_buffers()
-        if self._between is not None:
-            self._between.move(inside_corners(coordinates))
+        for stage in self._between:
+            stage.move(inside_corners(coordinates))
 
     def move_on_device(self, coordinates: torch.Tensor) -> None:
         """Does what ``move`` does with coordinates that are on the device, shape (axes,), so that nothing waits."""
         for part in self._parts:
             part.move_on_device(coordinates)
         self.reset_buffers()
-        if self._between is not None:
+        if self._between:
             kept = torch.cat([1 - coordinates.sum(0, keepdim=True), coordinates]).clamp(min=0)
-            self._between.move_on_device(kept / kept.sum())
+            for stage in self._between:
+                stage.move_on_device(kept / kept.sum())
 
     def reset_buffers(self) -> None:
         """Sets the buffers to the origin's."""
-        if self._buffers:
-            torch._foreach_copy_(*self._fused_buffers)
+        for targets, values in self._fused_buffers:
+            torch._foreach_copy_(targets, values)
 
     def set_state(self, parameters: State, buffers: State | None) -> None:
         """Sets every parameter, and the buffers unless None, to the given values."""
@@ -111,8 +115,29 @@ class NetworkInPlace:
             part.move(())
         self.reset_buffers()
 
+    def replaced_by(self, network: nn.Module) -> list[str]:
+        """Returns the names of parameters that are no longer the tensors that are moved here."""
+        now = {info.name: tensor for info, tensor in named_tensors(network) if info.role == "parameter"}
+        return [
+            name
+            for name, target in self._parameters.items()
+            if target.numel() and (name not in now or now[name].data_ptr() != target.data_ptr())
+        ]
+
     def _targets(self, infos: Sequence[TensorInfo]) -> list[torch.Tensor]:
         return [self._parameters[info.name] for info in infos]
+
+    def _by_device(self, infos: Iterable[TensorInfo]) -> list[list[TensorInfo]]:
+        groups: dict[torch.device, list[TensorInfo]] = {}
+        for info in infos:
+            held = self._parameters if info.role == "parameter" else self._buffers
+            groups.setdefault(held[info.name].device, []).append(info)
+        return list(groups.values())
+
+    def _stage_between(self, names: Sequence[str], states: Sequence[State]) -> _Stage:
+        corners = [[_once(state[name], self._buffers[name]) for name in names] for state in states]
+        nothing = [np.zeros_like(array) for array in corners[0]]
+        return _Stage([collapsed(self._buffers[name]) for name in names], torch.float64, [nothing, *corners])
 
 
 class _Direct:
@@ -131,16 +156,12 @@ class _Direct:
 
     def move(self, coordinates: Sequence[float]) -> None:
         """Sets the targets to a point; without coordinates, to the origin."""
-        if not self._targets:
-            return
         torch._foreach_copy_(self._targets, self._origin)
         for coordinate, direction in zip(coordinates, self._directions, strict=bool(coordinates)):
             torch._foreach_add_(self._targets, direction, alpha=float(coordinate))
 
     def move_on_device(self, coordinates: torch.Tensor) -> None:
         """Sets the targets to a point whose coordinates are on the device."""
-        if not self._targets:
-            return
         torch._foreach_copy_(self._targets, self._origin)
         for coordinate, direction in zip(coordinates, self._directions, strict=True):
             for target, vector in zip(self._targets, direction, strict=True):
@@ -216,30 +237,39 @@ class NetworkSnapshot:
 
     Args:
         module: the network, or a loss that is a module.
-        device: where it is needed.
+        device: where it is needed; None leaves every part where it is.
         restore: whether ``restore`` will be called; without it nothing is remembered.
     """
 
-    def __init__(self, module: nn.Module, device: torch.device, *, restore: bool) -> None:
+    def __init__(self, module: nn.Module, device: torch.device | None, *, restore: bool) -> None:
         self._module = module
         self._device = device
         tensors = (*module.parameters(), *module.buffers()) if restore else ()
         layers = list(module.modules()) if restore else []
         self._modes = [(layer, layer.training) for layer in layers]
         self._values = [
-            (tensor.detach(), collapsed(tensor.detach()).clone()) for tensor in tensors if tensor.device == device
+            (tensor.detach(), collapsed(tensor.detach()).clone())
+            for tensor in tensors
+            if tensor.device == device or (device is None and not tensor.is_meta)
         ]
         self._moved = [
             (layer, name, parameter, parameter.data, parameter.grad)
             for layer in layers
             for name, parameter in layer._parameters.items()
-            if parameter is not None and parameter.device != device
+            if parameter is not None and device is not None and parameter.device != device
+        ]
+        # Hooks that bring weights for a forward pass replace the parameters each time.
+        self._parameters = [
+            (layer, name, parameter)
+            for layer in (layers if device is None else ())
+            for name, parameter in layer._parameters.items()
         ]
         self._buffers = [(layer, name, buffer) for layer in layers for name, buffer in layer._buffers.items()]
 
     def apply(self) -> None:
         """Puts the module on the device, in eval mode."""
-        if any(tensor.device != self._device for tensor in (*self._module.parameters(), *self._module.buffers())):
+        tensors = (*self._module.parameters(), *self._module.buffers())
+        if self._device is not None and any(tensor.device != self._device for tensor in tensors):
             for _, _, parameter, _, _ in self._moved:
                 parameter.grad = None
             self._module.to(self._device)
@@ -256,6 +286,8 @@ class NetworkSnapshot:
                 parameter.data = data
             parameter.grad = gradient
             layer._parameters[name] = parameter
+        for layer, name, kept in self._parameters:
+            layer._parameters[name] = kept
         for layer, name, buffer in self._buffers:
             layer._buffers[name] = buffer
         for layer, training in self._modes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -18,17 +18,24 @@ _FULL = ("ieee", "none")
 
 
 @contextlib.contextmanager
-def measurement_settings(device: torch.device, threads: int) -> Iterator[None]:
-    """No gradients, no autocast, full float32 precision, no autotuning, and a number of CPU threads."""
+def measurement_settings(devices: Collection[torch.device], threads: int) -> Iterator[None]:
+    """No gradients, no autocast, full float32 precision, no autotuning, and a number of CPU threads.
+
+    Args:
+        devices: on which the network computes.
+        threads: of the CPU.
+    """
+    types = sorted({device.type for device in devices})
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.no_grad())
         # A network may enter autocast itself. Its copies of the weights are kept until the outermost autocast ends,
         # which is this one; each point has weights of its own, so nothing may be kept.
-        stack.enter_context(torch.autocast(device.type, enabled=False, cache_enabled=False))
-        if device.type == "cuda":
+        for type_ in types:
+            stack.enter_context(torch.autocast(type_, enabled=False, cache_enabled=False))
+        if "cuda" in types:
             flags = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
             stack.enter_context(flags)
-        _full_precision(stack, device)
+        _full_precision(stack, types)
         before = torch.get_num_threads()
         if before != threads:
             torch.set_num_threads(threads)
@@ -36,7 +43,7 @@ def measurement_settings(device: torch.device, threads: int) -> Iterator[None]:
         yield
 
 
-def _full_precision(stack: contextlib.ExitStack, device: torch.device) -> None:
+def _full_precision(stack: contextlib.ExitStack, types: Collection[str]) -> None:
     try:
         before = torch.get_float32_matmul_precision()
         if before != "highest":
@@ -44,20 +51,20 @@ def _full_precision(stack: contextlib.ExitStack, device: torch.device) -> None:
             stack.callback(torch.set_float32_matmul_precision, before)
     except RuntimeError:
         pass  # the user has set the newer attributes, and PyTorch does not allow both
-    for owner in _precision_owners(device):
+    for owner in _precision_owners(types):
         before = getattr(owner, "fp32_precision", "none")
         if before not in _FULL:
             owner.fp32_precision = "ieee"
             stack.callback(setattr, owner, "fp32_precision", before)
 
 
-def _precision_owners(device: torch.device) -> Iterator[Any]:
+def _precision_owners(types: Collection[str]) -> Iterator[Any]:
     """Yields what has an ``fp32_precision`` (since PyTorch 2.9), the general before the particular."""
     backends = torch.backends
     yield backends
-    if device.type == "cuda":
+    if "cuda" in types:
         yield from (backends.cuda.matmul, getattr(backends.cudnn, "conv", None), getattr(backends.cudnn, "rnn", None))
-    else:
+    if set(types) != {"cuda"}:
         mkldnn = getattr(backends, "mkldnn", None)
         yield mkldnn
         yield from (getattr(mkldnn, name, None) for name in ("matmul", "conv", "rnn"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import re
 import warnings
 from concurrent.futures import ProcessPoolExecutor
@@ -16,9 +17,12 @@ from paraboloid import Paraboloid, paraboloid_plane
 
 import landscape
 from landscape import MeasurementPlan
+from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, MemoryShortageError
+from workers.evaluator import MeasurementOptions, MeasurementSetup
 from workers.measuring.memory_shortage import halved, is_memory_shortage, within_memory
-from workers.pools.in_process import measure_points
+from workers.pools.in_process import InProcessPool, measure_points
+from workers.pools.ray_actor import MeasurementActor
 
 PLAN = MeasurementPlan(64)
 GRID = {"x": np.linspace(-1, 1, 4), "y": np.linspace(-1, 1, 5), "progress": False, "compile": False, "plan": PLAN}
@@ -78,6 +82,53 @@ def test_a_loss_that_does_not_split_fails_at_its_points(plane, tmp_path):
 def test_batches_of_the_data_set_that_are_too_large(plane, tmp_path):
     with pytest.raises(CallbackFunctionError, match=r"Memory ran out; give the data set in smaller batches, such as"):
         survey_elsewhere(plane, hungry_network.hungry_in_large_batches, [0], tmp_path)
+
+
+def load_without_memory(where):
+    """Loads a plane of 48 MB where 24 MB are left; returns the error."""
+    plane = landscape.random_plane(hungry_network.wide()[1], seed=1)
+    vectors = (plane.origin, plane.directions, plane.buffers)
+    if where == "in this process":
+        pool = InProcessPool(hungry_network.wide, MeasurementOptions(), plan=PLAN)
+        with hungry_network.memory_limit(24):
+            try:
+                pool.load(*vectors)
+            except MemoryShortageError as error:
+                return str(error)
+    worker = MeasurementActor(None, 1, ["cpu"], [])
+    assert worker.prepare(pickle.dumps(hungry_network.wide), ()) is None
+    assert worker.call() is None
+    worker.start(MeasurementOptions(), PLAN)
+    with hungry_network.memory_limit(24):
+        error = worker.load(*vectors, ())
+    assert isinstance(error, MemoryShortageError)
+    return str(error)
+
+
+def get_ready_without_memory():
+    built = hungry_network.wide()
+    with hungry_network.memory_limit(8):
+        try:
+            make_evaluator(built, MeasurementSetup(plan=PLAN))
+        except MemoryShortageError as error:
+            return str(error)
+    raise AssertionError("there was enough memory")
+
+
+@pytest.mark.parametrize("where", ["in this process", "in an actor of Ray"])
+def test_a_plane_that_does_not_fit_beside_the_network(where):
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
+        text = executor.submit(load_without_memory, where).result()
+    assert re.match(r"memory ran out while a plane was loaded: beside the network, each worker holds the origin", text)
+    assert "and 2 directions, 0.048 GB" in text
+    assert re.search(r"\(.*allocate", text)
+    assert "fewer device_ids on one machine" in text
+
+
+def test_a_network_that_does_not_fit_twice():
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
+        text = executor.submit(get_ready_without_memory).result()
+    assert text.startswith("memory ran out while the network and its samples were put on their device (")
 
 
 class Greedy(Paraboloid):

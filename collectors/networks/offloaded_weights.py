@@ -1,0 +1,123 @@
+"""Weights that Accelerate keeps away from their layers: parts of a ``device_map`` on "cpu" or "disk" (PyTorch).
+
+The layer's own parameter is on the meta device then, without values. A hook puts the values on the device that computes
+before each forward pass, and takes them away afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+
+@dataclass(frozen=True, eq=False)
+class OffloadedWeight:
+    """Where the values of one parameter or buffer come from.
+
+    Attributes:
+        name: as in ``named_parameters(remove_duplicate=False)``.
+        hook: of Accelerate; its ``weights_map`` has the values.
+        key: in that map.
+    """
+
+    name: str
+    hook: Any
+    key: str
+
+    def read(self, dtype: torch.dtype) -> torch.Tensor | None:
+        """Returns the values in host memory, or None where the hook has none; a map in memory gives its own tensor."""
+        try:
+            value = self.hook.weights_map[self.key]
+        except KeyError:
+            return None
+        return torch.as_tensor(value).detach().to("cpu", dtype)
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether the hook knows that another layer has the same weight."""
+        return self.key in getattr(self.hook, "tied_params_names", ())
+
+
+def hooks_of(network: nn.Module) -> Iterator[tuple[str, nn.Module, Any]]:
+    """Yields the hooks of Accelerate, each with the path of its layer and the layer."""
+    for path, layer in network.named_modules(remove_duplicate=False):
+        waiting = [layer.__dict__.get("_hf_hook")]
+        while waiting:
+            hook = waiting.pop(0)
+            if hook is not None:
+                waiting[:0] = getattr(hook, "hooks", ())  # a SequentialHook
+                yield path, layer, hook
+
+
+def offloaded_weights(network: nn.Module) -> dict[str, OffloadedWeight]:
+    """Returns every parameter and buffer whose values a hook brings, by name; most networks have none."""
+    found: dict[str, OffloadedWeight] = {}
+    for path, layer, hook in hooks_of(network):
+        if not getattr(hook, "offload", False) or getattr(hook, "weights_map", None) is None:
+            continue
+        deep = bool(getattr(hook, "place_submodules", False))
+        keys = [key for key, _ in layer.named_parameters(recurse=deep, remove_duplicate=False)]
+        if getattr(hook, "offload_buffers", False):
+            keys += [key for key, _ in layer.named_buffers(recurse=deep, remove_duplicate=False)]
+        for key in keys:
+            name = f"{path}.{key}" if path else key
+            if name not in found:
+                found[name] = OffloadedWeight(name, hook, key)
+    return found
+
+
+def offloaded_values(network: nn.Module) -> dict[str, torch.Tensor]:
+    """Returns the values of all offloaded parameters and buffers in host memory, by name; tied ones share a tensor.
+
+    What is tied to a parameter that is not offloaded is that parameter. A name without values anywhere is left out.
+    """
+    weights = offloaded_weights(network)
+    if not weights:
+        return {}
+    tensors: dict[str, torch.Tensor] = dict(network.named_parameters(remove_duplicate=False))
+    tensors |= dict(network.named_buffers(remove_duplicate=False))
+    sources = _tied_names(network)
+    values: dict[str, torch.Tensor] = {}
+    by_object: dict[int, torch.Tensor] = {}
+    for name in sorted(weights, key=lambda name: name in sources):  # sources come first
+        own, source = tensors[name], sources.get(name)
+        value: torch.Tensor | None
+        if not own.is_meta:
+            value = own.detach()
+        elif id(own) in by_object:
+            value = by_object[id(own)]
+        elif source is not None and (source in values or _has_values(tensors.get(source))):
+            value = values[source] if source in values else tensors[source].detach()
+        else:
+            value = weights[name].read(own.dtype)
+            if value is not None and weights[name].is_tied:
+                value = _twin(value, values, tensors)
+        if value is not None:
+            values[name] = by_object[id(own)] = value
+    return {name: values[name] for name in weights if name in values}
+
+
+def _tied_names(network: nn.Module) -> dict[str, str]:
+    """Returns which parameter is another one's, as networks of Transformers say; a forward pass breaks the tie."""
+    found: dict[str, str] = {}
+    for path, layer in network.named_modules(remove_duplicate=False):
+        names = layer.__dict__.get("all_tied_weights_keys")
+        if isinstance(names, Mapping):
+            prefix = f"{path}." if path else ""
+            found |= {f"{prefix}{name}": f"{prefix}{source}" for name, source in names.items()}
+    return found
+
+
+def _twin(value: torch.Tensor, values: Mapping[str, torch.Tensor], tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
+    """Returns the tensor to which a weight is tied: Accelerate says that there is one, but not which."""
+    others = [tensor.detach() for tensor in (*values.values(), *tensors.values()) if not tensor.is_meta]
+    alike = (tensor for tensor in others if tensor.shape == value.shape and tensor.dtype == value.dtype)
+    return next((tensor for tensor in alike if torch.equal(tensor.cpu(), value)), value)
+
+
+def _has_values(tensor: torch.Tensor | None) -> bool:
+    return tensor is not None and not tensor.is_meta

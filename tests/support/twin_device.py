@@ -1,0 +1,41 @@
+"""Two devices, "twin:0" and "twin:1", for a machine without GPUs: see twin_device.cpp.
+
+They stay for as long as the process lives, and libraries look for accelerators, so tests use them in processes of their
+own.
+"""
+
+import subprocess
+import sys
+import types
+from pathlib import Path
+
+import torch
+
+SOURCE = Path(__file__).with_name("twin_device.cpp")
+
+
+def build_twins(folder):
+    """Compiles the devices and returns the library's path; it takes some ten seconds."""
+    root, library = Path(torch.__file__).parent, folder / "libtwin.so"
+    includes = [f"-I{root / 'include'}", f"-I{root / 'include/torch/csrc/api/include'}"]
+    options = ["-O0", "-std=c++20", "-fPIC", "-shared", "-w"]
+    command = ["g++", *options, *includes, "-o", library, SOURCE, f"-L{root / 'lib'}", "-ltorch_cpu", "-lc10"]
+    subprocess.run(list(map(str, command)), check=True)
+    return library
+
+
+def load_twins(library):
+    """Makes the devices known to PyTorch in this process."""
+    torch.ops.load_library(str(library))
+    torch.utils.rename_privateuse1_backend("twin")
+    module = types.ModuleType("torch.twin")
+    module.is_available = lambda: True
+    module.device_count = lambda: 2
+    module.current_device = lambda: 0
+    module.get_amp_supported_dtype = lambda: [torch.float16, torch.bfloat16]
+    module._is_in_bad_fork = lambda: False
+    module.manual_seed_all = lambda seed: None
+    module.get_rng_state = lambda device: None
+    module.set_rng_state = lambda state, device: None
+    sys.modules["torch.twin"] = module
+    torch._register_device_module("twin", module)

@@ -1,0 +1,255 @@
+"""What test_placement.py checks in processes with two devices of their own, each function in one."""
+
+import copy
+import gc
+
+import numpy as np
+import torch
+import torchmetrics
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from worker_cases import classes, images, plane_of, seeded
+
+from workers.callback_fn import make_evaluator
+from workers.errors import CallbackFunctionError
+from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.measurement_plan import MeasurementPlan, Workload
+
+POINTS = np.random.default_rng(0).uniform(-1, 1, (5, 2))
+PLAN = MeasurementPlan(16)
+FIRST, SECOND, HOST = "twin:0", "twin:1", "cpu"
+DATA = TensorDataset(images(), classes(40, 5))
+WEIGHTS = torch.tensor([0.2, 1.0, 3.0, 0.6, 1.5])
+
+
+class Pipeline(nn.Module):
+    """Two parts; each has weights that are moved alone and such that are moved side by side, and normalization."""
+
+    def __init__(self, dtype=torch.float32):
+        super().__init__()
+        self.front = nn.Sequential(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Flatten(), nn.Linear(96, 700))
+        self.back = nn.Sequential(nn.BatchNorm1d(700), nn.Tanh(), nn.Linear(700, 100), nn.Linear(100, 5)).to(dtype)
+        self.back[2].bias.requires_grad_(False)
+
+    def forward(self, images):
+        hidden = self.front(images)
+        back = self.back[2].weight
+        return self.back(hidden.to(back.device, back.dtype))
+
+
+def spread(network, *devices):
+    network = copy.deepcopy(network)
+    for part, device in zip((network.front, network.back), devices, strict=True):
+        part.to(device)
+    return network
+
+
+def accuracy(outputs, targets):
+    return (outputs.argmax(1) == targets).float().mean()
+
+
+def metrics():
+    return {
+        "accuracy": accuracy,
+        "torchmetrics": torchmetrics.classification.MulticlassAccuracy(5, average="micro"),
+    }
+
+
+def measured(network, plane, loss=None, device=FIRST, state=None, data=DATA, plan=PLAN, **setup):
+    loss = loss or nn.CrossEntropyLoss(weight=WEIGHTS.clone())
+    given = MeasurementSetup(device=device, plan=plan, **setup)
+    evaluator = make_evaluator((loss, network, data, metrics()), given)
+    try:
+        evaluator.load(*plane)
+        evaluator.settle([(1.0, 1.0)])
+        places = [tensor.device for tensor in (*network.parameters(), *network.buffers())]
+        values = evaluator.measure(POINTS)
+        single = evaluator.measure_state(*state) if state else {}
+        assert [tensor.device for tensor in (*network.parameters(), *network.buffers())] == places
+        return values, single, evaluator.description
+    finally:
+        evaluator.close()
+
+
+def assert_equal(found, expected, rtol=1e-6):
+    assert found.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_allclose(found[name], expected[name], rtol=rtol, atol=1e-7, err_msg=name)
+
+
+def equal_to_the_network_on_the_host():
+    for dtype in (torch.float32, torch.bfloat16):
+        network = seeded(lambda dtype=dtype: Pipeline(dtype))
+        plane = plane_of(network, scale=0.1, origin_seed=5)
+        state = (plane_of(network, origin_seed=7)[0], None)
+        expected, expected_state, described = measured(network, plane, device=HOST, state=state)
+        assert described.device == "cpu"
+        for devices in ((FIRST, SECOND), (SECOND, FIRST)):
+            found, found_state, description = measured(spread(network, *devices), plane, state=state)
+            assert_equal(found, expected)
+            assert_equal(found_state, expected_state)
+            assert description.space == described.space
+            assert description.samples_sha256 == described.samples_sha256
+            assert description.device == "twin"
+            assert description.partition_dependent is False
+            assert "loss_stderr" in found
+
+
+def partly_on_the_host():
+    network = seeded(Pipeline)
+    plane = plane_of(network, scale=0.1)
+    expected, _, _ = measured(network, plane, device=HOST)
+    for devices in ((HOST, FIRST), (SECOND, HOST)):
+        found, _, description = measured(spread(network, *devices), plane, devices=(FIRST, SECOND))
+        assert_equal(found, expected)
+        assert description.device == "cpu+twin"
+
+
+def tuned_and_compiled():
+    import warnings
+
+    network = seeded(Pipeline)
+    plane = plane_of(network, scale=0.1)
+    expected, _, _ = measured(network, plane, device=HOST)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found, _, description = measured(
+            spread(network, FIRST, SECOND), plane, plan=None, threads=2, workload=Workload(True, 100)
+        )
+    assert_equal(found, expected, rtol=1e-5)
+    assert description.plan.compile is False
+    assert description.plan.batch_size is not None
+    assert any("runs eagerly: it is spread over devices" in str(item.message) for item in caught), caught
+    found, _, description = measured(spread(network, FIRST, SECOND), plane, plan=None, workload=Workload("auto", 1e9))
+    assert_equal(found, expected, rtol=1e-5)
+    assert description.plan.reason == "not compiled: it is spread over devices, or hooks of Accelerate run it"
+
+
+def buffers_of_every_policy():
+    network = seeded(Pipeline)
+    plane = plane_of(network, scale=0.1)
+    ends = [{name: value + 1 for name, value in plane[2].items() if "running" in name} for _ in range(2)]
+    for options, further in (
+        (MeasurementOptions(buffers="recalibrate"), ()),
+        (MeasurementOptions(buffers="interpolate"), (ends,)),
+    ):
+        expected, _, _ = measured(network, (*plane, *further), device=HOST, options=options)
+        found, _, _ = measured(spread(network, FIRST, SECOND), (*plane, *further), options=options)
+        assert_equal(found, expected, rtol=1e-5)
+        fixed, _, _ = measured(network, plane, device=HOST)
+        assert abs(fixed["loss"] - expected["loss"]).max() > 1e-3
+
+
+class Penalized(nn.Module):
+    """A loss that looks at the network."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+        self.register_buffer("strength", torch.tensor(0.01))
+
+    def forward(self, outputs, targets):
+        penalty = sum(parameter.cpu().square().sum() for parameter in self.network.parameters())
+        return nn.functional.cross_entropy(outputs, targets) + (self.strength.cpu() * penalty).to(outputs.device)
+
+
+def a_loss_that_holds_the_network():
+    network = seeded(Pipeline)
+    plane = plane_of(network, scale=0.1)
+    expected, _, _ = measured(network, plane, Penalized(network), device=HOST)
+    moved = spread(network, FIRST, SECOND)
+    found, _, _ = measured(moved, plane, Penalized(moved))
+    assert_equal(found, expected)
+
+
+class OwnLossPipeline(Pipeline):
+    def forward(self, images, labels):
+        logits = super().forward(images)
+        return {"loss": nn.functional.cross_entropy(logits, labels.to(logits.device)), "logits": logits}
+
+
+def own_loss():
+    network = seeded(OwnLossPipeline)
+    plane = plane_of(network, scale=0.1)
+    loader = DataLoader(
+        [{"images": image, "labels": label} for image, label in zip(*DATA.tensors, strict=True)], batch_size=8
+    )
+
+    def run(network, device):
+        evaluator = make_evaluator((None, network, loader, {}), MeasurementSetup(device=device, plan=PLAN))
+        evaluator.load(*plane)
+        values = evaluator.measure(POINTS)
+        evaluator.close()
+        return values
+
+    assert_equal(run(spread(network, FIRST, SECOND), FIRST), run(network, HOST))
+
+
+def ends_as_it_was():
+    network = spread(seeded(Pipeline), FIRST, SECOND).train()
+    tensors = [*network.parameters(), *network.buffers()]
+    before = [(id(tensor), tensor.data_ptr(), tensor.device, tensor.detach().cpu().clone()) for tensor in tensors]
+    measured(network, plane_of(network, scale=0.1, origin_seed=3), options=MeasurementOptions(buffers="recalibrate"))
+    after = [*network.parameters(), *network.buffers()]
+    for (identity, place, device, values), tensor in zip(before, after, strict=True):
+        assert (id(tensor), tensor.data_ptr(), tensor.device) == (identity, place, device)
+        assert torch.equal(tensor.detach().cpu(), values)
+    assert all(layer.training for layer in network.modules())
+
+
+def refusal(network, **setup):
+    try:
+        measured(network, plane_of(network), **setup)
+    except CallbackFunctionError as error:
+        return str(error)
+    raise AssertionError("nothing was refused")
+
+
+def other_devices_than_the_workers():
+    text = refusal(spread(seeded(Pipeline), FIRST, SECOND), devices=(FIRST,))
+    assert "is spread over twin:0, twin:1, but this worker has twin:0 only" in text, text
+
+
+def no_move_between_the_parts():
+    network = spread(seeded(Pipeline), FIRST, SECOND)
+    network.forward = lambda images: network.back(network.front(images))
+    text = refusal(network)
+    assert "Expected all tensors to be on the same device" in text, text
+    assert "its forward must move activations from part to part" in text, text
+
+
+def all_of_it_on_another_device():
+    network = seeded(Pipeline)
+    plane = plane_of(network, scale=0.1)
+    expected, _, _ = measured(network, plane, device=HOST)
+    there = spread(network, SECOND, SECOND)
+    found, _, description = measured(there, plane, devices=(FIRST,))
+    assert_equal(found, expected)
+    assert description.device == "twin"
+    assert {parameter.device for parameter in there.parameters()} == {torch.device(SECOND)}
+
+
+def memory_beside_each_parameter():
+    """Origin and directions are on the device of each parameter, and nowhere else."""
+    network = spread(seeded(Pipeline), FIRST, SECOND)
+    sizes = {}
+    for device, part in ((FIRST, network.front), (SECOND, network.back)):
+        trained = sum(4 * parameter.numel() for parameter in part.parameters() if parameter.requires_grad)
+        small = sum(4 * p.numel() for p in part.parameters() if p.requires_grad and p.numel() <= 1 << 16)
+        sizes[device] = 3 * trained + small + sum(buffer.nbytes for buffer in part.buffers())
+    evaluator = make_evaluator(
+        (nn.CrossEntropyLoss(), network, DATA, {}), MeasurementSetup(device=FIRST, plan=PLAN, restore_network=False)
+    )
+    plane = plane_of(network)
+
+    def held():
+        gc.collect()
+        tensors = [item for item in gc.get_objects() if isinstance(item, torch.Tensor)]
+        storages = {(item.device, item.untyped_storage().data_ptr()): item.untyped_storage() for item in tensors}
+        return {name: sum(s.nbytes() for (d, _), s in storages.items() if str(d) == name) for name in (FIRST, SECOND)}
+
+    before = held()
+    evaluator.load(*plane)
+    after = held()
+    for device, size in sizes.items():
+        assert abs(after[device] - before[device] - size) <= 64, (device, after[device] - before[device], size)

@@ -1,0 +1,157 @@
+"""Networks that are spread over devices: they stay where callback_fn put them, and are measured there."""
+
+import functools
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.data import TensorDataset
+from twin_device import build_twins
+from worker_cases import classes, evaluator_of, features, mlp, plane_of
+
+from workers.callback_fn import make_evaluator
+from workers.errors import CallbackFunctionError
+from workers.evaluator import MeasurementSetup
+from workers.torch.placement import find_placement
+
+LABELLED = TensorDataset(features(), classes())
+CHECKS = (
+    "equal_to_the_network_on_the_host",
+    "tuned_and_compiled",
+    "buffers_of_every_policy",
+    "a_loss_that_holds_the_network",
+    "own_loss",
+    "partly_on_the_host",
+    "ends_as_it_was",
+    "other_devices_than_the_workers",
+    "no_move_between_the_parts",
+    "all_of_it_on_another_device",
+    "memory_beside_each_parameter",
+)
+_SCRIPT = """
+import json, sys, traceback
+library, folders, checks = sys.argv[1], json.loads(sys.argv[2]), json.loads(sys.argv[3])
+sys.path[:0] = folders
+from twin_device import load_twins
+load_twins(library)
+import spread_cases
+found = {}
+for check in checks:
+    try:
+        getattr(spread_cases, check)()
+    except Exception:
+        found[check] = traceback.format_exc()
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def failures(tmp_path_factory):
+    """What went wrong in a process that has two devices, by check."""
+    library = build_twins(tmp_path_factory.mktemp("twins"))
+    here = Path(__file__).parent
+    folders = [str(here), str(here.parents[1] / "support")]
+    arguments = [str(library), json.dumps(folders), json.dumps(CHECKS)]
+    result = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, *arguments], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def spread_over(*devices):
+    """Returns parameters on each device, whether this machine has it or not: there is nothing on it."""
+    with FakeTensorMode():
+        return nn.ParameterList(torch.empty(2, device=device) for device in devices)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", CHECKS)
+def test_over_two_devices(check, failures):
+    assert check not in failures, failures[check]
+
+
+@pytest.mark.parametrize(
+    ("devices", "expected", "kept"),
+    [
+        (["cpu", "cpu"], ["cpu"], False),
+        (["cuda:1", "cuda:1"], ["cpu"], False),
+        (["cuda:0", "cuda:1"], ["cuda:0", "cuda:1"], True),
+        (["cuda:1", "cuda:0", "cuda:1"], ["cuda:1", "cuda:0"], True),
+        (["cpu", "cuda:0"], ["cpu", "cuda:0"], True),
+    ],
+)
+def test_several_devices_are_kept_and_batches_go_to_the_first(devices, expected, kept):
+    placement = find_placement(spread_over(*devices), "cpu")
+    assert placement.is_kept == kept
+    assert placement.devices == tuple(map(torch.device, expected))
+    assert placement.inputs == torch.device(expected[0])
+
+
+@pytest.mark.parametrize(
+    ("available", "named"), [(["cuda:0"], "cuda:0 only"), (["cuda:0", "cuda:1"], "cuda:0, cuda:1 only")]
+)
+def test_devices_that_a_worker_does_not_have(available, named):
+    network = spread_over("cuda:0", "cpu", "cuda:2")
+    text = rf"spread over cuda:0, cpu, cuda:2, but this worker has {named}\. .* devices_per_worker=2"
+    with pytest.raises(CallbackFunctionError, match=text):
+        make_evaluator(
+            (nn.MSELoss(), network, LABELLED, {}), MeasurementSetup(device="cuda:0", devices=tuple(available))
+        )
+    assert find_placement(network, "cuda:0", ["cuda:0", "cuda:2"]).is_kept
+
+
+def test_a_network_without_values():
+    network = mlp()
+    network[2].to("meta")
+    with pytest.raises(TypeError, match=r"'2\.weight' is on the meta device and has no values; load the weights first"):
+        evaluator_of(nn.CrossEntropyLoss(), network, LABELLED)
+
+
+def test_a_buffer_without_values():
+    network = mlp()
+    network.register_buffer("scale", torch.ones(1, device="meta"), persistent=False)
+    with pytest.raises(TypeError, match="'scale' is on the meta device and has no values"):
+        evaluator_of(nn.CrossEntropyLoss(), network, LABELLED)
+
+
+class Replacing(nn.Module):
+    """Casts its weights for each forward pass, as hooks of some libraries do."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = mlp()
+
+    def forward(self, inputs):
+        self.inner[0].weight.data = self.inner[0].weight.data.clone()
+        return self.inner(inputs)
+
+
+def test_a_network_that_replaces_its_weights():
+    with pytest.raises(
+        CallbackFunctionError, match=r"replaces its weights while it computes \('inner\.0\.weight' and 0"
+    ):
+        evaluator_of(nn.CrossEntropyLoss(), Replacing(), LABELLED)
+
+
+@pytest.mark.parametrize("axes", [1, 2])
+def test_a_network_on_one_device_is_measured_as_ever(axes):
+    network = mlp()
+    plane = plane_of(network, axes=axes)
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, LABELLED)
+    evaluator.load(*plane)
+    losses = evaluator.measure(np.eye(axes))["loss"]
+    evaluator.close()
+    assert evaluator.description.device == "cpu"
+    expected = []
+    for direction in plane[1]:
+        values = {name: torch.from_numpy(plane[0][name] + direction[name]) for name in plane[0]}
+        outputs = torch.func.functional_call(network, values, (LABELLED.tensors[0],))
+        expected.append(functools.partial(nn.functional.cross_entropy, outputs)(LABELLED.tensors[1]).item())
+    np.testing.assert_allclose(losses, expected, rtol=1e-6)

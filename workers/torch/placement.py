@@ -1,0 +1,159 @@
+"""Where a network's parts are: on the worker's device, or wherever callback_fn has put them (PyTorch)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from collectors.networks.batches import leaves
+from collectors.networks.offloaded_weights import hooks_of, offloaded_values, offloaded_weights
+from collectors.networks.torch_network import check_values
+
+from ..errors import CallbackFunctionError
+
+_HOST = ("cpu", "meta")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a network computes.
+
+    Attributes:
+        inputs: where it takes its batches.
+        devices: all on which it computes, without repetition.
+        is_kept: whether its parts stay where callback_fn has put them; otherwise all of it is on ``inputs``.
+    """
+
+    inputs: torch.device
+    devices: tuple[torch.device, ...]
+    is_kept: bool = False
+
+    @property
+    def kinds(self) -> str:
+        """The types of its devices, such as "cuda" or "cpu+cuda"."""
+        return "+".join(sorted({device.type for device in self.devices}))
+
+    @property
+    def uses_cuda(self) -> bool:
+        """Whether some of it is on a GPU."""
+        return any(device.type == "cuda" for device in self.devices)
+
+    def __str__(self) -> str:
+        return ", ".join(map(str, self.devices))
+
+
+def find_placement(network: nn.Module, device: str, available: Sequence[str] = ()) -> Placement:
+    """Returns where a network computes: on a device, or where its parts are if they are on several ones.
+
+    A network that hooks of Accelerate run (``device_map``), or whose parameters are on several devices, keeps its
+    placement. Its batches go to the device of its first hook, or else of its first parameter.
+
+    Args:
+        network: as callback_fn gave it.
+        device: of the worker.
+        available: all devices of the worker; empty where nobody says so.
+
+    Raises:
+        CallbackFunctionError: it is spread over devices that the worker does not have.
+        TypeError: a parameter or buffer has no values.
+    """
+    check_values(network)
+    hooks = [hook for _, _, hook in hooks_of(network)]
+    executing = [getattr(hook, "execution_device", None) for hook in hooks]
+    found = [full_device(place) for place in executing if place is not None]
+    found += [parameter.device for parameter in network.parameters()]
+    devices = tuple(dict.fromkeys(place for place in found if place.type != "meta"))
+    if not hooks and len(devices) < 2:
+        own = full_device(device)
+        return Placement(own, (own,))
+    devices = devices or (full_device(device),)
+    known = [full_device(name) for name in available]
+    foreign = [place for place in devices if known and place.type not in _HOST and place not in known]
+    if foreign:
+        raise CallbackFunctionError(
+            f"the network that callback_fn returned is spread over {_named(devices)}, but this worker has "
+            f"{_named(known)} only. Give each worker enough devices, such as device_ids=[0, 1] with "
+            "devices_per_worker=2: it sees no other ones then, and counts its own from cuda:0 on."
+        )
+    return Placement(devices[0], devices, is_kept=True)
+
+
+def full_device(device: str | int | torch.device) -> torch.device:
+    """Returns a device with its index."""
+    place = torch.device(device)
+    if place.type == "cuda" and place.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return place
+
+
+def device_of(outputs: Any) -> torch.device | None:
+    """Returns the device of the first tensor among a network's outputs, or None where there is none."""
+    values = list(leaves(outputs))
+    while values:
+        value = values.pop(0)
+        if isinstance(value, torch.Tensor):
+            return value.device
+        if isinstance(fields := getattr(value, "__dict__", None), dict):  # a dataclass
+            values += [item for item in leaves(dict(fields)) if isinstance(item, torch.Tensor)]
+    return None
+
+
+class HeldWeights:
+    """Offloaded weights, held in host memory where they can be moved; the hooks take them from here.
+
+    Neither the user's own tensors nor the files that hooks read are written to.
+
+    Args:
+        network: the network; nothing is done to one without such weights.
+        restore: whether ``release`` will be called; without it, weights that are in memory already are moved there.
+    """
+
+    def __init__(self, network: nn.Module, *, restore: bool) -> None:
+        values = offloaded_values(network)
+        copies: dict[tuple[int, int], torch.Tensor] = {}
+        own = {tensor.data_ptr() for tensor in (*network.parameters(), *network.buffers()) if not tensor.is_meta}
+
+        def held(value: torch.Tensor) -> torch.Tensor:
+            # What is tied to a parameter outside stays that parameter, which is moved in its place.
+            if not restore or value.data_ptr() in own:
+                return value
+            return copies.setdefault((value.data_ptr(), value.numel()), value.clone())
+
+        by_hook: dict[int, tuple[Any, dict[str, torch.Tensor]]] = {}
+        weights = offloaded_weights(network)
+        for name, value in values.items():
+            hook, tensors = by_hook.setdefault(id(weights[name].hook), (weights[name].hook, {}))
+            tensors[weights[name].key] = held(value)
+        self._before = [(hook, hook.weights_map) for hook, _ in by_hook.values()]
+        for hook, tensors in by_hook.values():
+            hook.weights_map = _HeldMap(tensors, hook.weights_map)
+
+    def release(self) -> None:
+        """Gives the hooks back what they had."""
+        while self._before:
+            hook, weights_map = self._before.pop()
+            hook.weights_map = weights_map
+
+
+class _HeldMap(Mapping[str, torch.Tensor]):
+    """A hook's map with some of its tensors replaced."""
+
+    def __init__(self, held: Mapping[str, torch.Tensor], others: Mapping[str, torch.Tensor]) -> None:
+        self._held, self._others = held, others
+
+    def __getitem__(self, key: str) -> torch.Tensor:
+        return self._held[key] if key in self._held else self._others[key]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from dict.fromkeys([*self._held, *self._others])
+
+    def __len__(self) -> int:
+        return len({*self._held, *self._others})
+
+
+def _named(devices: Sequence[torch.device]) -> str:
+    return ", ".join(map(str, devices))
