@@ -33,6 +33,7 @@ from .functions import (
     ran_out_of_memory,
 )
 from .losses import JaxTotal, find_metrics, make_totals
+from .placement import Placement
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -55,7 +56,8 @@ class JaxEvaluator(NetworkEvaluator):
     Args:
         model: a loss function of (outputs, targets), or an object that has one as ``loss_fn``; it returns a loss for
             each sample (as Optax's do), which has a standard error, or one number for a batch.
-        network: a flax.nnx.Module or a ``collectors.jax.JaxNetwork``.
+        network: a flax.nnx.Module or a ``collectors.jax.JaxNetwork``. One whose arrays are divided among devices
+            (``jax.sharding``) stays so, and origin and directions are divided alike.
         dataset: a pair of arrays (inputs, targets), an iterable of batches of such pairs, or a PyTorch DataLoader or
             Dataset.
         metrics: name to function of (outputs, targets), which returns the same as a loss.
@@ -64,7 +66,8 @@ class JaxEvaluator(NetworkEvaluator):
     Raises:
         FrozenNetworkError: no parameter is trainable.
         SamplesError: the samples cannot be measured.
-        CallbackFunctionError: the network, the loss or a metric raises, cannot be compiled, or gives the wrong shape.
+        CallbackFunctionError: the network, the loss or a metric raises, cannot be compiled, or gives the wrong shape;
+            or the network is divided among devices that the worker does not have.
         TypeError: an argument has the wrong type.
         ValueError: ``buffers="recalibrate"`` is asked for.
     """
@@ -77,18 +80,19 @@ class JaxEvaluator(NetworkEvaluator):
         self._space = self._network.space
         self._check(setup.options)
         self._samples, self._notes = read_array_samples(dataset, setup.options, setup.memory)
-        self._device = find_device(setup.device, self._notes)
+        device = find_device(setup.device, self._notes)
+        self._placement = Placement(self._network.arrays, device, setup.devices)
         self._placed: dict[int | None, list[Batch]] = {}
         self._plane: Plane | None = None
         self._points_at_once: int | None = None
         with self._settings():
-            self._own = self._place({name: np.asarray(value) for name, value in self._network.arrays.items()})
+            self._own = self._place_arrays({name: np.asarray(value) for name, value in self._network.arrays.items()})
             self._here = self._own
             self._find_totals(loss, functions)
             self._warn(*low_precision_note(self._loss))
             self._plan = plan_batches(setup, fixed_batches=self._keeps_batches, choose=self._choose_batch_size)
             names = tuple(self._measure_weights(self._own))
-        self._describe(self._space, names, setup, self._device.platform, chosen_plan(self._plan, setup))
+        self._describe(self._space, names, setup, self._placement.device.platform, chosen_plan(self._plan, setup))
 
     def load(
         self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
@@ -104,13 +108,13 @@ class JaxEvaluator(NetworkEvaluator):
         ]
         with self._settings():
             self._plane = Plane(
-                self._place({name: np.asarray(origin[name]).astype(dtype) for name, dtype in wide.items()}),
+                self._place_arrays({name: np.asarray(origin[name]).astype(dtype) for name, dtype in wide.items()}),
                 [
-                    self._place({name: np.asarray(direction[name], dtype) for name, dtype in wide.items()})
+                    self._place_arrays({name: np.asarray(direction[name], dtype) for name, dtype in wide.items()})
                     for direction in directions
                 ],
-                self._place(fixed),
-                self._place(between),
+                self._place_arrays(fixed),
+                [self._place_arrays(corner) for corner in between],
             )
             self._points_at_once = None
             # Compiled here rather than at the first point, whose time a survey uses to forecast its own.
@@ -138,9 +142,13 @@ class JaxEvaluator(NetworkEvaluator):
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
         fixed = checks.check_loaded(self._plane).fixed
         with self._settings():
-            state = self._place({info.name: parameters[info.name] for info in self._space.parameters})
-            for info in self._space.buffers:
-                state[info.name] = fixed[info.name] if buffers is None else self._place(buffers[info.name])
+            state = self._place_arrays({info.name: parameters[info.name] for info in self._space.parameters})
+            names = [info.name for info in self._space.buffers]
+            state |= (
+                {name: fixed[name] for name in names}
+                if buffers is None
+                else self._place_arrays({name: buffers[name] for name in names})
+            )
             return self._measure_weights(state)
 
     def close(self) -> None:
@@ -243,7 +251,7 @@ class JaxEvaluator(NetworkEvaluator):
         return sum(batch.size for batch in batches)
 
     def _group_size(self, points: int) -> int:
-        if points < POINTS_AT_ONCE:
+        if points < POINTS_AT_ONCE or self._placement.is_kept:
             return 1
         if self._points_at_once is None:
             plane, batch = checks.check_loaded(self._plane), self._batches()[0]
@@ -252,11 +260,13 @@ class JaxEvaluator(NetworkEvaluator):
         return self._points_at_once
 
     def _settings(self) -> contextlib.AbstractContextManager[None]:
-        return measurement_settings(self._device)
+        return measurement_settings(self._placement.device)
 
     def _place(self, tree: Any) -> Any:
-        # A copy: what a user does to an array afterwards must not change a measurement.
-        return jax.tree.map(lambda leaf: jax.device_put(leaf, self._device, may_alias=False), tree)
+        return self._placement.place(tree)
+
+    def _place_arrays(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
+        return self._placement.place_arrays(arrays)
 
 
 def _with_targets(samples: Samples) -> Samples:
