@@ -2,8 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := -m pytest --no-cov
-# Trials that mostly wait; each may run beside any other.
-FAULTS := tests/stress/test_faults.py
+# Long trials; each may run beside any other, so they are shared out one by one.
+FAULTS := tests/stress/test_faults.py tests/stress/test_injected_faults.py
 # Some tests wait for processes that they started, so there are more workers than cores.
 PARALLEL := --dist loadfile --no-loadscope-reorder --numprocesses
 # Tests start hundreds of processes: what is compiled is kept.
@@ -20,7 +20,7 @@ test: .venv/.installed
 
 test-all: .venv/.installed
 	sh constraints/install_chromium.sh
-	$(BIN)/python -m pytest --cov --cov-report= $(PARALLEL) 4 --ignore=$(FAULTS)
+	$(BIN)/python -m pytest --cov --cov-report= $(PARALLEL) 4 $(FAULTS:%=--ignore=%)
 	$(BIN)/python -m pytest --cov --cov-append --cov-report=term --numprocesses 3 $(FAULTS)
 
 test-peers: .venv/.installed .venv-peers/.installed

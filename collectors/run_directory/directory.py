@@ -191,7 +191,7 @@ def check_lies_in_folder(path: AnyPath, error: type[LandscapeError], label: str)
         LandscapeError: it is one; of the class that is given.
     """
     # What is remote has no links; its names are checked when they are joined.
-    if isinstance(path, Path) and path.is_file() and path.resolve().parent != path.parent.resolve():
+    if isinstance(path, Path) and Path(os.path.realpath(path)).parent != Path(os.path.realpath(path.parent)):
         raise error(f"{label} links out of the run directory; copy the file itself there.")
 
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..errors import CheckpointError, RunDirectoryError
+from ..errors import CheckpointError, RunDirectoryError, reason_of
 from ..files.places import check_directory
 from ..networks.weight_space import TensorInfo, WeightSpace
 from ..validation import check_choice, check_instance, check_path, wrong_type
@@ -68,12 +68,22 @@ def import_checkpoints(
     check_choice("existing", existing, tuple(choice for choice in EXISTING if choice != "resume"))
     folder = target / CHECKPOINT_FOLDER
     for file in files:
-        if isinstance(folder, Path) and folder.resolve() in (file.resolve().parent, file.parent.resolve()):
+        # realpath, because resolve() fails for links in a circle.
+        places = (Path(os.path.realpath(file)).parent, Path(os.path.realpath(file.parent)))
+        if isinstance(folder, Path) and Path(os.path.realpath(folder)) in places:
             raise ValueError(
                 f"paths must lie outside the run directory that is built, but {file} is inside it and could be "
                 "replaced; import into another directory."
             )
-    if existing == "error" and (folder / METADATA_NAME).exists():
+    above = (folder, *folder.parents) if isinstance(folder, Path) else ()
+    try:
+        created = [path for path in above if not path.exists()]
+        holds_a_run = (folder / METADATA_NAME).exists()
+    except OSError as error:
+        raise RunDirectoryError(
+            f"run directory {target} cannot be read: {reason_of(error)}. Choose a directory that can be written."
+        ) from error
+    if existing == "error" and holds_a_run:
         raise RunDirectoryError(
             f"{target} already holds a run ({folder / METADATA_NAME} exists). Choose another run directory, or replace "
             'that run with existing="overwrite".'
@@ -88,8 +98,6 @@ def import_checkpoints(
         network_name,
         tuple(TensorInfo(name, array.shape, array.dtype.name, "parameter") for name, array in first.items()),
     )
-    above = (folder, *folder.parents) if isinstance(folder, Path) else ()
-    created = [path for path in above if not path.exists()]
     writer = RunWriter(target, settings, space, existing=existing)
     try:
         for number, file in zip(settings.intervals[0], files, strict=True):

@@ -137,7 +137,10 @@ class CheckpointFile:
     def sha256(self) -> str:
         """Returns the SHA-256 of the file, computed once."""
         if self._digest is None:
-            self._digest = file_sha256(self.path)
+            try:
+                self._digest = file_sha256(self.path)
+            except OSError as error:
+                raise CheckpointError(f"checkpoint {self.label} cannot be read: {error.strerror}.") from error
         return self._digest
 
     @contextlib.contextmanager

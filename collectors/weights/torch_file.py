@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from ..errors import CheckpointError
+from ..errors import CheckpointError, reason_of
 from ..networks.weight_space import canonical_name
 from .safetensors_file import RESERVED_PREFIX, CheckpointFile
 from .tensor_pickle import StoredTensor, UnreadableTensor, UnsupportedPickleError
@@ -29,6 +29,13 @@ def read_state_dict(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
         CheckpointError: the file is missing, damaged, holds no tensors, or needs code from the file to be read.
     """
     path = Path(path)
+    try:
+        return _read_any(path)
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {path} cannot be read: {reason_of(error)}.") from error
+
+
+def _read_any(path: Path) -> dict[str, NDArray[Any]]:
     if path.suffix.lower() == ".safetensors":
         file = CheckpointFile(path)
         # What a ModelCheckpoint saves besides the weights (optimizer state and the like) is not part of the network.

@@ -77,8 +77,8 @@ def export_landscape(
     overwrite = check_bool("overwrite", overwrite)
     if chosen.suffix and target.suffix.lower() != chosen.suffix:
         raise wrong_value("path", f"the name of a {chosen.suffix} file, which the format {name!r} is", os.fspath(path))
-    images = chosen.images(landscape, target, metric)
     try:
+        images = chosen.images(landscape, target, metric)
         _check_targets(images, landscape, overwrite)
         write_files({file: image() for file, image in images.items()})
     except FileWriteError as error:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.files.local_files import naming
 from collectors.summary.event_files import record
 
 from ..errors import LandscapeExportError
@@ -88,7 +89,9 @@ def mindinsight_images(landscape: LandscapeData, path: Path, metric: str) -> Ima
 
 
 def _file(path: Path, moment: float, landscape: LandscapeData) -> Path:
-    if path.is_dir():
+    with naming(path):
+        is_folder = path.is_dir()
+    if is_folder:
         stem = landscape.path.stem if landscape.path is not None else "landscape"
         return path / f"events.out.events.summary.{int(moment)}.0.{stem}_MS"
     if not _FILE_NAME.search(path.name) or path.name.endswith("_lineage"):

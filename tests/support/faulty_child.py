@@ -73,8 +73,8 @@ def forked(work: Callable[[], dict[str, Any]], log: Path) -> dict[str, Any]:
 def act(play: Any, place: Path, number: int, fault: int) -> dict[str, Any]:
     """Acts out the play with a fault; returns the error, or none, and which call was struck."""
     error: BaseException | None = None
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
         shim.faulty_arm(os.fsencode(place), number, fault)
         try:
             play.act(place)
@@ -82,7 +82,12 @@ def act(play: Any, place: Path, number: int, fault: int) -> dict[str, Any]:
             error = caught
         count, struck, call = shim.faulty_count(), shim.faulty_struck(), os.fsdecode(shim.faulty_call())
         shim.faulty_arm(b"", 0, 0)
-    report = {"count": count, "struck": bool(struck), "call": call.replace(str(place), "")}
+    report: dict[str, Any] = {
+        "warned": [str(item.message) for item in warned],
+        "count": count,
+        "struck": bool(struck),
+        "call": call.replace(str(place), ""),
+    }
     if error is not None:
         report["error"] = f"{type(error).__name__}: {error}"
         report["typed"] = isinstance(error, (LandscapeError, *play.also))

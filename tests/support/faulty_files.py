@@ -37,7 +37,7 @@ def tried(play: str, folder: Path, every: int = 1, faults: tuple[str, ...] = FAU
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, SUPPORT / "faulty_child.py", play, folder, str(every), ",".join(faults)],
-        env=environment, capture_output=True, text=True, timeout=280, check=False,
+        env=environment, capture_output=True, text=True, timeout=800, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

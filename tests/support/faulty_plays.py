@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +151,7 @@ class Recording(Training):
     """Records beside the checkpoints; what is written of them can be read to its end."""
 
     existing, was_there = "overwrite", True
+    also = (PermissionError,)  # the directory cannot be written, as far as the system answers
 
     def train(self, place: Path, existing: str, first_epoch: int, network: Any = None) -> None:
         import runs
@@ -175,11 +176,41 @@ class Recording(Training):
             event_reading.events(place / "run")
         if report.keys() & {"error", "killed"}:
             self.train(place, "overwrite", 0)
+        elif any("nothing is recorded" in text for text in report["warned"]):
+            return None  # records never end a training
         return None if event_reading.scalars(place / "run", "loss/auto") else "there are no records"
+
+
+class ImportedCheckpoints(Training):
+    """A run directory that is built from the files of another program, in the place of an older one."""
+
+    def make_base(self, base: Path) -> None:
+        import runs
+        import torch
+
+        for number in range(3):
+            torch.save(runs.seeded(runs.SmallNetwork, seed=number).state_dict(), base / f"{number}.pt")
+        self.import_files(base, reversed(range(3)))
+
+    def act(self, place: Path) -> None:
+        self.import_files(place, range(3))
+
+    def import_files(self, place: Path, order: Iterable[int]) -> None:
+        from collectors import import_checkpoints
+
+        import_checkpoints(place / "run", [place / f"{number}.pt" for number in order], existing="overwrite")
+
+    def check(self, place: Path, report: dict[str, Any]) -> str | None:
+        self.check_whole(place / "run", (place / "run" / "ckpt_dir" / "train_metadata.json").exists())
+        if report.keys() & {"error", "killed"}:
+            self.act(place)
+        return differences(self.expected, place)
 
 
 class Checkpoints(Play):
     """The whole state of a training, by ModelCheckpoint, which deletes the old when the new is there."""
+
+    also = (PermissionError,)  # the directory cannot be written, as far as the system answers
 
     def act(self, place: Path) -> None:
         self.train(place, None)
@@ -366,6 +397,6 @@ PLAYS: dict[str, Callable[[Path], Play]] = {
     "train": Training, "resume": Resuming, "overwrite": Overwriting, "refused": Refused, "checkpoints": Checkpoints,
     "survey": Survey, "records": Recording,
     "page": replacing(page), "figure": replacing(figure), "gif": replacing(animation(".gif")),
-    "mp4": replacing(animation(".mp4")), "import": replacing(imported),
+    "mp4": replacing(animation(".mp4")), "import": replacing(imported), "import checkpoints": ImportedCheckpoints,
     **{format: replacing(export(format, name)) for format, name in EXPORTS.items()},
 }  # fmt: skip
