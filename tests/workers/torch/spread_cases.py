@@ -10,6 +10,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import classes, images, plane_of, seeded
 
+from collectors.networks.torch_network import RepeatedReader
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
 from workers.evaluator import MeasurementOptions, MeasurementSetup
@@ -253,3 +254,15 @@ def memory_beside_each_parameter():
     after = held()
     for device, size in sizes.items():
         assert abs(after[device] - before[device] - size) <= 64, (device, after[device] - before[device], size)
+
+
+def read_while_it_trains():
+    network = spread(seeded(Pipeline), FIRST, SECOND)
+    reader = RepeatedReader(network)
+    for _ in range(3):
+        with torch.no_grad():
+            for parameter in network.parameters():
+                parameter.mul_(1.5)
+        found = reader()
+        for name, tensor in network.state_dict().items():
+            np.testing.assert_array_equal(found[name], tensor.cpu().numpy())

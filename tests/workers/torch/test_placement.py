@@ -33,6 +33,7 @@ CHECKS = (
     "no_move_between_the_parts",
     "all_of_it_on_another_device",
     "memory_beside_each_parameter",
+    "read_while_it_trains",
 )
 _SCRIPT = """
 import json, sys, traceback
