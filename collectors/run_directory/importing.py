@@ -29,13 +29,15 @@ def import_checkpoints(
     network_name: str = "network",
     existing: str = "error",
 ) -> RunDirectory:
-    """Builds a run directory from checkpoint files, which stay as they are.
+    """Builds a run directory from checkpoints, which stay as they are.
 
     Args:
         run_directory: where to build it: a folder, or an fsspec URL such as ``s3://bucket/run``.
-        paths: at least three files in the order of training: safetensors, or PyTorch state dicts, also nested
+        paths: at least three, in the order of training: safetensors, or PyTorch state dicts, also nested
             ones ({"state_dict": ...}, {"model": ...}); prefixes that wrappers add ("module.", "_orig_mod.") are
-            removed. No code from a file ever runs, and none takes more memory than its size allows.
+            removed. Checkpoints of divided networks are folders: those of ``torch.distributed.checkpoint`` (FSDP, with
+            Lightning or accelerate too) and of DeepSpeed's ZeRO, from any number of processes. No code from a file ever
+            runs, and none takes more memory than its size allows.
         numbers: the step or epoch of each file, rising; 1, 2, 3, ... when absent.
         unit: what the numbers count, "step" or "epoch".
         landscape_size: grid points per axis, a default for phase 2.

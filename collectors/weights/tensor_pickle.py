@@ -14,10 +14,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import IO, Any
 
-_MOST_INSTRUCTIONS = 2_000_000
+MOST_INSTRUCTIONS = 2_000_000
 _MOST_AXES = 64
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": ()}
-_LITERALS = ("BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINSTRING")
+_LITERALS = (
+    "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "SHORT_BINSTRING",
+)  # fmt: skip
+# What the pickles of sharded checkpoints hold besides; it is of no use.
+_BYTES = ("BINBYTES", "SHORT_BINBYTES", "BINBYTES8")
 _SHORT_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 # The classes of typed storages; what they hold comes without a name since PyTorch 2.
 _STORAGES = {
@@ -72,9 +76,25 @@ class Thing:
     """Any other object, which is not made."""
 
 
+# Written out, objects that name each other would never end.
+@dataclass(eq=False, repr=False)
+class Described(Thing):
+    """An object that is not made, as the pickle describes it.
+
+    Attributes:
+        name: of its class, or of the function that makes it, such as "package.Class".
+        arguments: what it would be made from.
+        state: what it would be given then.
+    """
+
+    name: str
+    arguments: Any
+    state: Any = None
+
+
 @dataclass(frozen=True)
-class _Name:
-    """A class or a function that the pickle names."""
+class Name:
+    """A class, a function or an element type that the pickle names, such as "torch.float32"."""
 
     name: str
 
@@ -89,12 +109,20 @@ class _Storage:
     offset: int
 
 
-def read_pickle(stream: IO[bytes], storages: dict[str, str] | None = None) -> Any:
+def read_pickle(
+    stream: IO[bytes],
+    storages: dict[str, str] | None = None,
+    *,
+    describe: bool = False,
+    most: int = MOST_INSTRUCTIONS,
+) -> Any:
     """Reads one pickle and leaves the stream behind it.
 
     Args:
         stream: where the pickle begins.
         storages: gets the element type of every storage that the pickle names.
+        describe: whether objects that state dicts have no use for are no error, but ``Described``.
+        most: how many instructions it may have.
 
     Returns:
         Numbers, texts, lists, tuples and dictionaries as they are, tensors as ``StoredTensor`` or ``UnreadableTensor``,
@@ -104,16 +132,16 @@ def read_pickle(stream: IO[bytes], storages: dict[str, str] | None = None) -> An
         UnsupportedPickleError: the pickle needs another object, or an instruction that state dicts do without.
         Exception: of any kind, where it is damaged.
     """
-    return _Reading({} if storages is None else storages).read(stream)
+    return _Reading({} if storages is None else storages, describe, most).read(stream)
 
 
 class _Reading:
-    def __init__(self, storages: dict[str, str]) -> None:
-        self._storages = storages
+    def __init__(self, storages: dict[str, str], describe: bool, most: int) -> None:
+        self._storages, self._describe = storages, describe
         self._stack: list[Any] = []
         self._outer: list[list[Any]] = []
         self._memo: dict[int, Any] = {}
-        self._left = _MOST_INSTRUCTIONS
+        self._most = self._left = most
 
     def read(self, stream: IO[bytes]) -> Any:
         for instruction, argument, _ in pickletools.genops(stream):
@@ -126,7 +154,7 @@ class _Reading:
     def _spend(self, count: int) -> None:
         self._left -= count
         if self._left < 0:
-            raise UnsupportedPickleError(f"unsupported pickle of more than {_MOST_INSTRUCTIONS} instructions")
+            raise UnsupportedPickleError(f"unsupported pickle of more than {self._most} instructions")
 
     def _do(self, instruction: str, argument: Any) -> None:
         stack = self._stack
@@ -136,6 +164,8 @@ class _Reading:
             stack.append(_CONSTANTS[instruction])
         elif instruction in ("BINPUT", "LONG_BINPUT"):
             self._memo[argument] = stack[-1]
+        elif instruction == "MEMOIZE":
+            self._memo[len(self._memo)] = stack[-1]
         elif instruction in ("BINGET", "LONG_BINGET"):
             stack.append(self._memo[argument])
         elif instruction == "MARK":
@@ -159,8 +189,11 @@ class _Reading:
             target = self._last(dict)
             for key, value in zip(items[::2], items[1::2], strict=True):
                 target[_as_key(key)] = value
-        elif instruction == "GLOBAL":
-            stack.append(_named(argument))
+        elif instruction in ("GLOBAL", "STACK_GLOBAL"):
+            named = self._joined(stack.pop(), stack.pop()) if argument is None else argument
+            stack.append(_named(named, self._describe))
+        elif instruction in _BYTES and self._describe:
+            stack.append(Thing())
         elif instruction == "BINPERSID":
             storage = _storage(stack.pop())
             self._storages.setdefault(storage.key, storage.dtype)
@@ -170,10 +203,20 @@ class _Reading:
             stack.append(self._called(function, arguments))
         elif instruction == "BUILD":
             # An object's own attributes; tensors and dictionaries need none.
-            stack.pop()
-            self._last(dict | StoredTensor | UnreadableTensor | Thing)
-        elif instruction != "PROTO":
+            self._build(stack.pop())
+        elif instruction not in ("PROTO", "FRAME"):
             raise UnsupportedPickleError(f"unsupported instruction {instruction}")
+
+    def _build(self, state: Any) -> None:
+        target = self._last(dict | StoredTensor | UnreadableTensor | Thing)
+        if isinstance(target, Described):
+            target.state = state
+
+    @staticmethod
+    def _joined(name: object, module: object) -> str:
+        if not isinstance(name, str) or not isinstance(module, str):
+            raise TypeError("the pickle names what is no text")
+        return f"{module} {name}"
 
     def _since_mark(self) -> list[Any]:
         items, self._stack = self._stack, self._outer.pop()
@@ -186,7 +229,7 @@ class _Reading:
         return value
 
     def _called(self, function: object, arguments: object) -> Any:
-        if not isinstance(function, _Name) or not isinstance(arguments, tuple):
+        if not isinstance(function, Name) or not isinstance(arguments, tuple):
             raise TypeError("the pickle calls what is no function")
         if function.name in ("collections.OrderedDict", "collections.Counter", "torch.Size"):
             contents = arguments[0] if arguments else ()
@@ -198,29 +241,31 @@ class _Reading:
             return {_as_key(key): value for key, value in pairs}
         if function.name == "torch._tensor._rebuild_from_type_v2":
             inner, _, inner_arguments, _ = arguments
-            if not isinstance(inner, _Name) or inner.name == function.name:
+            if not isinstance(inner, Name) or inner.name == function.name:
                 raise TypeError("the pickle calls what is no function")
             return self._called(inner, inner_arguments)
         if function.name in _TENSORS:
             return _TENSORS[function.name](*arguments)
-        return UnreadableTensor() if _TENSOR_CLASS.fullmatch(function.name) else Thing()
+        if _TENSOR_CLASS.fullmatch(function.name):
+            return UnreadableTensor()
+        return Described(function.name, arguments) if self._describe else Thing()
 
 
-def _named(argument: str) -> _Name:
+def _named(argument: str, describe: bool) -> Name:
     module, _, name = argument.partition(" ")
     if module == "__builtin__":
         module = "builtins"  # protocol 2 has the names of Python 2
     full = f"{module}.{name}"
     of_torch = _STORAGE.fullmatch(full) or _ELEMENT_TYPE.fullmatch(full) or _TENSOR_CLASS.fullmatch(full)
     of_python = full in ("collections.OrderedDict", "collections.Counter", "torch.Size")
-    if full in _TENSORS or of_torch or of_python or _OF_NO_USE.fullmatch(full) or full in _REBUILDING:
-        return _Name(full)
+    if describe or full in _TENSORS or of_torch or of_python or _OF_NO_USE.fullmatch(full) or full in _REBUILDING:
+        return Name(full)
     raise UnsupportedPickleError(f"Unsupported global: GLOBAL {full.removeprefix('builtins.')[:200]}")
 
 
 def _storage(identity: Any) -> _Storage:
     mark, kind, key, _, count, *view = identity
-    found = _STORAGE.fullmatch(kind.name) if isinstance(kind, _Name) else None
+    found = _STORAGE.fullmatch(kind.name) if isinstance(kind, Name) else None
     if mark != "storage" or found is None or not isinstance(key, str) or not _is_count(count):
         raise UnsupportedPickleError("unsupported persistent object")
     dtype = _STORAGES.get(found[1])
@@ -255,7 +300,7 @@ def _tensor_v2(*arguments: Any) -> StoredTensor:
 
 def _tensor_v3(*arguments: Any) -> StoredTensor:
     tensor, named = _tensor(*arguments), arguments[6]
-    found = _ELEMENT_TYPE.fullmatch(named.name) if isinstance(named, _Name) else None
+    found = _ELEMENT_TYPE.fullmatch(named.name) if isinstance(named, Name) else None
     if found is None:
         raise ValueError("a tensor has no element type")
     # Its storage is counted in bytes, the rest in elements; where the tensor ends is checked again with its values.
@@ -284,7 +329,7 @@ def _is_count(value: object) -> bool:
 
 def _as_key(key: Any) -> Any:
     # Nested tuples that name each other would take for ever to hash.
-    return key if isinstance(key, str | int | float | None) else Thing()
+    return key if isinstance(key, str | int | float | Described | None) else Thing()
 
 
 _REBUILDING = ("torch._tensor._rebuild_from_type_v2",)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 import re
 import struct
@@ -15,7 +16,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ _MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
 _LONGEST_NOTE = 64
+# Tied weights may name the same values in several shapes.
+_MOST_VIEWS = 4
 _ELEMENT_TYPES = re.compile(
     r"bool|u?int(?:8|16|32|64)|float(?:16|32|64)|bfloat16|float8_(?:e4m3fn|e5m2|e4m3fnuz|e5m2fnuz|e8m0fnu)|complex(?:64|128)"
 )
@@ -62,6 +65,9 @@ class Archive:
         Raises:
             ValueError: a storage is missing, shorter than its tensors say, or damaged.
         """
+        claimed = sum(math.prod(item.shape) * element_type(item.dtype).itemsize for item in tensors.values())
+        if claimed > _MOST_VIEWS * sum(size for _, size in self._places.values()):
+            raise ValueError("its tensors claim more bytes than its storages have")
         by_storage: dict[str, list[str]] = {}
         for name, tensor in tensors.items():
             by_storage.setdefault(tensor.storage, []).append(name)
@@ -86,9 +92,68 @@ class Archive:
         return values
 
 
+class FilePart(io.RawIOBase):
+    """A part of an open file, as a file of its own.
+
+    Args:
+        file: the open file.
+        start: where the part begins, in bytes.
+        length: its bytes.
+
+    Raises:
+        ValueError: the file has no such part.
+    """
+
+    def __init__(self, file: IO[bytes], start: int, length: int) -> None:
+        if start < 0 or length < 0 or start + length > os.fstat(file.fileno()).st_size:
+            raise ValueError(f"it has no {length} bytes behind byte {start}")
+        self._file, self._start, self.length = file, start, length
+        self._at = 0
+
+    def seekable(self) -> bool:
+        """Returns True."""
+        return True
+
+    def readable(self) -> bool:
+        """Returns True."""
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Moves, never beyond the ends."""
+        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self.length}[whence]
+        self._at = min(max(origin + offset, 0), self.length)
+        return self._at
+
+    def tell(self) -> int:
+        """Returns the position."""
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        """Reads as much as fits into the buffer, up to the end of the part."""
+        view = memoryview(buffer).cast("B")[: self.length - self._at]
+        self._file.seek(self._start + self._at)
+        count: int = self._file.readinto(view)  # type: ignore[attr-defined]
+        self._at += count
+        return count
+
+
+def part_archive(part: FilePart) -> Archive:
+    """Returns what ``torch.save`` wrote into a part of a file.
+
+    Raises:
+        UnsupportedPickleError: it needs code from the file, or instructions that state dicts do without.
+        Exception: of any kind, where it is damaged or no PyTorch file.
+    """
+    return _zip_archive(cast(IO[bytes], part), part.length)
+
+
 @contextlib.contextmanager
-def open_archive(path: Path) -> Iterator[Archive]:
+def open_archive(path: Path, *, describe: bool = False) -> Iterator[Archive]:
     """Opens a PyTorch file.
+
+    Args:
+        path: the file.
+        describe: whether objects that state dicts have no use for are no error, but ``Described``.
 
     Raises:
         UnsupportedPickleError: it needs code from the file, or instructions that state dicts do without.
@@ -97,7 +162,8 @@ def open_archive(path: Path) -> Iterator[Archive]:
     with path.open("rb") as file:
         is_zip = file.read(4) == b"PK\x03\x04"
         file.seek(0)
-        yield _zip_archive(file) if is_zip else _legacy_archive(file)
+        size = os.fstat(file.fileno()).st_size
+        yield _zip_archive(file, size, describe=describe) if is_zip else _legacy_archive(file)
 
 
 def element_type(dtype: str) -> np.dtype[Any]:
@@ -111,8 +177,7 @@ def element_type(dtype: str) -> np.dtype[Any]:
     return numpy_dtype(dtype)
 
 
-def _zip_archive(file: IO[bytes]) -> Archive:
-    size = os.fstat(file.fileno()).st_size
+def _zip_archive(file: IO[bytes], size: int, *, describe: bool = False) -> Archive:
     members = zipfile.ZipFile(file).infolist()
     _check_members(members, size)
     pickles = [info for info in members if info.filename.endswith("/data.pkl") and info.filename.count("/") == 1]
@@ -127,7 +192,7 @@ def _zip_archive(file: IO[bytes]) -> Archive:
         order = _bytes(file, named["byteorder"], _LONGEST_NOTE).decode()
         if order not in ("little", "big"):
             raise ValueError(f"its byte order is {order!r}")
-    content = read_pickle(io.BytesIO(_bytes(file, named["data.pkl"], size)))
+    content = read_pickle(io.BytesIO(_bytes(file, named["data.pkl"], size)), describe=describe)
     storages = {name.removeprefix("data/"): info for name, info in named.items() if name.startswith("data/")}
     places = {name: (_start(file, info), info.file_size) for name, info in storages.items()}
     checksums = {name: info.CRC for name, info in storages.items()}

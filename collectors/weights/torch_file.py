@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,10 @@ from numpy.typing import NDArray
 from ..errors import CheckpointError, reason_of
 from ..networks.weight_space import canonical_name
 from .safetensors_file import RESERVED_PREFIX, CheckpointFile
+from .sharded_folder import METADATA, DividedTensor, ShardedFolder, find_sharded_folder
 from .tensor_pickle import StoredTensor, UnreadableTensor, UnsupportedPickleError
 from .torch_archive import element_type, open_archive
+from .zero_folder import find_zero_folder, read_zero_folder
 
 _NESTED_KEYS = ("state_dict", "model_state_dict", "model", "module", "network", "net", "params", "weights")
 _DEEPEST = 4
@@ -23,10 +26,13 @@ _MOST_VIEWS = 4
 
 
 def read_state_dict(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
-    """Returns the named tensors of a checkpoint file, each storage once, under canonical names.
+    """Returns the named tensors of a checkpoint, each storage once, under canonical names.
+
+    Args:
+        path: a file, or a folder that ``torch.distributed.checkpoint`` or DeepSpeed wrote.
 
     Raises:
-        CheckpointError: the file is missing, damaged, holds no tensors, or needs code from the file to be read.
+        CheckpointError: it is missing, damaged, holds no tensors, or needs code from a file to be read.
     """
     path = Path(path)
     try:
@@ -36,6 +42,8 @@ def read_state_dict(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
 
 
 def _read_any(path: Path) -> dict[str, NDArray[Any]]:
+    if path.is_dir():
+        return _read_folder(path)
     if path.suffix.lower() == ".safetensors":
         file = CheckpointFile(path)
         # What a ModelCheckpoint saves besides the weights (optimizer state and the like) is not part of the network.
@@ -53,10 +61,36 @@ def _read_any(path: Path) -> dict[str, NDArray[Any]]:
 def _read_torch_file(path: Path) -> dict[str, NDArray[Any]]:
     if not path.is_file():
         raise CheckpointError(f"checkpoint {path} does not exist.")
+    with _readable(path, "no PyTorch file"), open_archive(path) as archive:
+        tensors = _readable_tensors(path, archive.content)
+        return _canonical(path, archive.read(tensors))
+
+
+def _read_folder(path: Path) -> dict[str, NDArray[Any]]:
+    parts = find_zero_folder(path)
+    if parts is not None:
+        with _readable(path, "not whole"):
+            return _canonical(path, read_zero_folder(parts))
+    parts = find_sharded_folder(path)
+    if parts is None:
+        raise CheckpointError(
+            f"checkpoint {path} is a folder, but neither torch.distributed.checkpoint wrote it (it has no {METADATA}) "
+            "nor DeepSpeed (it has no *_model_states.pt, and no file 'latest' that names a folder with such); give the "
+            "folder that holds these files."
+        )
+    with _readable(path, "not whole"):
+        folder = ShardedFolder(parts)
+        found = _find_tensors(path, folder.content)
+        tensors = {name: tensor for name, tensor in found.items() if isinstance(tensor, DividedTensor)}
+        if sum(math.prod(item.shape) * element_type(item.dtype).itemsize for item in tensors.values()) > folder.size:
+            raise ValueError(f"its tensors claim more than the {folder.size} bytes of its parts")
+        return _canonical(path, folder.read(tensors))
+
+
+@contextlib.contextmanager
+def _readable(path: Path, otherwise: str) -> Iterator[None]:
     try:
-        with open_archive(path) as archive:
-            tensors = _readable_tensors(path, archive.content)
-            return _canonical(path, archive.read(tensors))
+        yield
     except CheckpointError:
         raise
     except UnsupportedPickleError as error:
@@ -68,7 +102,7 @@ def _read_torch_file(path: Path) -> dict[str, NDArray[Any]]:
     except Exception as error:
         # Damaged bytes make a reader raise nearly anything.
         raise CheckpointError(
-            f"checkpoint {path} is damaged or no PyTorch file ({_first_line(error)}); copy it again."
+            f"checkpoint {path} is damaged or {otherwise} ({_first_line(error)}); copy it again."
         ) from error
 
 
@@ -122,7 +156,7 @@ def _nested_tensors(content: Mapping[Any, Any], depth: int) -> Mapping[str, Any]
             found = _nested_tensors(content[key], depth - 1)
             if found is not None:
                 return found
-    if any(isinstance(item, StoredTensor | UnreadableTensor) for item in content.values()):
+    if any(isinstance(item, StoredTensor | UnreadableTensor | DividedTensor) for item in content.values()):
         return {str(name): item for name, item in content.items()}
     return None
 

@@ -66,13 +66,13 @@ def import_landscape(
 
 def import_checkpoints(
     run_directory: Annotated[str, typer.Argument(help="The run directory to build, or its URL.")],
-    checkpoints: Annotated[list[Path], typer.Argument(help="Checkpoint files in the order of training.")],
+    checkpoints: Annotated[list[Path], typer.Argument(help="Checkpoints in the order of training.")],
     numbers: Annotated[str | None, typer.Option(help="The step or epoch of each, such as 1,2,3.")] = None,
     unit: Annotated[str, typer.Option(help="What the numbers count: step or epoch.")] = "epoch",
     network_name: Annotated[str, typer.Option(help="What to call the network.")] = "network",
     overwrite: Annotated[bool, typer.Option(help="Replace the run that is already there.")] = False,
 ) -> None:
-    """Builds a run directory from checkpoint files, which stay as they are."""
+    """Builds a run directory from checkpoints, which stay as they are: files, or the folders of FSDP and DeepSpeed."""
     from collectors.run_directory import importing
 
     with options_named(_CHECKPOINT_OPTIONS):

@@ -14,6 +14,7 @@ from runs import TiedNetwork, seeded
 
 from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory
+from collectors.weights.torch_file import read_state_dict
 
 pytest.importorskip("deepspeed")
 pytestmark = pytest.mark.slow
@@ -96,6 +97,10 @@ def test_checkpoints_are_what_deepspeed_itself_puts_together(tmp_path, stage, pr
             found = checkpoint.read(name).astype(np.float32)
             np.testing.assert_array_equal(found, expected[name].detach().float().numpy())
         np.testing.assert_array_equal(checkpoint.read("block.norm1.weight").astype(np.float32), np.ones(8))
+        # What DeepSpeed saves can be imported as well.
+        parts = read_state_dict(tmp_path / "saved" / str(number))
+        for name in checkpoint.shapes:
+            np.testing.assert_array_equal(parts[name].astype(np.float32), checkpoint.read(name).astype(np.float32))
         trained = [tensor.name for tensor in space.trainable]
         assert {checkpoint.dtypes[name] for name in trained} == {"float32"}
     moved = run.checkpoint(STEPS).read("block.linear1.weight") - run.checkpoint(0).read("block.linear1.weight")

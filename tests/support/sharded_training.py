@@ -136,6 +136,25 @@ def collect(rank, folder, case):
     torch.save(states, folder / f"{case}_{rank}.pt")
 
 
+def distributed_checkpoints(rank, folder):
+    """Saves what torch.distributed.checkpoint makes of two divisions, and what PyTorch gathers."""
+    from torch.distributed import checkpoint
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+
+    for name, build in (("fsdp2", fsdp2), ("tensor_parallel", tensor_parallel)):
+        network = build()
+        optimizer = torch.optim.Adam([item for item in network.parameters() if item.requires_grad], lr=0.1)
+        for number, batch in enumerate(tokens(3)):
+            loss_of(network, batch).backward()
+            optimizer.step()
+            model, state = get_state_dict(network, optimizer)
+            content = {"model": model, "optimizer": state, "step": number}
+            checkpoint.save(content, checkpoint_id=str(folder / f"parts_{name}_{number}"))
+            whole = gathered(network)
+            if rank == 0:
+                torch.save(whole, folder / f"parts_{name}_{number}.pt")
+
+
 def with_records(rank, folder):
     """Trains with our own loop and all records; what a process sees only in part must not make it wait."""
     network = fsdp2()
@@ -188,6 +207,8 @@ def out_of_disk(rank, folder):
 
 def interrupted(rank, folder):
     network = fsdp2()
+    # A shell starts what runs in the background with interrupts switched off.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt), watched(folder / "interrupted", network) as run:
 
         def interrupt(step):

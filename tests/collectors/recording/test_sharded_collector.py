@@ -11,7 +11,9 @@ from event_reading import accumulated
 from runs import assert_holds, names, seeded
 from sharded_training import CASES, STEPS, CountingNetwork, together, tokens, train, watched
 from torch import nn
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
+from collectors import import_checkpoints
 from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory
 from landscape.summary_landscape import SummaryLandscape
@@ -27,7 +29,7 @@ def run_well(folder, *cases):
 
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory):
-    return run_well(tmp_path_factory.mktemp("quick"), QUICK, "out_of_disk")
+    return run_well(tmp_path_factory.mktemp("quick"), QUICK, "out_of_disk", "distributed_checkpoints")
 
 
 @pytest.fixture(scope="module")
@@ -97,6 +99,21 @@ def test_the_landscape_is_that_of_one_process(quick, alone, tmp_path):
     for name in ("x", "y"):
         mine, other = (getattr(item.checkpoints, name) for item in found)
         np.testing.assert_allclose(mine, other, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["fsdp2", "tensor_parallel"])
+def test_the_parts_that_two_processes_save_are_imported_whole(quick, tmp_path, name):
+    folders = [quick / f"parts_{name}_{number}" for number in range(3)]
+    assert {"__0_0.distcp", "__1_0.distcp", ".metadata"} <= set(names(folders[0]))
+    run = import_checkpoints(tmp_path / "run", folders, numbers=[10, 20, 30], unit="step", network_name="Counting")
+    space = describe_network(CountingNetwork())
+    for number, folder in zip((10, 20, 30), folders, strict=True):
+        checkpoint, states = run.checkpoint(number, space), torch.load(f"{folder}.pt", weights_only=True)
+        assert_holds(checkpoint, whole(states))
+        # PyTorch's own way back, which needs no process group either.
+        dcp_to_torch_save(folder, tmp_path / "whole.pt")
+        own = torch.load(tmp_path / "whole.pt", weights_only=True)["model"]
+        assert_holds(run.checkpoint(number), own)
 
 
 def test_a_write_that_fails_on_rank_0_is_raised_on_both(quick):

@@ -198,7 +198,7 @@ HOSTILE: dict[str, tuple[bytes, str]] = {
     "far memo": (b"\x80\x02}r" + struct.pack("<I", 2**31 - 1) + b".", "holds no tensors"),
     "claimed text": (b"\x80\x02X\xff\xff\xff\x7f.", "is damaged or no PyTorch file"),
     "eight byte claim": (b"\x80\x05\x96" + struct.pack("<Q", 2**40) + b".", "is damaged or no PyTorch file"),
-    "frame": (b"\x80\x04\x95" + struct.pack("<Q", 2**40) + b"}.", "unsupported instruction FRAME"),
+    "frame": (b"\x80\x04\x95" + struct.pack("<Q", 2**40) + b"}.", "holds no tensors"),
     "long list again and again": (
         b"\x80\x02" + LONG_LIST + b"](" + b"ctorch\nSize\nh\x01\x85R" * 10_000 + b"e.",
         "unsupported pickle of more than 2000000 instructions",
