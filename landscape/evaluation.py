@@ -89,6 +89,7 @@ def evaluate(
         devices_per_worker=chosen["devices_per_worker"],
         workers_per_device=chosen["workers_per_device"],
         address=chosen["address"],
+        sample_memory=chosen["sample_memory"],
         plan=choose_plan(chosen["plan"], [path] if path is not None and not settings.overwrite else []),
         compile=chosen["compile"],
         points=fewest_points(len(x_axis) * (1 if y_axis is None else len(y_axis)), settings.sampling),

@@ -133,6 +133,7 @@ class SummaryLandscape:
             devices_per_worker=chosen["devices_per_worker"],
             workers_per_device=chosen["workers_per_device"],
             address=chosen["address"],
+            sample_memory=chosen["sample_memory"],
             plan=choose_plan(chosen["plan"], [] if how.overwrite else [job.path for job in jobs]),
             compile=chosen["compile"],
             points=fewest_points(len(jobs) * settings.landscape_size**2, how.sampling),

@@ -1,5 +1,7 @@
 """What can go wrong while losses are measured."""
 
+from collections.abc import Sequence
+
 from collectors.errors import LandscapeError
 
 
@@ -25,6 +27,19 @@ class MemoryShortageError(LandscapeError):
 
 class SampleMemoryError(LandscapeError):
     """The samples do not fit into the memory that they may take, and cannot be read in passes either."""
+
+
+class PointsFailedError(Exception):
+    """The user's code raised at some of the points that were measured together; a pool marks these as failed.
+
+    Args:
+        values: of each point, by name; None where it failed.
+        errors: of each point, the traceback, or None.
+    """
+
+    def __init__(self, values: Sequence[dict[str, float] | None], errors: Sequence[str | None]) -> None:
+        super().__init__(next((error for error in errors if error), ""))
+        self.values, self.errors = values, errors
 
 
 class ChangedSamplesError(SamplesError):

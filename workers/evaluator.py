@@ -60,10 +60,30 @@ class SampleMemory:
         held: samples that other workers of a pool hold (``Evaluator.held_samples``); those of this machine are used
             instead of being read again, if this worker's data set begins, goes on and ends like them.
         shared: whether this worker's samples are kept for others.
+        limit: bytes that samples may take (int), or a share of the memory that is free (float). What takes more is
+            read anew in each pass.
+        obstacle: why that is not possible, in a few words; empty where it is.
     """
 
     held: tuple[bytes, ...] = ()
     shared: bool = False
+    limit: int | float = 0.5
+    obstacle: str = "only PyTorch networks are measured so"
+
+
+@dataclass(frozen=True)
+class PassCost:
+    """What a pass over samples costs that are read anew in each, as it was measured last.
+
+    Attributes:
+        points: how many points are worth one pass.
+        reading: seconds in which the samples are read.
+        point: seconds of measuring one point in it.
+    """
+
+    points: int
+    reading: float
+    point: float
 
 
 @dataclass(frozen=True)
@@ -127,6 +147,7 @@ class EvaluatorDescription:
         plan: how it is computed.
         device: where, such as "cpu" or "cuda".
         notes: what the user should know, in sentences.
+        streamed: whether samples are read anew in each pass, so that points should be measured many at once.
 
     Raises:
         CallbackFunctionError: a landscape file cannot store a metric under its name.
@@ -141,6 +162,7 @@ class EvaluatorDescription:
     plan: MeasurementPlan
     device: str
     notes: tuple[str, ...] = ()
+    streamed: bool = False
 
     def __post_init__(self) -> None:
         for problem in map(metric_name_problem, self.metrics):
@@ -222,6 +244,11 @@ class Evaluator(ABC):
         Args:
             batch_size: samples per forward pass.
         """
+
+    @property
+    def pass_cost(self) -> PassCost | None:
+        """What a pass costs where samples are read anew in each; None elsewhere, and before the first one."""
+        return None
 
     def held_samples(self) -> bytes | None:
         """Returns what other workers of this machine need to use this one's samples; None where they cannot."""

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from collectors.networks.weight_space import State
 
-from .evaluator import EvaluatorDescription
+from .evaluator import EvaluatorDescription, PassCost
 
 ORIGIN_MEASUREMENTS = 3
 """How many points ``measure_origin`` measures on every worker."""
@@ -63,12 +63,14 @@ class OriginValues:
         device: its device type, such as "cpu".
         values: two measurements.
         elsewhere: one of a point far from it.
+        pass_cost: what a pass costs where samples are read anew in each.
     """
 
     worker: str
     device: str
     values: tuple[dict[str, float], dict[str, float]]
     elsewhere: dict[str, float] = field(default_factory=dict)
+    pass_cost: PassCost | None = None
 
 
 class Pool(ABC):

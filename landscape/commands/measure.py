@@ -24,7 +24,10 @@ OPTIONS = {
     "collect_landscape['num_samples']": "--samples",
     "samples": "--sample-choice",
     "device_ids": "--devices",
-    **{name: f"--{name.replace('_', '-')}" for name in ("output", "budget", "compile", "plan", *_RUN_OPTIONS)},
+    **{
+        name: f"--{name.replace('_', '-')}"
+        for name in ("output", "budget", "sample_memory", "compile", "plan", *_RUN_OPTIONS)
+    },
 }
 
 
@@ -45,6 +48,7 @@ def run(
     train: Annotated[bool | None, typer.Option(help="Measure the intervals' PCA landscapes.")] = None,
     result: Annotated[bool | None, typer.Option(help="Measure the random landscape of the result.")] = None,
     output: Annotated[str | None, typer.Option("-o", "--output", help="Directory of the landscape files.")] = None,
+    sample_memory: Annotated[str, shown("sample_memory")] = "auto",
     compile: Annotated[bool | None, typer.Option(help="torch.compile; when absent, where it pays off.")] = None,
     plan: Annotated[str | None, typer.Option(metavar="FILE", help=shown("plan").help)] = None,
     **options: Any,
@@ -65,6 +69,7 @@ def run(
             samples=sample_choice,
             budget=_number_or_text(budget),
             dry_run=dry_run,
+            sample_memory=sample_memory,
             compile="auto" if compile is None else compile,
             plan=plan,
             **options,

@@ -46,6 +46,9 @@ class SurveyOptions(TypedDict, total=False):
         plan: landscape file whose measurement plan is used again (batch size, threads, memory layout, compiling). A
             ``MeasurementPlan`` does too. With None, a file that is continued keeps its plan, and for a new one a plan
             is chosen by timing; then the last digits of a loss may differ from run to run.
+        sample_memory: how much memory of a machine the samples may take: "auto" (half of what is free), bytes, or text
+            such as "8GB" or "25%" (of what is free). What takes more is read anew in each pass over the data set, in
+            which many points are measured (PyTorch only).
         compile: whether a PyTorch network is compiled (``torch.compile``): True, False or "auto" (where the forecast
             says that it pays off). Where compiled code gives other values, the network runs eagerly, and a note says
             so.
@@ -66,6 +69,7 @@ class SurveyOptions(TypedDict, total=False):
     save_directions: bool
     progress: bool
     plan: MeasurementPlan | str | os.PathLike[str] | None
+    sample_memory: int | str
     compile: bool | str
 
 
@@ -92,8 +96,8 @@ DEFAULTS: RunOptions = {
     "devices_per_worker": 1, "workers_per_device": 1, "address": None, "seed": 0, "samples": "first",
     "buffers": "auto", "recalibration_batch_size": 256, "sampling": "full", "tolerance": 0.01,
     "relative_tolerance": False, "budget": None, "overwrite": False, "save_directions": False, "progress": True,
-    "plan": None, "compile": "auto", "normalization": "filter", "perturb_one_dimensional": False,
-    "centering": "none", "name": None, "dry_run": False,
+    "plan": None, "sample_memory": "auto", "compile": "auto", "normalization": "filter",
+    "perturb_one_dimensional": False, "centering": "none", "name": None, "dry_run": False,
 }  # fmt: skip
 
 EXPLANATIONS = {

@@ -185,7 +185,7 @@ def _begin(
     else:
         stored.metrics, stored.status = values, PointStatus.MEASURED
     forget_unmeasured(data)
-    return data, make_forecast(pool, plane, data, seconds_per_point, settings)
+    return data, make_forecast(pool, plane, data, seconds_per_point, settings, origins[0].pass_cost)
 
 
 def _load(pool: Pool, plane: Plane, axes: Axes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +15,8 @@ from collectors.networks.weight_space import WeightSpace
 from ..errors import NondeterministicLossError
 from ..evaluator import Evaluator, EvaluatorDescription, MeasurementSetup, Partition
 from ..measurement_plan import MeasurementPlan
-from ..samples.samples import Samples
-from ..samples.store import hold
+from ..samples.samples import Passes, Samples
+from ..samples.sources import hold
 from . import checks
 from .memory_shortage import is_memory_shortage
 from .partition import PartitionTest, places_to_look_at
@@ -97,6 +98,8 @@ class NetworkEvaluator(Evaluator):
         self._adopt(self._partition)
 
     def _look_at_plane(self, far_points: Sequence[Sequence[float]]) -> Partition:
+        if self._samples.passes is not None:
+            return self._look_in_passes(far_points, self._samples.passes)
         with checks.callback_errors(), self._settings():
             test = self._new_test()
             try:
@@ -116,11 +119,26 @@ class NetworkEvaluator(Evaluator):
             finally:
                 self._leave()
 
+    def _look_in_passes(self, far_points: Sequence[Sequence[float]], passes: Passes) -> Partition:
+        """Does the same in one pass over the samples; in two where the first places tell nothing."""
+        visits = [functools.partial(self._visit, point) for point in places_to_look_at(far_points)]
+        with checks.callback_errors(), self._settings():
+            test = self._new_test()
+            try:
+                test.look_in_pass(visits[:_MUST_SEE], passes)
+                if not test.is_told:
+                    test.look_in_pass(visits[_MUST_SEE:], passes)
+                return self._decided(test, on_plane=True)
+            finally:
+                self._leave()
+
     def _new_test(self) -> PartitionTest:
-        closeness = checks.partition_closeness(self._space_of_test, self._samples.count)
+        closeness = checks.partition_closeness(self._space_of_test, self._samples.total)
         return PartitionTest(self._forward_here(), self._samples, self._candidates, self._totals_of_metrics, closeness)
 
     def _decided(self, test: PartitionTest, *, on_plane: bool) -> Partition:
+        if self._samples.passes is not None:
+            return test.decide(on_plane=on_plane, at_once=False)
         partition = test.decide(on_plane=on_plane)
         if partition.own_batches and self._samples.without_batches:
             try:
@@ -188,11 +206,12 @@ class NetworkEvaluator(Evaluator):
         self._description = EvaluatorDescription(
             space=space,
             metrics=metrics,
-            num_samples=self._samples.count,
+            num_samples=self._samples.total,
             samples_sha256=self._samples.sha256(with_batches=self._partition.own_batches),
             options=setup.options,
             partition_dependent=self._partition.own_batches,
             plan=self._plan,
             device=device,
             notes=(*self._notes, *self._partition.notes),
+            streamed=self._samples.passes is not None,
         )

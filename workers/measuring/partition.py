@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -14,12 +14,12 @@ from collectors.networks.batches import call_network
 from ..errors import SamplesError
 from ..evaluator import Partition
 from ..samples.batches import Batch
-from ..samples.samples import Samples
+from ..samples.samples import Groups, Passes, Samples
 from .checks import Closeness, check_same_values
 from .memory_shortage import is_memory_shortage
+from .partition_sums import PartitionSum, PartitionSums
 from .totals import Total
 
-_Groups: TypeAlias = Sequence[Sequence[Batch]]
 _CLEARLY_CLOSER = 0.1
 _PLACES = "the plane's origin, its corners and between them"
 
@@ -46,29 +46,12 @@ def run_batches(
     return results
 
 
-@dataclass
-class _Sum:
-    """One total over one partition.
-
-    Attributes:
-        value: over all batches.
-        groups: over each group of batches.
-        each: of each batch alone.
-        error: why there are none.
-    """
-
-    value: float = math.nan
-    groups: list[float] = field(default_factory=list)
-    each: list[float] = field(default_factory=list)
-    error: Exception | None = None
-
-
 @dataclass(frozen=True)
 class _Place:
     """Every total over the loader's own batches, and over other ones; None where these cannot be made."""
 
-    own: Sequence[_Sum]
-    other: Sequence[_Sum] | None
+    own: Sequence[PartitionSum]
+    other: Sequence[PartitionSum] | None
 
 
 @dataclass(frozen=True)
@@ -116,11 +99,7 @@ class PartitionTest:
         self._names = ["loss"] * len(candidates) + list(metrics)
         self._loss, self._metrics = range(len(candidates)), range(len(candidates), len(self._totals))
         self._partitions = samples.partitions()
-        sizes = np.array([batch.size for batch, _ in self._partitions.groups], np.float64)
-        self._shares = sizes / sizes.sum()
-        self._piece_shares = [
-            np.array([piece.size for piece in pieces]) / batch.size for batch, pieces in self._partitions.groups
-        ]
+        self._set_shares([[piece.size for piece in pieces] for _, pieces in self._partitions.groups])
         self._places: list[_Place] = []
         self._repeated = False
 
@@ -131,28 +110,93 @@ class PartitionTest:
             NondeterministicLossError: the same batches gave two losses.
             Exception: what the network or a metric raises in the loader's own batches.
         """
-        own_groups, other_groups = self._own_and_other()
+        own_groups, other_groups = self._partitions.own_and_other()
         own = self._sums(own_groups)
         for index in self._metrics:
             if (error := own[index].error) is not None:
                 raise error
-        other: Sequence[_Sum] | None = None
+        other: Sequence[PartitionSum] | None = None
         if self._partitions.differ:
             try:
                 other = self._sums(other_groups)
             except Exception as error:  # the network needs a batch as the loader makes it
-                other = [_Sum(error=error) for _ in self._totals]
+                other = self._impossible(error)
         place = _Place(own, other)
-        if not self._repeated and any(
-            not self._verdict(index, [place]).fits for index in (0, *self._metrics) if own[index].error is None
-        ):
+        if self._is_doubtful(place):
             self._check_repeatable(own_groups, own)
         self._places.append(place)
 
-    def _own_and_other(self) -> tuple[_Groups, _Groups]:
-        batches: _Groups = [[batch] for batch, _ in self._partitions.groups]
-        pieces: _Groups = [pieces for _, pieces in self._partitions.groups]
-        return (pieces, batches) if self._partitions.own_are_pieces else (batches, pieces)
+    def look_in_pass(self, visits: Sequence[Callable[[], None]], passes: Passes) -> None:
+        """Measures under both partitions at several places, in one pass over samples that memory does not hold.
+
+        Args:
+            visits: each moves the network to a place.
+            passes: the samples.
+
+        Raises:
+            NondeterministicLossError: the same batches gave two losses.
+            ChangedSamplesError: the data set gave other samples than before.
+            Exception: what the network or a metric raises at the first place, in the loader's own batches.
+        """
+        own = [self._new_sums([total.fresh() for total in self._totals]) for _ in visits]
+        other = [self._new_sums([total.fresh() for total in self._totals]) for _ in visits]
+        failures: dict[int, Exception] = {}
+        apart: dict[int, Exception] = {}
+        sizes: list[list[int]] = []
+        for block in passes.blocks():
+            partitions = [part.partitions().aligned(own_are_pieces=self._partitions.own_are_pieces) for part in block]
+            sizes += [[piece.size for piece in pieces] for item in partitions for _, pieces in item.groups]
+            groups = [item.own_and_other() for item in partitions]
+            for index, visit in enumerate(visits):
+                if index in failures:
+                    continue
+                try:
+                    visit()
+                    for own_groups, _ in groups:
+                        own[index].add(own_groups)
+                except Exception as error:
+                    if index == 0 or is_memory_shortage(error):
+                        raise
+                    failures[index] = error  # a failed point, which ends no survey
+                    continue
+                try:
+                    for _, other_groups in groups if index not in apart else ():
+                        other[index].add(other_groups)
+                except Exception as error:
+                    apart[index] = error
+        self._set_shares(sizes)
+        differ = any(len(pieces) > 1 for pieces in sizes)
+        for index, visit in enumerate(visits):
+            if index in failures:
+                continue
+            found = own[index].finish()
+            errors = [found[metric].error for metric in self._metrics if found[metric].error is not None]
+            if errors and index == 0:
+                _raise_first(errors)
+            if errors:
+                continue
+            others = None
+            if differ:
+                others = self._impossible(apart[index]) if index in apart else other[index].finish()
+            place = _Place(found, others)
+            if self._is_doubtful(place):
+                visit()
+                own_groups, _ = self._partitions.own_and_other()
+                self._check_repeatable(own_groups, self._sums(own_groups))
+            self._places.append(place)
+
+    def _impossible(self, error: Exception) -> list[PartitionSum]:
+        return [PartitionSum(error=error) for _ in self._totals]
+
+    def _is_doubtful(self, place: _Place) -> bool:
+        return not self._repeated and any(
+            not self._verdict(index, [place]).fits for index in (0, *self._metrics) if place.own[index].error is None
+        )
+
+    def _set_shares(self, piece_sizes: Sequence[Sequence[int]]) -> None:
+        sizes = np.array([sum(pieces) for pieces in piece_sizes], np.float64)
+        self._shares = sizes / sizes.sum()
+        self._piece_shares = [np.array(pieces) / sum(pieces) for pieces in piece_sizes]
 
     @property
     def is_told(self) -> bool:
@@ -286,7 +330,7 @@ class PartitionTest:
             f"{label} {found} at {_PLACES}, which leaves open whether it depends on how samples are batched, so {kept}"
         )
 
-    def _gap(self, own: _Sum, other: _Sum) -> float:
+    def _gap(self, own: PartitionSum, other: PartitionSum) -> float:
         """Returns how much two partitions differ: all together, or group by group, whose differences may cancel."""
         together = abs(own.value - other.value)
         if not own.groups:
@@ -295,7 +339,7 @@ class PartitionTest:
             gaps = np.nan_to_num(np.array(own.groups) - np.array(other.groups))
         return max(together, float(np.linalg.norm(gaps * self._shares)))
 
-    def _spread(self, pieces: _Sum) -> float:
+    def _spread(self, pieces: PartitionSum) -> float:
         """Returns what the gap would be if the pieces of each group had quite other weights."""
         if not pieces.each:
             return 0.0
@@ -305,53 +349,15 @@ class PartitionTest:
             deviations.append(math.sqrt(float(shares @ (found - shares @ found) ** 2)))
         return float(np.linalg.norm(np.array(deviations) * self._shares))
 
-    def _sums(self, groups: _Groups) -> list[_Sum]:
-        """Adds batches up in every total: all together, each group, and each batch alone."""
-        sums = [_Sum() for _ in self._totals]
-        for total in self._totals:
-            total.reset()
-        tested = [index for index, total in enumerate(self._totals) if index in self._loss or not total.adds_up]
-        for group in groups:
-            in_group = {index: self._totals[index].fresh() for index in tested}
-            for batch in group:
-                outputs = call_network(self._forward, batch.inputs)
-                for index, found in enumerate(sums):
-                    if found.error is None:
-                        self._add(index, found, outputs, batch, in_group.get(index), alone=len(group) == 1)
-            for index, total in in_group.items():
-                if sums[index].error is None:
-                    sums[index].groups.append(self._value(total, index))
-                    if len(group) == 1:
-                        sums[index].each.append(sums[index].groups[-1])
-        for index, found in enumerate(sums):
-            if found.error is None:
-                try:
-                    found.value = self._totals[index].result()[self._names[index]]
-                except Exception as error:
-                    found.error = error
-        return sums
+    def _sums(self, groups: Groups) -> list[PartitionSum]:
+        sums = self._new_sums(self._totals)
+        sums.add(groups)
+        return sums.finish()
 
-    def _add(self, index: int, found: _Sum, outputs: Any, batch: Batch, in_group: Total | None, *, alone: bool) -> None:
-        try:
-            self._totals[index].add(outputs, batch)
-            if in_group is not None:
-                in_group.add(outputs, batch)
-                if not alone:
-                    itself = self._totals[index].fresh()
-                    itself.add(outputs, batch)
-                    found.each.append(self._value(itself, index))
-        except Exception as error:
-            if is_memory_shortage(error):
-                raise
-            found.error = error
+    def _new_sums(self, totals: Sequence[Total]) -> PartitionSums:
+        return PartitionSums(self._forward, totals, self._names, self._loss)
 
-    def _value(self, total: Total, index: int) -> float:
-        try:
-            return total.result()[self._names[index]]
-        except SamplesError:
-            return math.nan  # a batch of padding has no mean of its own, but does the sums no harm
-
-    def _check_repeatable(self, groups: _Groups, expected: Sequence[_Sum]) -> None:
+    def _check_repeatable(self, groups: Groups, expected: Sequence[PartitionSum]) -> None:
         self._repeated = True
         again = self._sums(groups)
         for index in (0, *self._metrics):

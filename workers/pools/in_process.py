@@ -5,18 +5,22 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from collectors.networks.weight_space import State
 
 from ..callback_fn import call_callback, make_evaluator
-from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, MeasurementSetup
+from ..errors import CallbackFunctionError, ChangedSamplesError, PointsFailedError
+from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, MeasurementSetup, PassCost, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
 from ..measuring.memory_shortage import getting_ready, within_memory
 from ..pool import OriginValues, PointTask, Pool, Result, StateTask, Task
 from .devices import available_cores, gpu_ids
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
 
 # What an interruption may cost in this process, and how many points an evaluator may need at once to be fast.
 _CHUNK_SECONDS = 0.1
@@ -33,6 +37,7 @@ class InProcessPool(Pool):
         device_id: which GPU, where there are GPUs.
         plan: how to compute; None tunes one.
         workload: for how much work it is tuned.
+        memory: where samples are kept.
     """
 
     def __init__(
@@ -43,11 +48,14 @@ class InProcessPool(Pool):
         device_id: int = 0,
         plan: MeasurementPlan | None = None,
         workload: Workload | None = None,
+        memory: SampleMemory = SampleMemory(),  # noqa: B008
     ) -> None:
         device = f"cuda:{device_id}" if gpu_ids() else "cpu"
-        setup = MeasurementSetup(options, len(available_cores()), device, plan, workload=workload, devices=(device,))
+        threads = len(available_cores())
+        setup = MeasurementSetup(options, threads, device, plan, workload=workload, memory=memory, devices=(device,))
         self._evaluator = make_evaluator(call_callback(callback_fn), setup)
         self._chunk_length = 1
+        self._pass_cost: PassCost | None = None
 
     @property
     def description(self) -> EvaluatorDescription:
@@ -75,7 +83,8 @@ class InProcessPool(Pool):
     def measure_origin(self) -> list[OriginValues]:
         """Measures the loaded plane's origin twice, and the first far point in between."""
         values, elsewhere = measure_origin_twice(self._evaluator, self._far_points[0])
-        return [OriginValues("this process", self.description.device, values, elsewhere)]
+        self._pass_cost = self._evaluator.pass_cost
+        return [OriginValues("this process", self.description.device, values, elsewhere, self._pass_cost)]
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
         """Measures tasks in order, points a few at a time where they are fast."""
@@ -83,7 +92,7 @@ class InProcessPool(Pool):
         for task in tasks:
             if isinstance(task, PointTask):
                 chunk.append(task)
-                if len(chunk) < self._chunk_length:
+                if len(chunk) < self._points_at_once:
                     continue
             yield from self._measure_chunk(chunk)
             chunk = []
@@ -94,6 +103,10 @@ class InProcessPool(Pool):
     def close(self) -> None:
         """Leaves the user's network as it was found."""
         self._evaluator.close()
+
+    @property
+    def _points_at_once(self) -> int:
+        return self._chunk_length if self._pass_cost is None else self._pass_cost.points
 
     def _measure_chunk(self, chunk: Sequence[PointTask]) -> list[Result]:
         if not chunk:
@@ -133,10 +146,18 @@ def load_plane(
 
 
 def measure_points(evaluator: Evaluator, points: Sequence[tuple[float, ...]]) -> list[Outcome]:
-    """Measures points; one that raises costs nothing but itself."""
+    """Measures points; one that raises costs nothing but itself.
+
+    Raises:
+        ChangedSamplesError: the data set gave other samples than before, which concerns all points.
+    """
     try:
         values = within_memory(evaluator, lambda: evaluator.measure(np.array(points, np.float64)))
         return [({name: float(column[row]) for name, column in values.items()}, None) for row in range(len(points))]
+    except ChangedSamplesError:
+        raise
+    except PointsFailedError as error:
+        return list(zip(error.values, error.errors, strict=True))
     except Exception:
         if len(points) == 1:
             return [(None, traceback.format_exc())]
@@ -144,9 +165,15 @@ def measure_points(evaluator: Evaluator, points: Sequence[tuple[float, ...]]) ->
 
 
 def measure_task_state(evaluator: Evaluator, parameters: State, buffers: State | None) -> Outcome:
-    """Measures one set of weights; an exception becomes its traceback."""
+    """Measures one set of weights; an exception becomes its traceback.
+
+    Raises:
+        ChangedSamplesError: the data set gave other samples than before.
+    """
     try:
         return within_memory(evaluator, lambda: evaluator.measure_state(parameters, buffers)), None
+    except ChangedSamplesError:
+        raise
     except Exception:
         return None, traceback.format_exc()
 
@@ -160,14 +187,32 @@ def measure_origin_twice(
     evaluator: Evaluator, far: Sequence[float]
 ) -> tuple[tuple[dict[str, float], dict[str, float]], dict[str, float]]:
     """Returns two measurements of the loaded plane's origin, and one of a point far from it, made in between."""
+    origin = [0.0] * len(far)
+    if evaluator.description.streamed:
+        return _measure_origin_in_pass(evaluator, np.array([origin, far, origin], np.float64))
 
     def measure(point: Sequence[float]) -> dict[str, float]:
         columns = within_memory(evaluator, lambda: evaluator.measure(np.array([point], np.float64)))
         return {name: float(column[0]) for name, column in columns.items()}
 
-    origin = [0.0] * len(far)
     first, elsewhere = measure(origin), _attempted(lambda: measure(far))
     return (first, measure(origin)), elsewhere
+
+
+def _measure_origin_in_pass(
+    evaluator: Evaluator, places: Float64[np.ndarray, "points axes"]
+) -> tuple[tuple[dict[str, float], dict[str, float]], dict[str, float]]:
+    # In one pass: that each gives the same samples is checked by itself.
+    try:
+        columns = within_memory(evaluator, lambda: evaluator.measure(places))
+        rows = [{name: float(column[row]) for name, column in columns.items()} for row in range(len(places))]
+    except PointsFailedError as error:
+        first, elsewhere, again = error.values
+        if first is None or again is None:
+            raise CallbackFunctionError(f"the plane's origin cannot be measured: {error}") from error
+        return (first, again), elsewhere or {}
+    first, elsewhere, again = rows
+    return (first, again), elsewhere
 
 
 def _attempted(measure: Callable[[], dict[str, float]]) -> dict[str, float]:

@@ -9,9 +9,10 @@ from typing import Any
 
 from collectors.validation import check_device_ids, check_instance
 
-from ..evaluator import MeasurementOptions
+from ..evaluator import MeasurementOptions, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload, check_compile
 from ..pool import Pool
+from ..samples.memory import AUTO, memory_limit
 from .devices import WorkerLayout, WorkerPlace, available_cores, choose_devices, gpu_ids
 from .in_process import InProcessPool
 from .ray_placement import free_devices
@@ -30,6 +31,7 @@ def open_pool(
     seconds: float | None = None,
     devices_per_worker: int = 1,
     workers_per_device: int = 1,
+    sample_memory: int | str = AUTO,
 ) -> Pool:
     """Returns a pool on the asked devices.
 
@@ -47,6 +49,7 @@ def open_pool(
         devices_per_worker: how many GPUs each worker sees, the first of which is its ``cuda:0``; without GPUs, how
             many slots' cores it joins. A network that callback_fn spreads over them stays where it is.
         workers_per_device: how many workers share each GPU and its memory; without GPUs, a slot's cores.
+        sample_memory: how much memory of a machine samples may take: "auto" (half of what is free), bytes, or text.
 
     Raises:
         TypeError: callback_fn cannot be called, or another argument has the wrong type.
@@ -60,16 +63,28 @@ def open_pool(
         check_instance("address", address, str, "the address of a Ray cluster (str) or None")
     if plan is not None and not isinstance(workload.compile, str):
         plan = replace(plan, compile=workload.compile, reason="")
+    memory = SampleMemory(limit=memory_limit(sample_memory))
     asked = check_device_ids("device_ids", device_ids)
     layout = WorkerLayout.checked(devices_per_worker, workers_per_device)
     if not ray_is_running() and ray_address(address) is None:
         devices = choose_devices(asked)
         layout.check_devices(devices)
         if runs_in_process(devices, layout):
-            return InProcessPool(callback_fn, options, device_id=devices[0], plan=plan, workload=workload)
+            return InProcessPool(
+                callback_fn, options, device_id=devices[0], plan=plan, workload=workload, memory=memory
+            )
     from .ray_pool import RayPool
 
-    return RayPool(callback_fn, options, device_ids=asked, address=address, plan=plan, workload=workload, layout=layout)
+    return RayPool(
+        callback_fn,
+        options,
+        device_ids=asked,
+        address=address,
+        plan=plan,
+        workload=workload,
+        layout=layout,
+        memory=memory,
+    )
 
 
 def runs_in_process(devices: tuple[int, ...], layout: WorkerLayout) -> bool:

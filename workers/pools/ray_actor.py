@@ -15,8 +15,16 @@ from collectors.errors import LandscapeError
 from collectors.networks.weight_space import State
 
 from ..callback_fn import call_callback, make_evaluator
-from ..errors import CallbackFunctionError
-from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, MeasurementSetup, Partition, SampleMemory
+from ..errors import CallbackFunctionError, ChangedSamplesError
+from ..evaluator import (
+    Evaluator,
+    EvaluatorDescription,
+    MeasurementOptions,
+    MeasurementSetup,
+    Partition,
+    PassCost,
+    SampleMemory,
+)
 from ..measurement_plan import MeasurementPlan, Workload
 from .devices import pin_process
 from .in_process import Outcome, load_plane, measure_origin_twice, measure_points, measure_task_state
@@ -135,20 +143,34 @@ class MeasurementActor:
         except LandscapeError as error:
             return _portable(error)
 
-    def measure_origin(self) -> tuple[str, tuple[dict[str, float], dict[str, float]], dict[str, float]]:
-        """Measures the origin twice and a far point once; returns the device type and the values."""
+    def measure_origin(
+        self,
+    ) -> tuple[str, tuple[dict[str, float], dict[str, float]], dict[str, float], PassCost | None] | Exception:
+        """Measures the origin twice and a far point once; returns the device type, the values and a pass's cost."""
         assert self._evaluator is not None
-        return self._evaluator.description.device, *measure_origin_twice(self._evaluator, self._far)
+        try:
+            values, elsewhere = measure_origin_twice(self._evaluator, self._far)
+        except ChangedSamplesError as error:
+            return _portable(error)
+        return self._evaluator.description.device, values, elsewhere, self._evaluator.pass_cost
 
     def measure_points(self, points: Sequence[tuple[float, ...]]) -> tuple[list[Outcome], float, int | None]:
-        """Measures points; returns their outcomes, the seconds it took and the batch size that memory allowed."""
+        """Measures points; returns their outcomes, the seconds it took and the batch size that memory allowed.
+
+        Raises:
+            ChangedSamplesError: the data set gave other samples than before.
+        """
         assert self._evaluator is not None
         start = time.perf_counter()
         outcomes = measure_points(self._evaluator, points)
         return outcomes, time.perf_counter() - start, self._evaluator.description.plan.batch_size
 
     def measure_state(self, parameters: State, buffers: State | None) -> tuple[list[Outcome], float, int | None]:
-        """Measures one set of weights; returns its outcome, the seconds and the batch size that memory allowed."""
+        """Measures one set of weights; returns its outcome, the seconds and the batch size that memory allowed.
+
+        Raises:
+            ChangedSamplesError: the data set gave other samples than before.
+        """
         assert self._evaluator is not None
         start = time.perf_counter()
         outcome = measure_task_state(self._evaluator, parameters, buffers)

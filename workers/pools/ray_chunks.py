@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..evaluator import PassCost
 from ..pool import PointTask, StateTask, Task
 
 CHUNK_SECONDS = 1.0
@@ -53,9 +54,11 @@ class ChunkQueue:
     Args:
         tasks: read only as far as they are needed.
         workers: among how many they are shared; the last chunks are small, so that all finish together.
+        pass_cost: what a pass costs where samples are read anew in each: as many points are a chunk as it is worth.
     """
 
-    def __init__(self, tasks: Iterable[Task], workers: int) -> None:
+    def __init__(self, tasks: Iterable[Task], workers: int, pass_cost: PassCost | None = None) -> None:
+        self._pass_cost = pass_cost
         self._tasks: Iterator[Task] = iter(tasks)
         self._ahead: deque[Task] = deque()
         self._returned: deque[Chunk] = deque()
@@ -69,6 +72,8 @@ class ChunkQueue:
             idle: whether it has no other chunk in flight. Only then does it get a chunk whose worker died: with two in
                 flight it would be uncertain which one killed.
         """
+        if self._pass_cost is not None:
+            return self._next_pass(self._pass_cost.points, idle=idle)
         size = speed.points_in(CHUNK_SECONDS)
         self._look_ahead(2 * self._workers * size)
         if self._ahead:
@@ -76,12 +81,27 @@ class ChunkQueue:
                 self._ahead.popleft()
                 return Chunk([first])
             share = max(1, len(self._ahead) // (2 * self._workers))
-            points: list[Task] = []
-            while self._ahead and len(points) < min(size, share) and isinstance(self._ahead[0], PointTask):
-                points.append(self._ahead.popleft())
-            return Chunk(points)
+            return self._points(min(size, share))
         # Chunks that killed a worker come last, so that they hold up nothing else.
         return self._returned.popleft() if self._returned and idle else None
+
+    def _next_pass(self, size: int, *, idle: bool) -> Chunk | None:
+        """Returns the points of one pass; the last passes have the same number of points for every worker."""
+        self._look_ahead(self._workers * size)
+        if not self._ahead:
+            return self._returned.popleft() if self._returned and idle else None
+        if not idle:
+            return None  # others may be faster; a pass is so long that waiting for it costs nothing
+        if isinstance(first := self._ahead[0], StateTask):
+            self._ahead.popleft()
+            return Chunk([first])
+        return self._points(min(size, -(-len(self._ahead) // self._workers)))
+
+    def _points(self, count: int) -> Chunk:
+        points: list[Task] = []
+        while self._ahead and len(points) < count and isinstance(self._ahead[0], PointTask):
+            points.append(self._ahead.popleft())
+        return Chunk(points)
 
     @property
     def is_empty(self) -> bool:

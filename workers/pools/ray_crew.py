@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import PoolError
-from ..evaluator import EvaluatorDescription, SampleMemory
+from ..evaluator import EvaluatorDescription, PassCost, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
 from .devices import CORES_PER_SLOT
 from .ray_placement import PLACEMENT_SECONDS, new_workers
@@ -31,22 +31,25 @@ class RayCrew:
 
     Args:
         ray: the module.
+        memory: where samples are kept.
 
     Attributes:
         workers: those that are placed, in the order of their devices.
         description: what they measure, once they are started; all of them agree on it.
         plane: what is loaded, for workers that are started again.
+        pass_cost: what a pass costs one worker where samples are read anew in each.
     """
 
     description: EvaluatorDescription
     _started: EvaluatorDescription
     _others_notes: tuple[str, ...] = ()
 
-    def __init__(self, ray: Any) -> None:
+    def __init__(self, ray: Any, memory: SampleMemory = SampleMemory()) -> None:  # noqa: B008
         self.ray = ray
         self.workers: list[RayWorker] = []
         self.plane: LoadedPlane | None = None
-        self._memory = SampleMemory(shared=True)
+        self.pass_cost: PassCost | None = None
+        self._memory = replace(memory, shared=True)
 
     def start(self, plan: MeasurementPlan | None, workload: Workload | None) -> None:
         """Has every worker, which must be placed, build its evaluator.

@@ -10,7 +10,7 @@ from typing import Any
 from collectors.networks.weight_space import State
 
 from ..errors import CallbackFunctionError
-from ..evaluator import EvaluatorDescription, MeasurementOptions
+from ..evaluator import EvaluatorDescription, MeasurementOptions, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
 from ..pool import OriginValues, Pool, Result, Task
 from .devices import WorkerLayout
@@ -20,7 +20,7 @@ from .ray_crew import LateNodes, RayCrew
 from .ray_placement import cluster_workers, local_workers, place_workers, private_devices
 from .ray_run import RayRun
 from .ray_session import RaySession
-from .ray_worker import ActorRecipe, mentioned_frameworks
+from .ray_worker import ActorRecipe, mentioned_frameworks, raise_failures
 
 
 class RayPool(Pool):
@@ -35,6 +35,7 @@ class RayPool(Pool):
         plan: how to compute; None lets the first worker tune one for all.
         workload: for how much work it is tuned.
         layout: how many devices a worker has, or how many workers share one.
+        memory: where samples are kept.
 
     Raises:
         ValueError: the number of devices is not a multiple of ``layout.devices_per_worker``.
@@ -53,6 +54,7 @@ class RayPool(Pool):
         plan: MeasurementPlan | None = None,
         workload: Workload | None = None,
         layout: WorkerLayout = WorkerLayout(),  # noqa: B008
+        memory: SampleMemory = SampleMemory(),  # noqa: B008
     ) -> None:
         ids, gpus = private_devices(device_ids, address)
         layout.check_devices(device_ids or ids)
@@ -63,7 +65,7 @@ class RayPool(Pool):
             runtime_env=functools.partial(code_of, callback_fn),
         )
         self._ray = self._session.ray
-        self._crew = RayCrew(self._ray)
+        self._crew = RayCrew(self._ray, memory)
         self._late_nodes: LateNodes | None = None
         try:
             if not self._session.private:
@@ -124,10 +126,11 @@ class RayPool(Pool):
 
     def measure_origin(self) -> list[OriginValues]:
         """Measures the loaded plane's origin twice on every worker."""
-        answers = self._crew.ask_all("measure_origin")
+        answers = raise_failures(self._crew.ask_all("measure_origin"))
+        self._crew.pass_cost = answers[0][-1]
         return [
-            OriginValues(worker.label, device, values, elsewhere)
-            for worker, (device, values, elsewhere) in zip(self._crew.workers, answers, strict=True)
+            OriginValues(worker.label, device, values, elsewhere, cost)
+            for worker, (device, values, elsewhere, cost) in zip(self._crew.workers, answers, strict=True)
         ]
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:

@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
 
+from ..errors import ChangedSamplesError
 from ..pool import PointTask, Result, StateTask, Task
 from .ray_chunks import Chunk, ChunkQueue
 from .ray_crew import DEATHS_BEFORE_DROP, LateNodes, RayCrew
@@ -39,7 +40,7 @@ class RayRun:
         self._crew = crew
         self._late_nodes = late_nodes
         self._ray = crew.ray
-        self._queue = ChunkQueue(tasks, len(crew.workers))
+        self._queue = ChunkQueue(tasks, len(crew.workers), crew.pass_cost)
         self._unsettled: set[Chunk] = set()
 
     def __iter__(self) -> Iterator[Result]:
@@ -121,7 +122,9 @@ class RayRun:
         chunk = worker.in_flight[0].chunk
         try:
             outcomes, seconds, batch_size = self._ray.get(worker.in_flight[0].reference)
-        except self._ray.exceptions.RayTaskError:
+        except self._ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, ChangedSamplesError):
+                raise error.cause from None
             raise
         except self._ray.exceptions.RayError as error:
             yield from self._bury(worker, error)

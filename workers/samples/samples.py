@@ -7,15 +7,37 @@ import hashlib
 import itertools
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, overload
+from typing import Any, Protocol, TypeAlias, overload
 
 from collectors.networks.batches import leaves
 
 from ..errors import SamplesError
 from .batches import Batch, cut, map_batch
 from .digest import SampleDigest
+
+Groups: TypeAlias = Sequence[Sequence[Batch]]
+
+
+class Passes(Protocol):
+    """All samples of a data set, read anew in each pass."""
+
+    seconds: float
+    """What reading took in the last whole pass."""
+
+    @property
+    def count(self) -> int:
+        """How many samples there are."""
+
+    def blocks(self) -> Iterator[list[Samples]]:
+        """Reads all samples once; yields as many as may be in memory, in parts that have batches of their own."""
+
+    def changed(self, function: Callable[[Batch], Batch]) -> Passes:
+        """Returns the same samples, changed as they are read."""
+
+    def sha256(self, *, with_batches: bool) -> str:
+        """Returns the SHA-256 of all samples."""
 
 
 class Samples:
@@ -44,6 +66,8 @@ class Samples:
         self.count = sum(batch.size for batch in batches)
         self.store, self._digest = store, digest
         self._on_use: Callable[[Batch], Batch] | None = None
+        self.passes: Passes | None = None
+        """All samples, where those in memory are only the first of them."""
         self._whole = whole
         self._at_once = without_batches and whole is not None
         self._read_batches = batches if whole is None else _cut_like(whole, [batch.size for batch in batches])
@@ -53,6 +77,11 @@ class Samples:
     def own_batches(self) -> list[Batch]:
         """The loader's own batches; one of all samples where they came without."""
         return [self._whole] if self._at_once and self._whole is not None else self._read_batches
+
+    @property
+    def total(self) -> int:
+        """How many samples are measured."""
+        return self.count if self.passes is None else self.passes.count
 
     @property
     def nbytes(self) -> int:
@@ -74,6 +103,12 @@ class Samples:
         """Returns the same samples; those without batches as one batch, or as they were read, to save memory."""
         changed = copy.copy(self)
         changed._at_once = at_once and self.without_batches and self.can_be_cut
+        return changed
+
+    def head_of(self, passes: Passes) -> Samples:
+        """Returns the same samples, which are the first of all those."""
+        changed = copy.copy(self)
+        changed.passes = passes
         return changed
 
     def without_store(self) -> Samples:
@@ -129,6 +164,7 @@ class Samples:
         """
         changed = copy.copy(self)
         changed._on_use = function
+        changed.passes = None if self.passes is None else self.passes.changed(function)
         return changed
 
     def sha256(self, *, with_batches: bool) -> str:
@@ -137,6 +173,8 @@ class Samples:
         Args:
             with_batches: whether the sizes of the loader's own batches count too.
         """
+        if self.passes is not None:
+            return self.passes.sha256(with_batches=with_batches)
         if self._digest is None:
             contents = SampleDigest()
             for batch in self._read_batches:
@@ -158,6 +196,7 @@ class Samples:
             mapped = Samples(self._read_batches, function(self._whole), **same)  # type: ignore[arg-type]
             mapped = mapped.all_at_once(self._at_once)
         mapped._on_use = self._on_use
+        mapped.passes = None if self.passes is None else self.passes.changed(function)
         return mapped
 
     def map_targets(self, function: Callable[[Any], Any]) -> Samples:
@@ -204,6 +243,19 @@ class TwoPartitions:
     def differ(self) -> bool:
         """Whether any batch has more than one piece."""
         return any(len(pieces) > 1 for _, pieces in self.groups)
+
+    def own_and_other(self) -> tuple[Groups, Groups]:
+        """Returns the loader's own batches and the other ones, both in the same groups."""
+        batches: Groups = [[batch] for batch, _ in self.groups]
+        pieces: Groups = [pieces for _, pieces in self.groups]
+        return (pieces, batches) if self.own_are_pieces else (batches, pieces)
+
+    def aligned(self, *, own_are_pieces: bool) -> TwoPartitions:
+        """Returns the same with the loader's own batches on that side; where they are on the other one, undivided."""
+        if self.own_are_pieces == own_are_pieces:
+            return self
+        own = [batch for group in self.own_and_other()[0] for batch in group]
+        return TwoPartitions([(batch, [batch]) for batch in own], own_are_pieces)
 
 
 def count_samples(available: int, asked: int | None, notes: list[str]) -> int:

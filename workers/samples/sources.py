@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import pickle
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from ..errors import SamplesError
+from ..errors import SampleMemoryError, SamplesError
 from ..evaluator import MeasurementOptions, SampleMemory
 from .batches import Batch, as_batch, cut, same_leaves
+from .digest import quick_mark
+from .memory import free_memory, size_text
 from .samples import Samples, count_samples, no_samples
-from .store import SampleWriter, open_held
+from .store import SampleWriter, hold_store, open_held
+from .streaming import PassFacts, SampleStream, first_pass
+
+# What a pass has in memory at once, the head kept beside it.
+_BLOCK_SHARE = 0.25
 
 
 @dataclass(frozen=True)
@@ -26,6 +35,7 @@ class SampleSource:
         without_batches: whether the batches are ours, because the data set has none.
         only_once: whether a second pass is not possible.
         first: the indices of the first batch, where there are indices.
+        read_fast: begins a pass too, in the processes that the data set's loader asks for.
     """
 
     read: Callable[[], Iterator[Batch]]
@@ -34,6 +44,7 @@ class SampleSource:
     without_batches: bool = False
     only_once: bool = False
     first: Sequence[int] = ()
+    read_fast: Callable[[], Iterator[Batch]] | None = None
 
 
 @dataclass(frozen=True)
@@ -67,7 +78,7 @@ def indexed_source(
         notes: for the user; more may be added.
         make_batch: checks a batch.
         without_batches: whether the batches are ours, because the data set has none.
-        read_all: returns the batches of several lists of indices, where that is faster than one after another.
+        read_all: returns the batches of several lists of indices, in processes that the user asked for.
 
     Raises:
         SamplesError: it is empty.
@@ -82,13 +93,19 @@ def indexed_source(
     parts = [indices[start : start + batch_size] for start in range(0, count, batch_size)]
 
     def batches() -> Iterator[Batch]:
-        return map(make_batch, map(read, parts) if read_all is None else read_all(parts))
+        return map(make_batch, map(read, parts))
+
+    def batches_at_once() -> Iterator[Batch]:
+        assert read_all is not None
+        return map(make_batch, read_all(parts))
 
     def few() -> Iterator[tuple[int, Batch]]:
         for number in sorted({0, len(parts) // 2, len(parts) - 1}):
             yield number * batch_size, make_batch(read(parts[number]))
 
-    return SampleSource(batches, few, count, without_batches, first=parts[0])
+    return SampleSource(
+        batches, few, count, without_batches, first=parts[0], read_fast=None if read_all is None else batches_at_once
+    )
 
 
 def stream_source(
@@ -144,19 +161,26 @@ def read_source(
         source: the data set.
         options: how many samples.
         notes: for the user; more may be added.
-        memory: what other workers hold, and whether these are kept for others.
+        memory: how much they may take, what other workers hold, and whether these are kept for others.
 
     Raises:
         SamplesError: it is empty, unlabelled, or gives other samples each time.
-        SampleMemoryError: there is no room for them.
+        SampleMemoryError: there is no room for them, and they cannot be read in passes.
     """
+    limit = memory.limit if isinstance(memory.limit, int) else memory.limit * free_memory()
+    if memory.obstacle and not isinstance(memory.limit, int):
+        limit *= 2
     for held in memory.held:
-        samples = open_held(held)
-        if samples is not None and _are_those_of(source, samples):
-            return samples if memory.shared else samples.without_store()
+        taken = _taken(held, source, limit)
+        if taken is not None:
+            return taken if memory.shared else taken.without_store()
     writer = SampleWriter()
     for batch in source.read():
         writer.add(batch)
+        expected = writer.size if source.count is None else writer.size / writer.count * source.count
+        if expected > limit:
+            del writer
+            return _streamed(source, options, notes, memory, expected, limit)
     if not writer.count:
         raise no_samples()
     samples = writer.finish(without_batches=source.without_batches)
@@ -165,6 +189,64 @@ def read_source(
         check_first_batch(source, samples.read_batches[0])
         count_samples(samples.count, options.num_samples, notes)
     return samples
+
+
+def hold(samples: Samples) -> bytes | None:
+    """Returns what other workers need to use one's samples; None where they cannot."""
+    if isinstance(samples.passes, SampleStream):
+        return pickle.dumps(samples.passes.facts)
+    return hold_store(samples)
+
+
+def _taken(held: bytes, source: SampleSource, limit: float) -> Samples | None:
+    """Returns what another worker holds, if this worker can use it and has the same samples."""
+    content = pickle.loads(held)
+    if not isinstance(content, PassFacts):
+        samples = open_held(content)
+        return samples if samples is not None and _are_those_of(source, samples) else None
+    count = sum(content.sizes)
+    if source.only_once or source.count not in (None, count):
+        return None
+    starts = dict(zip(accumulate(content.sizes, initial=0), content.marks, strict=False))
+    if any(starts.get(number) != quick_mark(batch) for number, batch in source.few()):
+        return None
+    return _with_passes(source, limit, content)
+
+
+def _streamed(
+    source: SampleSource,
+    options: MeasurementOptions,
+    notes: list[str],
+    memory: SampleMemory,
+    size: float,
+    limit: float,
+) -> Samples:
+    """Returns the head of samples that are read anew in each pass."""
+    found = f"the samples take {'more than ' if source.count is None else ''}{size_text(size)}"
+    if source.only_once or memory.obstacle:
+        reason = "dataset can be read only once" if source.only_once else memory.obstacle
+        raise SampleMemoryError(
+            f"{found}, more than the {size_text(limit)} that sample_memory allows, and they cannot be read anew in "
+            f"each pass: {reason}. Use fewer samples (num_samples), or a larger sample_memory if the machine has it."
+        )
+    samples = _with_passes(source, limit)
+    if source.count is None:
+        count_samples(samples.total, options.num_samples, notes)
+    # Without sizes, which differ between machines: notes are part of the file.
+    text = (
+        "the samples take more memory than sample_memory allows, so that they are read anew for each group of points; "
+        "each batch is then measured at all of them."
+    )
+    warnings.warn(text, stacklevel=2)
+    notes.append(text)
+    return samples
+
+
+def _with_passes(source: SampleSource, limit: float, facts: PassFacts | None = None) -> Samples:
+    read = source.read_fast or source.read
+    size = _BLOCK_SHARE * limit
+    samples, facts = first_pass(read, size, without_batches=source.without_batches, facts=facts)
+    return samples.head_of(SampleStream(read, facts, size, copied=source.count is None))
 
 
 def check_first_batch(source: SampleSource, first: Batch) -> None:

@@ -109,16 +109,15 @@ class SampleWriter:
         return _Slot(position, start, tuple(leaf.shape), leaf.dtype, is_tensor(leaf))
 
 
-def open_held(pickled: bytes) -> Samples | None:
+def open_held(held: HeldSamples) -> Samples | None:
     """Returns samples of another process, which are mapped and not copied; None where they are out of reach."""
-    held: HeldSamples = pickle.loads(pickled)
     files = [SampleFile.open(handle) for handle in held.files]
     if any(file is None for file in files):
         return None
     return _mapped([file for file in files if file is not None], *pickle.loads(held.content))
 
 
-def hold(samples: Samples) -> bytes | None:
+def hold_store(samples: Samples) -> bytes | None:
     """Returns what another process needs to map samples that a writer made; None where it cannot."""
     store = samples.store
     if not isinstance(store, _Store):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -117,6 +117,7 @@ def _loader_source(
         notes,
         _sampler_indices(sampler),
         make_batch,
+        loader,
     )
 
 
@@ -143,9 +144,26 @@ def _indexed_source(
     notes: list[str],
     subset: Sequence[int] | None,
     make_batch: Callable[[object], Batch],
+    loader: DataLoader[Any] | None = None,
 ) -> SampleSource:
     def read(some: Sequence[int]) -> Any:
         return collate([dataset[index] for index in some])
+
+    def read_all(parts: Sequence[Sequence[int]]) -> Iterator[Any]:
+        assert loader is not None
+        return iter(
+            DataLoader(
+                dataset,
+                batch_sampler=[list(part) for part in parts],
+                collate_fn=collate,
+                num_workers=loader.num_workers,
+                worker_init_fn=loader.worker_init_fn,
+                multiprocessing_context=loader.multiprocessing_context,
+                prefetch_factor=loader.prefetch_factor,
+                timeout=loader.timeout,
+                generator=torch.Generator(),  # the process's own must not move
+            )
+        )
 
     source = indexed_source(
         read,
@@ -155,6 +173,7 @@ def _indexed_source(
         notes,
         make_batch=make_batch,
         without_batches=batch_size is None,
+        read_all=read_all if loader is not None and loader.num_workers else None,
     )
     _check_repeatable(read, source.first[:_CHECKED_TWICE])
     return source

@@ -17,7 +17,7 @@ from collectors.networks.torch_network import unwrap
 from collectors.networks.weight_space import State
 
 from ..errors import CallbackFunctionError, SamplesError
-from ..evaluator import MeasurementSetup
+from ..evaluator import MeasurementSetup, PassCost
 from ..measurement_plan import MeasurementPlan, Workload
 from ..measuring import checks
 from ..measuring.memory_shortage import halved, is_memory_shortage, shortage_text
@@ -32,6 +32,7 @@ from .compiling import PlanChooser, has_images
 from .losses import make_metrics, place_loss, split_into_samples
 from .moves import NetworkInPlace, NetworkSnapshot
 from .own_loss import OwnMetric, own_loss_of, weightings
+from .passes import RECALIBRATED, NetworkInPasses
 from .placement import HeldWeights, device_of, find_placement
 from .points import PendingPoint, PointRunner, capture_of, read_points, run_pending
 from .precision import Float32Losses, at_least_float32, with_float32_outputs, with_float32_weights
@@ -82,7 +83,8 @@ class TorchEvaluator(NetworkEvaluator):
         loss = place_loss(checks.find_loss(model, _LOSSES), self._device) if self._own_loss is None else None
         self._metrics = make_metrics(metrics, self._device, NamedMetric if self._own_loss is None else OwnMetric)
         make_batch = as_batch if self._own_loss is None else as_whole_batch
-        samples, self._notes = read_samples(dataset, options, make_batch, setup.memory)
+        memory = replace(setup.memory, obstacle=RECALIBRATED if options.buffers == "recalibrate" else "")
+        samples, self._notes = read_samples(dataset, options, make_batch, memory)
         try:
             self._take_over(self._module, setup.restore_network)
             if self._placement.is_kept:
@@ -105,18 +107,16 @@ class TorchEvaluator(NetworkEvaluator):
             self._check_buffers()
             self._find_partition_in_float32(loss)
             self._check_in_place()
-            rate = None
-            if plan is None:
-                plan, rate = self._tune(setup.threads, self._keeps_batches)
+            plan, rate = self._tune(setup.threads, self._keeps_batches) if plan is None else (plan, None)
             self._plan = replace(plan, batch_size=None) if self._keeps_batches else plan
             self._samples = self._placed(self._samples, channels_last=self._plan.channels_last)
             with self._settings():
                 self._settle_plan(rate, setup.workload or Workload())
                 names = self._measure_within_memory()
-                on_host = self._options.buffers == "recalibrate" or self._placement.is_kept
-                capture = None if on_host else capture_of(self._device)
+                capture = capture_of(self._device) if self._stays_on_device else None
                 self._points = PointRunner(self._moves, self._pending, self._treat_buffers, self._device, capture)
                 self._notes.extend(filter(None, [self._points.check()]))
+            self._passes = self._in_passes()
         except BaseException:
             self.close()
             raise
@@ -135,8 +135,11 @@ class TorchEvaluator(NetworkEvaluator):
         """Measures points of the loaded plane, shape (points, axes)."""
         points = checks.check_points(points, self._moves.axes)
         with self._settings():
-            # A device goes on to the next point while this one is computed; nothing is read before the last.
-            rows = read_points([self._points.measure(coordinates) for coordinates in points.tolist()])
+            if self._passes is not None:
+                rows = self._passes.measure(points.tolist())
+            else:
+                # A device goes on to the next point while this one is computed; nothing is read before the last.
+                rows = read_points([self._points.measure(coordinates) for coordinates in points.tolist()])
         return {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
@@ -144,12 +147,19 @@ class TorchEvaluator(NetworkEvaluator):
         checks.check_loaded(self._moves.axes)
         with self._settings():
             try:
+                if self._passes is not None:
+                    return self._passes.measure_state(parameters, buffers)
                 self._moves.set_state(parameters, buffers)
                 if buffers is None:
                     self._treat_buffers()
                 return self._measure_current()
             finally:
                 self._moves.return_to_origin()
+
+    @property
+    def pass_cost(self) -> PassCost | None:
+        """What a pass costs where samples are read anew in each."""
+        return None if self._passes is None else self._passes.cost
 
     def use_batch_size(self, batch_size: int) -> None:
         """Measures in smaller batches from now on."""
@@ -196,6 +206,22 @@ class TorchEvaluator(NetworkEvaluator):
                 "them for each forward pass do that; of Accelerate's, those of device_map are supported. Remove the "
                 "others (accelerate.hooks.remove_hook_from_module(network, recurse=True))."
             )
+
+    @property
+    def _stays_on_device(self) -> bool:
+        on_host = self._options.buffers == "recalibrate" or self._placement.is_kept
+        return not on_host and self._samples.passes is None
+
+    def _in_passes(self) -> NetworkInPasses | None:
+        passes = self._samples.passes
+        if passes is None:
+            return None
+        return NetworkInPasses(
+            passes, self._moves, lambda: self._forward, self._batches_of, lambda: [self._loss, *self._metrics.values()]
+        )
+
+    def _batches_of(self, part: Samples) -> Sequence[Batch]:
+        return part.batches(None if self._keeps_batches else self._plan.batch_size)
 
     def _settings(self) -> contextlib.AbstractContextManager[None]:
         return measurement_settings(self._placement.devices, self._plan.threads)
@@ -301,6 +327,8 @@ class TorchEvaluator(NetworkEvaluator):
         obstacle = "its own loss is computed in float32 although the network is not" if widened else ""
         if self._placement.is_kept:
             obstacle = "it is spread over devices, or hooks of Accelerate run it"
+        elif self._samples.passes is not None:
+            obstacle = "its samples are read anew in each pass, in batches of several shapes"
         chooser = PlanChooser(self._module, self._samples, self._device, self._run, obstacle)
         settled = chooser.from_user(self._plan) if rate is None else chooser.from_tuning(self._plan, rate, workload)
         if settled.note:

@@ -83,6 +83,13 @@ class TorchmetricsTotal(Total):
         """Adds one batch."""
         self._metric.update(outputs, batch.targets)
 
+    def fresh(self) -> Total:
+        """Returns a new sum of the same, with a state of its own."""
+        fresh = copy.copy(self)
+        fresh._metric = copy.deepcopy(self._metric)
+        fresh.reset()
+        return fresh
+
     def pending(self) -> Pending:
         """Returns the result over all batches."""
         value = scalar(f"metric {self._name!r}", self._metric.compute())

@@ -14,8 +14,8 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 from worker_cases import plane_of
 
-from workers.errors import NondeterministicLossError
-from workers.evaluator import MeasurementOptions
+from workers.errors import ChangedSamplesError, NondeterministicLossError
+from workers.evaluator import MeasurementOptions, SampleMemory
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import PointTask
 from workers.pools.in_process import InProcessPool
@@ -94,8 +94,8 @@ def test_two_workers_have_the_samples_once():
         (resident, share, files), (other_resident, other_share, other_files) = mapped(first), mapped(second)
         size = COUNT * WIDTH
         assert files == other_files
-        assert resident >= size
-        assert other_resident >= size
+        assert resident > 0.9 * size, "pages that nobody read need not be there"
+        assert other_resident > 0.9 * size
         assert share + other_share < 1.1 * size, "each page is counted once, half for each"
         # Whoever takes the place of the worker that read them maps what the other one has.
         os.kill(first, signal.SIGKILL)
@@ -107,7 +107,50 @@ def test_two_workers_have_the_samples_once():
     assert not Path(f"/proc/{second}").exists() or not mapped(second)[0]
 
 
+@pytest.mark.slow
 def test_a_worker_with_other_samples_is_noticed(tmp_path, monkeypatch):
     monkeypatch.setenv("MARKER", str(tmp_path / "first"))
     with pytest.raises(NondeterministicLossError, match=r"samples .* against"):
         RayPool(other_samples_elsewhere, MeasurementOptions(), device_ids=(0, 1), plan=MeasurementPlan(50, 1))
+
+
+class Fickle(Pictures):
+    """From the moment at which a file is there, the last sample is another one."""
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        values, target = super().__getitem__(index)
+        return (values + (index == COUNT - 1 and Path(os.environ["MARKER"]).exists()), target)
+
+
+def fickle_callback_fn():
+    return nn.CrossEntropyLoss(), Network(), DataLoader(Fickle(), batch_size=50), {}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the samples take more memory:UserWarning")
+def test_workers_read_what_does_not_fit_in_passes(tmp_path, monkeypatch):
+    """The same numbers as in memory, a pass for each chunk; passes that differ end the run with one clear error."""
+    marker = tmp_path / "changed"
+    monkeypatch.setenv("MARKER", str(marker))
+    plane = plane_of(Network(), axes=1)
+    tasks = [PointTask(index, (float(x),)) for index, x in enumerate(np.linspace(-1, 1, 40))]
+    plan, options, memory = MeasurementPlan(50, 1), MeasurementOptions(), SampleMemory(limit=COUNT * WIDTH // 4)
+    with InProcessPool(callback_fn, options, plan=plan) as alone:
+        alone.load(*plane)
+        expected = {result.key: result.values["loss"] for result in alone.run(tasks)}
+    with RayPool(callback_fn, options, device_ids=(0, 1), plan=plan, memory=memory) as pool:
+        pool.load(*plane)
+        for origin in pool.measure_origin():
+            assert origin.pass_cost.points >= 1
+        assert pool.description.streamed
+        found = {result.key: result.values["loss"] for result in pool.run(tasks)}
+        assert found == pytest.approx(expected, rel=1e-6)
+        assert all(mapped(process)[0] < COUNT * WIDTH / 2 for process in pool.process_ids)
+    with RayPool(fickle_callback_fn, options, device_ids=(0, 1), plan=plan, memory=memory) as pool:
+        pool.load(*plane)
+        pool.measure_origin()
+        marker.touch()
+        with pytest.raises(ChangedSamplesError, match=r"batch 19 .* is another one now"):
+            pool.measure_origin()
+        with pytest.raises(ChangedSamplesError, match=r"batch 19 .* is another one now"):
+            list(pool.run(tasks))

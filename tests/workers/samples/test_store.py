@@ -1,6 +1,7 @@
 """Samples lie in memory once: while they are read, and for all workers of a machine."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -19,7 +20,8 @@ from workers.samples.batches import Batch
 from workers.samples.digest import quick_mark
 from workers.samples.sample_file import SampleFile
 from workers.samples.samples import Samples
-from workers.samples.store import SampleWriter, hold, open_held
+from workers.samples.sources import hold
+from workers.samples.store import SampleWriter, open_held
 from workers.samples.torch_samples import place_samples, read_samples
 
 MEGABYTE = 1 << 20
@@ -87,7 +89,7 @@ def test_uint8_stays_uint8():
 
 def test_what_is_written_to_a_batch_reaches_no_other_process():
     samples = written(every_kind_of_array())
-    other = open_held(hold(samples))
+    other = open_held(pickle.loads(hold(samples)))
     samples.own_batches[0].inputs["bytes"][0] = 200
     assert int(other.own_batches[0].inputs["bytes"][0, 0]) == 0
 
@@ -219,7 +221,8 @@ def test_nothing_is_left_of_a_killed_worker_and_its_samples_are_out_of_reach():
     program = textwrap.dedent("""
         import sys, time, torch
         from workers.samples.batches import Batch
-        from workers.samples.store import SampleWriter, hold
+        from workers.samples.sources import hold
+        from workers.samples.store import SampleWriter
         writer = SampleWriter()
         writer.add(Batch(torch.ones(9, 9), torch.ones(9), 9))
         samples = writer.finish(without_batches=False)
@@ -228,13 +231,13 @@ def test_nothing_is_left_of_a_killed_worker_and_its_samples_are_out_of_reach():
     """)
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
         held = bytes.fromhex(process.stdout.readline().decode())
-        samples = open_held(held)
+        samples = open_held(pickle.loads(held))
         assert torch.equal(samples.own_batches[0].inputs, torch.ones(9, 9))
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        assert open_held(held) is None
+        assert open_held(pickle.loads(held)) is None
     assert torch.equal(samples.own_batches[0].inputs, torch.ones(9, 9)), "what is mapped stays"
-    assert open_held(hold(samples)) is not None, "and can be handed on"
+    assert open_held(pickle.loads(hold(samples))) is not None, "and can be handed on"
 
 
 def test_another_file_under_the_same_number_is_not_taken():

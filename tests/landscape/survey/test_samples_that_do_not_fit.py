@@ -1,0 +1,89 @@
+"""A data set of four times the memory that a process may have, measured all the same."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from large_rows import ROW_BYTES, LargeRows, large_rows_network
+from torch.nn import functional
+from torch.utils.data import DataLoader
+
+from landscape import random_plane
+
+ROOM = 96 << 20
+COUNT = 4 * ROOM // ROW_BYTES + 1
+X, Y = (-1.0, 0.0, 1.0), (-1.0, 0.5)
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits the address space")
+
+LIMITED = f"""
+    import json, os, resource, sys, warnings
+    from pathlib import Path
+    sys.path.insert(0, {str(Path(__file__).parents[2] / "support")!r})
+    import torch
+    from torch import nn
+    from torch.utils.data import DataLoader
+    from large_rows import LargeRows, large_rows_network
+    from landscape import evaluate, random_plane
+    from workers.errors import SampleMemoryError
+
+    warnings.simplefilter("ignore")
+    os.sched_setaffinity(0, list(os.sched_getaffinity(0))[:1])  # threads that wait for each other are slow elsewhere
+
+    def callback_fn(count={COUNT}):
+        return nn.CrossEntropyLoss(), large_rows_network(), DataLoader(LargeRows(count), batch_size=64), {{}}
+
+    plane = random_plane(large_rows_network(), seed=5)
+    how = dict(x={X}, y={Y}, device_ids=[0], progress=False)
+    evaluate(plane, lambda: callback_fn(128), sample_memory=1 << 20, **how)  # loads everything that is loaded later
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (used + {ROOM}, used + {ROOM}))
+    try:
+        evaluate(plane, callback_fn, sample_memory="1TB", **how)
+        refused = "not at all"
+    except SampleMemoryError as error:
+        refused = str(error)
+    landscape = evaluate(plane, callback_fn, **how)
+    found = {{name: landscape.metrics[name].tolist() for name in ("loss", "loss_stderr")}}
+    print(json.dumps({{"refused": refused, "forecast": str(landscape.report.forecast), **found}}))
+"""
+
+
+def test_four_times_the_memory_limit_is_measured():
+    program = [sys.executable, "-c", textwrap.dedent(LIMITED)]
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=200, check=False)
+    assert not ended.returncode, ended.stderr
+    result = json.loads(ended.stdout.splitlines()[-1])
+    assert "there is no room for the samples" in result["refused"], "the limit is real"
+    assert "the samples exceed sample_memory and are read once more" in result["forecast"]
+    expected, errors = plain_loop()
+    np.testing.assert_allclose(result["loss"], expected, rtol=1e-6)
+    np.testing.assert_allclose(result["loss_stderr"], errors, rtol=1e-5)
+
+
+def plain_loop() -> tuple[np.ndarray, np.ndarray]:
+    """Returns the loss at each point and its standard error, in a loop over points and batches of PyTorch alone."""
+    network = large_rows_network()
+    plane = random_plane(network, seed=5)
+    losses, errors = np.empty((len(Y), len(X))), np.empty((len(Y), len(X)))
+    for row, y in enumerate(Y):
+        for column, x in enumerate(X):
+            first, second = plane.directions
+            state = {name: plane.origin[name] + x * first[name] + y * second[name] for name in first}
+            network.load_state_dict({name: torch.as_tensor(array) for name, array in state.items()})
+            with torch.no_grad():
+                found = torch.cat(
+                    [
+                        functional.cross_entropy(network(inputs), targets, reduction="none").double()
+                        for inputs, targets in DataLoader(LargeRows(COUNT), batch_size=97)
+                    ]
+                )
+            losses[row, column] = found.mean()
+            errors[row, column] = found.std() / len(found) ** 0.5
+    return losses, errors

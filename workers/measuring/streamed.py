@@ -1,0 +1,130 @@
+"""Measures many points in one pass over samples that memory does not hold."""
+
+from __future__ import annotations
+
+import math
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from collectors.networks.batches import call_network
+
+from ..errors import ChangedSamplesError, PointsFailedError
+from ..evaluator import PassCost
+from ..samples.batches import Batch
+from ..samples.samples import Passes, Samples
+from .memory_shortage import is_memory_shortage
+from .totals import Total
+
+_Place = TypeVar("_Place")
+# Reading takes at most a fifth of a pass with so many points ...
+_MEASURING_PER_READING = 4.0
+# ... which lasts a second at least. What is added up for each sample and point bounds them.
+_LEAST_SECONDS = 1.0
+_MOST_POINTS = 1024
+# A move reads and writes each parameter a few times, and so takes a tenth of reading the samples once.
+_SAMPLES_PER_WEIGHT = 32
+_BYTES_PER_VALUE = 32
+_BYTES_FOR_VALUES = 1 << 28
+
+
+class StreamedMeasurement:
+    """Measures places in passes, and learns how many are worth one.
+
+    Args:
+        stream: the samples.
+        forward: returns the network where it was moved to last.
+        batches: returns the batches of a part of the samples in which the network is run.
+        weights_size: bytes of the network's parameters.
+    """
+
+    def __init__(
+        self,
+        stream: Passes,
+        forward: Callable[[], Callable[..., Any]],
+        batches: Callable[[Samples], Sequence[Batch]],
+        weights_size: int,
+    ) -> None:
+        self._stream, self._forward, self._batches = stream, forward, batches
+        self._group_size = _SAMPLES_PER_WEIGHT * weights_size
+        self.cost: PassCost | None = None
+        """What a pass costs; None before the first one."""
+
+    def measure(
+        self, places: Sequence[_Place], visit: Callable[[_Place], None], totals: Sequence[Total]
+    ) -> list[dict[str, float]]:
+        """Returns the values at each place, after one pass over the samples.
+
+        Args:
+            places: where the network is moved.
+            visit: moves it.
+            totals: the loss and the metrics, of which each place gets its own.
+
+        Raises:
+            PointsFailedError: the user's code raised at some places; it has the values of the others.
+            ChangedSamplesError: the data set gave other samples than before.
+        """
+        start = time.perf_counter()
+        sums: list[list[Total]] = [[total.fresh() for total in totals] for _ in places]
+        errors: list[str | None] = [None] * len(places)
+        for block in self._stream.blocks():
+            for group in self._groups(block):
+                batches = [batch for part in group for batch in self._batches(part)]
+                for index, place in enumerate(places):
+                    if errors[index] is None:
+                        errors[index] = _attempted(lambda: self._add(place, visit, batches, sums[index]))  # noqa: B023
+                del batches, group
+            del block
+        rows: list[dict[str, float]] = [{} for _ in places]
+        for index, parts in enumerate(sums):
+            if errors[index] is None:
+                errors[index] = _attempted(lambda: [rows[index].update(part.result()) for part in parts])  # noqa: B023
+        self._learn(len(places), time.perf_counter() - start)
+        if any(errors):
+            raise PointsFailedError([None if error else row for row, error in zip(rows, errors, strict=True)], errors)
+        return rows
+
+    def _groups(self, block: Sequence[Samples]) -> Iterator[list[Samples]]:
+        """Yields the parts of a block that are measured at a place before the network moves to the next one.
+
+        A few of them stay in the processor's cache for all places; too few, and the moves take longer than the rest.
+        """
+        group: list[Samples] = []
+        for part in block:
+            group.append(part)
+            if sum(item.nbytes for item in group) >= self._group_size:
+                yield group
+                group = []
+        if group:
+            yield group
+
+    def _add(
+        self, place: _Place, visit: Callable[[_Place], None], batches: Sequence[Batch], totals: Sequence[Total]
+    ) -> None:
+        visit(place)
+        forward = self._forward()
+        for batch in batches:
+            outputs = call_network(forward, batch.inputs)
+            for total in totals:
+                total.add(outputs, batch)
+
+    def _learn(self, places: int, seconds: float) -> None:
+        reading = self._stream.seconds
+        each = max(seconds - reading, 1e-6) / places
+        wanted = math.ceil(max(_MEASURING_PER_READING * reading, _LEAST_SECONDS) / each)
+        room = _BYTES_FOR_VALUES // (_BYTES_PER_VALUE * self._stream.count)
+        self.cost = PassCost(max(1, min(wanted, room, _MOST_POINTS)), reading, each)
+
+
+def _attempted(work: Callable[[], object]) -> str | None:
+    """Returns the traceback of what the user's code raised; a lack of memory concerns all places, and other samples."""
+    try:
+        work()
+        return None
+    except ChangedSamplesError:
+        raise
+    except Exception as error:
+        if is_memory_shortage(error):
+            raise
+        return traceback.format_exc()
