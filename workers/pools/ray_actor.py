@@ -101,8 +101,8 @@ class MeasurementActor:
         self,
         options: MeasurementOptions,
         plan: MeasurementPlan | None,
-        workload: Workload | None,
-        memory: SampleMemory,
+        workload: Workload | None = None,
+        memory: SampleMemory = SampleMemory(),  # noqa: B008
     ) -> EvaluatorDescription | Exception:
         """Builds the evaluator; what goes wrong is returned, because Ray would wrap it beyond recognition."""
         try:
