@@ -9,7 +9,7 @@ PARALLEL := --dist loadfile --no-loadscope-reorder --numprocesses
 # Tests start hundreds of processes: what is compiled is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-peers test-frameworks test-trainers test-mindspore test-composer stress bench docs lint types format check clean
+.PHONY: demo test test-all test-peers test-frameworks test-trainers test-mindspore test-composer test-deepspeed stress bench docs lint types format check clean
 
 demo: .venv/.installed
 	$(BIN)/landscape demo --output demo_output
@@ -32,7 +32,7 @@ stress: .venv/.installed
 	FUZZ_CASES=10000 $(BIN)/python $(PYTEST) tests/stress/test_fuzz.py
 	$(BIN)/python tests/stress/run.py --trials 20 --output docs/stress.md
 
-test-frameworks: test-trainers test-mindspore test-composer
+test-frameworks: test-trainers test-mindspore test-composer test-deepspeed
 
 test-trainers: .venv-trainers/.installed
 	FRAMEWORKS="lightning transformers keras jax" .venv-trainers/bin/python $(PYTEST) tests/frameworks
@@ -43,6 +43,9 @@ test-mindspore: .venv-mindspore/.installed
 
 test-composer: .venv-composer/.installed
 	FRAMEWORKS="composer" .venv-composer/bin/python $(PYTEST) tests/frameworks
+
+test-deepspeed: .venv-deepspeed/.installed
+	FRAMEWORKS="deepspeed" .venv-deepspeed/bin/python $(PYTEST) tests/frameworks/test_deepspeed.py
 
 bench: .venv/.installed .venv-peers/.installed
 	$(BIN)/python tests/benchmarks/run.py --peers .venv-peers/bin/python --output docs/benchmarks.md
@@ -88,6 +91,11 @@ clean:
 .venv-composer/.installed: constraints/composer.txt constraints/install_composer.sh
 	rm -rf .venv-composer
 	sh constraints/install_composer.sh .venv-composer
+	touch $@
+
+.venv-deepspeed/.installed: constraints/core.txt constraints/deepspeed.txt constraints/install_deepspeed.sh
+	rm -rf .venv-deepspeed
+	sh constraints/install_deepspeed.sh .venv-deepspeed
 	touch $@
 
 .venv-peers/.installed: constraints/peers.txt

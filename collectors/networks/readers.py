@@ -114,12 +114,20 @@ def sharded_reader(network: object, *, keeps: bool) -> ShardedReader | None:
         network: what trains, inside its wrappers.
         keeps: whether this process gets the copies; it must be rank 0.
     """
-    if framework_of(network) != "torch":
+    if not is_sharded(network):
         return None
+    from .torch_shards import ShardedReader
+
+    return ShardedReader(cast(Any, network), keeps=keeps)
+
+
+def is_sharded(network: object) -> bool:
+    """Returns whether a network's parameters are divided among processes."""
+    if framework_of(network) != "torch":
+        return False
     from . import torch_shards
 
-    module: Any = network
-    return torch_shards.ShardedReader(module, keeps=keeps) if torch_shards.is_sharded(module) else None
+    return torch_shards.is_sharded(cast(Any, network))
 
 
 def is_network(value: object) -> bool:

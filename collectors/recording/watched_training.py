@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..files.places import AnyPath
 from ..files.remote_path import RemotePath
+from ..networks.readers import is_sharded
 from ..process_rank import is_first_rank, on_first_rank, parallel_parameters
 from ..run_directory.recorders import TrajectoryRecorder
 from ..run_directory.settings import LandscapeSettings
@@ -57,12 +58,10 @@ class CollectedRun:
                     start_epoch=int(parameters.get("cur_epoch_num", 0)),
                     start_step=start_step,
                 )
-            if plan is not None:
-                if self._recorder is not None and self._recorder.is_sharded:
-                    whole = plan.without_parameters()
-                    on_first_rank(lambda: self._begin_collection(directory, existing, whole, parameters))
-                elif is_first_rank():
-                    self._begin_collection(directory, existing, plan, parameters)
+            if plan is not None and self._recorder is not None and self._recorder.is_sharded:
+                on_first_rank(lambda: self._begin_collection(directory, existing, plan, parameters))
+            elif plan is not None and is_first_rank():
+                self._begin_collection(directory, existing, plan, parameters)
         except BaseException as error:
             self.finish(error)
             raise
@@ -70,6 +69,8 @@ class CollectedRun:
     def _begin_collection(self, directory: AnyPath, existing: str, plan: SummaryPlan, parameters: Parameters) -> None:
         if existing == "overwrite":
             remove_own_records(directory)
+        if is_sharded(parameters.get("network")):
+            plan = plan.without_parameters()
         self._collection = open_collection(directory, plan, int(parameters.get("cur_step_num", 0)))
         self._collection.begin_training(parameters)
 

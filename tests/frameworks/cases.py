@@ -17,6 +17,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "lightning": ("lightning", "pytorch_lightning"),
     "transformers": ("transformers", "peft"),
     "composer": ("composer",),
+    "deepspeed": ("deepspeed",),
     "keras": ("keras", "torch", "jax"),
     "jax": ("jax", "flax", "optax"),
     "mindspore": ("mindspore",),

@@ -6,7 +6,7 @@ import sys
 import pytest
 from cases import PACKAGES, installed, runs_here
 
-ADAPTERS = [name for name in PACKAGES if name not in ("torch", "arrays")]
+ADAPTERS = [name for name in PACKAGES if name not in ("torch", "arrays", "deepspeed")]
 # What a framework itself stands on.
 BENEATH = {
     "lightning": {"torch"},

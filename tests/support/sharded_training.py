@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import torch
-from runs import TiedNetwork, seeded
+from runs import TiedNetwork, batches, seeded
 from torch import distributed, nn
 from torch.nn import functional
 
@@ -22,6 +22,7 @@ from collectors.model.model import Model
 from collectors.recording.summary_collector import SummaryCollector
 
 STEPS = 5
+LAYERS = 96
 
 
 class CountingNetwork(TiedNetwork):
@@ -163,6 +164,67 @@ def with_records(rank, folder):
         folder / f"records_{rank}", collect_freq=1, collect_landscape={"intervals": [range(3)]}
     )
     Model(network, nn.CrossEntropyLoss(), optimizer).train(1, [(item, item) for item in tokens(2)], collector)
+
+
+def records_alone(rank, folder):
+    """Records without checkpoints; FSDP 1 shows each process a piece of the parameters under their own names."""
+    network = fsdp1()
+    optimizer = torch.optim.SGD([item for item in network.parameters() if item.requires_grad], lr=0.1)
+    collector = SummaryCollector(folder / f"alone_{rank}", collect_freq=1)
+    with collector.watch(network, optimizer=optimizer) as run:
+        train(network, run, tokens(2))
+
+
+def peak_of_gathering(rank, folder):
+    """Writes by how many MiB each process grows while layers of 4 MiB are gathered."""
+    import resource
+
+    from torch.distributed.fsdp import fully_shard
+
+    from collectors.networks.readers import sharded_reader
+
+    peaks = []
+    for build in (fully_shard, lambda network: flat_units(network)):
+        # What PyTorch loads when it gathers for the first time is no part of the network.
+        small = sharded_reader(build(nn.Sequential(build(nn.Linear(2, 2)), build(nn.Linear(2, 2)))), keeps=rank == 0)
+        small.describe()
+        small()
+        # Divided one by one: the whole network never was in this process, so its peak is that of gathering.
+        network = build(nn.Sequential(*(build(nn.Linear(1024, 1024, bias=False)) for _ in range(LAYERS))))
+        reader = sharded_reader(network, keeps=rank == 0)
+        reader.describe()
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        state = reader()
+        peaks.append((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+        assert len(state) == (LAYERS if rank == 0 else 0)
+    (folder / f"peak_{rank}.txt").write_text(" ".join(map(str, peaks)))
+
+
+def documented(rank, folder):
+    """Runs the code of docs/trainers/sharded.md."""
+    import re
+
+    class Blocks(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+
+        def forward(self, inputs):
+            return self.blocks(inputs)
+
+    page = Path(__file__).parents[2] / "docs" / "trainers" / "sharded.md"
+    (code,) = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    (folder / "documented").mkdir(exist_ok=True)
+    os.chdir(folder / "documented")
+    names = {}
+    exec(code, names)
+    names["train"](Blocks(), batches(3))
+
+
+def flat_units(network):
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    return FullyShardedDataParallel(network, device_id=torch.device("cpu"), use_orig_params=True)
 
 
 def after_evaluation(rank, folder):

@@ -9,7 +9,7 @@ import pytest
 import torch
 from event_reading import accumulated
 from runs import assert_holds, names, seeded
-from sharded_training import CASES, STEPS, CountingNetwork, together, tokens, train, watched
+from sharded_training import CASES, LAYERS, STEPS, CountingNetwork, together, tokens, train, watched
 from torch import nn
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
@@ -34,7 +34,16 @@ def quick(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory):
-    return run_well(tmp_path_factory.mktemp("slow"), *SLOW, "with_records", "after_evaluation", "fsdp2", "refused")
+    return run_well(
+        tmp_path_factory.mktemp("slow"),
+        *SLOW,
+        "with_records",
+        "records_alone",
+        "after_evaluation",
+        "fsdp2",
+        "refused",
+        "documented",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +146,22 @@ def test_records_do_without_parameters(slow):
 
 
 @pytest.mark.slow
+def test_pieces_of_parameters_are_not_recorded_as_parameters(slow):
+    tags = accumulated(slow / "alone_0").Tags()
+    assert tags["scalars"] == ["loss/auto", "learning_rate/auto"]
+    assert not tags["histograms"]
+    assert not tags["graph"]
+
+
+@pytest.mark.slow
+def test_gathering_holds_one_parameter_beside_the_shards(tmp_path):
+    folder = run_well(tmp_path, "peak_of_gathering")
+    peaks = [float(peak) for peak in (folder / "peak_1.txt").read_text().split()]
+    # Rank 0 gets a copy, this one none; PyTorch gathers with some room of its own.
+    assert max(peaks) < 4 * LAYERS / 4, peaks
+
+
+@pytest.mark.slow
 def test_an_evaluation_before_a_checkpoint_does_not_lower_its_precision(slow):
     run = RunDirectory(slow / "evaluated_0")
     state = torch.load(slow / "evaluated_0.pt", weights_only=True)
@@ -177,3 +202,13 @@ def test_an_interrupt_of_both_processes_leaves_a_whole_directory(tmp_path):
     run = RunDirectory(run_well(tmp_path, "interrupted") / "interrupted")
     assert sorted(run.metadata.files) == [0, 1, 2]
     assert run.metadata.trained_to is None
+
+
+@pytest.mark.slow
+def test_the_page_of_divided_networks_is_true(slow):
+    run = RunDirectory(slow / "documented" / "run")
+    assert sorted(run.metadata.files) == [0]
+    assert run.metadata.network["name"] == "Blocks"
+    assert sorted(run.checkpoint(0).shapes) == [
+        f"blocks.{layer}.{name}" for layer in "01" for name in ("bias", "weight")
+    ]
