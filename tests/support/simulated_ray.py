@@ -92,6 +92,8 @@ class SimulatedCrew:
         count: of the workers.
     """
 
+    pass_cost = None
+
     def __init__(self, ray, make, count):
         self.ray, self.make = ray, make
         self.workers = [RayWorker(None, WorkerPlace((number,)), actor=make(number)) for number in range(count)]

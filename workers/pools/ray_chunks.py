@@ -59,6 +59,7 @@ class ChunkQueue:
 
     def __init__(self, tasks: Iterable[Task], workers: int, pass_cost: PassCost | None = None) -> None:
         self._pass_cost = pass_cost
+        self._last_pass: int | None = None
         self._tasks: Iterator[Task] = iter(tasks)
         self._ahead: deque[Task] = deque()
         self._returned: deque[Chunk] = deque()
@@ -95,7 +96,9 @@ class ChunkQueue:
         if isinstance(first := self._ahead[0], StateTask):
             self._ahead.popleft()
             return Chunk([first])
-        return self._points(min(size, -(-len(self._ahead) // self._workers)))
+        if len(self._ahead) < self._workers * size and self._last_pass is None:
+            self._last_pass = -(-len(self._ahead) // self._workers)
+        return self._points(min(size, self._last_pass or size))
 
     def _points(self, count: int) -> Chunk:
         points: list[Task] = []

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workers.evaluator import PassCost
 from workers.pool import PointTask, StateTask
 from workers.pools.ray_chunks import KILLS_BEFORE_SPLIT, Chunk, ChunkQueue, MeasuredSpeed
 
@@ -170,3 +171,26 @@ def test_suspects_are_split(size):
     assert [key for half in halves for key in keys(half)] == list(range(size))
     assert {half.kills for half in halves} == {KILLS_BEFORE_SPLIT - 1}
     assert queue.next(MeasuredSpeed(), idle=True) is None
+
+
+@pytest.mark.parametrize(
+    ("points", "workers", "sizes"),
+    [
+        (100, 1, [30, 30, 30, 10]),
+        (100, 2, [30, 30, 20, 20]),
+        (7, 2, [4, 3]),
+        (1, 3, [1]),
+    ],
+)
+def test_a_chunk_is_as_large_as_a_pass_is_worth(points, workers, sizes):
+    """The first one too, whose speed is not known, and the last ones are equal; sets of weights come one by one."""
+    tasks = [StateTask("state", lambda: ({}, None)), *(PointTask(index, (0.0,)) for index in range(points))]
+    queue = ChunkQueue(iter(tasks), workers, PassCost(30, 1.0, 0.1))
+    speed = MeasuredSpeed()
+    assert queue.next(speed, idle=True).is_state
+    assert queue.next(speed, idle=False) is None
+    found = []
+    while (chunk := queue.next(speed, idle=True)) is not None:
+        found.append(len(chunk.tasks))
+    assert found == sizes
+    assert queue.is_empty
