@@ -190,7 +190,7 @@ def test_buffers_of_offloaded_layers(tmp_path, offload_buffers, buffers):
     plane[2]["features.1.running_mean"] += 1  # the origin's, not those that the network came with
     spread = convolutions(tmp_path, offload_buffers)
     if offload_buffers and buffers == "recalibrate":
-        with pytest.raises(ValueError, match=r"statistics are offloaded; load the network with offload_buffers=False"):
+        with pytest.raises(ValueError, match=r"statistics are offloaded; load the network without offload_buffers"):
             measure((nn.CrossEntropyLoss(), spread, data), plane, options=options)
         return
     expected, _ = measure((nn.CrossEntropyLoss(), network, data), plane, options=options)

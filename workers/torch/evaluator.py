@@ -234,7 +234,7 @@ class TorchEvaluator(NetworkEvaluator):
         elif any(layer.running_mean is not None and layer.running_mean.is_meta for layer in self._normalization):
             raise ValueError(
                 'buffers="recalibrate" is not available where normalization statistics are offloaded; load the network '
-                'with offload_buffers=False, or use buffers="fixed" (the origin\'s statistics everywhere).'
+                'without offload_buffers, or use buffers="fixed" (the origin\'s statistics everywhere).'
             )
         elif all(batch.size < 2 for batch in self._recalibration_batches()):
             raise SamplesError(
