@@ -7,6 +7,7 @@ They are known by their own header: it has the network and the number, and the f
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -57,8 +58,9 @@ def take_over(
     path, run = folder.path / METADATA_NAME, folder.path.parent
     if path.exists() and existing == "error":
         raise RunDirectoryError(
-            f"{run} already holds a run ({path} exists). Choose another summary_dir, continue that "
-            'run with existing="resume", or replace it with existing="overwrite".'
+            f"{run} already holds a run ({path} exists). Choose another summary_dir, continue that run "
+            'with existing="resume" and the step or epoch that training goes on from (like watch\'s start_epoch), or '
+            'replace it with existing="overwrite".'
         )
     old = RunMetadata.load(path) if path.exists() else None
     frozen = None
@@ -165,6 +167,12 @@ def _resume(
     if new.step_per_epoch is None:
         new.step_per_epoch = old.step_per_epoch
     completed = FrozenParameters(frozen) if frozen is not None and new.files else None
+    if not start and any(old.files):
+        warnings.warn(
+            f'existing="resume", but training begins at {settings.unit} 0: the later checkpoints in {run} are removed. '
+            "Where training goes on is said by watch's start_epoch and start_step, or by the trainer.",
+            stacklevel=2,
+        )
     folder.write_metadata(new.to_json())
     folder.remove((old.file_names | {stray.name for stray in strays}) - new.file_names)
     return completed

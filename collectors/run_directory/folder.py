@@ -67,7 +67,8 @@ class LocalCheckpointFolder:
             return ProcessLock(file)
         except LockHeldError as error:
             remedy = (
-                "An earlier training of this program has not ended: leave its collector's `with` block, or delete it"
+                "An earlier training of this program has not ended: leave its collector's `with` block, or restart the "
+                "program or notebook"
                 if holder(file) == os.getpid()
                 else "Wait for it or end it"
             )

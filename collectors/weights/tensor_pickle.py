@@ -20,8 +20,8 @@ _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False, "EMPTY_TUPLE": (
 _LITERALS = (
     "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE", "SHORT_BINSTRING",
 )  # fmt: skip
-# What the pickles of sharded checkpoints hold besides; it is of no use.
-_BYTES = ("BINBYTES", "SHORT_BINBYTES", "BINBYTES8")
+# Of no use, like sets; other protocols than PyTorch's own 2 have instructions for them.
+_BYTES = ("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8")
 _SHORT_TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
 # The classes of typed storages; what they hold comes without a name since PyTorch 2.
 _STORAGES = {
@@ -32,7 +32,7 @@ _STORAGES = {
 }  # fmt: skip
 _STORAGE = re.compile(r"torch\.(?:storage\.|cuda\.)?(\w+)Storage")
 _OF_NO_USE = re.compile(
-    r"builtins\.(bytearray|set|complex)|_codecs\.encode|torch\.device|torch\.serialization\._get_layout"
+    r"builtins\.(bytearray|set|frozenset|complex)|_codecs\.encode|torch\.device|torch\.serialization\._get_layout"
     r"|torch\.per_(tensor|channel)_\w+"
 )
 _ELEMENT_TYPE = re.compile(r"torch\.((?:bool|bfloat16|(?:float|complex|q?u?int|bits)\d+\w*))")
@@ -192,8 +192,10 @@ class _Reading:
         elif instruction in ("GLOBAL", "STACK_GLOBAL"):
             named = self._joined(stack.pop(), stack.pop()) if argument is None else argument
             stack.append(_named(named, self._describe))
-        elif instruction in _BYTES and self._describe:
+        elif instruction in _BYTES:
             stack.append(Thing())
+        elif instruction in ("ADDITEMS", "FROZENSET"):
+            self._drop_items(makes=instruction == "FROZENSET")
         elif instruction == "BINPERSID":
             storage = _storage(stack.pop())
             self._storages.setdefault(storage.key, storage.dtype)
@@ -221,6 +223,12 @@ class _Reading:
     def _since_mark(self) -> list[Any]:
         items, self._stack = self._stack, self._outer.pop()
         return items
+
+    def _drop_items(self, *, makes: bool) -> None:
+        self._since_mark()
+        if makes:
+            self._stack.append(Thing())
+        self._last(Thing)
 
     def _last(self, kind: Any) -> Any:
         value = self._stack[-1]

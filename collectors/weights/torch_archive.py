@@ -67,7 +67,7 @@ class Archive:
         """
         claimed = sum(math.prod(item.shape) * element_type(item.dtype).itemsize for item in tensors.values())
         if claimed > _MOST_VIEWS * sum(size for _, size in self._places.values()):
-            raise ValueError("its tensors claim more bytes than its storages have")
+            raise ValueError("its tensors repeat values of their storages; save contiguous copies of them")
         by_storage: dict[str, list[str]] = {}
         for name, tensor in tensors.items():
             by_storage.setdefault(tensor.storage, []).append(name)
@@ -173,20 +173,21 @@ def element_type(dtype: str) -> np.dtype[Any]:
         UnsupportedPickleError: there is none.
     """
     if not _ELEMENT_TYPES.fullmatch(dtype):
-        raise UnsupportedPickleError(f"unsupported element type {dtype}")
+        raise UnsupportedPickleError(f"unsupported element type {dtype}; convert such tensors")
     return numpy_dtype(dtype)
 
 
 def _zip_archive(file: IO[bytes], size: int, *, describe: bool = False) -> Archive:
     members = zipfile.ZipFile(file).infolist()
+    # Before their compression is looked at: TorchScript compresses its code.
+    if any(info.filename.endswith("/constants.pkl") and info.filename.count("/") == 1 for info in members):
+        raise UnsupportedPickleError("it is a program of TorchScript, not a state dict")
     _check_members(members, size)
     pickles = [info for info in members if info.filename.endswith("/data.pkl") and info.filename.count("/") == 1]
     if len(pickles) != 1:
         raise ValueError(f"it has {len(pickles)} members 'data.pkl'")
     top = pickles[0].filename.removesuffix("data.pkl")
     named = {info.filename.removeprefix(top): info for info in members if info.filename.startswith(top)}
-    if "constants.pkl" in named:
-        raise ValueError("it is a program of TorchScript, not a state dict")
     order = "little"
     if "byteorder" in named:
         order = _bytes(file, named["byteorder"], _LONGEST_NOTE).decode()

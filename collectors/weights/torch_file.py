@@ -20,6 +20,7 @@ from .torch_archive import element_type, open_archive
 from .zero_folder import find_zero_folder, read_zero_folder
 
 _NESTED_KEYS = ("state_dict", "model_state_dict", "model", "module", "network", "net", "params", "weights")
+_TENSORS = (StoredTensor, UnreadableTensor, DividedTensor)
 _DEEPEST = 4
 # Tied weights may name the same values in several shapes.
 _MOST_VIEWS = 4
@@ -102,7 +103,7 @@ def _readable(path: Path, otherwise: str) -> Iterator[None]:
     except Exception as error:
         # Damaged bytes make a reader raise nearly anything.
         raise CheckpointError(
-            f"checkpoint {path} is damaged or {otherwise} ({_first_line(error)}); copy it again."
+            f"checkpoint {path} is damaged or {otherwise} ({_reason(error)}); copy it again."
         ) from error
 
 
@@ -144,21 +145,31 @@ def _find_tensors(path: Path, content: object) -> Mapping[str, Any]:
     if found is None:
         raise CheckpointError(
             f"checkpoint {path} holds no tensors at its top level and none under the keys {list(_NESTED_KEYS)}; it has "
-            f"{[str(key)[:80] for key in content][:20]}. Save the state dict alone."
+            f"{[str(key)[:80] for key in content if isinstance(key, str)][:20]}. Save the state dict alone."
         )
-    return found
+    tensors = {name: item for name, item in found.items() if isinstance(item, _TENSORS)}
+    named = {str(name): item for name, item in tensors.items() if isinstance(name, str | int)}
+    if len(named) < len(tensors):
+        raise CheckpointError(
+            f"checkpoint {path} has tensors whose names are neither texts nor numbers, or are the same once written "
+            "out; save a dictionary of tensors with texts as names."
+        )
+    return named
 
 
-def _nested_tensors(content: Mapping[Any, Any], depth: int) -> Mapping[str, Any] | None:
+def _nested_tensors(content: Mapping[Any, Any], depth: int) -> Mapping[Any, Any] | None:
     # Nested first: beside a state dict there may be single tensors, such as an epoch's number.
     for key in _NESTED_KEYS:
         if depth and isinstance(content.get(key), Mapping):
             found = _nested_tensors(content[key], depth - 1)
             if found is not None:
                 return found
-    if any(isinstance(item, StoredTensor | UnreadableTensor | DividedTensor) for item in content.values()):
-        return {str(name): item for name, item in content.items()}
-    return None
+    return content if any(isinstance(item, _TENSORS) for item in content.values()) else None
+
+
+def _reason(error: Exception) -> str:
+    # A KeyError's text is nothing but the key.
+    return "it refers to what it does not have" if isinstance(error, LookupError) else _first_line(error)
 
 
 def _first_line(error: Exception) -> str:

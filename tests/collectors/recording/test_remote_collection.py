@@ -162,6 +162,7 @@ def test_overwriting_starts_from_nothing(memory, tmp_path):
 
 
 @pytest.mark.parametrize("start", [0, 3, 100])
+@pytest.mark.filterwarnings('ignore:existing="resume", but training begins:UserWarning')
 def test_resuming_drops_what_came_after_the_restart(memory, tmp_path, start):
     collected(tmp_path)
     collected(URL)
@@ -570,6 +571,7 @@ def test_overwriting_removes_own_records_and_no_others(memory, tmp_path):
     assert len(scalars(downloaded(memory, tmp_path / "there"), "loss/auto")) == 8
 
 
+@pytest.mark.filterwarnings('ignore:existing="resume", but training begins:UserWarning')
 def test_resuming_adds_records(memory, tmp_path):
     model_run(URL)
     before = set(memory.glob("/bucket/run/*tfevents*"))

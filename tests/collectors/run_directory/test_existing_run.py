@@ -71,6 +71,7 @@ def place(request, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("listed", [-1, 2, 4])
 @pytest.mark.parametrize("start", [0, 5, 8, 100])
+@pytest.mark.filterwarnings('ignore:existing="resume", but training begins:UserWarning')
 def test_a_resume_takes_in_whole_checkpoints_that_are_not_listed(place, listed, start):
     folder, given = place
     _, steps, _ = collected(folder)
@@ -214,6 +215,17 @@ def test_checkpoints_without_metadata_are_not_mixed_with_a_new_run(place):
         assert contents(folder) == before
     writer(given, existing="overwrite").close()
     assert names(folder / "ckpt_dir") == ["train_metadata.json"]
+
+
+def test_a_resume_from_the_start_says_what_it_removes(tmp_path):
+    collected(tmp_path)
+    with pytest.raises(RunDirectoryError, match=r'existing="resume" and the step or epoch that training goes on from'):
+        writer(tmp_path)
+    with pytest.warns(UserWarning, match=r"training begins at step 0: the later checkpoints in .* are removed\. Where"):
+        writer(tmp_path, existing="resume").close()
+    # Nothing is left that would be removed.
+    writer(tmp_path, existing="resume").close()
+    assert sorted(RunDirectory(tmp_path).metadata.files) == [0]
 
 
 def test_an_overwriting_that_was_killed_is_begun_again_by_a_resume_from_the_start(place):

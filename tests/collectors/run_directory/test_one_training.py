@@ -116,7 +116,8 @@ def test_two_in_one_program(tmp_path, memory, where):
     place = tmp_path / "run" if where == "here" else URL
     first = writer(place)
     expected = (
-        rf"run is being written by process {os.getpid()}\. An earlier training of this program has not ended: leave its"
+        rf"run is being written by process {os.getpid()}\. An earlier training of this program has not ended: leave "
+        r"its collector's `with` block, or restart the program or notebook, or choose"
         if where == "here"
         else rf"run is being written by process {os.getpid()} of .* on .* since 20.*\. Wait for it or end it"
     )

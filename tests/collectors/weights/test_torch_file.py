@@ -290,12 +290,54 @@ def test_older_files_whose_storages_lie(tmp_path: Path, count: int) -> None:
         read_state_dict(tmp_path / "a.pt")
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_a_program_of_torchscript(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "a.pt", "w") as file:
-        file.writestr("a/data.pkl", state())
-        file.writestr("a/constants.pkl", b"")
-    with pytest.raises(CheckpointError, match="is a program of TorchScript, not a state dict"):
+    # PyTorch compresses its code.
+    torch.jit.save(torch.jit.script(nn.Linear(2, 2)), tmp_path / "a.pt")
+    with pytest.raises(
+        CheckpointError, match=r"is a program of TorchScript, not a state dict\)\. If you trust the file"
+    ):
         read_state_dict(tmp_path / "a.pt")
+
+
+@FORMATS
+@pytest.mark.parametrize("protocol", [2, 3, 4, 5])
+def test_other_protocols(tmp_path: Path, protocol: int, new: bool) -> None:
+    weight = values(6, torch.float32)
+    beside = {"bytes": b"abc" * 100, "array": bytearray(b"abc" * 100), "set": {1, 2}, "frozen": frozenset({1})}
+    torch.save(
+        {"state_dict": {"weight": weight}, **beside},
+        tmp_path / "a.pt",
+        pickle_protocol=protocol,
+        _use_new_zipfile_serialization=new,
+    )
+    np.testing.assert_array_equal(read_state_dict(tmp_path / "a.pt")["weight"], weight.numpy())
+
+
+@pytest.mark.parametrize("names", [((1, 2), "b"), (0, "0")], ids=["no text", "twice"])
+def test_names_that_are_no_names(tmp_path: Path, names: tuple[Any, Any]) -> None:
+    torch.save({name: torch.ones(2) + number for number, name in enumerate(names)}, tmp_path / "a.pt")
+    with pytest.raises(CheckpointError, match="names are neither texts nor numbers, or are the same once written out"):
+        read_state_dict(tmp_path / "a.pt")
+
+
+def test_keys_are_named_without_addresses(tmp_path: Path) -> None:
+    torch.save({(1, 2): 3, "epoch": 1}, tmp_path / "a.pt")
+    with pytest.raises(CheckpointError, match=r"it has \['epoch'\]\. Save the state dict alone\."):
+        read_state_dict(tmp_path / "a.pt")
+
+
+@pytest.mark.filterwarnings("ignore:ComplexHalf:UserWarning")
+def test_the_remedy_fits(tmp_path: Path) -> None:
+    torch.save({"a": torch.ones(1).expand(5)}, tmp_path / "repeated.pt")
+    with pytest.raises(CheckpointError, match="repeat values of their storages; save contiguous copies of them"):
+        read_state_dict(tmp_path / "repeated.pt")
+    torch.save({"a": torch.ones(1, dtype=torch.complex32)}, tmp_path / "half.pt")
+    with pytest.raises(CheckpointError, match="unsupported element type complex32; convert such tensors"):
+        read_state_dict(tmp_path / "half.pt")
+    (tmp_path / "text.pt").write_text("hello\n")
+    with pytest.raises(CheckpointError, match=r"no PyTorch file \(it refers to what it does not have\); copy it again"):
+        read_state_dict(tmp_path / "text.pt")
 
 
 def test_arrays_share_nothing(tmp_path: Path) -> None:
