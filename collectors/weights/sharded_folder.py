@@ -78,9 +78,7 @@ class ShardedFolder:
     def __init__(self, path: Path) -> None:
         self._path = path
         raw = (path / METADATA).read_bytes()
-        metadata = _state(
-            read_pickle(io.BytesIO(raw), describe=True, most=max(MOST_INSTRUCTIONS, len(raw))), "metadata.Metadata"
-        )
+        metadata = _state(read_pickle(io.BytesIO(raw), most=max(MOST_INSTRUCTIONS, len(raw))), "metadata.Metadata")
         entries, places = metadata["state_dict_metadata"], _places(metadata["storage_data"])
         paths = metadata.get("planner_data")
         self.content: dict[str, Any] = {}

@@ -31,16 +31,18 @@ _STORAGES = {
     "QInt32": "qint32", "QUInt4x2": "quint4x2", "QUInt2x4": "quint2x4",
 }  # fmt: skip
 _STORAGE = re.compile(r"torch\.(?:storage\.|cuda\.)?(\w+)Storage")
+# What is no tensor, but often lies beside some.
 _OF_NO_USE = re.compile(
     r"builtins\.(bytearray|set|frozenset|complex)|_codecs\.encode|torch\.device|torch\.serialization\._get_layout"
-    r"|torch\.per_(tensor|channel)_\w+"
+    r"|torch\.per_(tensor|channel)_\w+|argparse\.Namespace|collections\.defaultdict|pathlib\.\w+|datetime\.\w+"
+    r"|numpy\.(_?core\.multiarray\.scalar|dtype)"
 )
 _ELEMENT_TYPE = re.compile(r"torch\.((?:bool|bfloat16|(?:float|complex|q?u?int|bits)\d+\w*))")
 _TENSOR_CLASS = re.compile(r"torch\.(?:\w+\.)*\w*Tensor")
 
 
 class UnsupportedPickleError(Exception):
-    """The pickle needs something that state dicts have no use for."""
+    """What is read needs something that state dicts have no use for."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class UnreadableTensor:
 
 
 class Thing:
-    """Any other object, which is not made."""
+    """Any other object, of which nothing is kept."""
 
 
 # Written out, objects that name each other would never end.
@@ -109,35 +111,28 @@ class _Storage:
     offset: int
 
 
-def read_pickle(
-    stream: IO[bytes],
-    storages: dict[str, str] | None = None,
-    *,
-    describe: bool = False,
-    most: int = MOST_INSTRUCTIONS,
-) -> Any:
+def read_pickle(stream: IO[bytes], storages: dict[str, str] | None = None, *, most: int = MOST_INSTRUCTIONS) -> Any:
     """Reads one pickle and leaves the stream behind it.
 
     Args:
         stream: where the pickle begins.
         storages: gets the element type of every storage that the pickle names.
-        describe: whether objects that state dicts have no use for are no error, but ``Described``.
         most: how many instructions it may have.
 
     Returns:
         Numbers, texts, lists, tuples and dictionaries as they are, tensors as ``StoredTensor`` or ``UnreadableTensor``,
-        and everything else as a ``Thing``.
+        and everything else as ``Described`` or a ``Thing``.
 
     Raises:
-        UnsupportedPickleError: the pickle needs another object, or an instruction that state dicts do without.
+        UnsupportedPickleError: the pickle needs a storage or an instruction that state dicts do without.
         Exception: of any kind, where it is damaged.
     """
-    return _Reading({} if storages is None else storages, describe, most).read(stream)
+    return _Reading({} if storages is None else storages, most).read(stream)
 
 
 class _Reading:
-    def __init__(self, storages: dict[str, str], describe: bool, most: int) -> None:
-        self._storages, self._describe = storages, describe
+    def __init__(self, storages: dict[str, str], most: int) -> None:
+        self._storages = storages
         self._stack: list[Any] = []
         self._outer: list[list[Any]] = []
         self._memo: dict[int, Any] = {}
@@ -182,16 +177,12 @@ class _Reading:
         elif instruction in ("EMPTY_LIST", "EMPTY_DICT", "EMPTY_SET"):
             stack.append({"EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_SET": Thing}[instruction]())
         elif instruction in ("APPEND", "APPENDS"):
-            added = [stack.pop()] if instruction == "APPEND" else self._since_mark()
-            self._last(list).extend(added)
+            self._add_items([stack.pop()] if instruction == "APPEND" else self._since_mark())
         elif instruction in ("SETITEM", "SETITEMS"):
-            items = [stack.pop(), stack.pop()][::-1] if instruction == "SETITEM" else self._since_mark()
-            target = self._last(dict)
-            for key, value in zip(items[::2], items[1::2], strict=True):
-                target[_as_key(key)] = value
+            self._set_items([stack.pop(), stack.pop()][::-1] if instruction == "SETITEM" else self._since_mark())
         elif instruction in ("GLOBAL", "STACK_GLOBAL"):
             named = self._joined(stack.pop(), stack.pop()) if argument is None else argument
-            stack.append(_named(named, self._describe))
+            stack.append(_named(named))
         elif instruction in _BYTES:
             stack.append(Thing())
         elif instruction in ("ADDITEMS", "FROZENSET"):
@@ -208,6 +199,18 @@ class _Reading:
             self._build(stack.pop())
         elif instruction not in ("PROTO", "FRAME"):
             raise UnsupportedPickleError(f"unsupported instruction {instruction}")
+
+    def _add_items(self, items: list[Any]) -> None:
+        # Objects that are not made have lists and dictionaries, too, such as a defaultdict.
+        target = self._last(list | Thing)
+        if isinstance(target, list):
+            target.extend(items)
+
+    def _set_items(self, items: list[Any]) -> None:
+        target = self._last(dict | Thing)
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            if isinstance(target, dict):
+                target[_as_key(key)] = value
 
     def _build(self, state: Any) -> None:
         target = self._last(dict | StoredTensor | UnreadableTensor | Thing)
@@ -256,19 +259,14 @@ class _Reading:
             return _TENSORS[function.name](*arguments)
         if _TENSOR_CLASS.fullmatch(function.name):
             return UnreadableTensor()
-        return Described(function.name, arguments) if self._describe else Thing()
+        is_useless = _OF_NO_USE.fullmatch(function.name) or _STORAGE.fullmatch(function.name)
+        return Thing() if is_useless else Described(function.name, arguments)
 
 
-def _named(argument: str, describe: bool) -> Name:
+def _named(argument: str) -> Name:
     module, _, name = argument.partition(" ")
-    if module == "__builtin__":
-        module = "builtins"  # protocol 2 has the names of Python 2
-    full = f"{module}.{name}"
-    of_torch = _STORAGE.fullmatch(full) or _ELEMENT_TYPE.fullmatch(full) or _TENSOR_CLASS.fullmatch(full)
-    of_python = full in ("collections.OrderedDict", "collections.Counter", "torch.Size")
-    if describe or full in _TENSORS or of_torch or of_python or _OF_NO_USE.fullmatch(full) or full in _REBUILDING:
-        return Name(full)
-    raise UnsupportedPickleError(f"Unsupported global: GLOBAL {full.removeprefix('builtins.')[:200]}")
+    # Protocol 2 has the names of Python 2.
+    return Name(f"{'builtins' if module == '__builtin__' else module}.{name}")
 
 
 def _storage(identity: Any) -> _Storage:
@@ -287,6 +285,8 @@ def _storage(identity: Any) -> _Storage:
 
 
 def _tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_more: Any) -> StoredTensor:
+    if isinstance(storage, Described):
+        raise UnsupportedPickleError(f"a tensor's values are an object of {storage.name[:200]}")
     if not isinstance(storage, _Storage) or not _is_count(offset):
         raise TypeError("a tensor has no storage")
     for numbers in (shape, strides):
@@ -340,7 +340,6 @@ def _as_key(key: Any) -> Any:
     return key if isinstance(key, str | int | float | Described | None) else Thing()
 
 
-_REBUILDING = ("torch._tensor._rebuild_from_type_v2",)
 _TENSORS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_tensor": _tensor,
     "torch._utils._rebuild_tensor_v2": _tensor_v2,

@@ -148,22 +148,21 @@ def part_archive(part: FilePart) -> Archive:
 
 
 @contextlib.contextmanager
-def open_archive(path: Path, *, describe: bool = False) -> Iterator[Archive]:
+def open_archive(path: Path) -> Iterator[Archive]:
     """Opens a PyTorch file.
 
     Args:
         path: the file.
-        describe: whether objects that state dicts have no use for are no error, but ``Described``.
 
     Raises:
-        UnsupportedPickleError: it needs code from the file, or instructions that state dicts do without.
+        UnsupportedPickleError: it needs storages or instructions that state dicts do without.
         Exception: of any kind, where it is damaged or no PyTorch file.
     """
     with path.open("rb") as file:
         is_zip = file.read(4) == b"PK\x03\x04"
         file.seek(0)
         size = os.fstat(file.fileno()).st_size
-        yield _zip_archive(file, size, describe=describe) if is_zip else _legacy_archive(file)
+        yield _zip_archive(file, size) if is_zip else _legacy_archive(file)
 
 
 def element_type(dtype: str) -> np.dtype[Any]:
@@ -177,7 +176,7 @@ def element_type(dtype: str) -> np.dtype[Any]:
     return numpy_dtype(dtype)
 
 
-def _zip_archive(file: IO[bytes], size: int, *, describe: bool = False) -> Archive:
+def _zip_archive(file: IO[bytes], size: int) -> Archive:
     members = zipfile.ZipFile(file).infolist()
     # Before their compression is looked at: TorchScript compresses its code.
     if any(info.filename.endswith("/constants.pkl") and info.filename.count("/") == 1 for info in members):
@@ -193,7 +192,7 @@ def _zip_archive(file: IO[bytes], size: int, *, describe: bool = False) -> Archi
         order = _bytes(file, named["byteorder"], _LONGEST_NOTE).decode()
         if order not in ("little", "big"):
             raise ValueError(f"its byte order is {order!r}")
-    content = read_pickle(io.BytesIO(_bytes(file, named["data.pkl"], size)), describe=describe)
+    content = read_pickle(io.BytesIO(_bytes(file, named["data.pkl"], size)))
     storages = {name.removeprefix("data/"): info for name, info in named.items() if name.startswith("data/")}
     places = {name: (_start(file, info), info.file_size) for name, info in storages.items()}
     checksums = {name: info.CRC for name, info in storages.items()}

@@ -15,7 +15,7 @@ from ..errors import CheckpointError, reason_of
 from ..networks.weight_space import canonical_name
 from .safetensors_file import RESERVED_PREFIX, CheckpointFile
 from .sharded_folder import METADATA, DividedTensor, ShardedFolder, find_sharded_folder
-from .tensor_pickle import StoredTensor, UnreadableTensor, UnsupportedPickleError
+from .tensor_pickle import Described, StoredTensor, UnreadableTensor, UnsupportedPickleError
 from .torch_archive import element_type, open_archive
 from .zero_folder import find_zero_folder, read_zero_folder
 
@@ -138,6 +138,7 @@ def _readable_tensors(path: Path, content: object) -> dict[str, StoredTensor]:
 
 
 def _find_tensors(path: Path, content: object) -> Mapping[str, Any]:
+    _check_is_plain("it", content)
     if not isinstance(content, Mapping):
         kind = "Tensor" if isinstance(content, StoredTensor | UnreadableTensor) else type(content).__name__
         raise CheckpointError(f"checkpoint {path} holds a {kind}, not a dictionary of tensors.")
@@ -147,6 +148,9 @@ def _find_tensors(path: Path, content: object) -> Mapping[str, Any]:
             f"checkpoint {path} holds no tensors at its top level and none under the keys {list(_NESTED_KEYS)}; it has "
             f"{[str(key)[:80] for key in content if isinstance(key, str)][:20]}. Save the state dict alone."
         )
+    for name, item in found.items():
+        # It may be a tensor of a class that we do not know.
+        _check_is_plain(f"its {name!r}", item)
     tensors = {name: item for name, item in found.items() if isinstance(item, _TENSORS)}
     named = {str(name): item for name, item in tensors.items() if isinstance(name, str | int)}
     if len(named) < len(tensors):
@@ -160,11 +164,17 @@ def _find_tensors(path: Path, content: object) -> Mapping[str, Any]:
 def _nested_tensors(content: Mapping[Any, Any], depth: int) -> Mapping[Any, Any] | None:
     # Nested first: beside a state dict there may be single tensors, such as an epoch's number.
     for key in _NESTED_KEYS:
+        _check_is_plain(f"its {key!r}", content.get(key))
         if depth and isinstance(content.get(key), Mapping):
             found = _nested_tensors(content[key], depth - 1)
             if found is not None:
                 return found
     return content if any(isinstance(item, _TENSORS) for item in content.values()) else None
+
+
+def _check_is_plain(label: str, value: object) -> None:
+    if isinstance(value, Described):
+        raise UnsupportedPickleError(f"{label} is an object of {value.name[:200]}, which only code can make")
 
 
 def _reason(error: Exception) -> str:

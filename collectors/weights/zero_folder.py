@@ -51,8 +51,7 @@ def read_zero_folder(path: Path) -> Arrays:
     """
     with contextlib.ExitStack() as stack:
         models, optimizers = (
-            [stack.enter_context(open_archive(file, describe=True)) for file in _parts(path, *named)]
-            for named in (_MODEL, _OPTIMIZER)
+            [stack.enter_context(open_archive(file)) for file in _parts(path, *named)] for named in (_MODEL, _OPTIMIZER)
         )
         found = _from_optimizers(models, optimizers) if optimizers else {}
         return {**_from_module(models[0], found), **found}

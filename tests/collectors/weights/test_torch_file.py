@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import collections
+import enum
 import io
 import pickle
 import struct
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -312,6 +315,57 @@ def test_other_protocols(tmp_path: Path, protocol: int, new: bool) -> None:
         _use_new_zipfile_serialization=new,
     )
     np.testing.assert_array_equal(read_state_dict(tmp_path / "a.pt")["weight"], weight.numpy())
+
+
+class Kind(enum.Enum):
+    ONE = 1
+
+
+@dataclass
+class Settings:
+    """What a program of somebody else keeps beside the weights."""
+
+    kind: Kind
+    depths: list[int]
+
+
+@FORMATS
+@pytest.mark.parametrize("nested", [False, True])
+def test_objects_beside_the_weights_are_passed_over(tmp_path: Path, nested: bool, new: bool) -> None:
+    weight = values(6, torch.float32)
+    counts = collections.defaultdict(list, {"a": [1]})
+    beside: dict[str, Any] = {
+        "args": argparse.Namespace(lr=0.1),
+        "path": Path("x"),
+        "best": np.float64(0.5),
+        "counts": counts,
+    }
+    if nested:
+        content = {
+            "state_dict": {"weight": weight},
+            **beside,
+            "settings": Settings(Kind.ONE, [1, 2]),
+            "curve": np.ones(3),
+        }
+    else:
+        content = {"weight": weight, **beside}
+    torch.save(content, tmp_path / "a.pt", _use_new_zipfile_serialization=new)
+    np.testing.assert_array_equal(read_state_dict(tmp_path / "a.pt")["weight"], weight.numpy())
+
+
+@FORMATS
+@pytest.mark.parametrize(
+    ("content", "match"),
+    [
+        ({"a": torch.ones(2), "b": np.ones(2)}, r"its 'b' is an object of numpy.*_reconstruct, which only code"),
+        ({"model": Settings(Kind.ONE, []), "step": torch.ones(1)}, r"its 'model' is an object of .*Settings, which"),
+        (Settings(Kind.ONE, []), r"it is an object of .*Settings, which only code can make\)\. If you trust the file"),
+    ],
+)
+def test_objects_that_may_hold_weights_are_refused(tmp_path: Path, content: Any, match: str, new: bool) -> None:
+    torch.save(content, tmp_path / "a.pt", _use_new_zipfile_serialization=new)
+    with pytest.raises(CheckpointError, match=f"cannot be read as plain tensors \\({match}"):
+        read_state_dict(tmp_path / "a.pt")
 
 
 @pytest.mark.parametrize("names", [((1, 2), "b"), (0, "0")], ids=["no text", "twice"])
