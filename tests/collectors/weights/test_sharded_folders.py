@@ -174,7 +174,7 @@ class TestHostileFolders:
         with pytest.raises(CheckpointError, match="lies outside of the folder"):
             read_state_dict(folder)
 
-    @pytest.mark.parametrize("trials", [20, pytest.param(400, marks=pytest.mark.slow)])
+    @pytest.mark.parametrize("trials", [10, pytest.param(100, marks=pytest.mark.slow)])
     def test_changed_bytes_are_refused_or_read(self, folder, trials):
         """Only documented errors, whatever the bytes are."""
         random_numbers = random.Random(5)
