@@ -206,13 +206,16 @@ def test_room_that_comes_back_before_the_end_saves_all_that_was_measured(small_d
 
     class Watched(LandscapeWriter):
         def update(self, change: Callable[[], None]) -> None:
-            nonlocal count_at_failure
+            def counted() -> None:
+                nonlocal count_at_failure
+                change()
+                count_at_failure += 1
+
             try:
-                super().update(change)
+                super().update(counted)
             except LandscapeWriteError:
                 trouble.free()
                 raise
-            count_at_failure += 1
 
     def fill(count: int) -> None:
         if count > 20:
