@@ -135,6 +135,8 @@ def callback_fn(folder, device_map):
 
 
 @pytest.mark.slow
+# Said by JAX where another test of this process has imported it, when Ray starts its processes.
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")
 @pytest.mark.parametrize("device_ids", [[0], [0, 1]])
 def test_a_whole_landscape_in_this_process_and_by_two_workers_of_ray(saved, device_ids, tmp_path):
     plane = random_plane(load(saved, {"": "cpu"}), seed=3)

@@ -90,7 +90,7 @@ def a_node_joins_late(folder, generator):
     """It takes work."""
     with SmallCluster(nodes=2, cpus=4) as cluster:
         # Long enough for the node to start on a busy machine.
-        survey = start(folder, devices=None, cluster=cluster, size=40, seconds=0.03)
+        survey = start(folder, devices=None, cluster=cluster, size=40, seconds=0.05)
         try:
             wait_for_a_random_moment(survey, generator, latest=0.15)
             before = cluster.raylets()
