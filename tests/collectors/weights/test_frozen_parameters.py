@@ -114,6 +114,7 @@ def test_a_resumed_run_keeps_their_file(run, tmp_path):
         assert_holds(RunDirectory(directory.path).checkpoint(number), steps[number])
 
 
+@pytest.mark.filterwarnings("ignore:.*the later checkpoints in .* are removed")
 def test_a_run_resumed_from_its_beginning_saves_them_anew(tmp_path):
     settings = {"unit": "epoch", "intervals": [range(1, 4)]}
     collected(tmp_path, frozen_network(), epochs=3, **settings)
