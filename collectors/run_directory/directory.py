@@ -176,8 +176,7 @@ def check_lies_in_run(folder: AnyPath) -> None:
     Raises:
         RunDirectoryError: it is one, so that what is read or written there would not be the run's.
     """
-    # realpath, because resolve() fails for links in a circle.
-    if isinstance(folder, Path) and Path(os.path.realpath(folder)).parent != Path(os.path.realpath(folder.parent)):
+    if isinstance(folder, Path) and _links_out(folder):
         raise RunDirectoryError(
             f"{folder} links out of the run directory, where nothing is read or written. Remove the link; if the "
             "checkpoints must lie on another disk, make the whole run directory there and link to it."
@@ -191,8 +190,13 @@ def check_lies_in_folder(path: AnyPath, error: type[LandscapeError], label: str)
         LandscapeError: it is one; of the class that is given.
     """
     # What is remote has no links; its names are checked when they are joined.
-    if isinstance(path, Path) and Path(os.path.realpath(path)).parent != Path(os.path.realpath(path.parent)):
+    if isinstance(path, Path) and _links_out(path):
         raise error(f"{label} links out of the run directory; copy the file itself there.")
+
+
+def _links_out(path: Path) -> bool:
+    # realpath, because resolve() fails for links in a circle.
+    return Path(os.path.realpath(path)).parent != Path(os.path.realpath(path.parent))
 
 
 def _changed(path: AnyPath) -> CheckpointError:
