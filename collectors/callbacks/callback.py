@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 LEGACY_HOOKS = ("begin", "epoch_begin", "step_begin", "step_end", "epoch_end", "end")
 TRAIN_HOOKS = tuple(f"on_train_{name}" for name in LEGACY_HOOKS)
 EVAL_HOOKS = tuple(f"on_eval_{name}" for name in LEGACY_HOOKS)
+STEP_EVENTS = (
+    "before_dataloader", "after_dataloader", "before_train_batch", "before_forward", "after_forward", "before_loss",
+    "after_loss", "before_backward", "after_backward", "after_train_batch", "eval_before_forward", "eval_after_forward",
+)  # fmt: skip
+"""What a ``StepListener`` hears, in the order of a step of training, then of an evaluation."""
 HOOKS = (*LEGACY_HOOKS, *TRAIN_HOOKS, *EVAL_HOOKS)
 
 
@@ -168,12 +173,34 @@ class Callback:
 class BuiltInCallback(Callback):
     """The mark of the callbacks that this library provides: they may use legacy hooks in ``Model.fit``.
 
+    They do their work in the legacy hooks (``begin``, ``step_end``, ...), so that these can be called in a loop of
+    one's own and overridden in a subclass; the ``on_train_*`` and ``on_eval_*`` hooks lead there. ``cb_params.mode``
+    tells the phase; where it is missing, it is training.
+
     Attributes:
         called_in_fit_evaluation: whether the ``on_eval_*`` hooks also run for the evaluations inside
             ``Model.fit`` (those of ``Model.eval`` always run).
     """
 
     called_in_fit_evaluation = False
+
+
+class StepListener(Callback):
+    """A callback that also hears what ``Model`` does within steps; for callbacks of other libraries."""
+
+    def inside_step(self, event: str, run_context: RunContext, **values: Any) -> None:
+        """Runs at an event within a step.
+
+        Args:
+            event: one of ``STEP_EVENTS``.
+            run_context: the run's.
+            values: ``outputs`` after a forward pass, ``loss`` after the loss.
+        """
+
+
+def in_evaluation(run_context: RunContext) -> bool:
+    """Returns whether a hook belongs to an evaluation; a loop that does not say what it does trains."""
+    return bool(run_context.original_args().get("mode") == "eval")
 
 
 def step_loss(net_outputs: Any) -> float | torch.Tensor:

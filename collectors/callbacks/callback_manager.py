@@ -8,7 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Self
 
 from ..validation import check_bool, check_instance, wrong_type
-from .callback import HOOKS, LEGACY_HOOKS, BuiltInCallback, Callback, RunContext
+from .callback import HOOKS, LEGACY_HOOKS, BuiltInCallback, Callback, RunContext, StepListener
+
+Tell = Callable[..., None]
+"""Called with the name of an event within a step, and what it brought by name."""
 
 
 class CallbackManager(Callback):
@@ -61,6 +64,18 @@ class CallbackManager(Callback):
             ],
             strict=self._strict,
         )
+
+    def telling(self, run_context: RunContext) -> Tell:
+        """Returns what tells the callbacks of the events within steps; it does nothing where nobody listens."""
+        listeners = [callback for callback in self._active if isinstance(callback, StepListener)]
+        if not listeners:
+            return silent
+
+        def tell(event: str, **values: Any) -> None:
+            for listener in listeners:
+                listener.inside_step(event, run_context, **values)
+
+        return tell
 
     def check_legacy_hooks(self, stacklevel: int = 3) -> None:
         """Warns of callbacks that use legacy hooks, inherited ones included, which ``Model.fit`` discourages.
@@ -153,6 +168,10 @@ def _passing_on(hook: str) -> Callable[[CallbackManager, RunContext], None]:
 
 for _hook in HOOKS:
     setattr(CallbackManager, _hook, _passing_on(_hook))
+
+
+def silent(event: str, **values: Any) -> None:
+    """Tells nobody."""
 
 
 def legacy_hooks_of(callback: Callback) -> tuple[str, ...]:

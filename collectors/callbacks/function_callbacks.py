@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..validation import check_bool, check_float, wrong_type
-from .callback import HOOKS, BuiltInCallback, RunContext
+from .callback import HOOKS, BuiltInCallback, RunContext, in_evaluation
 
 Hook = Callable[[RunContext], Any]
 
@@ -15,9 +15,9 @@ class LambdaCallback(BuiltInCallback):
     """Calls the given functions, each with the run context, where the hook of that name runs.
 
     Each argument is a function of the run context, or None, and has the name of its hook (see ``Callback``). It takes
-    part in the evaluations inside ``Model.fit`` as well. As in ``Callback``, the legacy hooks (``begin``,
-    ``epoch_begin``, ...) run in training and in evaluation, except where the hook of that phase is given too: then that
-    one runs in its place.
+    part in the evaluations inside ``Model.fit`` as well. As in ``Callback``, ``epoch_begin`` and the other five names
+    without a phase run in training and in evaluation, except where the hook of that phase is given too: then that one
+    runs in its place. Those six may be given by position, in the order of MindSpore's documentation.
 
     Raises:
         TypeError: an argument is neither a function nor None.
@@ -27,6 +27,13 @@ class LambdaCallback(BuiltInCallback):
 
     def __init__(
         self,
+        epoch_begin: Hook | None = None,
+        epoch_end: Hook | None = None,
+        step_begin: Hook | None = None,
+        step_end: Hook | None = None,
+        begin: Hook | None = None,
+        end: Hook | None = None,
+        *,
         on_train_epoch_begin: Hook | None = None,
         on_train_epoch_end: Hook | None = None,
         on_train_step_begin: Hook | None = None,
@@ -39,23 +46,34 @@ class LambdaCallback(BuiltInCallback):
         on_eval_step_end: Hook | None = None,
         on_eval_begin: Hook | None = None,
         on_eval_end: Hook | None = None,
-        *,
-        epoch_begin: Hook | None = None,
-        epoch_end: Hook | None = None,
-        step_begin: Hook | None = None,
-        step_end: Hook | None = None,
-        begin: Hook | None = None,
-        end: Hook | None = None,
     ) -> None:
         given = locals()
+        self._functions: dict[str, Hook] = {}
         for name in HOOKS:
             function = given[name]
             if function is None:
                 continue
             if not callable(function):
                 raise wrong_type(name, "a function of one argument (the run context) or None", function)
-            # On the object, where it comes before the method of the class.
-            setattr(self, name, function)
+            self._functions[name] = function
+
+
+def _calling(hook: str) -> Callable[[LambdaCallback, RunContext], None]:
+    def call(self: LambdaCallback, run_context: RunContext) -> None:
+        function = self._functions.get(hook)
+        if function is None:
+            getattr(super(LambdaCallback, self), hook)(run_context)
+        else:
+            function(run_context)
+
+    call.__name__, call.__qualname__ = hook, f"LambdaCallback.{hook}"
+    call.__doc__ = f"Calls the function that was given as ``{hook}``."
+    return call
+
+
+# Methods of the class, so that a subclass may override them.
+for _hook in HOOKS:
+    setattr(LambdaCallback, _hook, _calling(_hook))
 
 
 class LearningRateScheduler(BuiltInCallback):
@@ -86,16 +104,19 @@ class LearningRateScheduler(BuiltInCallback):
         self._function = learning_rate_function
         self._before_first_step = check_bool("before_first_step", before_first_step)
 
-    def on_train_begin(self, run_context: RunContext) -> None:
-        """Checks the optimizer, and sets the first step's learning rate when asked to."""
+    def begin(self, run_context: RunContext) -> None:
+        """Checks the optimizer, and sets the first step's learning rate when asked to; not in evaluation."""
+        if in_evaluation(run_context):
+            return
         params = run_context.original_args()
         _parameter_groups(params)
         if self._before_first_step:
             self._schedule(params)
 
-    def on_train_step_end(self, run_context: RunContext) -> None:
-        """Sets the next step's learning rate."""
-        self._schedule(run_context.original_args())
+    def step_end(self, run_context: RunContext) -> None:
+        """Sets the next step's learning rate; not in evaluation."""
+        if not in_evaluation(run_context):
+            self._schedule(run_context.original_args())
 
     def _schedule(self, params: dict[str, Any]) -> None:
         step = int(params.get("cur_step_num", 0))

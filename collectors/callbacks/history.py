@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..networks.batches import sample_count
-from .callback import BuiltInCallback, RunContext, step_loss
+from .callback import BuiltInCallback, RunContext, in_evaluation, step_loss
 
 if TYPE_CHECKING:
     import torch
@@ -58,35 +58,40 @@ class History(BuiltInCallback):
         self.history = {name: list(values) for name, values in state["history"].items()}
         self._total, self._samples = state["total"], state["samples"]
 
-    def on_train_begin(self, run_context: RunContext) -> None:
+    def begin(self, run_context: RunContext) -> None:
         """Starts new lists."""
         self._restart()
 
-    def on_train_epoch_begin(self, run_context: RunContext) -> None:
+    def epoch_begin(self, run_context: RunContext) -> None:
         """Starts a new mean."""
         self._restart_mean()
 
-    def on_train_step_end(self, run_context: RunContext) -> None:
-        """Takes in the loss of a training step."""
-        self._add(run_context.original_args(), "train_dataset_element")
+    def step_end(self, run_context: RunContext) -> None:
+        """Takes in the loss of a step."""
+        element = "eval_dataset_element" if in_evaluation(run_context) else "train_dataset_element"
+        self._add(run_context.original_args(), element)
 
-    def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Notes the epoch with its mean loss and the results of its evaluation."""
+    def epoch_end(self, run_context: RunContext) -> None:
+        """Notes the epoch with its mean loss and, in training, the results of its evaluation.
+
+        In a loop that does not call ``step_end``, ``cb_params.net_outputs`` counts, the epoch's last loss.
+        """
         params = run_context.original_args()
-        self._record(params, params.get("eval_results") or params.get("metrics") or {})
+        if not self._samples and params.get("net_outputs") is not None:
+            self._add(params, "")
+        results = {} if in_evaluation(run_context) else params.get("eval_results") or params.get("metrics") or {}
+        _check_names(results)
+        self.epoch["epoch"].append(params.get("cur_epoch_num", 1))
+        self.history[_LOSS].append(float(self._total) / self._samples if self._samples else float("nan"))
+        self._note_results(results)
+        self._restart_mean()
 
-    def on_eval_begin(self, run_context: RunContext) -> None:
-        """Starts new lists: this evaluation is a run of its own."""
-        self._restart()
-
-    def on_eval_step_end(self, run_context: RunContext) -> None:
-        """Takes in the loss of an evaluation step."""
-        self._add(run_context.original_args(), "eval_dataset_element")
-
-    def on_eval_end(self, run_context: RunContext) -> None:
-        """Notes the mean loss and the metrics of the evaluation."""
-        params = run_context.original_args()
-        self._record(params, params.get("metrics") or {})
+    def end(self, run_context: RunContext) -> None:
+        """Notes the metrics of an evaluation, which its trainer computes after its epoch."""
+        if in_evaluation(run_context) and self.epoch["epoch"]:
+            results = run_context.original_args().get("metrics") or {}
+            _check_names(results)
+            self._note_results(results)
 
     def _restart(self) -> None:
         self.epoch = {"epoch": []}
@@ -104,17 +109,18 @@ class History(BuiltInCallback):
         self._total = self._total + step_loss(params["net_outputs"]) * samples
         self._samples += samples
 
-    def _record(self, params: dict[str, Any], results: Mapping[str, Any]) -> None:
-        if _LOSS in results:
-            raise ValueError(
-                f"metrics must not have one called {_LOSS!r}, because History keeps the loss under that name. "
-                "Give it another: Model(metrics={'name': metric})."
-            )
-        before = len(self.epoch["epoch"])
-        self.epoch["epoch"].append(params.get("cur_epoch_num", 1))
-        self.history[_LOSS].append(float(self._total) / self._samples if self._samples else float("nan"))
-        for name in results:
-            self.history.setdefault(name, [None] * before)
-        for name, values in self.history.items():
+    def _note_results(self, results: Mapping[str, Any]) -> None:
+        """Sets the last entry of every list but the losses'."""
+        before = len(self.epoch["epoch"]) - 1
+        for name in (*self.history, *results):
             if name != _LOSS:
-                values.append(results.get(name))
+                values = self.history.setdefault(name, [None] * before)
+                values[before:] = [results.get(name)]
+
+
+def _check_names(results: Mapping[str, Any]) -> None:
+    if _LOSS in results:
+        raise ValueError(
+            f"metrics must not have one called {_LOSS!r}, because History keeps the loss under that name. "
+            "Give it another: Model(metrics={'name': metric})."
+        )

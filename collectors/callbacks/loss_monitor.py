@@ -7,7 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from ..validation import check_choice, check_int
-from .callback import BuiltInCallback, RunContext, step_loss
+from .callback import BuiltInCallback, RunContext, in_evaluation, step_loss
 
 if TYPE_CHECKING:
     import torch
@@ -50,7 +50,7 @@ class LossMonitor(BuiltInCallback):
 
     def epoch_begin(self, run_context: RunContext) -> None:
         """Notes where the epoch begins."""
-        self._epoch_start = run_context.original_args()["cur_step_num"]
+        self._epoch_start = run_context.original_args().get("cur_step_num", 0)
 
     def step_end(self, run_context: RunContext) -> None:
         """Prints the loss when it is time, and acts when it is not finite."""
@@ -64,17 +64,13 @@ class LossMonitor(BuiltInCallback):
         if prints:
             print(f"epoch: {epoch} step: {step}, loss is {float(loss)}", flush=True)
 
-    def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Prints the metrics when the epoch was evaluated."""
+    def epoch_end(self, run_context: RunContext) -> None:
+        """Reads the losses that were left on an accelerator; prints the metrics when a training epoch was evaluated."""
         self._read_losses(run_context)
         params = run_context.original_args()
         metrics = params.get("metrics")
-        if metrics and self._per_print_times:
-            print(f"Eval result: epoch {params['cur_epoch_num']}, metrics: {metrics}", flush=True)
-
-    def on_eval_epoch_end(self, run_context: RunContext) -> None:
-        """Reads the losses that were left on the accelerator."""
-        self._read_losses(run_context)
+        if metrics and self._per_print_times and not in_evaluation(run_context):
+            print(f"Eval result: epoch {params.get('cur_epoch_num', 1)}, metrics: {metrics}", flush=True)
 
     def _restart(self, params: dict[str, Any]) -> None:
         self._last_print: int = params.get("cur_step_num", 0)

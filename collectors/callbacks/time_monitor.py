@@ -7,7 +7,7 @@ from time import perf_counter
 from typing import Any
 
 from ..validation import check_bool, check_int
-from .callback import BuiltInCallback, RunContext
+from .callback import BuiltInCallback, RunContext, in_evaluation
 
 
 class TimeMonitor(BuiltInCallback):
@@ -35,58 +35,43 @@ class TimeMonitor(BuiltInCallback):
         self._data_time = check_bool("data_time", data_time)
         self._train, self._eval = _EpochTimer(), _EpochTimer()
 
-    def on_train_begin(self, run_context: RunContext) -> None:
-        """Forgets the previous run."""
-        self._train, self._eval = _EpochTimer(), _EpochTimer()
-
-    def on_train_epoch_begin(self, run_context: RunContext) -> None:
-        """Starts the time of a training epoch."""
-        self._train.start(run_context)
-
-    def on_train_step_begin(self, run_context: RunContext) -> None:
-        """Notes that a batch is there."""
-        self._train.end_waiting(perf_counter())
-
-    def on_train_step_end(self, run_context: RunContext) -> None:
-        """Notes that the next batch is waited for."""
-        self._train.begin_waiting(perf_counter())
-
-    def on_train_epoch_end(self, run_context: RunContext) -> None:
-        """Prints the time of a training epoch."""
-        self._end_epoch("Train", self._train, run_context)
-
-    def on_train_end(self, run_context: RunContext) -> None:
-        """Ends the run, so that an evaluation afterwards is one of its own."""
-        self._train = _EpochTimer()
-
-    def on_eval_begin(self, run_context: RunContext) -> None:
-        """Halts the time of the training epoch around this evaluation, if there is one."""
+    def begin(self, run_context: RunContext) -> None:
+        """Forgets the previous run; an evaluation halts the time of the training epoch around it, if there is one."""
         self._eval = _EpochTimer()
-        self._train.pause(_time_of_device(run_context))
+        if in_evaluation(run_context):
+            self._train.pause(_time_of_device(run_context))
+        else:
+            self._train = _EpochTimer()
 
-    def on_eval_epoch_begin(self, run_context: RunContext) -> None:
-        """Starts the time of an evaluation."""
-        self._eval.start(run_context)
+    def epoch_begin(self, run_context: RunContext) -> None:
+        """Starts the time of an epoch."""
+        self._timer(run_context).start(run_context)
 
-    def on_eval_step_begin(self, run_context: RunContext) -> None:
+    def step_begin(self, run_context: RunContext) -> None:
         """Notes that a batch is there."""
-        self._eval.end_waiting(perf_counter())
+        self._timer(run_context).end_waiting(perf_counter())
 
-    def on_eval_step_end(self, run_context: RunContext) -> None:
+    def step_end(self, run_context: RunContext) -> None:
         """Notes that the next batch is waited for."""
-        self._eval.begin_waiting(perf_counter())
+        self._timer(run_context).begin_waiting(perf_counter())
 
-    def on_eval_epoch_end(self, run_context: RunContext) -> None:
-        """Prints the time of an evaluation."""
-        self._end_epoch("Eval", self._eval, run_context)
+    def epoch_end(self, run_context: RunContext) -> None:
+        """Prints the time of an epoch."""
+        self._end_epoch("Eval" if in_evaluation(run_context) else "Train", self._timer(run_context), run_context)
 
-    def on_eval_end(self, run_context: RunContext) -> None:
-        """Lets the time of the training epoch go on."""
-        self._train.resume(_time_of_device(run_context))
+    def end(self, run_context: RunContext) -> None:
+        """Ends the run, so that an evaluation afterwards is one of its own; after an evaluation, training goes on."""
+        if in_evaluation(run_context):
+            self._train.resume(_time_of_device(run_context))
+        else:
+            self._train = _EpochTimer()
 
     def on_exception(self, run_context: RunContext, error: BaseException) -> None:
         """Forgets the epoch that did not end."""
         self._train, self._eval = _EpochTimer(), _EpochTimer()
+
+    def _timer(self, run_context: RunContext) -> _EpochTimer:
+        return self._eval if in_evaluation(run_context) else self._train
 
     def _end_epoch(self, mode: str, timer: _EpochTimer, run_context: RunContext) -> None:
         milliseconds = timer.stop(_time_of_device(run_context)) * 1000

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..callbacks.callback import Callback, CallbackParameters, RunContext
+from ..callbacks.callback import STEP_EVENTS, CallbackParameters, RunContext, StepListener
 from ..callbacks.callback_manager import restore_callbacks
 from ..validation import check_instance
 from .parameters import composer_missing, states_of
@@ -36,6 +36,7 @@ HOOK_EVENTS: Mapping[str, tuple[str, ...]] = {
     "on_eval_end": ("eval_end",),
     "evaluations end in fit": ("eval_after_all",),
     "evaluations end": ("eval_standalone_end",),
+    "inside steps": STEP_EVENTS,
 }
 """Which of Composer's events come with which of our hooks."""
 
@@ -43,7 +44,7 @@ EVENTS = frozenset(event for events in HOOK_EVENTS.values() for event in events)
 """The events of Composer that exist in our Model."""
 
 
-class FromComposer(Callback):
+class FromComposer(StepListener):
     """Lets a callback of Composer run inside our ``Model``.
 
     Example::
@@ -58,9 +59,9 @@ class FromComposer(Callback):
     present step or epoch. The callback's state goes into our checkpoints and comes back after ``fit_start``.
 
     In ``state``, ``model`` is a ComposerModel around the network, the data loaders are called "train" and "eval",
-    metrics are those of the Model, "eval_loss" included, and ``outputs`` are there in evaluations only. Events inside a
-    step (``before_forward``, ``after_loss``, ...), around data loaders, of ``predict`` and of the end of iterations do
-    not exist in Model; a callback that reacts to them gets a warning when it is given.
+    metrics are those of the Model, "eval_loss" included. Within a step, a batch is Composer's only microbatch. Events
+    of ``predict`` (``Model.predict`` has no callbacks) and of the end of iterations (which Composer has only where an
+    iteration is given a length) do not exist in Model; a callback that reacts to them gets a warning when it is given.
 
     Args:
         callback: the callback.
@@ -99,8 +100,12 @@ class FromComposer(Callback):
 
     def on_train_step_begin(self, run_context: RunContext) -> None:
         """Runs ``batch_start``."""
-        self._now.state.batch = run_context.original_args().train_dataset_element
         self._run("on_train_step_begin", run_context)
+
+    def inside_step(self, event: str, run_context: RunContext, **values: Any) -> None:
+        """Runs the events within a step, in training and in evaluations."""
+        self._now.note_inside_step(run_context.original_args(), **values)
+        self._run_events((event,), run_context)
 
     def on_train_step_end(self, run_context: RunContext) -> None:
         """Runs ``batch_end`` and ``batch_checkpoint``."""
@@ -207,8 +212,11 @@ class FromComposer(Callback):
         self._epoch_is_open = False
 
     def _run(self, hook: str, run_context: RunContext) -> None:
+        self._run_events(HOOK_EVENTS[hook], run_context)
+
+    def _run_events(self, names: Sequence[str], run_context: RunContext) -> None:
         now = self._now
-        for name in HOOK_EVENTS[hook]:
+        for name in names:
             event = composer.Event(name)
             # Loggers are there before anybody logs, and flush after everybody has.
             order = [*self._loggers, self._callback] if event is composer.Event.INIT else self._everyone

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,17 @@ EVENT_HOOKS: Mapping[str, tuple[str, ...]] = {
 """Which of our hooks run at which of Composer's events; all other events mean nothing to our callbacks."""
 
 
+def _in_a_run(handle: Callable[[InComposer, State, Logger], None]) -> Callable[[InComposer, State, Logger], None]:
+    """Makes a method for an event do nothing outside of any run."""
+
+    @functools.wraps(handle)
+    def handle_in_a_run(self: InComposer, state: State, logger: Logger) -> None:
+        if not self._is_outside(state):
+            handle(self, state, logger)
+
+    return handle_in_a_run
+
+
 class InComposer(composer.Callback):  # type: ignore[misc]
     """Lets callbacks of this library run inside a Composer trainer.
 
@@ -61,6 +73,9 @@ class InComposer(composer.Callback):  # type: ignore[misc]
     anything else raises: their ``on_exception`` runs when the trainer is closed, at the latest when Python exits. So
     close it, in ``finally`` or with ``contextlib.closing(trainer)``. They get the error if it is still propagating,
     otherwise a RuntimeError in its place.
+
+    Events that are run by hand outside of a training, ``trainer.engine.run_event(Event.EPOCH_START)``, belong to no
+    run, so no hook runs.
 
     States of the callbacks go into Composer's checkpoints, and come back after ``on_train_begin``, as in ``Model``.
     Composer keeps one state for each class, so give all callbacks to one ``InComposer``.
@@ -91,7 +106,7 @@ class InComposer(composer.Callback):  # type: ignore[misc]
         self._training: dict[str, Any] | None = None
         self._in_epoch = False
         self._evaluates_for_fit = False
-        self._stop_passed_on = False
+        self._stop_passed_on = self._has_begun = False
         self._saved: list[Any] | None = None
 
     def fit_start(self, state: State, logger: Logger) -> None:
@@ -109,6 +124,7 @@ class InComposer(composer.Callback):  # type: ignore[misc]
             if not int(state.timestamp.batch_in_epoch):
                 self._restore()
 
+    @_in_a_run
     def epoch_start(self, state: State, logger: Logger) -> None:
         """Begins an epoch."""
         with self._noticing_errors():
@@ -116,6 +132,7 @@ class InComposer(composer.Callback):  # type: ignore[misc]
             self._in_epoch = True
             self._call("epoch_start", state)
 
+    @_in_a_run
     def batch_start(self, state: State, logger: Logger) -> None:
         """Begins a step; its batch is there."""
         if not self._in_epoch:
@@ -126,17 +143,20 @@ class InComposer(composer.Callback):  # type: ignore[misc]
             self._params.update(train_dataset_element=state.batch, cur_step_num=int(state.timestamp.batch) + 1)
             self._call("batch_start", state)
 
+    @_in_a_run
     def batch_end(self, state: State, logger: Logger) -> None:
         """Ends a step."""
         with self._noticing_errors():
             self._params.net_outputs = parameters.step_loss(state)
             self._call("batch_end", state)
 
+    @_in_a_run
     def epoch_checkpoint(self, state: State, logger: Logger) -> None:
         """Ends an epoch, after its evaluation."""
         with self._noticing_errors():
             self._end_epoch(state)
 
+    @_in_a_run
     def fit_end(self, state: State, logger: Logger) -> None:
         """Ends the run."""
         with self._noticing_errors():
@@ -166,18 +186,21 @@ class InComposer(composer.Callback):  # type: ignore[misc]
             self._training = parameters.begin_evaluation(self._params, state)
             self._call("eval_start", state)
 
+    @_in_a_run
     def eval_batch_start(self, state: State, logger: Logger) -> None:
         """Begins a step of an evaluation."""
         with self._noticing_errors():
             self._params.update(eval_dataset_element=state.batch, cur_step_num=int(state.eval_timestamp.batch) + 1)
             self._call("eval_batch_start", state)
 
+    @_in_a_run
     def eval_batch_end(self, state: State, logger: Logger) -> None:
         """Ends a step of an evaluation."""
         with self._noticing_errors():
             self._params.net_outputs = state.outputs
             self._call("eval_batch_end", state)
 
+    @_in_a_run
     def eval_end(self, state: State, logger: Logger) -> None:
         """Ends an evaluation."""
         with self._noticing_errors():
@@ -211,19 +234,30 @@ class InComposer(composer.Callback):  # type: ignore[misc]
         """Keeps the states until the next run has begun."""
         self._saved = state["callbacks"]
 
-    @property
-    def _params(self) -> CallbackParameters:
-        if self._context is None:
+    def _is_outside(self, state: State) -> bool:
+        """Returns whether an event belongs to no run: somebody runs it by hand, ``trainer.engine.run_event(event)``.
+
+        Raises:
+            RuntimeError: batches were trained, but the beginning of their training was not handed on.
+        """
+        if self._context is not None:
+            return False
+        if not self._has_begun and int(state.timestamp.batch):
             raise RuntimeError(
                 f"{type(self).__name__} got an event of a training whose fit_start it did not see. Where run_event is "
                 "overridden, hand on all events: super().run_event(event, state, logger)."
             )
+        return True
+
+    @property
+    def _params(self) -> CallbackParameters:
+        assert self._context is not None
         params: CallbackParameters = self._context.original_args()
         return params
 
     def _begin_run(self, params: CallbackParameters) -> None:
         self._manager.__enter__()
-        self._context = RunContext(params)
+        self._context, self._has_begun = RunContext(params), True
         params.list_callback = self._manager.callbacks
         self._in_epoch = self._stop_passed_on = False
 

@@ -96,6 +96,13 @@ class ModelState:
         steps = params.get("batch_num")
         self.state.set_dataloader(params.train_dataset, TRAIN_LABEL, -1 if steps is None else steps)
 
+    def note_inside_step(self, params: CallbackParameters, **values: Any) -> None:
+        """Notes the batch of a step of training, and what a step has brought so far: its outputs, its loss."""
+        if params.mode == "train":
+            self.state.batch = params.train_dataset_element
+        for name, value in values.items():
+            setattr(self.state, name, value)
+
     def end_step(self, params: CallbackParameters) -> None:
         """Notes the loss of a training step and lets time go on."""
         state = self.state

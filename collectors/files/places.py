@@ -6,10 +6,11 @@ checkpoints several times.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 from urllib.parse import unquote, urlsplit
@@ -53,6 +54,37 @@ class LocalCopies:
             file.copy_to(target)
             self._copies[name] = target
         return self._copies[name]
+
+
+@contextlib.contextmanager
+def on_this_machine(place: AnyPath, skip: Callable[[str], bool]) -> Iterator[Path]:
+    """Gives the path of a file or a folder on this machine: a copy, removed at the end, of what lies behind a URL.
+
+    Of a remote folder the files in it are copied, not the folders.
+
+    Args:
+        place: the file or the folder.
+        skip: says of a file's name in a remote folder whether it is not needed.
+
+    Raises:
+        OSError: it cannot be read, or the temporary folder has no room.
+    """
+    if isinstance(place, Path):
+        yield place
+        return
+    temporary = TemporaryFolder("landscape-copy-")
+    try:
+        target = temporary.path / place.name
+        if place.is_dir():
+            target.mkdir()
+            for file in place.files():
+                if not skip(file.name):
+                    file.copy_to(target / file.name)
+        elif place.is_file():
+            place.copy_to(target)
+        yield target
+    finally:
+        temporary.remove()
 
 
 def has_lost_slashes(path: object) -> bool:

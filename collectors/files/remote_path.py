@@ -52,6 +52,10 @@ class RemotePath:
             raise CheckpointError(f"{name!r} cannot be the name of a file behind {self}; rename the file.")
         return self._child(name)
 
+    def __reduce__(self) -> tuple[type[RemotePath], tuple[Any, ...]]:
+        # Without the listing of a folder: another process looks by itself.
+        return RemotePath, (self._file_system, self._path, self._folder)
+
     def __str__(self) -> str:
         return str(self._file_system.unstrip_protocol(self._path))
 
@@ -92,6 +96,24 @@ class RemotePath:
     def files(self) -> list[RemotePath]:
         """Returns the files of the folder, by name; none if the folder does not exist."""
         return [self._child(name) for name in sorted(self._files)]
+
+    def folders(self) -> list[RemotePath]:
+        """Returns the folders in the folder, by name; none if it does not exist."""
+        with os_errors(self):
+            try:
+                entries = self._file_system.ls(self._path, detail=True)
+            except (FileNotFoundError, NotADirectoryError):
+                return []
+        names = {entry["name"].rstrip("/").rsplit("/", 1)[-1] for entry in entries if entry["type"] == "directory"} - {
+            ""
+        }
+        return [self._child(name) for name in sorted(names)]
+
+    def glob(self) -> list[RemotePath]:
+        """Returns what matches the path as a pattern, by name."""
+        with os_errors(self):
+            found = self._file_system.glob(self._path)
+        return [RemotePath(self._file_system, path) for path in sorted(found)]
 
     def make_folder(self) -> None:
         """Makes the folder and its parent, where the file system has folders; buckets are never made."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..callbacks.callback_manager import Tell, silent
 from ..networks.batches import call_network
 from ..validation import wrong_type
 
@@ -24,12 +25,14 @@ class Forward:
     Attributes:
         network: the network.
         loss_fn: called with outputs and targets; None where the network returns its loss.
-        amp_level: "O0", "O2" or "auto", as in ``Model``.
+        amp_level: "O0", "O2", "O3" or "auto", as in ``Model``.
+        keep_batchnorm_fp32: whether BatchNorm computes in float32 in mixed precision; None where the level says it.
     """
 
     network: nn.Module
     loss_fn: LossFunction | None
     amp_level: str
+    keep_batchnorm_fp32: bool | None = None
 
     @property
     def device(self) -> torch.device:
@@ -49,10 +52,26 @@ class Forward:
         """Whether the loss adds over samples rather than averaging."""
         return getattr(self.loss_fn, "reduction", "mean") == "sum"
 
+    @property
+    def scales_loss(self) -> bool:
+        """Whether float16 needs a scaled loss that nobody asked for: at the levels O2 and auto."""
+        return self.reduced_type is torch.float16 and self.amp_level != "O3"
+
     def autocast(self) -> AbstractContextManager[Any]:
-        """Returns the context in which the network computes."""
+        """Returns the context in which the loss function computes."""
         dtype = self.reduced_type
         return nullcontext() if dtype is None else torch.autocast(self.device.type, dtype=dtype)
+
+    @contextmanager
+    def network_autocast(self) -> Iterator[None]:
+        """Returns the context in which the network computes."""
+        with self.autocast(), ExitStack() as hooks:
+            kept = self.amp_level != "O3" if self.keep_batchnorm_fp32 is None else self.keep_batchnorm_fp32
+            if kept and self.reduced_type is not None:
+                for module in self.network.modules():
+                    if isinstance(module, nn.modules.batchnorm._BatchNorm):
+                        hooks.callback(module.register_forward_pre_hook(_in_float32).remove)
+            yield
 
     def place(self, name: str, batch: Any, index: int) -> tuple[Any, Any]:
         """Returns inputs and targets of a batch, on the network's device.
@@ -69,19 +88,32 @@ class Forward:
             raise ValueError(f"{expected} a {type(batch).__name__} of {len(batch)}. {remedy}")
         return to_device(batch[0], self.device), to_device(batch[1], self.device)
 
-    def __call__(self, inputs: Any, targets: Any) -> tuple[torch.Tensor | None, Any]:
+    def __call__(self, inputs: Any, targets: Any, tell: Tell = silent) -> tuple[torch.Tensor | None, Any]:
         """Returns the loss (None without a loss function), a scalar tensor, and the network's outputs."""
-        with self.autocast():
+        tell("eval_before_forward")
+        with self.network_autocast():
             outputs = call_network(self.network, inputs)
-            if self.loss_fn is None:
-                return None, outputs
+        tell("eval_after_forward", outputs=outputs)
+        if self.loss_fn is None:
+            return None, outputs
+        with self.autocast():
             loss = self.loss_fn(outputs, targets)
         return check_loss("loss_fn", loss), outputs
 
-    def training_loss(self, inputs: Any, targets: Any) -> torch.Tensor:
+    def training_loss(self, inputs: Any, targets: Any, tell: Tell = silent) -> torch.Tensor:
         """Returns the loss, a scalar tensor: the network's own output if there is no loss function."""
-        loss, outputs = self(inputs, targets)
-        return check_loss("network (as there is no loss_fn)", outputs) if loss is None else loss
+        tell("before_forward")
+        with self.network_autocast():
+            outputs = call_network(self.network, inputs)
+        tell("after_forward", outputs=outputs)
+        tell("before_loss")
+        if self.loss_fn is None:
+            loss = check_loss("network (as there is no loss_fn)", outputs)
+        else:
+            with self.autocast():
+                loss = check_loss("loss_fn", self.loss_fn(outputs, targets))
+        tell("after_loss", loss=loss)
+        return loss
 
     @contextmanager
     def eval_mode(self) -> Iterator[None]:
@@ -94,6 +126,10 @@ class Forward:
         finally:
             for module, training in modes:
                 module.training = training
+
+
+def _in_float32(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(value.float() if isinstance(value, torch.Tensor) else value for value in inputs)
 
 
 def check_loss(name: str, loss: Any) -> torch.Tensor:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 
 from ..callbacks.callback import CallbackParameters, RunContext
-from ..callbacks.callback_manager import CallbackManager
+from ..callbacks.callback_manager import CallbackManager, Tell
 from ..model_checkpoint.resuming import TrainingContext
 from ..networks.batches import sample_count
 from ..progress_bar import progress_bar
@@ -103,6 +103,7 @@ def evaluate(
     # A stop that training asked for earlier shortens the epoch, not the evaluation that closes it.
     stopped_before = run_context.get_stop_requested()
     totals = MetricTotals(metrics, forward.device)
+    tell = manager.telling(run_context)
     mean_loss = WeightedMean()
     index = -1
     with forward.eval_mode():
@@ -114,14 +115,15 @@ def evaluate(
             params.eval_dataset_element = (inputs, targets)
             manager.on_eval_step_begin(run_context)
             with torch.no_grad():
-                loss, outputs = forward(inputs, targets)
+                loss, outputs = forward(inputs, targets, tell)
             params.net_outputs = outputs if loss is None else (loss, outputs, targets)
             manager.on_eval_step_end(run_context)
             samples = sample_count(inputs, targets)
+            value = None if loss is None else float(loss) / (samples if forward.loss_is_sum else 1)
             with torch.no_grad():
-                totals.update(outputs, targets, samples)
-            if loss is not None:
-                mean_loss.add(float(loss) / (samples if forward.loss_is_sum else 1), samples)
+                totals.update(outputs, targets, samples, value)
+            if value is not None:
+                mean_loss.add(value, samples)
             if run_context.get_stop_requested() and not stopped_before:
                 break
         if index < 0:
@@ -143,15 +145,21 @@ def _train_epoch(
     advance: Callable[[CallbackParameters], None],
 ) -> None:
     params = run_context.original_args()
+    tell = manager.telling(run_context)
     announce_epoch(params.train_dataset, params.cur_epoch_num - 1)
-    for batch in run_context.batches():
+    for batch in _announced(run_context.batches(), tell):
         params.cur_step_num += 1
         inputs, targets = forward.place("train_dataset", batch, run_context.epoch_steps)
         params.train_dataset_element = (inputs, targets)
+        tell("after_dataloader")
         manager.on_train_step_begin(run_context)
-        loss = forward.training_loss(inputs, targets)
+        tell("before_train_batch")
+        loss = forward.training_loss(inputs, targets, tell)
+        tell("before_backward")
         update.backward(loss, sample_count(inputs, targets))
-        if update.pending and run_context.epoch_steps + 1 == params.batch_num:
+        tell("after_backward")
+        tell("after_train_batch")
+        if update.complete or (update.pending and run_context.epoch_steps + 1 == params.batch_num):
             update.step()
         params.net_outputs = loss.detach()
         run_context.end_step()
@@ -168,6 +176,17 @@ def _train_epoch(
         raise empty_dataset("train_dataset")
     if update.pending:
         update.step()
+
+
+def _announced(batches: Iterator[Any], tell: Tell) -> Iterator[Any]:
+    """Yields the batches, and tells before each one, and before it shows that there is none, that it is fetched."""
+    while True:
+        tell("before_dataloader")
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        yield batch
 
 
 def _evaluate_in_fit(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..named_metrics import METRIC_NAMES, Loss, MetricByName, metric_by_name
 from ..validation import wrong_type
 
 
@@ -34,32 +35,42 @@ def named_metrics(metrics: Any) -> dict[str, Any]:
     """Returns the metrics by name; objects given in a set, list or tuple are named after their classes.
 
     Raises:
-        TypeError: ``metrics`` is not such a container, a name is not a string, or a metric is neither an object
-            with ``update``, ``compute`` and ``reset`` (as in torchmetrics) nor, in a dict, a function.
-        ValueError: two metrics have the same name.
+        TypeError: ``metrics`` is not such a container, a name is not a string, or a metric is neither the name of one
+            nor an object with ``update``, ``compute`` and ``reset`` (as in torchmetrics) nor, in a dict, a function.
+        ValueError: two metrics have the same name, or one that is given by name is not known.
+        ImportError: one is given by name, and torchmetrics is not installed.
     """
     if metrics is None:
         return {}
     if isinstance(metrics, Mapping):
-        for name, metric in metrics.items():
-            if not isinstance(name, str):
-                raise wrong_type("a key of metrics", "a str", name)
-            if not accumulates(metric) and (not callable(metric) or isinstance(metric, type)):
-                expected = "a torchmetrics object or a function of (outputs, targets)"
-                raise wrong_type(f"metrics[{name!r}]", expected, metric)
-        return dict(metrics)
+        return {name: _checked(name, metric) for name, metric in metrics.items()}
     if not isinstance(metrics, list | tuple | set | frozenset):
-        raise wrong_type("metrics", "a dict of metrics, or a set or list of torchmetrics objects", metrics)
+        expected = f"a dict of metrics, or a set or list of torchmetrics objects and of names ({list(METRIC_NAMES)})"
+        raise wrong_type("metrics", expected, metrics)
     named: dict[str, Any] = {}
     for metric in metrics:
-        if not accumulates(metric):
-            expected = "a torchmetrics object (functions need a name: metrics={'name': function})"
+        by_name = isinstance(metric, str)
+        if not by_name and not accumulates(metric):
+            expected = (
+                "a torchmetrics object (functions need a name: metrics={'name': function}) or the name of a metric"
+            )
             raise wrong_type("an item of metrics", expected, metric)
-        name = type(metric).__name__
+        name = metric if by_name else type(metric).__name__
         if name in named:
             raise ValueError(f"metrics has two items called {name!r}; give names: metrics={{'name': metric, ...}}.")
-        named[name] = metric
+        named[name] = metric_by_name(metric) if by_name else metric
     return dict(sorted(named.items())) if isinstance(metrics, set | frozenset) else named
+
+
+def _checked(name: Any, metric: Any) -> Any:
+    if not isinstance(name, str):
+        raise wrong_type("a key of metrics", "a str", name)
+    if isinstance(metric, str):
+        return metric_by_name(metric)
+    if not accumulates(metric) and (not callable(metric) or isinstance(metric, type)):
+        expected = "a torchmetrics object, a function of (outputs, targets) or the name of a metric"
+        raise wrong_type(f"metrics[{name!r}]", expected, metric)
+    return metric
 
 
 def accumulates(metric: Any) -> bool:
@@ -83,11 +94,11 @@ class MetricTotals:
         for name, metric in metrics.items():
             if name not in self._means:
                 metric.reset()
-                if isinstance(metric, torch.nn.Module):
+                if isinstance(metric, torch.nn.Module | MetricByName):
                     metric.to(device)
 
-    def update(self, outputs: Any, targets: Any, samples: int) -> None:
-        """Takes in one batch.
+    def update(self, outputs: Any, targets: Any, samples: int, loss: float | None) -> None:
+        """Takes in one batch; its loss is the mean over its samples, None where the network has no loss function.
 
         Raises:
             TypeError: a metric function returned something else than one number.
@@ -95,6 +106,8 @@ class MetricTotals:
         for name, metric in self._metrics.items():
             if name in self._means:
                 self._means[name].add(_number(name, metric(outputs, targets)), samples)
+            elif isinstance(metric, Loss):
+                metric.update(float("nan") if loss is None else loss, samples)
             else:
                 metric.update(outputs, targets)
 

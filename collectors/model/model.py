@@ -15,11 +15,13 @@ from ..callbacks.callback import Callback, CallbackParameters, RunContext
 from ..callbacks.callback_manager import CallbackManager
 from ..model_checkpoint.loading import Checkpoint
 from ..model_checkpoint.resuming import Resumption, TrainingContext
+from ..named_metrics import Loss
 from ..networks.torch_network import unwrap
 from ..process_rank import parallel_parameters
 from ..validation import check_bool, check_choice, check_instance, check_int, wrong_type, wrong_value
 from .forward import Forward, LossFunction, check_dataset, dataset_length, to_device
 from .loop import FitEvaluation, evaluate, run, train_epochs
+from .loss_scale import LossScale, checked_loss_scale
 from .metrics import named_metrics
 from .update import ClipGradients, OptimizerUpdate
 
@@ -38,15 +40,24 @@ class Model:
         loss_fn: called with outputs and targets, returns a scalar; None where the network returns its loss.
         optimizer: needed by ``train`` and ``fit`` only.
         metrics: a dict of names to torchmetrics objects or functions of outputs and targets that return one
-            number (averaged over samples), or a set or list of torchmetrics objects.
+            number (averaged over samples), or a set or list of torchmetrics objects. Instead of an object, the name
+            of a metric: ``metrics={"acc", "recall", "loss"}``, through torchmetrics. "acc" (or "accuracy",
+            "top_1_accuracy"), "top_5_accuracy", "precision", "recall", "f1" (or "F1": these three are means over the
+            classes) and "confusion_matrix" need outputs of shape (N, classes, ...) and class numbers as targets;
+            "mae" and "mse" compare values; "loss" is the mean loss.
         amp_level: mixed precision: "O0" (none), "O2" (float16 with scaled gradients on CUDA, bfloat16
-            elsewhere) or "auto" (O2 on CUDA, else O0).
+            elsewhere; BatchNorm in float32), "O3" (the same without a scale of its own, and with BatchNorm in reduced
+            precision) or "auto" (O2 on CUDA, else O0). Weights stay in float32.
         gradient_accumulation_steps: how many batches make one optimizer step; the last group of an epoch may
             be smaller. Hooks count batches.
         device: where to move the network, the loss function and the batches; None leaves the network where it
             is and brings the batches there.
         clip_gradients: called with the list of parameters before each optimizer step, for instance
             ``lambda parameters: torch.nn.utils.clip_grad_norm_(parameters, 1.0)``.
+        loss_scale_manager: what multiplies the loss, in every precision: a ``FixedLossScaleManager``, a
+            ``DynamicLossScaleManager`` or a ``torch.amp.GradScaler``. The gradients are divided by it again before they
+            are clipped and used. None scales only where ``amp_level`` needs it.
+        keep_batchnorm_fp32: whether BatchNorm computes in float32 in mixed precision; None as ``amp_level`` says.
 
     Attributes:
         network: as given.
@@ -57,6 +68,7 @@ class Model:
     Raises:
         TypeError: an argument has the wrong type.
         ValueError: an argument has a wrong value.
+        ImportError: a metric is given by name, and torchmetrics is not installed.
     """
 
     def __init__(
@@ -70,6 +82,8 @@ class Model:
         gradient_accumulation_steps: int = 1,
         device: str | torch.device | None = None,
         clip_gradients: ClipGradients | None = None,
+        loss_scale_manager: LossScale | None = None,
+        keep_batchnorm_fp32: bool | None = None,
     ) -> None:
         self.network = check_instance("network", network, nn.Module, "a torch.nn.Module")
         for name, function in (("loss_fn", loss_fn), ("clip_gradients", clip_gradients)):
@@ -80,7 +94,11 @@ class Model:
             check_instance("optimizer", optimizer, torch.optim.Optimizer, "a torch.optim.Optimizer or None")
         self.optimizer = optimizer
         self.metrics = named_metrics(metrics)
-        self._amp_level = check_choice("amp_level", amp_level, ("O0", "O2", "auto"))
+        self._amp_level = check_choice("amp_level", amp_level, ("O0", "O2", "O3", "auto"))
+        self._loss_scale = checked_loss_scale(loss_scale_manager)
+        if keep_batchnorm_fp32 is not None:
+            check_bool("keep_batchnorm_fp32", keep_batchnorm_fp32)
+        self._keep_batchnorm_fp32 = keep_batchnorm_fp32
         self._accumulation_steps = check_int("gradient_accumulation_steps", gradient_accumulation_steps, minimum=1)
         self._clip_gradients = clip_gradients
         self._scaler: torch.amp.GradScaler | None = None
@@ -245,7 +263,7 @@ class Model:
         if resumption is not None:
             initial_epoch, initial_step = resumption.state.epochs_done, resumption.state.step
             batch_num = resumption.state.batch_num if batch_num is None else batch_num
-        scaler = self._scaler if forward.reduced_type is torch.float16 else None
+        scaler = self._scaler if self._loss_scale is not None or forward.scales_loss else None
         params = CallbackParameters(
             mode="train",
             network=unwrap(self.network),
@@ -274,16 +292,20 @@ class Model:
             train_epochs(forward, update, evaluation, manager, run_context, progress)
 
     def _forward(self) -> Forward:
-        return Forward(self.network, self.loss_fn, self._amp_level)
+        return Forward(self.network, self.loss_fn, self._amp_level, self._keep_batchnorm_fp32)
 
     def _optimizer_update(self, forward: Forward) -> OptimizerUpdate:
         if self.optimizer is None:
             raise ValueError(
                 "optimizer must be given to train, but is None. Pass it to Model(network, loss_fn, optimizer)."
             )
-        enabled = forward.reduced_type is torch.float16
-        if self._scaler is None or self._scaler.is_enabled() != enabled:
-            self._scaler = torch.amp.GradScaler(forward.device.type, enabled=enabled)
+        if self._scaler is None or (self._loss_scale is None and self._scaler.is_enabled() != forward.scales_loss):
+            if isinstance(self._loss_scale, torch.amp.GradScaler):
+                self._scaler = self._loss_scale
+            elif self._loss_scale is None:
+                self._scaler = torch.amp.GradScaler(forward.device.type, enabled=forward.scales_loss)
+            else:
+                self._scaler = self._loss_scale.scaler(forward.device.type)
         return OptimizerUpdate(
             self.optimizer, self._scaler, self._accumulation_steps, self._clip_gradients, forward.loss_is_sum
         )
@@ -293,6 +315,11 @@ class Model:
             raise ValueError(
                 "metrics must be given to evaluate on valid_dataset, but there are none. Pass "
                 "Model(..., metrics={'name': metric})."
+            )
+        if self.loss_fn is None and any(isinstance(metric, Loss) for metric in self.metrics.values()):
+            raise ValueError(
+                "metrics has the loss, but loss_fn is None, and a network's own loss is not known in an evaluation. "
+                "Leave it out, or pass Model(network, loss_fn, ...)."
             )
 
 

@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
 ClipGradients = Callable[[list[torch.Tensor]], Any]
+
+
+@runtime_checkable
+class WatchesLoss(Protocol):
+    """An optimizer that looks at more of a backward pass than the gradients of its parameters, such as ``Thor``."""
+
+    def watch_loss(self, scaler: torch.amp.GradScaler, loss_is_sum: bool) -> None:
+        """Learns what the loss is scaled by, and whether it adds over samples."""
+
+    def gradients_multiplied(self, factor: float) -> None:
+        """Learns that the gradients of the parameters were multiplied after the backward pass."""
 
 
 class OptimizerUpdate:
@@ -40,14 +51,21 @@ class OptimizerUpdate:
         self._batches = 0
         self._samples = 0
         self._nominal = 0
+        if isinstance(optimizer, WatchesLoss):
+            optimizer.watch_loss(scaler, loss_is_sum)
 
     @property
     def pending(self) -> bool:
         """Whether there are gradients that no optimizer step has used."""
         return self._batches > 0
 
+    @property
+    def complete(self) -> bool:
+        """Whether the gradients of a whole group are there, so that an optimizer step is due."""
+        return self._batches == self._accumulation_steps
+
     def backward(self, loss: torch.Tensor, samples: int) -> None:
-        """Adds the gradients of one batch; makes an optimizer step when the group is complete."""
+        """Adds the gradients of one batch."""
         if self._batches == 0:
             # At the group's start rather than after its step, so that hooks after a step see the gradients.
             self._optimizer.zero_grad()
@@ -59,8 +77,6 @@ class OptimizerUpdate:
             # Near 1/k, the scale that float16 losses are scaled for; `step` corrects what is left.
             loss = loss * (samples / self._nominal)
         self._scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
-        if self._batches == self._accumulation_steps:
-            self.step()
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the gradients that no optimizer step has used, and of how much they are; empty without any."""
@@ -96,6 +112,8 @@ class OptimizerUpdate:
             for parameter in parameters:
                 if parameter.grad is not None:
                     parameter.grad.mul_(self._nominal / self._samples)
+            if isinstance(self._optimizer, WatchesLoss):
+                self._optimizer.gradients_multiplied(self._nominal / self._samples)
         if self._clip_gradients is not None:
             self._scaler.unscale_(self._optimizer)
             self._clip_gradients(parameters)

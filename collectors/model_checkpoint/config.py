@@ -182,16 +182,23 @@ def _check_append_info(value: Any) -> dict[str, Any] | None:
                 f"{name} is a second dict, but append_info may have only one; put all values into one dict."
             )
         else:
-            own = {key: _check_value(name, key, entry) for key, entry in item.items()}
+            own = {key: _check_own_value(name, key, entry) for key, entry in item.items()}
             result.update(own)
     return result or None
 
 
-def _check_value(name: str, key: Any, value: Any) -> Any:
+def _check_own_value(name: str, key: Any, value: Any) -> Any:
+    return check_int(f"{name}[{key!r}]", value) if key in _COUNTERS else check_info_value(name, key, value)
+
+
+def check_info_value(name: str, key: Any, value: Any) -> Any:
+    """Returns a value that a checkpoint can hold beside the weights.
+
+    Raises:
+        TypeError: it is of another kind, or its name is not a string.
+    """
     if not isinstance(key, str):
         raise wrong_type(f"a key of {name}", "a str", key)
-    if key in _COUNTERS:
-        return check_int(f"{name}[{key!r}]", value)
     if isinstance(value, int | float | str | np.generic | np.ndarray) or hasattr(value, "detach"):
         return value
     raise wrong_type(f"{name}[{key!r}]", "an int, float, bool, str, tensor or array", value)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from ..callbacks.callback import BuiltInCallback, RunContext
+from ..callbacks.callback import BuiltInCallback, RunContext, in_evaluation
 from ..callbacks.callback_manager import has_state
 from ..process_rank import is_first_rank
 from ..validation import check_instance, wrong_type
@@ -66,6 +66,7 @@ class ModelCheckpoint(BuiltInCallback):
         self._stateful = _check_stateful(stateful)
         self._latest = ""
         self._run: CheckpointRun | None = None
+        self._is_entered = False
 
     @property
     def latest_ckpt_file_name(self) -> str:
@@ -101,33 +102,65 @@ class ModelCheckpoint(BuiltInCallback):
         if self._run is not None and state["run"] is not None:
             self._run.load_state_dict(state["run"])
 
-    def on_train_begin(self, run_context: RunContext) -> None:
-        """Prepares the directory and chooses the run's prefix."""
-        params = run_context.original_args()
-        others = [item for item in params.get("list_callback", ()) if isinstance(item, ModelCheckpoint)]
-        taken = {item._run.prefix for item in others if item._run is not None and item._directory == self._directory}
-        if is_first_rank():
-            self._run = CheckpointRun(self._config, self._prefix, self._directory, params, taken, self._note_written)
+    def begin(self, run_context: RunContext) -> None:
+        """Prepares the directory and chooses the run's prefix; nothing in evaluation."""
+        if not in_evaluation(run_context):
+            params = run_context.original_args()
+            self._begin(params, int(params.get("cur_step_num", 0)))
 
-    def on_train_step_end(self, run_context: RunContext) -> None:
-        """Saves when that is due."""
-        run = self._run
+    def step_end(self, run_context: RunContext) -> None:
+        """Saves when that is due; nothing in evaluation.
+
+        In a loop of one's own that did not call ``begin``, the run begins with this step.
+        """
+        run = self._present_run(run_context)
         if run is not None:
             run.check()
             _after_hooks(run_context, lambda: run.end_step(run_context))
 
-    def on_train_end(self, run_context: RunContext) -> None:
+    def end(self, run_context: RunContext) -> None:
         """Saves the last step unless it is saved already, and waits until everything is on disk."""
-        run = self._run
+        run = self._present_run(run_context)
         if run is not None:
-            _after_hooks(run_context, lambda: run.end(run_context))
+            _after_hooks(run_context, lambda: self._end(run, run_context))
 
     def on_exception(self, run_context: RunContext, error: BaseException) -> None:
         """Saves the state that the error left, if the policy asks for it."""
         if self._run is not None and self._config.exception_save:
             self._run.save_exception(run_context)
 
+    def __enter__(self) -> Self:
+        self._is_entered = True
+        return self
+
     def __exit__(self, *_: object) -> None:
+        self._is_entered = False
+        self._close()
+
+    def _begin(self, params: dict[str, Any], steps_done: int) -> None:
+        self._close()
+        others = [item for item in params.get("list_callback") or () if isinstance(item, ModelCheckpoint)]
+        taken = {item._run.prefix for item in others if item._run is not None and item._directory == self._directory}
+        if is_first_rank():
+            self._run = CheckpointRun(
+                self._config, self._prefix, self._directory, params, steps_done, taken, self._note_written
+            )
+
+    def _present_run(self, run_context: RunContext) -> CheckpointRun | None:
+        """Returns the run, which begins now where nobody began it; None where nothing is saved."""
+        if in_evaluation(run_context):
+            return None
+        if self._run is None:
+            params = run_context.original_args()
+            self._begin(params, max(int(params["cur_step_num"]) - 1, 0))
+        return self._run
+
+    def _end(self, run: CheckpointRun, run_context: RunContext) -> None:
+        run.end(run_context)
+        if not self._is_entered:
+            self._close()
+
+    def _close(self) -> None:
         run, self._run = self._run, None
         if run is not None:
             run.close()

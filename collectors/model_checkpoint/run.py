@@ -33,6 +33,7 @@ class CheckpointRun:
         prefix: that of ``ModelCheckpoint``.
         directory: that of ``ModelCheckpoint``, checked.
         params: the run's parameters.
+        steps_done: how many steps came before the run.
         taken: prefixes that others use in the directory.
         written: called with the path of a file that is safely on disk.
 
@@ -46,12 +47,13 @@ class CheckpointRun:
         prefix: str | TextFromParameters,
         directory: Path | TextFromParameters,
         params: Any,
+        steps_done: int,
         taken: Collection[str],
         written: Callable[[str], None],
     ) -> None:
         self._config, self._given_prefix, self._directory = config, prefix, directory
         self._params, self._notify = params, written
-        self._first_step = int(params.get("cur_step_num", 0))
+        self._first_step = steps_done
         self._policy = SavePolicy(
             config.save_checkpoint_steps, config.save_checkpoint_seconds, self._first_step, time.monotonic()
         )

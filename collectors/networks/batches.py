@@ -1,4 +1,4 @@
-"""Batches of samples: nested tuples, lists and dictionaries of NumPy arrays or PyTorch tensors."""
+"""Batches of samples: nested tuples, lists and dictionaries of NumPy arrays or PyTorch tensors; graphs of PyG."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ def leaves(value: Any) -> Iterator[Any]:
     elif isinstance(value, tuple | list):
         for item in value:
             yield from leaves(item)
+    elif is_graph(value):
+        for store in value.stores:
+            for item in store.values():
+                yield from leaves(item)
     else:
         yield value
 
@@ -35,7 +39,19 @@ def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
         return mapping_like(value, {key: map_leaves(function, item) for key, item in value.items()})
     if isinstance(value, tuple | list):
         return tuple_like(value, [map_leaves(function, item) for item in value])
+    if is_graph(value):
+        changed = copy.copy(value)  # with stores of its own
+        for store in changed.stores:
+            for key, item in list(store.items()):
+                store[key] = map_leaves(function, item)
+        return changed
     return function(value)
+
+
+def is_graph(value: object) -> bool:
+    """Returns whether a value is a graph, or a batch of graphs, of PyTorch Geometric, without importing it."""
+    module = sys.modules.get("torch_geometric.data.data")
+    return module is not None and isinstance(value, module.BaseData)
 
 
 def mapping_like(model: Mapping[Any, Any], items: dict[Any, Any]) -> Any:
@@ -55,9 +71,12 @@ def tuple_like(model: Sequence[Any], items: list[Any]) -> Any:
 
 
 def sample_count(inputs: Any, targets: Any) -> int:
-    """Returns the number of samples in a batch: the first axis of its first PyTorch tensor that has one, else 1."""
+    """Returns the number of samples in a batch: the first axis of its first tensor or array that has one, else 1.
+
+    PyTorch's tensors come before arrays of other kinds.
+    """
     torch = sys.modules.get("torch")
-    if torch is None:
-        return 1
-    tensors = (leaf for leaf in leaves((inputs, targets)) if isinstance(leaf, torch.Tensor))
-    return next((int(tensor.shape[0]) for tensor in tensors if tensor.ndim), 1)
+    found = [leaf for leaf in leaves((inputs, targets)) if len(getattr(leaf, "shape", ()))]
+    if torch is not None:
+        found.sort(key=lambda leaf: not isinstance(leaf, torch.Tensor))
+    return int(found[0].shape[0]) if found else 1

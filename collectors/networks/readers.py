@@ -75,6 +75,12 @@ def as_watched(network: object) -> object:
     return network
 
 
+def without_average(network: object) -> object:
+    """Returns the network whose weights an ``AveragedModel`` of PyTorch averages; any other one as it is."""
+    module = sys.modules.get("torch.optim.swa_utils")
+    return network.module if module is not None and isinstance(network, module.AveragedModel) else network
+
+
 def describe_network(network: object) -> WeightSpace:
     """Returns the description of a network of any supported framework.
 

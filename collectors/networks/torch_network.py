@@ -31,8 +31,13 @@ def owns(value: object) -> bool:
 
 
 def unwrap(network: nn.Module) -> nn.Module:
-    """Returns the user's own module inside ``DataParallel``, ``DistributedDataParallel`` and ``torch.compile``."""
+    """Returns the user's own module inside ``DataParallel``, ``DistributedDataParallel`` and ``torch.compile``.
+
+    Raises:
+        TypeError: it is a program of TorchScript.
+    """
     while True:
+        _check_not_scripted("network", network)
         if isinstance(network, nn.DataParallel | nn.parallel.DistributedDataParallel):
             network = network.module
         # Not getattr: FullyShardedDataParallel hands on the attributes of what is inside it.
@@ -66,6 +71,8 @@ def named_entries(module: nn.Module) -> list[Entry]:
     """Returns role, name and tensor of every parameter and persistent buffer, tied ones under each of their names."""
     # Wrappers change what named_parameters returns.
     layers = [*module.named_modules(remove_duplicate=False)]
+    for path, layer in layers:
+        _check_not_scripted(f"network's {path!r}", layer)
     entries: list[Entry] = [
         ("parameter", f"{path}.{key}" if path else key, tensor)
         for path, layer in layers
@@ -248,6 +255,15 @@ def _filters(layer: nn.Module, key: str, axes: int) -> tuple[tuple[int, ...], in
     if utilities is not None and isinstance(layer, utilities.Conv1D):
         return (1,), 1
     return (0,), 1
+
+
+def _check_not_scripted(label: str, layer: nn.Module) -> None:
+    if isinstance(layer, torch.jit.ScriptModule):
+        raise TypeError(
+            f"{label} is a program of TorchScript (torch.jit), whose layers do not say what they are. Build the "
+            "network itself and load the weights into it: network.load_state_dict(program.state_dict()). Where only "
+            "weights are asked for, give program.state_dict()."
+        )
 
 
 def _storage_key(tensor: torch.Tensor) -> tuple[Any, ...]:

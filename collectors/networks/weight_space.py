@@ -88,7 +88,7 @@ class TensorInfo:
         return len(self.filter_axes) + (self.filter_groups > 1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class WeightSpace:
     """The description of a network's state: what a plane may span and what a checkpoint must hold.
 
@@ -101,6 +101,10 @@ class WeightSpace:
     framework: str
     network: str
     tensors: tuple[TensorInfo, ...]
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.parameters)} parameters, {len(self.buffers)} buffers"
+        return f"WeightSpace({self.network} of {self.framework}; {counts}; {self.dimension} trainable weights)"
 
     @property
     def parameters(self) -> tuple[TensorInfo, ...]:
@@ -178,6 +182,21 @@ class WeightSpace:
     def to_json(self) -> dict[str, Any]:
         """Returns plain lists and dictionaries that ``json`` can write."""
         return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> WeightSpace:
+        """Returns the description that ``to_json`` gave, after ``json`` wrote and read it.
+
+        Raises:
+            KeyError: it lacks a part.
+            TypeError: a part is of another kind.
+        """
+        lists = ("shape", "filter_axes", "aliases")
+        tensors = []
+        for tensor in value["tensors"]:
+            parts: dict[str, Any] = {name: tuple(part) if name in lists else part for name, part in tensor.items()}
+            tensors.append(TensorInfo(**parts))
+        return cls(str(value["framework"]), str(value["network"]), tuple(tensors))
 
 
 def numpy_dtype(name: str) -> np.dtype[Any]:

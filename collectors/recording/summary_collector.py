@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from ..callbacks.callback import BuiltInCallback, RunContext
+from ..callbacks.callback import BuiltInCallback, RunContext, in_evaluation
 from ..files.places import check_can_be_directory, check_directory, has_lost_slashes
 from ..files.remote_path import RemotePath
 from ..networks.readers import as_watched
@@ -44,8 +45,9 @@ class SummaryCollector(BuiltInCallback):
     - ``histogram_regular``: histograms ``<parameter>/auto`` of the optimizer's parameters whose names this regular
       expression matches from the beginning; None, the default, takes the first five.
     - ``collect_landscape``: checkpoints, with the keys ``intervals`` (list of lists or ranges of numbers), ``unit``
-      ("step" or "epoch"), ``landscape_size`` (3 to 256), ``num_samples`` and ``create_landscape`` ({"train": bool,
-      "result": bool}).
+      ("step", the default, or "epoch"), ``landscape_size`` (3 to 256, by default 40), ``num_samples`` (by default
+      2048), ``create_landscape`` ({"train": bool, "result": bool}, both by default) and ``factors`` (whether the
+      factors A and G of a ``Thor`` optimizer are saved beside each checkpoint but the one of 0; False by default).
 
     In a distributed training rank 0 writes. A summary that cannot be written is a warning; a checkpoint that cannot be
     written stops the training.
@@ -67,6 +69,9 @@ class SummaryCollector(BuiltInCallback):
             and settings; checkpoints numbered after the restart point are dropped, and those that a killed training
             saved without listing them are taken in) or "overwrite", which also removes what earlier collectors recorded
             there. Otherwise records are added beside those that are there.
+        at_end: called with ``summary_dir`` after a training that ended well, when everything is on disk; such as
+            ``landscape.DrawAtEnd(callback_fn)``, which draws the run's landscapes. In a distributed training rank 0
+            calls it. What it raises becomes a warning: the training is complete.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -92,6 +97,7 @@ class SummaryCollector(BuiltInCallback):
         *,
         collect_landscape: Mapping[str, Any] | None = None,
         existing: str = "error",
+        at_end: Callable[[str], object] | None = None,
     ) -> None:
         super().__init__()
         self._summary_dir = check_directory("summary_dir", summary_dir)
@@ -119,6 +125,9 @@ class SummaryCollector(BuiltInCallback):
         landscape = collect_landscape if collect_landscape is not None else specified.get("collect_landscape")
         self._landscape = None if landscape is None else LandscapeSettings.from_dict(landscape)
         self._existing = check_choice("existing", existing, EXISTING)
+        if at_end is not None and not callable(at_end):
+            raise wrong_type("at_end", "a function of the run directory, such as landscape.DrawAtEnd(...)", at_end)
+        self._at_end = at_end
         self._plan = plan.where_possible(collect_specified_data is not None, self._landscape is not None)
         self._run: CollectedRun | None = None
         self._snapshots: Snapshots | None = None
@@ -128,6 +137,11 @@ class SummaryCollector(BuiltInCallback):
     def summary_dir(self) -> str:
         """The run directory."""
         return str(self._summary_dir)
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether checkpoints are numbered by steps."""
+        return self._landscape is not None and self._landscape.unit == "step"
 
     def watch(
         self,
@@ -227,6 +241,8 @@ class SummaryCollector(BuiltInCallback):
             raise RuntimeError("snapshot belongs inside `with collector:`, which waits until everything is on disk.")
         if self._landscape is None:
             raise ValueError("snapshot needs collect_landscape, which says which numbers are saved; it is None.")
+        if self._landscape.factors:
+            raise ValueError("snapshot saves arrays, which have no optimizer; leave collect_landscape['factors'] out.")
         if self._snapshots is None:
             self._snapshots = Snapshots(self._summary_dir, self._landscape, self._existing, network)
         self._snapshots.add(number, arrays)
@@ -254,53 +270,49 @@ class SummaryCollector(BuiltInCallback):
         self._is_entered = True
         return self
 
-    def on_train_begin(self, run_context: RunContext) -> None:
-        """Opens the run directory and saves the state before the first step if that is asked for."""
+    def begin(self, run_context: RunContext) -> None:
+        """Opens the run directory and saves the state before the first step if that is asked for.
+
+        At the beginning of an evaluation: leaves out what networks capture while they are evaluated.
+        """
         parameters = run_context.original_args()
         self._check_alone(parameters.get("list_callback"))
-        self._begin(parameters)
+        if not in_evaluation(run_context):
+            self._begin(parameters)
+        elif self._run is not None:
+            self._run.begin_evaluation()
 
-    def on_train_step_begin(self, run_context: RunContext) -> None:
+    def step_begin(self, run_context: RunContext) -> None:
         """Looks at the learning rate of a step that will be recorded."""
-        if self._run is not None:
-            self._run.begin_step(run_context.original_args())
+        run = self._training_run(run_context)
+        if run is not None:
+            run.begin_step(run_context.original_args())
 
-    def on_train_step_end(self, run_context: RunContext) -> None:
+    def step_end(self, run_context: RunContext) -> None:
         """Saves a checkpoint, and records the step, where its number asks for it."""
-        if self._run is not None:
+        run = self._training_run(run_context)
+        if run is not None:
             # Where an epoch stops short, Model uses the gradients that wait only after this hook.
             moves_later = bool(getattr(run_context, "has_unused_gradients", False))
-            self._run.end_step(run_context.original_args(), moves_later=moves_later)
+            run.end_step(run_context.original_args(), moves_later=moves_later)
 
-    def on_train_epoch_end(self, run_context: RunContext) -> None:
+    def epoch_end(self, run_context: RunContext) -> None:
         """Saves a checkpoint where the epoch's number asks for it; an epoch that was stopped early is none."""
-        if self._run is not None and _is_whole(run_context):
-            self._run.end_epoch(run_context.original_args())
+        run = self._training_run(run_context)
+        if run is not None and _is_whole(run_context):
+            run.end_epoch(run_context.original_args())
 
-    def on_train_end(self, run_context: RunContext) -> None:
-        """Waits until every checkpoint is on disk; the lineage follows when the callback is left."""
-        if self._run is not None:
+    def end(self, run_context: RunContext) -> None:
+        """Waits until every checkpoint is on disk; the lineage follows when the callback is left.
+
+        At the end of an evaluation: records how it ended.
+        """
+        if in_evaluation(run_context):
+            self._end_evaluation(run_context.original_args())
+        elif self._run is not None:
             self._run.end_training(run_context.original_args())
             if not self._is_entered:
                 self._finish(None)
-
-    def on_eval_begin(self, run_context: RunContext) -> None:
-        """Leaves out what networks capture while they are evaluated."""
-        self._check_alone(run_context.original_args().get("list_callback"))
-        if self._run is not None:
-            self._run.begin_evaluation()
-
-    def on_eval_end(self, run_context: RunContext) -> None:
-        """Records how the evaluation ended."""
-        parameters = run_context.original_args()
-        if self._run is not None:
-            self._run.end_evaluation(parameters)
-        elif self._plan is not None and "collect_eval_lineage" in self._plan.items and is_first_rank():
-            collection = open_collection(self._summary_dir, self._plan)
-            try:
-                collection.end_evaluation(parameters)
-            finally:
-                collection.close()
 
     def on_exception(self, run_context: RunContext, error: BaseException) -> None:
         """Leaves a directory behind that can be analysed as far as training came."""
@@ -317,6 +329,27 @@ class SummaryCollector(BuiltInCallback):
             self._run = CollectedRun(self._summary_dir, self._existing, self._landscape, self._plan, parameters)
         return self._run
 
+    def _training_run(self, run_context: RunContext) -> CollectedRun | None:
+        """Returns the training that a hook belongs to; None in an evaluation, and where nothing is collected."""
+        if in_evaluation(run_context):
+            return None
+        if self._run is None and (self._landscape is not None or self._plan is not None):
+            raise RuntimeError(
+                "SummaryCollector got a hook of a training that did not begin; call its begin(run_context) before the "
+                "first step, or use `with collector.watch(network) as run:`."
+            )
+        return self._run
+
+    def _end_evaluation(self, parameters: Mapping[str, Any]) -> None:
+        if self._run is not None:
+            self._run.end_evaluation(parameters)
+        elif self._plan is not None and "collect_eval_lineage" in self._plan.items and is_first_rank():
+            collection = open_collection(self._summary_dir, self._plan)
+            try:
+                collection.end_evaluation(parameters)
+            finally:
+                collection.close()
+
     def _finish(self, error: BaseException | None) -> None:
         run, self._run = self._run, None
         snapshots, self._snapshots = self._snapshots, None
@@ -324,6 +357,15 @@ class SummaryCollector(BuiltInCallback):
             snapshots.finish(error)
         if run is not None:
             run.finish(error)
+        if self._at_end is not None and error is None and (run or snapshots) and is_first_rank():
+            try:
+                self._at_end(self.summary_dir)
+            except Exception as failed:
+                warnings.warn(
+                    f"the training ended well, and everything that it recorded is in {self.summary_dir}, but at_end "
+                    f"failed: {type(failed).__name__}: {failed}",
+                    stacklevel=2,
+                )
 
     def _check_alone(self, callbacks: object) -> None:
         if isinstance(callbacks, list | tuple) and sum(isinstance(item, SummaryCollector) for item in callbacks) > 1:

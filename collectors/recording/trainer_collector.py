@@ -60,8 +60,7 @@ class TrainerCollector:
 
     @property
     def _counts_steps(self) -> bool:
-        landscape = self._collector._landscape
-        return landscape is not None and landscape.unit == "step"
+        return self._collector.counts_steps
 
     def _open(self, network: object, **options: Any) -> None:
         """Begins to watch a training; the options are those of ``collectors.SummaryCollector.watch``."""

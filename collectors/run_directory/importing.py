@@ -4,75 +4,153 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
 
 from ..errors import CheckpointError, RunDirectoryError, reason_of
-from ..files.places import check_directory
-from ..networks.weight_space import TensorInfo, WeightSpace
-from ..validation import check_choice, check_instance, check_path, wrong_type
-from ..weights.torch_file import read_state_dict
+from ..files.places import AnyPath, check_directory
+from ..networks.weight_space import TensorInfo, WeightSpace, state_sha256
+from ..validation import check_choice, check_instance
+from ..weights.foreign_checkpoint import read_checkpoint
 from .directory import CHECKPOINT_FOLDER, METADATA_NAME, RunDirectory
 from .existing_run import EXISTING
-from .settings import LandscapeSettings, check_interval
+from .found_checkpoints import find_checkpoints
+from .import_order import SeenCheckpoint, import_order
+from .numbering import Unit
+from .settings import UNITS, LandscapeSettings, check_interval
 from .writer import RunWriter
 
 
 def import_checkpoints(
     run_directory: str | os.PathLike[str],
-    paths: Sequence[str | os.PathLike[str]],
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     numbers: Sequence[int] | None = None,
-    unit: str = "epoch",
+    unit: str | None = None,
+    strip_prefix: str | None = None,
     landscape_size: int = 40,
     num_samples: int = 2048,
     network_name: str = "network",
     existing: str = "error",
+    report: Callable[[str], object] | None = None,
 ) -> RunDirectory:
     """Builds a run directory from checkpoints, which stay as they are.
 
     Args:
         run_directory: where to build it: a folder, or an fsspec URL such as ``s3://bucket/run``.
-        paths: at least three, in the order of training: safetensors, or PyTorch state dicts, also nested
-            ones ({"state_dict": ...}, {"model": ...}); prefixes that wrappers add ("module.", "_orig_mod.") are
-            removed. Checkpoints of divided networks are folders: those of ``torch.distributed.checkpoint`` (FSDP, with
-            Lightning or accelerate too) and of DeepSpeed's ZeRO, from any number of processes. No code from a file ever
-            runs, and none takes more memory than its size allows.
-        numbers: the step or epoch of each file, rising; 1, 2, 3, ... when absent.
-        unit: what the numbers count, "step" or "epoch".
+        paths: at least three checkpoints: a folder of them, a pattern such as ``"checkpoints/ep_*.pt"``, or a list of
+            files, folders and patterns; URLs, too. A checkpoint is a safetensors file, a PyTorch state dict, also a
+            nested one ({"state_dict": ...}, {"model": ...}), a folder of ``save_pretrained`` or of a Transformers
+            ``Trainer`` (``checkpoint-500``), the index of one in parts (``model.safetensors.index.json``), or a folder
+            of ``torch.distributed.checkpoint`` (FSDP, with Lightning or accelerate too) or of DeepSpeed's ZeRO, from
+            any number of processes. What wrappers add to names is removed ("module.", "_orig_mod.", Lightning's
+            "model.", "n_averaged" of an ``AveragedModel``). No code from a file ever runs, and none takes
+            more memory than its size allows.
+        numbers: the step or epoch of each file, in the order of the files. None takes the one number that differs in
+            their names, or the epoch or step inside them, and sorts by it.
+        unit: what the numbers count, "step" or "epoch"; None takes what the names or the files say, else "epoch".
+        strip_prefix: what the names of the wanted tensors begin with, such as "model."; it is removed, and all other
+            tensors are left out.
         landscape_size: grid points per axis, a default for phase 2.
         num_samples: samples to average the loss over, a default for phase 2.
         network_name: what to call the network in file names and titles.
         existing: what to do when the directory already holds a run: "error" or "overwrite".
+        report: called with a table of numbers and files, and what was removed from names or left out, before anything
+            is written; ``print`` shows it.
 
     Returns:
         The run directory, ready for ``SummaryLandscape``.
 
     Raises:
         TypeError: an argument has the wrong type.
-        ValueError: fewer than three files, numbers that do not fit them, or a file inside the run directory.
-        CheckpointError: a file cannot be read, or holds another network than the first one.
+        ValueError: fewer than three files, numbers that do not fit them, files that do not say which epoch or step they
+            are of, or a file inside the run directory.
+        CheckpointError: a file cannot be read, is only a part of a checkpoint, or holds another network than the first
+            one.
         CheckpointWriteError: a checkpoint could not be written; what was written is removed again.
         RunDirectoryError: the directory already holds a run.
     """
     target = check_directory("run_directory", run_directory)
-    files = _check_paths(paths)
-    settings = LandscapeSettings.from_dict(
-        {
-            "intervals": [_check_numbers(numbers, len(files))],
-            "unit": unit,
-            "landscape_size": landscape_size,
-            "num_samples": num_samples,
-        },
-        "import_checkpoints",
-    )
+    places = find_checkpoints(paths)
+    if len(places) < 3:
+        names = f": {', '.join(map(str, places))}" if places else ""
+        raise ValueError(
+            f"paths must hold at least three files (a plane needs three checkpoints), but got {len(places)}{names}."
+        )
+    given = _check_numbers(numbers, len(places))
+    if unit is not None:
+        check_choice("import_checkpoints['unit']", unit, UNITS)
+    if strip_prefix is not None:
+        check_instance("strip_prefix", strip_prefix, str, "a str")
+    shared = {"landscape_size": landscape_size, "num_samples": num_samples}
+    # Before the files are read, which may take minutes.
+    _settings([1, 2, 3], "epoch", shared)
     check_instance("network_name", network_name, str, "a str")
     check_choice("existing", existing, tuple(choice for choice in EXISTING if choice != "resume"))
+    created = _check_target(target, places, existing)
+    # All files are checked before the first is written, so that a bad one leaves nothing behind.
+    found = [_look_at(place, strip_prefix) for place in places]
+    for item in found[1:]:
+        _check_equal(item.place, found[0].shapes, item.shapes, found[0].place)
+    order = import_order(
+        found,
+        lambda item: state_sha256(read_checkpoint(item.place, strip_prefix).tensors),
+        numbers=given,
+        unit=cast("Unit | None", unit),
+    )
+    settings = _settings([number for number, _ in order.chosen], order.unit, shared)
+    if report is not None:
+        report(order.table())
+    space = WeightSpace(
+        "torch",
+        network_name,
+        tuple(TensorInfo(name, shape, found[0].dtypes[name], "parameter") for name, shape in found[0].shapes.items()),
+    )
+    writer = RunWriter(target, settings, space, existing=existing)
+    try:
+        for number, item in order.chosen:
+            writer.save(number, dict(read_checkpoint(item.place, strip_prefix).tensors))
+        writer.close()
+    except BaseException:
+        writer.discard()
+        with contextlib.suppress(OSError):
+            for path in created:
+                path.rmdir()
+        raise
+    return RunDirectory(target)
+
+
+def _settings(numbers: Sequence[int], unit: str, shared: Mapping[str, int]) -> LandscapeSettings:
+    return LandscapeSettings.from_dict({"intervals": [numbers], "unit": unit, **shared}, "import_checkpoints")
+
+
+def _check_numbers(numbers: Any, count: int) -> tuple[int, ...] | None:
+    """Returns one number for each file, in any order."""
+    if numbers is None:
+        return None
+    given = numbers.tolist() if isinstance(numbers, np.ndarray) else numbers
+    is_list = isinstance(given, Sequence) and not isinstance(given, str | bytes)
+    # What is no list of ints is refused as it is.
+    in_order = sorted(given) if is_list and all(isinstance(item, int | np.integer) for item in given) else given
+    check_interval("numbers", in_order)
+    chosen = tuple(int(item) for item in given)
+    if len(chosen) != count:
+        raise ValueError(f"numbers must have one entry for each of the {count} files, but got {list(chosen)}.")
+    return chosen
+
+
+def _check_target(target: AnyPath, places: Sequence[AnyPath], existing: str) -> list[Path]:
+    """Checks that the directory may be built, and returns the folders that it takes."""
     folder = target / CHECKPOINT_FOLDER
-    for file in files:
+    for file in places:
+        if not isinstance(folder, Path) or not isinstance(file, Path):
+            continue
         # realpath, because resolve() fails for links in a circle.
-        places = (Path(os.path.realpath(file)).parent, Path(os.path.realpath(file.parent)))
-        if isinstance(folder, Path) and Path(os.path.realpath(folder)) in places:
+        around = (Path(os.path.realpath(file)).parent, Path(os.path.realpath(file.parent)))
+        if Path(os.path.realpath(folder)) in around:
             raise ValueError(
                 f"paths must lie outside the run directory that is built, but {file} is inside it and could be "
                 "replaced; import into another directory."
@@ -90,52 +168,18 @@ def import_checkpoints(
             f"{target} already holds a run ({folder / METADATA_NAME} exists). Choose another run directory, or replace "
             'that run with existing="overwrite".'
         )
-    first = read_state_dict(files[0])
-    shapes = {name: array.shape for name, array in first.items()}
-    # All files are checked before the first is written, so that a bad one leaves nothing behind.
-    for file in files[1:]:
-        _check_equal(file, shapes, {name: array.shape for name, array in read_state_dict(file).items()}, files[0])
-    space = WeightSpace(
-        "torch",
-        network_name,
-        tuple(TensorInfo(name, array.shape, array.dtype.name, "parameter") for name, array in first.items()),
-    )
-    writer = RunWriter(target, settings, space, existing=existing)
-    try:
-        for number, file in zip(settings.intervals[0], files, strict=True):
-            writer.save(number, read_state_dict(file))
-        writer.close()
-    except BaseException:
-        writer.discard()
-        with contextlib.suppress(OSError):
-            for path in created:
-                path.rmdir()
-        raise
-    return RunDirectory(target)
+    return created
 
 
-def _check_paths(paths: object) -> list[Path]:
-    if isinstance(paths, str | bytes | os.PathLike) or not isinstance(paths, Sequence):
-        raise wrong_type("paths", "a list of paths", paths)
-    files = [check_path(f"paths[{index}]", item) for index, item in enumerate(paths)]
-    if len(files) < 3:
-        raise ValueError(
-            f"paths must hold at least three files (a plane needs three checkpoints), but got {len(files)}."
-        )
-    return files
-
-
-def _check_numbers(numbers: object, count: int) -> Sequence[int]:
-    if numbers is None:
-        return range(1, count + 1)
-    chosen = check_interval("numbers", numbers)
-    if len(chosen) != count:
-        raise ValueError(f"numbers must have one entry for each of the {count} files, but got {list(chosen)}.")
-    return chosen
+def _look_at(place: AnyPath, strip_prefix: str | None) -> SeenCheckpoint:
+    checkpoint = read_checkpoint(place, strip_prefix)
+    shapes = {name: array.shape for name, array in checkpoint.tensors.items()}
+    dtypes = {name: array.dtype.name for name, array in checkpoint.tensors.items()}
+    return SeenCheckpoint(place, shapes, dtypes, checkpoint.counters, checkpoint.said)
 
 
 def _check_equal(
-    path: Path, expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]], first: Path
+    path: AnyPath, expected: Mapping[str, tuple[int, ...]], found: Mapping[str, tuple[int, ...]], first: AnyPath
 ) -> None:
     lines = [
         f"  {name}: {expected.get(name, 'absent')} in {first.name}, {found.get(name, 'absent')} here"

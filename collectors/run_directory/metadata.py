@@ -19,7 +19,7 @@ _REFERENCE_KEYS = (
     "epoch_group", "model_params_file_map", "step_per_epoch", "unit", "num_samples", "landscape_size",
     "create_landscape",
 )  # fmt: skip
-_OUR_KEYS = ("format_version", "framework", "network", "sha256", "frozen", "trained_to")
+_OUR_KEYS = ("format_version", "framework", "network", "sha256", "frozen", "factors", "trained_to")
 _SIZE_LIMIT = 64 * 1024 * 1024
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,17}")
 
@@ -27,8 +27,8 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class FrozenFile:
-    """The file with the parameters that all checkpoints share.
+class NamedFile:
+    """A file beside the checkpoints.
 
     Attributes:
         file: its name inside ``ckpt_dir``.
@@ -51,7 +51,8 @@ class RunMetadata:
         framework: "torch", ...; "mindspore" where the reference's own collector wrote the directory.
         network: {"name": class name, "parameters": number of elements, "trainable": names}; what is trainable
             is only reported, the network itself decides in phase 2.
-        frozen: the file of the frozen parameters; None if there are none.
+        frozen: the file of the frozen parameters, which all checkpoints share; None if there are none.
+        factors: number to the file of the optimizer's factors, where these are collected and there were any.
         trained_to: the number with whose weights training ended; None where it has not ended, failed, ended with the
             weights of no number (inside an epoch, while epochs are counted), or where that is not known.
     """
@@ -62,7 +63,8 @@ class RunMetadata:
     step_per_epoch: int | None = None
     framework: str = "torch"
     network: dict[str, Any] = field(default_factory=dict)
-    frozen: FrozenFile | None = None
+    frozen: NamedFile | None = None
+    factors: dict[int, NamedFile] = field(default_factory=dict)
     trained_to: int | None = None
 
     @property
@@ -73,7 +75,8 @@ class RunMetadata:
     @property
     def file_names(self) -> set[str]:
         """The names of all files beside the metadata."""
-        return {*self.files.values(), *([] if self.frozen is None else [self.frozen.file])}
+        beside = [*([] if self.frozen is None else [self.frozen]), *self.factors.values()]
+        return {*self.files.values(), *(item.file for item in beside)}
 
     def to_json(self) -> str:
         """Returns the file's text."""
@@ -86,6 +89,7 @@ class RunMetadata:
             "model_params_file_map": {str(number): self.files[number] for number in sorted(self.files)},
             "sha256": {str(number): self.sha256[number] for number in sorted(self.sha256)},
             **({} if self.frozen is None else {"frozen": asdict(self.frozen)}),
+            **({"factors": _listed(self.factors)} if self.settings.factors else {}),
             **({} if self.trained_to is None else {"trained_to": self.trained_to}),
         }
         return json.dumps(content, indent=1) + "\n"
@@ -139,6 +143,7 @@ class RunMetadata:
         settings = LandscapeSettings(
             intervals=check_intervals("epoch_group", [groups[index] for index in sorted(groups)]),
             **{key: given[key] for key in ("unit", "landscape_size", "num_samples", "create_landscape")},
+            factors="factors" in given,
         )
         steps = given["step_per_epoch"]
         files = _numbered("model_params_file_map", given["model_params_file_map"], str, "a str")
@@ -151,16 +156,24 @@ class RunMetadata:
             step_per_epoch=None if steps is None else check_int("step_per_epoch", steps, minimum=1),
             framework=check_instance("framework", given.get("framework", "mindspore"), str, "a str"),
             network=check_instance("network", given.get("network", {}), dict, "a dict"),
-            frozen=_frozen_file(given["frozen"]) if "frozen" in given else None,
+            frozen=_named_file("frozen", given["frozen"]) if "frozen" in given else None,
+            factors={
+                number: _named_file(f"factors[{str(number)!r}]", item)
+                for number, item in _numbered("factors", given.get("factors", {}), dict, "a dict").items()
+            },
             trained_to=check_int("trained_to", given["trained_to"], minimum=0) if "trained_to" in given else None,
         )
 
 
-def _frozen_file(value: object) -> FrozenFile:
+def _listed(files: dict[int, NamedFile]) -> dict[str, dict[str, str]]:
+    return {str(number): asdict(files[number]) for number in sorted(files)}
+
+
+def _named_file(name: str, value: object) -> NamedFile:
     keys = ("file", "sha256")
-    given = check_keys("frozen", value, keys, required=keys)
-    texts = {key: check_instance(f"frozen[{key!r}]", given[key], str, "a str") for key in keys}
-    return FrozenFile(_file_name("frozen['file']", texts["file"]), texts["sha256"])
+    given = check_keys(name, value, keys, required=keys)
+    texts = {key: check_instance(f"{name}[{key!r}]", given[key], str, "a str") for key in keys}
+    return NamedFile(_file_name(f"{name}['file']", texts["file"]), texts["sha256"])
 
 
 def _numbered(name: str, value: object, kind: type[T], expected: str) -> dict[int, T]:

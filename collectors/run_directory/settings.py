@@ -14,7 +14,8 @@ from ..validation import check_bool, check_choice, check_int, check_keys, wrong_
 UNITS = ("step", "epoch")
 SMALLEST_LANDSCAPE, LARGEST_LANDSCAPE = 3, 256
 LONGEST_INTERVAL = 1_000_000
-_KEYS = ("landscape_size", "unit", "create_landscape", "num_samples", "intervals")
+_DRAWN = ("landscape_size", "unit", "create_landscape", "num_samples", "intervals")
+_KEYS = (*_DRAWN, "factors")
 
 
 @dataclass(frozen=True)
@@ -52,9 +53,11 @@ class LandscapeSettings:
         intervals: groups of step or epoch numbers; each is sorted, unique and has at least three. The number
             0 is the state before the first step.
         unit: whether the numbers count steps or epochs.
-        landscape_size: grid points per axis.
-        num_samples: how many samples a loss is averaged over.
+        landscape_size: grid points per axis, 3 to 256; 40 by default.
+        num_samples: how many samples a loss is averaged over, 2048 by default (MindSpore's documents also say 128, its
+            code is 2048); by name, where callback_fn returns several data sets.
         create_landscape: which landscapes to generate.
+        factors: whether the factors of a ``Thor`` optimizer are saved beside each checkpoint.
 
     Raises:
         TypeError: an attribute has the wrong type.
@@ -64,8 +67,9 @@ class LandscapeSettings:
     intervals: tuple[tuple[int, ...], ...]
     unit: str = "step"
     landscape_size: int = 40
-    num_samples: int = 2048
+    num_samples: int | dict[str, int] = 2048
     create_landscape: CreateLandscape = field(default_factory=CreateLandscape)
+    factors: bool = False
 
     def __post_init__(self) -> None:
         for key, item in _validated({key: getattr(self, key) for key in _KEYS}).items():
@@ -83,10 +87,13 @@ class LandscapeSettings:
         return cls(**_validated(given, name))
 
     def override(self, value: object, name: str = "collect_landscape") -> LandscapeSettings:
-        """Returns settings in which the given items replace ours; None changes nothing."""
+        """Returns settings in which the given items replace ours; None changes nothing.
+
+        What was collected stays: ``factors`` is none of these items.
+        """
         if value is None:
             return self
-        return replace(self, **_validated(check_keys(name, value, _KEYS), name))
+        return replace(self, **_validated(check_keys(name, value, _DRAWN), name))
 
     @property
     def numbers(self) -> frozenset[int]:
@@ -142,10 +149,17 @@ def _validated(given: Mapping[str, Any], name: str | None = None) -> dict[str, A
         "intervals": lambda value, label: check_intervals(label, value),
         "unit": lambda value, label: check_choice(label, value, UNITS),
         "landscape_size": lambda value, label: check_int(label, value, SMALLEST_LANDSCAPE, LARGEST_LANDSCAPE),
-        "num_samples": lambda value, label: check_int(label, value, minimum=1),
+        "num_samples": _check_num_samples,
         "create_landscape": CreateLandscape.from_dict,
+        "factors": lambda value, label: check_bool(label, value),
     }
     return {key: checks[key](item, key if name is None else f"{name}[{key!r}]") for key, item in given.items()}
+
+
+def _check_num_samples(value: object, name: str) -> int | dict[str, int]:
+    if isinstance(value, Mapping):
+        return {str(key): check_int(f"{name}[{key!r}]", item, minimum=1) for key, item in value.items()}
+    return check_int(name, value, minimum=1)
 
 
 def _sequence(name: str, value: object) -> Sequence[Any]:

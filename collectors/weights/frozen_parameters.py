@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from ..networks.weight_space import State, WeightSpace, state_sha256
-from .safetensors_file import StateReader
+from .safetensors_file import Portable, StateReader, portable
 
 
 class FrozenParameters:
@@ -68,5 +69,14 @@ class CompletedState:
         """Returns the SHA-256 of both files' SHA-256."""
         return hashlib.sha256(f"{self._checkpoint.sha256()}{self._frozen.sha256()}".encode()).hexdigest()
 
+    def portable(self) -> Portable | None:
+        """Returns how another process reads both files; None where it cannot."""
+        checkpoint, frozen = portable(self._checkpoint), portable(self._frozen)
+        return None if checkpoint is None or frozen is None else functools.partial(_completed, checkpoint, frozen)
+
     def _holder(self, name: str) -> StateReader:
         return self._checkpoint if name in self._checkpoint.shapes else self._frozen
+
+
+def _completed(checkpoint: Portable, frozen: Portable) -> CompletedState:
+    return CompletedState(checkpoint(), frozen())

@@ -59,6 +59,9 @@ class MindSporeCheckpoint(CheckpointFile):
             self._digest = file_sha256(self._original)
         return self._digest
 
+    def portable(self) -> None:
+        """Returns None: other processes would need MindSpore to read the file, and make a copy of it each."""
+
 
 def load_ckpt(path: Path) -> dict[str, NDArray[Any]]:
     """Returns everything that a ``.ckpt`` file holds, by name.

@@ -7,21 +7,23 @@ maps files, and mapped pages count as resident memory, while ``readinto`` needs 
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import io
 import itertools
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CheckpointError
 from ..files.local_files import WholeFile, writing
+from ..files.places import AnyPath
 from ..files.remote_path import RemotePath
 from ..networks.weight_space import State, numpy_dtype, state_sha256
 
@@ -71,6 +73,20 @@ class StateReader(Protocol):
         """Returns the SHA-256 by which this set of weights is recognized."""
 
 
+Portable: TypeAlias = Callable[[], StateReader]
+"""What another process calls to read a set of weights by itself, as far as it reaches its files; can be pickled."""
+
+
+def portable(reader: StateReader) -> Portable | None:
+    """Returns how another process reads the same weights, bit for bit; None where only this one can.
+
+    Raises:
+        CheckpointError: a file cannot be read.
+    """
+    method = getattr(reader, "portable", None)
+    return None if method is None else method()
+
+
 class MemoryState:
     """Arrays in memory, read like a checkpoint file."""
 
@@ -93,20 +109,32 @@ class MemoryState:
         return state_sha256(self._state)
 
 
+class _FreshState(MemoryState):
+    """Arrays that nobody else holds, so that they need not be copied."""
+
+    def read(self, name: str) -> NDArray[Any]:
+        """Returns one tensor."""
+        return self._state[name]
+
+
 class CheckpointFile:
     """A safetensors file, opened for reading tensor by tensor or block by block.
 
     Args:
         path: the file.
         label: what to call it in an error's text; None takes the path.
+        place: where others find it, if this is a copy; None takes the path.
 
     Raises:
         CheckpointError: the file is missing, truncated or no safetensors file.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | RemotePath, label: str | None = None) -> None:
+    def __init__(
+        self, path: str | os.PathLike[str] | RemotePath, label: str | None = None, place: AnyPath | None = None
+    ) -> None:
         self.path = path if isinstance(path, RemotePath) else Path(path)
         self.label = label or str(self.path)
+        self._place = place or self.path
         self._digest: str | None = None
         with self._open() as file:
             self.metadata, self._entries, self._start = _read_header(file, self.label)
@@ -143,6 +171,11 @@ class CheckpointFile:
                 raise CheckpointError(f"checkpoint {self.label} cannot be read: {error.strerror}.") from error
         return self._digest
 
+    def portable(self) -> Portable | None:
+        """Returns how another process reads the same bytes."""
+        place = self._place if isinstance(self._place, RemotePath) else self._place.absolute()
+        return functools.partial(read_whole, place, self.label, self._start + _end(self._entries), self.sha256())
+
     @contextlib.contextmanager
     def _open(self) -> Iterator[io.RawIOBase]:
         try:
@@ -150,6 +183,54 @@ class CheckpointFile:
                 yield file
         except OSError as error:
             raise CheckpointError(f"checkpoint {self.label} cannot be read: {error.strerror}.") from error
+
+
+def read_whole(path: AnyPath, label: str, size: int, sha256: str) -> StateReader:
+    """Reads a safetensors file into memory, and hashes it in the same pass, so that no other bytes are returned.
+
+    Args:
+        path: the file.
+        label: what to call it in an error's text.
+        size: how many bytes the file must have.
+        sha256: what its SHA-256 must be.
+
+    Raises:
+        CheckpointError: the file is not there, cannot be read, or is another one.
+    """
+    other = CheckpointError(f"checkpoint {label} is not the expected file here; copy it again.")
+    try:
+        if not path.is_file():  # a pipe would be waited for
+            raise other
+        with path.open("rb") as file:
+            _, entries, start = _read_header(file, label)
+            if start + _end(entries) != size:
+                raise other
+            file.seek(0)
+            digest = hashlib.sha256(file.read(start))
+            state, position = {}, start
+            for name, (dtype, shape, first, stop) in sorted(entries.items(), key=lambda item: item[1][2:]):
+                if start + first < position:
+                    raise other  # tensors that overlap
+                digest.update(file.read(start + first - position))
+                position = start + stop
+                flat = np.empty(math.prod(shape), numpy_dtype(dtype))
+                _read_hashed(file, memoryview(flat.view(np.uint8).data), digest, other)
+                state[name] = flat.reshape(shape)
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {label} cannot be read: {error.strerror}.") from error
+    if digest.hexdigest() != sha256:
+        raise other
+    return _FreshState(state, label)
+
+
+def _read_hashed(file: io.BufferedReader, view: memoryview, digest: Any, truncated: CheckpointError) -> None:
+    # In blocks, so that what is hashed is still in the processor's cache.
+    while view:
+        count = file.readinto(view[:_BLOCK_BYTES])
+        if not count:
+            raise truncated
+        digest.update(view[:count])
+        view = view[count:]
 
 
 def write_checkpoint(path: str | os.PathLike[str], state: State, metadata: Mapping[str, str] | None = None) -> str:
@@ -172,7 +253,7 @@ def file_sha256(path: str | os.PathLike[str] | RemotePath) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read_header(file: io.RawIOBase, label: str) -> tuple[dict[str, str], dict[str, _Entry], int]:
+def _read_header(file: io.RawIOBase | io.BufferedReader, label: str) -> tuple[dict[str, str], dict[str, _Entry], int]:
     def broken(why: str) -> CheckpointError:
         return CheckpointError(
             f"checkpoint {label} is not a whole safetensors file ({why}); copy it again or train that part again."
@@ -194,10 +275,14 @@ def _read_header(file: io.RawIOBase, label: str) -> tuple[dict[str, str], dict[s
         entries = {name: _entry(name, value) for name, value in header.items()}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise broken(f"its header cannot be read: {error}") from error
-    end = max((stop for _, _, _, stop in entries.values()), default=0)
+    end = _end(entries)
     if 8 + length + end != size:
         raise broken(f"its header describes {8 + length + end} bytes, the file has {size}")
     return metadata, entries, 8 + length
+
+
+def _end(entries: Mapping[str, _Entry]) -> int:
+    return max((stop for _, _, _, stop in entries.values()), default=0)
 
 
 def _entry(name: str, value: Mapping[str, Any]) -> _Entry:

@@ -35,6 +35,10 @@ _ELEMENT_TYPES = re.compile(
 )
 
 
+class TorchScriptError(Exception):
+    """The file is a program of TorchScript, not a state dict."""
+
+
 class Archive:
     """An open PyTorch file.
 
@@ -156,6 +160,7 @@ def open_archive(path: Path) -> Iterator[Archive]:
 
     Raises:
         UnsupportedPickleError: it needs storages or instructions that state dicts do without.
+        TorchScriptError: it is a program.
         Exception: of any kind, where it is damaged or no PyTorch file.
     """
     with path.open("rb") as file:
@@ -180,7 +185,7 @@ def _zip_archive(file: IO[bytes], size: int) -> Archive:
     members = zipfile.ZipFile(file).infolist()
     # Before their compression is looked at: TorchScript compresses its code.
     if any(info.filename.endswith("/constants.pkl") and info.filename.count("/") == 1 for info in members):
-        raise UnsupportedPickleError("it is a program of TorchScript, not a state dict")
+        raise TorchScriptError
     _check_members(members, size)
     pickles = [info for info in members if info.filename.endswith("/data.pkl") and info.filename.count("/") == 1]
     if len(pickles) != 1:

@@ -1,23 +1,17 @@
-"""State dicts in files of any kind, read as named arrays; no code from a file ever runs."""
+"""What a PyTorch file holds: where in it the network's tensors are, and what is wrong with it in words."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from numpy.typing import NDArray
-
-from ..errors import CheckpointError, reason_of
-from ..networks.weight_space import canonical_name
-from .safetensors_file import RESERVED_PREFIX, CheckpointFile
-from .sharded_folder import METADATA, DividedTensor, ShardedFolder, find_sharded_folder
+from ..errors import CheckpointError
+from .sharded_folder import DividedTensor
 from .tensor_pickle import Described, StoredTensor, UnreadableTensor, UnsupportedPickleError
-from .torch_archive import element_type, open_archive
-from .zero_folder import find_zero_folder, read_zero_folder
+from .torch_archive import TorchScriptError, element_type
 
 _NESTED_KEYS = ("state_dict", "model_state_dict", "model", "module", "network", "net", "params", "weights")
 _TENSORS = (StoredTensor, UnreadableTensor, DividedTensor)
@@ -26,74 +20,26 @@ _DEEPEST = 4
 _MOST_VIEWS = 4
 
 
-def read_state_dict(path: str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
-    """Returns the named tensors of a checkpoint, each storage once, under canonical names.
+@contextlib.contextmanager
+def readable(path: Path, otherwise: str) -> Iterator[None]:
+    """Turns whatever a damaged checkpoint makes a reader raise into an error that says what is wrong.
 
     Args:
-        path: a file, or a folder that ``torch.distributed.checkpoint`` or DeepSpeed wrote.
+        path: the checkpoint.
+        otherwise: what it is if it is not damaged, such as "no PyTorch file".
 
     Raises:
-        CheckpointError: it is missing, damaged, holds no tensors, or needs code from a file to be read.
+        CheckpointError: for anything that goes wrong in the block.
     """
-    path = Path(path)
-    try:
-        return _read_any(path)
-    except OSError as error:
-        raise CheckpointError(f"checkpoint {path} cannot be read: {reason_of(error)}.") from error
-
-
-def _read_any(path: Path) -> dict[str, NDArray[Any]]:
-    if path.is_dir():
-        return _read_folder(path)
-    if path.suffix.lower() == ".safetensors":
-        file = CheckpointFile(path)
-        # What a ModelCheckpoint saves besides the weights (optimizer state and the like) is not part of the network.
-        weights = [name for name in file.shapes if not name.startswith(RESERVED_PREFIX)]
-        return _canonical(path, {name: file.read(name) for name in weights})
-    if path.suffix.lower() == ".ckpt":
-        from .mindspore_file import is_mindspore_file, load_ckpt, without_optimizer
-
-        # Lightning's files have the same suffix.
-        if path.is_file() and is_mindspore_file(path):
-            return _canonical(path, without_optimizer(load_ckpt(path)))
-    return _read_torch_file(path)
-
-
-def _read_torch_file(path: Path) -> dict[str, NDArray[Any]]:
-    if not path.is_file():
-        raise CheckpointError(f"checkpoint {path} does not exist.")
-    with _readable(path, "no PyTorch file"), open_archive(path) as archive:
-        tensors = _readable_tensors(path, archive.content)
-        return _canonical(path, archive.read(tensors))
-
-
-def _read_folder(path: Path) -> dict[str, NDArray[Any]]:
-    parts = find_zero_folder(path)
-    if parts is not None:
-        with _readable(path, "not whole"):
-            return _canonical(path, read_zero_folder(parts))
-    parts = find_sharded_folder(path)
-    if parts is None:
-        raise CheckpointError(
-            f"checkpoint {path} is a folder, but neither torch.distributed.checkpoint wrote it (it has no {METADATA}) "
-            "nor DeepSpeed (it has no *_model_states.pt, and no file 'latest' that names a folder with such); give the "
-            "folder that holds these files."
-        )
-    with _readable(path, "not whole"):
-        folder = ShardedFolder(parts)
-        found = _find_tensors(path, folder.content)
-        tensors = {name: tensor for name, tensor in found.items() if isinstance(tensor, DividedTensor)}
-        if sum(math.prod(item.shape) * element_type(item.dtype).itemsize for item in tensors.values()) > folder.size:
-            raise ValueError(f"its tensors claim more than the {folder.size} bytes of its parts")
-        return _canonical(path, folder.read(tensors))
-
-
-@contextlib.contextmanager
-def _readable(path: Path, otherwise: str) -> Iterator[None]:
     try:
         yield
     except CheckpointError:
         raise
+    except TorchScriptError as error:
+        raise CheckpointError(
+            f"checkpoint {path} is a program of TorchScript (torch.jit.save), not a state dict. If you trust the file, "
+            "load it yourself and save its weights with torch.save(torch.jit.load(...).state_dict(), ...)."
+        ) from error
     except UnsupportedPickleError as error:
         raise CheckpointError(
             f"checkpoint {path} cannot be read as plain tensors ({_first_line(error)}). "
@@ -107,13 +53,13 @@ def _readable(path: Path, otherwise: str) -> Iterator[None]:
         ) from error
 
 
-def _readable_tensors(path: Path, content: object) -> dict[str, StoredTensor]:
+def stored_tensors(path: Path, content: object) -> dict[str, StoredTensor]:
     """Returns where the network's tensors lie, each storage once, provided that they fit into the file's size."""
     limit = path.stat().st_size
     left = _MOST_VIEWS * limit
     result: dict[str, StoredTensor] = {}
     seen: set[StoredTensor] = set()
-    for name, tensor in _find_tensors(path, content).items():
+    for name, tensor in find_tensors(path, content).items():
         if isinstance(tensor, UnreadableTensor):
             raise CheckpointError(
                 f"checkpoint {path} holds {name!r} as a sparse, quantized or empty ('meta') tensor, which cannot be "
@@ -137,12 +83,23 @@ def _readable_tensors(path: Path, content: object) -> dict[str, StoredTensor]:
     return result
 
 
-def _find_tensors(path: Path, content: object) -> Mapping[str, Any]:
+def find_tensors(path: Path, content: object) -> Mapping[str, Any]:
+    """Returns the descriptions of the network's tensors in what was saved, which may be nested.
+
+    Raises:
+        CheckpointError: there are none.
+        UnsupportedPickleError: only code can make them.
+    """
     _check_is_plain("it", content)
     if not isinstance(content, Mapping):
         kind = "Tensor" if isinstance(content, StoredTensor | UnreadableTensor) else type(content).__name__
         raise CheckpointError(f"checkpoint {path} holds a {kind}, not a dictionary of tensors.")
     found = _nested_tensors(content, _DEEPEST)
+    if found is None and "param_groups" in content:
+        raise CheckpointError(
+            f"checkpoint {path} is an optimizer's state (it has 'param_groups'), without the network's weights; give "
+            "the file that holds those."
+        )
     if found is None:
         raise CheckpointError(
             f"checkpoint {path} holds no tensors at its top level and none under the keys {list(_NESTED_KEYS)}; it has "
@@ -184,23 +141,3 @@ def _reason(error: Exception) -> str:
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [type(error).__name__])[0]
-
-
-def _canonical(path: Path, state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    result: dict[str, NDArray[Any]] = {}
-    for name, array in state.items():
-        short = canonical_name(name)
-        try:
-            short.encode()
-        except UnicodeEncodeError as error:
-            raise CheckpointError(
-                f"checkpoint {path} has a tensor called {name!r}, which is no Unicode text; rename it."
-            ) from error
-        if short in result:
-            raise CheckpointError(
-                f"checkpoint {path} has two tensors called {short!r} once wrapper prefixes are removed."
-            )
-        result[short] = array
-    if not result:
-        raise CheckpointError(f"checkpoint {path} holds no tensors.")
-    return result

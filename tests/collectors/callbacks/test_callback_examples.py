@@ -9,7 +9,7 @@ from places import ROOT
 
 from collectors.callbacks.callback import Callback
 from collectors.networks.readers import read_network
-from collectors.weights.torch_file import read_state_dict
+from collectors.weights.foreign_checkpoint import read_state_dict
 
 EXAMPLES = ROOT / "docs" / "examples"
 

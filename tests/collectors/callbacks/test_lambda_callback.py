@@ -23,8 +23,8 @@ def test_names_order_and_defaults():
     parameters = inspect.signature(LambdaCallback).parameters
     positional = [name for name, item in parameters.items() if item.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     keyword_only = [name for name, item in parameters.items() if item.kind is inspect.Parameter.KEYWORD_ONLY]
-    assert positional == list(NEW)
-    assert keyword_only == list(ORDER)
+    assert positional == list(ORDER)
+    assert keyword_only == list(NEW)
     assert {parameter.default for parameter in parameters.values()} == {None}
     assert issubclass(LambdaCallback, BuiltInCallback)
     assert LambdaCallback.called_in_fit_evaluation
@@ -108,6 +108,15 @@ def test_several_runs_with_one_callback():
         model().train(1, batches([1.0]), callback)
         model().eval(batches([1.0]), callback)
         assert len(diary) == 2 * runs
+
+
+def test_the_documented_six_by_position():
+    diary = []
+    functions = [lambda run_context, name=name: diary.append(name) for name in ORDER]
+    model().train(1, batches([1.0]), LambdaCallback(*functions))
+    assert diary == ["begin", "epoch_begin", "step_begin", "step_end", "epoch_end", "end"]
+    with pytest.raises(TypeError, match="positional arguments"):
+        LambdaCallback(*functions, print)
 
 
 def test_two_callbacks_do_not_share_functions():

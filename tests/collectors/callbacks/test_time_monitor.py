@@ -194,7 +194,8 @@ def test_an_evaluation_in_the_middle_of_an_epoch_is_no_waiting_for_data(clock, c
     step = 0
 
     def hear(name, **params):
-        getattr(monitor, name)(context(cur_step_num=step, batch_num=2, **params))
+        mode = "eval" if "eval" in name else "train"
+        getattr(monitor, name)(context(cur_step_num=step, batch_num=2, mode=mode, **params))
 
     hear("on_train_begin")
     hear("on_train_epoch_begin")

@@ -6,11 +6,10 @@ import threading
 import time
 
 import pytest
+from scripts import PATIENCE
 
 from collectors.files.background import NewestState, OrderedJobs, WriterClosedError
 from collectors.files.retrying import retry
-
-PATIENCE = 60.0
 
 
 def until(condition):
@@ -98,7 +97,6 @@ def test_an_error_at_the_end_is_raised_by_close():
         jobs.close()
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize("make", [lambda: OrderedJobs("jobs", 3), lambda: NewestState("state", fail, 0.0)])
 def test_a_thread_that_the_system_refuses_is_not_waited_for(make, monkeypatch):
     def refuse(thread):
@@ -112,7 +110,6 @@ def test_a_thread_that_the_system_refuses_is_not_waited_for(make, monkeypatch):
     writer.close()
 
 
-@pytest.mark.timeout(30)
 @pytest.mark.parametrize("order", list(itertools.product([True, False], repeat=3)))
 def test_every_order_of_failures_ends_with_the_first_error(order):
     """The job, the state that it leaves and what is done last, each well or not."""

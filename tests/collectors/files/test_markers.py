@@ -10,6 +10,7 @@ import time
 import fsspec.implementations.memory
 import pytest
 from remote_stores import empty_memory
+from scripts import PATIENCE
 
 from collectors.files import markers
 from collectors.files.locks import LockHeldError
@@ -73,7 +74,7 @@ def test_a_holder_elsewhere_that_lives_is_noticed_by_its_renewals(memory):
     marker = Marker(file(memory))
     for _ in range(3):
         first = memory.cat_file(PATH)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE
         while memory.cat_file(PATH) == first:
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -126,7 +127,7 @@ def test_a_holder_that_gives_it_back_while_others_wait(memory):
 def test_who_was_taken_for_dead_stops(memory):
     marker = Marker(file(memory))
     other = {**facts(memory), "identity": "other", "owner": "process 7 of eve on moon"}
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while marker._renewal.error is None:
         memory.pipe_file(PATH, json.dumps(other).encode())
         assert time.monotonic() < deadline
@@ -167,7 +168,7 @@ def test_a_server_that_is_away_does_not_end_it(memory, monkeypatch):
         raise TimeoutError("the network is down")
 
     monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "cat_file", away)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while len(failed) < 3:
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scripts import PATIENCE
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
 
@@ -525,7 +526,8 @@ def test_killed_at_ten_random_steps(tmp_path):
     seed = secrets.randbelow(2**32)
     print(f"seed {seed}")
     command = [sys.executable, "-W", "error", __file__, str(tmp_path), str(seed)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    places = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=places)
     assert done.returncode == 0, done.stderr
     outcomes = json.loads(done.stdout)
     assert len(outcomes) == 10

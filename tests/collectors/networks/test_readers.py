@@ -305,3 +305,17 @@ class TestRepeatedReader:
     def test_other_frameworks_have_their_own_reader(self):
         with pytest.raises(TypeError, match="network must be a network of a supported framework"):
             repeated_reader([1, 2])
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
+@pytest.mark.parametrize("read", [describe_network, read_network, lambda network: repeated_reader(network)()])
+def test_programs_of_torchscript_are_refused(read):
+    network = nn.Sequential(nn.Linear(3, 2))
+    for program in (torch.jit.script(network), torch.jit.trace(network, torch.ones(1, 3))):
+        for whole in (program, nn.DataParallel(program)):
+            with pytest.raises(
+                TypeError, match=r"network is a program of TorchScript .*load_state_dict\(program.state_di"
+            ):
+                read(whole)
+        with pytest.raises(TypeError, match="network's '1' is a program of TorchScript"):
+            read(nn.Sequential(nn.ReLU(), program))

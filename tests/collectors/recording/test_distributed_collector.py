@@ -7,6 +7,7 @@ import pytest
 import torch
 from places import ROOT, SUPPORT
 from runs import SmallNetwork, assert_holds, names
+from scripts import PATIENCE
 
 from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory
@@ -63,7 +64,7 @@ def trained(tmp_path_factory):
             for rank in range(2)
         ]
         stack.callback(lambda: [process.kill() for process in processes])
-        outputs = [process.communicate(timeout=120)[0] for process in processes]
+        outputs = [process.communicate(timeout=PATIENCE)[0] for process in processes]
         assert [process.returncode for process in processes] == [0, 0], "\n".join(outputs)
     return folder
 

@@ -22,6 +22,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import _registry as registered
 from remote_stores import empty_memory, temporary
 from runs import SmallNetwork, assert_holds, batches, collected, names, seeded, train
+from scripts import PATIENCE
 from torch import nn
 
 from collectors import Model, SummaryCollector
@@ -324,7 +325,7 @@ def test_memory_is_bounded_while_the_network_is_slow(memory, monkeypatch):
 
     thread = threading.Thread(target=save)
     thread.start()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while len(saved) < 3:
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -460,7 +461,7 @@ def test_records_arrive_while_training_goes_on(memory, tmp_path, monkeypatch):
     collector = SummaryCollector(URL, 1, {"collect_metric": True}, keep_default_action=False)
     with collector.watch(network) as run:
         run.step(torch.tensor(0.25))
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while not memory.glob("/bucket/run/*tfevents*"):
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -473,7 +474,7 @@ def test_unchanged_files_are_not_sent_again(failing, monkeypatch):
     failing.where, failing.tried = "events", 0
     (uploads.folder / "events.1").write_bytes(b"1")
     (uploads.folder / ".hidden.tmp").write_bytes(b"1")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not failing.tried:
         assert time.monotonic() < deadline
         time.sleep(0.001)
@@ -538,7 +539,7 @@ def run_and_fail(run, error):
 
 
 def step_until(run, reached):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not reached():
         run.step(torch.tensor(0.25))
         assert time.monotonic() < deadline

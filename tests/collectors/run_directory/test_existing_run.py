@@ -18,6 +18,7 @@ import torch
 from fsspec.implementations.local import LocalFileSystem
 from places import ROOT, SUPPORT
 from runs import SmallNetwork, assert_holds, batches, collected, names, seeded, train
+from scripts import PATIENCE
 
 from collectors import CheckpointConfig, Model, ModelCheckpoint, SummaryCollector, load_checkpoint
 from collectors.errors import RunDirectoryError
@@ -267,12 +268,13 @@ Model(network, nn.CrossEntropyLoss(), optimizer).train(1, batches(4000), callbac
 """
 
 
+@pytest.mark.slow
 def test_a_killed_training_that_resumes_loses_no_checkpoint(tmp_path):
     """The metadata lists nothing at all when the training is killed; all that it wrote is there after the resume."""
     directory = tmp_path / "run"
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(directory), str(SUPPORT), str(ROOT)])
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE
         while not (directory / "ckpt_dir" / name_of(12)).exists():
             assert process.poll() is None
             assert time.monotonic() < deadline

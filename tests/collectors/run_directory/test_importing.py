@@ -16,7 +16,7 @@ from collectors import import_checkpoints
 from collectors.errors import CheckpointError, CheckpointWriteError, RunDirectoryError
 from collectors.networks.readers import describe_network
 from collectors.run_directory.settings import CreateLandscape, LandscapeSettings
-from collectors.weights.torch_file import read_state_dict
+from collectors.weights.foreign_checkpoint import read_state_dict
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def states():
 
 def saved(folder, contents, suffix=".pt", save=torch.save):
     folder.mkdir(exist_ok=True)
-    paths = [folder / f"epoch-{index}{suffix}" for index in range(len(contents))]
+    paths = [folder / f"epoch-{index + 1}{suffix}" for index in range(len(contents))]
     for path, content in zip(paths, contents, strict=True):
         save(content, path)
     return paths
@@ -108,15 +108,15 @@ def test_tied_and_reduced_precision_weights(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "error", "match"),
     [
-        ({"paths": "a.pt"}, TypeError, "paths must be a list of paths, but got str"),
-        ({"paths": 3}, TypeError, "paths must be a list of paths, but got int"),
+        ({"paths": "a.pt"}, ValueError, r"paths must hold at least three files .*, but got 1: .*/a\.pt"),
+        ({"paths": 3}, TypeError, "paths must be a list of paths, or the path of a folder, but got int"),
+        ({"strip_prefix": 3}, TypeError, "strip_prefix must be a str, but got int"),
         ({"paths": [1, 2, 3]}, TypeError, r"paths\[0\] must be a path \(str or os.PathLike\), but got int"),
         ({"paths": []}, ValueError, r"paths must hold at least three files .*, but got 0"),
         ({"paths": ["a", "b"]}, ValueError, r"paths must hold at least three files .*, but got 2"),
         ({"run_directory": 3}, TypeError, "run_directory must be a path"),
         ({"numbers": [1, 2]}, ValueError, "numbers must hold at least three numbers"),
         ({"numbers": [1, 2, 3, 4]}, ValueError, r"numbers must have one entry for each of the 3 files, but got \[1, 2"),
-        ({"numbers": [1, 3, 2]}, ValueError, "numbers must be sorted and without repetition, but 2 follows 3"),
         ({"numbers": [1, 2, 2]}, ValueError, "numbers must be sorted and without repetition, but 2 follows 2"),
         ({"numbers": [-1, 2, 3]}, ValueError, r"numbers\[0\] must be an int of at least 0, but got -1"),
         ({"numbers": [1, 2, "3"]}, TypeError, r"numbers\[2\] must be an int of at least 0, but got str"),
@@ -164,7 +164,7 @@ def test_code_in_a_file_does_not_run(tmp_path, states, nested, save):
     files = [paths[0], tmp_path / "old" / "evil.pt", paths[2]]
     if nested and save is torch.save:
         # What lies beside a state dict is passed over.
-        assert_holds(import_checkpoints(tmp_path / "new", files).checkpoint(2), states[1])
+        assert_holds(import_checkpoints(tmp_path / "new", files, numbers=[1, 2, 3]).checkpoint(2), states[1])
     else:
         with pytest.raises(CheckpointError, match=r"evil.pt (cannot be read as plain|is .*no PyTorch file)") as raised:
             import_checkpoints(tmp_path / "new", files)
@@ -218,26 +218,26 @@ def test_missing_and_truncated_files(tmp_path, states, place, suffix):
     for length in (0, 3, 8, 100, len(whole) // 2, len(whole) - 1):
         paths[place].write_bytes(whole[:length])
         with pytest.raises(
-            CheckpointError, match=rf"epoch-{place}\{suffix} (is damaged|is not a whole|cannot be read)"
+            CheckpointError, match=rf"epoch-{place + 1}\{suffix} (is damaged|is not a whole|cannot be read)"
         ):
             import_checkpoints(tmp_path / "new", paths)
     paths[place].unlink()
-    with pytest.raises(CheckpointError, match=rf"epoch-{place}\{suffix} (does not exist|cannot be read)"):
+    with pytest.raises(CheckpointError, match=rf"epoch-{place + 1}\{suffix} (does not exist|cannot be read)"):
         import_checkpoints(tmp_path / "new", paths)
     assert names(tmp_path) == ["old"]
 
 
 def test_another_networks_file_lists_names_and_shapes(tmp_path, states):
     paths = saved(tmp_path / "old", [*states[:2], SmallNetwork(width=7).state_dict()])
-    with pytest.raises(CheckpointError, match=r"epoch-2.pt holds another network than .*epoch-0.pt") as raised:
+    with pytest.raises(CheckpointError, match=r"epoch-3.pt holds another network than .*epoch-1.pt") as raised:
         import_checkpoints(tmp_path / "new", paths)
-    assert "  0.weight: (5, 3) in epoch-0.pt, (7, 3) here" in str(raised.value).splitlines()
+    assert "  0.weight: (5, 3) in epoch-1.pt, (7, 3) here" in str(raised.value).splitlines()
     torch.save(nn.Linear(3, 5).state_dict(), paths[2])
     with pytest.raises(CheckpointError, match="holds another network") as raised:
         import_checkpoints(tmp_path / "new", paths)
     lines = str(raised.value).splitlines()
-    assert "  0.weight: (5, 3) in epoch-0.pt, absent here" in lines
-    assert "  weight: absent in epoch-0.pt, (5, 3) here" in lines
+    assert "  0.weight: (5, 3) in epoch-1.pt, absent here" in lines
+    assert "  weight: absent in epoch-1.pt, (5, 3) here" in lines
     assert names(tmp_path) == ["old"]
 
 
@@ -276,7 +276,8 @@ def test_existing_runs(tmp_path, states):
     with pytest.raises(RunDirectoryError, match="already holds a run"):
         import_checkpoints(tmp_path / "new", paths)
     assert "network_9_epoch.safetensors" in names(tmp_path / "new" / "ckpt_dir")
-    run = import_checkpoints(tmp_path / "new", paths[::-1], existing="overwrite")
+    with pytest.warns(UserWarning, match=r"numbers put epoch-3.pt \(1\) before epoch-2.pt \(2\), the other way round"):
+        run = import_checkpoints(tmp_path / "new", paths[::-1], numbers=[1, 2, 3], existing="overwrite")
     assert names(tmp_path / "new" / "ckpt_dir") == [
         *(f"network_{number}_epoch.safetensors" for number in (1, 2, 3)),
         "train_metadata.json",

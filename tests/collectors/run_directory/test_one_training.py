@@ -32,6 +32,7 @@ def writer(directory, **arguments):
     return RunWriter(check_directory("summary_dir", directory), SETTINGS, describe_network(SmallNetwork()), **arguments)
 
 
+@pytest.mark.slow
 def test_of_trainings_that_start_together_one_is_accepted(tmp_path):
     """24 starts of two processes at the same moment, in every mode: never both."""
     space = describe_network(SmallNetwork())

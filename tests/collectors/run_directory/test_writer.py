@@ -16,6 +16,7 @@ import pytest
 import torch
 from places import ROOT, SUPPORT
 from runs import SmallNetwork, assert_holds, collected, names, seeded
+from scripts import PATIENCE
 from torch import nn
 
 from collectors import Callback, Model, SummaryCollector
@@ -260,7 +261,7 @@ def test_the_metadata_follows_while_training_goes_on(tmp_path):
     with collector.watch(network) as run:
         run.step()
         run.step()
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while len(RunDirectory(tmp_path).metadata.files) < 3:
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -372,7 +373,7 @@ class LimitAt(Callback):
 
     def on_train_step_begin(self, run_context):
         if run_context.original_args().cur_step_num == self.step:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + PATIENCE
             while len(list(Path(self.folder).glob("Small*"))) < self.step:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
@@ -458,7 +459,7 @@ def test_a_killed_training_leaves_whole_files(tmp_path):
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(directory), *places])
     reads = 0
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE
         while reads < 30 or len(run.metadata.files) < 20:
             assert process.poll() is None
             assert time.monotonic() < deadline

@@ -15,12 +15,12 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scripts import PATIENCE
 from torch import nn
 
 from collectors.summary.lineage import EvalLineage, TrainLineage
 from collectors.summary.record import SummaryRecord
 
-PATIENCE = 90.0
 PICTURE = np.random.default_rng(0).integers(0, 256, (1, 6, 9, 3), np.uint8)
 CONTOUR = np.random.default_rng(1).integers(0, 256, (1, 20, 30, 4), np.uint8)
 LOSS = np.linspace(0.5, 2.5, 12).reshape(3, 4)

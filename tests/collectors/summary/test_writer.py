@@ -15,6 +15,7 @@ import psutil
 import pytest
 from event_reading import event_files, events, scalars
 from places import ROOT
+from scripts import PATIENCE
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from collectors.errors import LandscapeError
@@ -22,8 +23,6 @@ from collectors.summary.event_files import record
 from collectors.summary.record import SummaryRecord
 from collectors.summary.values import SummaryStep, check_value
 from collectors.summary.writer import LARGEST_QUEUE_BYTES, LONGEST_QUEUE, SummaryWriteError, SummaryWriter
-
-PATIENCE = 60.0
 
 
 class HeldFiles:

@@ -101,7 +101,7 @@ def test_no_file_stays_open(path):
     files = [CheckpointFile(path) for _ in range(20)]
     for file in files:
         file.read("matrix")
-    assert len(names("/proc/self/fd")) == len(before)
+    assert len(names("/proc/self/fd")) <= len(before)
 
 
 def test_writing_replaces_the_old_file_and_leaves_nothing_else(path):

@@ -23,7 +23,7 @@ from collectors import import_checkpoints
 from collectors.errors import CheckpointError
 from collectors.networks.readers import describe_network
 from collectors.weights.aligned import as_reader
-from collectors.weights.torch_file import read_state_dict
+from collectors.weights.foreign_checkpoint import read_state_dict
 
 DATA = ROOT / "tests" / "data"
 
@@ -67,7 +67,7 @@ class TestPyTorchFolders:
             networks.append(network)
             saved(tmp_path / str(number), content)
         run = import_checkpoints(tmp_path / "run", [tmp_path / str(number) for number in range(3)])
-        for number, network in enumerate(networks, 1):
+        for number, network in enumerate(networks):
             assert_holds(run.checkpoint(number, describe_network(SmallNetwork())), network.state_dict())
 
     def test_they_are_weights_of_a_plane(self, folder):

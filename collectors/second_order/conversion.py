@@ -1,0 +1,153 @@
+"""The names of MindSpore's second-order training: thor, ConvertNetUtils, ConvertModelUtils, ModelThor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..model.forward import LossFunction
+from ..model.model import Model
+from ..networks.torch_network import unwrap
+from ..validation import check_instance, wrong_type
+from .factors import SAMPLES
+from .optimizer import Thor
+from .recorders import attach
+
+
+def thor(
+    net: nn.Module,
+    learning_rate: Any,
+    damping: Any,
+    momentum: float,
+    weight_decay: float = 0.0,
+    loss_scale: float | torch.amp.GradScaler = 1.0,
+    batch_size: int | None = None,
+    use_nesterov: bool = False,
+    decay_filter: Callable[[Any], bool] = lambda _: True,
+    split_indices: Iterable[int] | None = None,
+    enable_clip_grad: bool = False,
+    frequency: int = 100,
+    *,
+    factors: str = SAMPLES,
+    split_dim: int = 128,
+) -> Thor:
+    """Returns THOR for a network, with the arguments of MindSpore's ``nn.thor``; see ``Thor`` for what they mean.
+
+    The network's layers, parameters and state dict stay as they are: hooks record what is needed.
+
+    Raises:
+        TypeError: an argument has the wrong type; the network is one of MindSpore.
+        ValueError: an argument has a wrong value.
+    """
+    ConvertNetUtils().convert_to_thor_net(net)
+    return Thor(
+        net,
+        learning_rate,
+        damping,
+        momentum,
+        weight_decay,
+        loss_scale,
+        batch_size,
+        use_nesterov,
+        decay_filter,
+        split_indices,
+        enable_clip_grad,
+        frequency,
+        factors=factors,
+        split_dim=split_dim,
+    )
+
+
+class ConvertNetUtils:
+    """Prepares networks for THOR."""
+
+    def convert_to_thor_net(self, net: nn.Module) -> None:
+        """Attaches the hooks that record what THOR needs; ``thor`` calls it, and a second call changes nothing.
+
+        Raises:
+            TypeError: it is not a PyTorch network.
+        """
+        attach(net)
+
+
+class ModelThor(Model):
+    """A Model that trains with THOR. Every hook fires at every step, and ``fit`` evaluates as ``Model.fit`` does.
+
+    Args:
+        network: as in ``Model``.
+        loss_fn: as in ``Model``.
+        optimizer: a ``Thor`` of this network.
+        metrics: as in ``Model``.
+        settings: the other arguments of ``Model``.
+
+    Raises:
+        TypeError: the optimizer is not a ``Thor``.
+        ValueError: it is another network's.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        loss_fn: LossFunction | None = None,
+        optimizer: Thor | None = None,
+        metrics: Mapping[str, Any] | Iterable[Any] | None = None,
+        **settings: Any,
+    ) -> None:
+        if not isinstance(optimizer, Thor):
+            raise wrong_type("optimizer", "a Thor, as thor(network, ...) returns it", optimizer)
+        super().__init__(network, loss_fn, optimizer, metrics, **settings)
+        own = {parameter for parameter in unwrap(network).parameters() if parameter.requires_grad}
+        if own != {parameter for group in optimizer.param_groups for parameter in group["params"]}:
+            raise ValueError(
+                "optimizer must be of the network that is trained, but its parameters are others. Make it with "
+                "thor(network, ...) after layers are frozen or unfrozen."
+            )
+
+
+class ConvertModelUtils:
+    """Turns a Model into one that trains with THOR."""
+
+    @staticmethod
+    def convert_to_thor_model(
+        model: Model,
+        network: nn.Module,
+        loss_fn: LossFunction | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        metrics: Mapping[str, Any] | Iterable[Any] | None = None,
+        amp_level: str = "O0",
+        loss_scale_manager: Any = None,
+        keep_batchnorm_fp32: bool | None = False,
+    ) -> Model:
+        """Returns a ``ModelThor`` where the optimizer is a ``Thor``, and otherwise the model as it is.
+
+        Args:
+            model: of it, the number of batches per optimizer step and the clipping of gradients are kept.
+            network: as in ``Model``.
+            loss_fn: as in ``Model``.
+            optimizer: as in ``Model``.
+            metrics: as in ``Model``.
+            amp_level: as in ``Model``.
+            loss_scale_manager: as in ``Model``.
+            keep_batchnorm_fp32: as in ``Model``.
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            ValueError: an argument has a wrong value, or the optimizer is another network's.
+        """
+        check_instance("model", model, Model, "a Model")
+        if not isinstance(optimizer, Thor):
+            return model
+        return ModelThor(
+            network,
+            loss_fn,
+            optimizer,
+            metrics,
+            amp_level=amp_level,
+            loss_scale_manager=loss_scale_manager,
+            keep_batchnorm_fp32=keep_batchnorm_fp32,
+            gradient_accumulation_steps=model._accumulation_steps,
+            clip_gradients=model._clip_gradients,
+        )

@@ -1,0 +1,218 @@
+"""The two factors of a layer's curvature, from what it saw in a step to their damped inverses.
+
+A layer's block of the empirical Fisher matrix is taken as a Kronecker product: of A, the mean of a a' over the layer's
+inputs a, and of G, the mean of g g' over the gradients g of the samples' losses with respect to its outputs (Martens &
+Grosse 2015, Grosse & Martens 2016; THOR: Chen et al. 2021). Only diagonal blocks are kept, of ``split_dim`` rows each.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+SAMPLES, MINDSPORE_GPU = "samples", "mindspore_gpu"
+
+
+@dataclass
+class Observation:
+    """What one call of a layer and the gradient of its outputs tell; sums, which add up over calls and batches.
+
+    Attributes:
+        a: sum of a a' in diagonal blocks, of shape (blocks, size, size); for an Embedding how often each row was
+            looked up, of shape (rows,).
+        g: sum of g g' in diagonal blocks, of shape (blocks, size, size), of the loss as it was differentiated.
+        a_weight: what to divide ``a`` by.
+        g_weight: what to divide ``g`` by.
+        samples: the length of the inputs' first dimension.
+    """
+
+    a: torch.Tensor
+    g: torch.Tensor
+    a_weight: float
+    g_weight: float
+    samples: float
+
+
+@dataclass
+class Factors:
+    """The factors of a step.
+
+    Attributes:
+        a: as in ``Observation``, but the mean.
+        g: the mean over the gradients of each sample's own loss.
+        a_positions: how often a sample uses the weights: the square root of it multiplies ``a`` before the damping.
+        g_positions: the same for ``g``.
+    """
+
+    a: torch.Tensor
+    g: torch.Tensor
+    a_positions: float
+    g_positions: float
+
+
+def observe(layer: nn.Module, inputs: torch.Tensor, gradient: torch.Tensor, variant: str, split: int) -> Observation:
+    """Returns what a call of a layer tells.
+
+    Args:
+        layer: Linear, Conv2d with one group, or Embedding.
+        inputs: its inputs, with or without the samples' dimension, as the layer allows.
+        gradient: of the loss with respect to its outputs, in float32 or float64.
+        variant: "samples" or "mindspore_gpu".
+        split: the size of a diagonal block.
+    """
+    if isinstance(layer, nn.Conv2d):
+        if inputs.dim() == 3:
+            inputs, gradient = inputs[None], gradient[None]
+        inputs = inputs.to(gradient.dtype)
+        if variant == MINDSPORE_GPU:
+            return _of_mean_image(layer, inputs, gradient, split)
+        rows = _patches(layer, inputs)
+        gradients = gradient.flatten(2).transpose(1, 2).flatten(0, 1)
+        return _of_rows(rows, gradients, split, len(rows), len(inputs))
+    gradients = gradient.reshape(-1, gradient.shape[-1])
+    if isinstance(layer, nn.Embedding):
+        samples = len(inputs) if inputs.dim() else 1
+        counts = torch.bincount(inputs.reshape(-1), minlength=layer.num_embeddings).to(gradient.dtype)
+        weight = samples if variant == MINDSPORE_GPU else len(gradients)
+        return Observation(counts, gram(gradients, g_split(layer, variant, split)), weight, len(gradients), samples)
+    rows = inputs.reshape(-1, inputs.shape[-1]).to(gradient.dtype)
+    samples = len(inputs) if inputs.dim() > 1 else 1
+    # MindSpore divides by the width of the inputs, where the number of samples was meant.
+    weight = rows.shape[1] if variant == MINDSPORE_GPU else len(rows)
+    return _of_rows(rows, gradients, split, weight, samples)
+
+
+def factors_of(layer: nn.Module, seen: Observation, calls: float, batch: float, variant: str) -> Factors:
+    """Returns the factors of a step.
+
+    Args:
+        layer: as in ``observe``.
+        seen: the sum of all observations of the step, with g of ``batch`` samples' mean loss.
+        calls: how many observations that is.
+        batch: how many samples the loss of an optimizer step averages; 1 for a loss that adds.
+        variant: as in ``observe``.
+    """
+    a_weight = batch if variant == MINDSPORE_GPU and isinstance(layer, nn.Embedding) else seen.a_weight
+    a, g = seen.a / a_weight, seen.g / seen.g_weight
+    if variant == SAMPLES:
+        return Factors(a, g, seen.g_weight / seen.samples, seen.g_weight / seen.samples)
+    if isinstance(layer, nn.Conv2d):
+        return Factors(a, g, seen.a_weight / calls, seen.g_weight / calls)
+    return Factors(a, g, 1.0, 1.0)
+
+
+def inverses(layer: nn.Module, factors: Factors, damping: float, variant: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """Returns (sqrt(T) A + sqrt(damping) I)^-1 and the same of G in diagonal blocks; of an Embedding's A the diagonal.
+
+    Raises:
+        ArithmeticError: a factor is not finite, or not positive definite in float64 either.
+    """
+    for name, factor in (("A", factors.a), ("G", factors.g)):
+        if not bool(torch.isfinite(factor).all()):
+            raise ArithmeticError(f"the not finite {name}")
+    scale = 1 / math.sqrt(factors.a_positions)
+    a_damping, g_damping = math.sqrt(damping / factors.a_positions), math.sqrt(damping / factors.g_positions)
+    if isinstance(layer, nn.Embedding):
+        a_inverse = scale / (factors.a + a_damping)
+    else:
+        a_inverse = scale * _inverse("A", factors.a, a_damping)
+    if variant == MINDSPORE_GPU and isinstance(layer, nn.Embedding):
+        # MindSpore multiplies L^-1 by itself, not by its transpose.
+        root = torch.linalg.inv(torch.linalg.cholesky(_damped(factors.g, g_damping)))
+        return a_inverse, root @ root
+    return a_inverse, scale * _inverse("G", factors.g, g_damping)
+
+
+def precondition(gradient: torch.Tensor, a_inverse: torch.Tensor, g_inverse: torch.Tensor) -> torch.Tensor:
+    """Returns G^-1 gradient A^-1 in the gradient's shape; for an Embedding (whose A is a vector) A^-1 gradient G^-1."""
+    if a_inverse.dim() == 1:
+        return _times_blocks(a_inverse[:, None] * gradient, g_inverse)
+    matrix = _times_blocks(gradient.flatten(1), a_inverse)
+    return _times_blocks(matrix.T, g_inverse.transpose(1, 2)).T.reshape(gradient.shape)
+
+
+def gram(rows: torch.Tensor, split: int) -> torch.Tensor:
+    """Returns the diagonal blocks of rows' rows.
+
+    Args:
+        rows: of shape (n, d).
+        split: the size of a block.
+
+    Returns:
+        Shape (blocks, size, size), where size is the smaller of d and split; the last block is filled up with zeros.
+    """
+    width = rows.shape[1]
+    if width <= split:
+        return (rows.T @ rows)[None]
+    blocks = -(-width // split)
+    parts = F.pad(rows, (0, blocks * split - width)).reshape(-1, blocks, split)
+    return torch.einsum("nki,nkj->kij", parts, parts)
+
+
+def g_split(layer: nn.Module, variant: str, split: int) -> int:
+    """Returns the size of a diagonal block of G: MindSpore on a GPU keeps that of an Embedding whole."""
+    return layer.embedding_dim if isinstance(layer, nn.Embedding) and variant == MINDSPORE_GPU else split
+
+
+def whole(blocks: torch.Tensor, width: int) -> torch.Tensor:
+    """Returns the matrix of shape (width, width) that has these diagonal blocks, and zeros beside them."""
+    count, size, _ = blocks.shape
+    dense = blocks.new_zeros(count, size, count, size)
+    dense[range(count), :, range(count)] = blocks
+    return dense.reshape(count * size, count * size)[:width, :width]
+
+
+def block_shape(width: int, split: int) -> tuple[int, int, int]:
+    """Returns the shape of the diagonal blocks of a matrix of shape (width, width)."""
+    size = min(width, split)
+    return -(-width // size), size, size
+
+
+def _of_rows(rows: torch.Tensor, gradients: torch.Tensor, split: int, a_weight: float, samples: float) -> Observation:
+    return Observation(gram(rows, split), gram(gradients, split), a_weight, len(gradients), samples)
+
+
+def _of_mean_image(layer: nn.Conv2d, inputs: torch.Tensor, gradient: torch.Tensor, split: int) -> Observation:
+    """As MindSpore on a GPU: the factors of the batch's mean image and mean gradient, always padded to "same"."""
+    padding: list[int] = []
+    for length, kernel, stride in zip(inputs.shape[:1:-1], layer.kernel_size[::-1], layer.stride[::-1], strict=True):
+        total = max((-(-length // stride) - 1) * stride + kernel - length, 0)
+        padding += [total // 2, total - total // 2]
+    patches = F.unfold(F.pad(inputs.mean(0, keepdim=True), padding), layer.kernel_size, stride=layer.stride)[0].T
+    gradients = gradient.mean(0).flatten(1).T
+    return Observation(gram(patches, split), gram(gradients, split), len(patches), len(gradients), len(inputs))
+
+
+def _patches(layer: nn.Conv2d, inputs: torch.Tensor) -> torch.Tensor:
+    """Returns what each output position of a convolution sees, of shape (samples * positions, channels * kernel)."""
+    mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+    padded = F.pad(inputs, layer._reversed_padding_repeated_twice, mode)
+    columns = F.unfold(padded, layer.kernel_size, layer.dilation, 0, layer.stride)
+    return columns.transpose(1, 2).flatten(0, 1)
+
+
+def _damped(blocks: torch.Tensor, damping: float) -> torch.Tensor:
+    return blocks + damping * torch.eye(blocks.shape[-1], dtype=blocks.dtype, device=blocks.device)
+
+
+def _inverse(name: str, blocks: torch.Tensor, damping: float) -> torch.Tensor:
+    for dtype in (blocks.dtype, torch.float64):
+        root, failed = torch.linalg.cholesky_ex(_damped(blocks.to(dtype), damping))
+        if not bool(failed.any()):
+            # In rows, as a loaded state is: other strides give other bits.
+            return torch.cholesky_inverse(root).to(blocks.dtype).contiguous()
+    raise ArithmeticError(f"the not positive definite {name}")
+
+
+def _times_blocks(matrix: torch.Tensor, blocks: torch.Tensor) -> torch.Tensor:
+    """Returns a matrix of shape (n, d) times a block-diagonal one."""
+    count, size, _ = blocks.shape
+    if count == 1:
+        return matrix @ blocks[0]
+    width = matrix.shape[1]
+    parts = F.pad(matrix, (0, count * size - width)).reshape(-1, count, size)
+    return torch.einsum("nki,kij->nkj", parts, blocks).flatten(1)[:, :width]

@@ -1,0 +1,355 @@
+"""Thor: the optimizer, in any PyTorch training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..networks.torch_network import unwrap
+from ..validation import check_bool, check_choice, check_float, check_int, wrong_type
+from ..weights.kronecker import LayerFactors
+from . import recorded, sharing
+from .factors import (
+    MINDSPORE_GPU,
+    SAMPLES,
+    Factors,
+    Observation,
+    factors_of,
+    inverses,
+    observe,
+    precondition,
+    whole,
+)
+from .moving import NamedParameter, move
+from .recorders import attach
+from .refresh_warnings import RefreshWarnings
+from .schedule import Schedule
+
+
+class Thor(torch.optim.Optimizer):
+    """Momentum on gradients that are divided by the curvature of each layer.
+
+    Every ``frequency``-th optimizer step, beginning with the first, the hooks of Linear, Conv2d (one group) and
+    Embedding layers record their inputs and the gradients of their outputs, and the factors A and G (see ``factors``)
+    are inverted. A weight's gradient g becomes G^-1 g A^-1, that of LayerNorm g / (g^2 / batch + sqrt(damping)). All
+    others (biases, BatchNorm, layers of other kinds or with a shared weight) keep theirs. Then come weight decay,
+    clipping and momentum, as in SGD.
+
+    Its state (step, momentum, inverses, and what a begun step has recorded) is in ``state_dict()``.
+
+    Args:
+        net: the network; its parameters that require gradients are trained.
+        learning_rate: a number; a sequence or tensor with one number for each step, whose last one holds on; or a
+            function of the step (the first is 0). Schedulers that set ``param_groups`` need one number.
+        damping: added to the factors (its square root to each), in the same forms; more than 0.
+        momentum: of the moving sum of updates; at least 0.
+        weight_decay: this times the weights is added to the preconditioned gradients.
+        loss_scale: what a loop of your own multiplies the loss with: gradients and factors are divided by it. With a
+            ``torch.amp.GradScaler`` give that instead. ``Model`` tells the optimizer itself and this is not used.
+        batch_size: how many samples' losses the loss of an optimizer step averages; None takes what the layers saw.
+            Give 1 for a loss that adds over samples (``Model`` knows), and the number of samples where layers see each
+            sample as several rows.
+        use_nesterov: whether the momentum is Nesterov's.
+        decay_filter: asked about each parameter (``name``, ``shape``, ``requires_grad``): whether it decays.
+        split_indices: where the layers are parted into buckets for the exchange between processes, as in MindSpore:
+            the index of the last layer of each bucket. None exchanges all at once.
+        enable_clip_grad: whether each parameter's update is clipped to norm 1 before the momentum.
+        frequency: how many steps use the same factors; at least 2.
+        factors: "samples": over all samples and positions, as K-FAC and as MindSpore on Ascend; or "mindspore_gpu": as
+            MindSpore on a GPU, with its deviations (see the documentation).
+        split_dim: the rows of a diagonal block of a factor; couplings between blocks are left out.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value, or the network has nothing to train.
+    """
+
+    def __init__(
+        self,
+        net: nn.Module,
+        learning_rate: Any,
+        damping: Any,
+        momentum: float,
+        weight_decay: float = 0.0,
+        loss_scale: float | torch.amp.GradScaler = 1.0,
+        batch_size: int | None = None,
+        use_nesterov: bool = False,
+        decay_filter: Callable[[Any], bool] = lambda _: True,
+        split_indices: Iterable[int] | None = None,
+        enable_clip_grad: bool = False,
+        frequency: int = 100,
+        *,
+        factors: str = SAMPLES,
+        split_dim: int = 128,
+    ) -> None:
+        self._recorders = attach(net)
+        self._learning_rate = Schedule("learning_rate", learning_rate)
+        self._damping = Schedule("damping", damping, positive=True)
+        self._scaler = loss_scale if isinstance(loss_scale, torch.amp.GradScaler) else None
+        self._loss_scale = 1.0
+        if not isinstance(loss_scale, torch.amp.GradScaler):
+            self._loss_scale = check_float("loss_scale", loss_scale, minimum=torch.finfo(torch.float32).tiny)
+        self._batch_size = None if batch_size is None else float(check_int("batch_size", batch_size, minimum=1))
+        self._variant = check_choice("factors", factors, (SAMPLES, MINDSPORE_GPU))
+        if not callable(decay_filter):
+            raise wrong_type("decay_filter", "a function of a parameter", decay_filter)
+        trained = {name: parameter for name, parameter in unwrap(net).named_parameters() if parameter.requires_grad}
+        if not trained:
+            raise ValueError("net must have a parameter that requires gradients, but has none. Unfreeze a layer.")
+        self._split_indices = sharing.checked_split(split_indices, len(self._recorders.layers))
+        self._process_group = sharing.process_group(net)
+        self._names = {parameter: name for name, parameter in trained.items()}
+        self._decays = {
+            parameter: bool(decay_filter(NamedParameter(name, tuple(parameter.shape), True)))
+            for name, parameter in trained.items()
+        }
+        self._norms = {
+            parameter
+            for module in unwrap(net).modules()
+            if isinstance(module, nn.LayerNorm)
+            for parameter in module._parameters.values()
+        }
+        self._passes = recorded.Passes()
+        self._warnings = RefreshWarnings()
+        self._complete = False
+        self._keeps = False
+        super().__init__(
+            list(trained.values()),
+            {
+                "lr": self._learning_rate.at(0),
+                "momentum": check_float("momentum", momentum, minimum=0.0),
+                "weight_decay": check_float("weight_decay", weight_decay, minimum=0.0),
+                "nesterov": check_bool("use_nesterov", use_nesterov),
+                "clip": check_bool("enable_clip_grad", enable_clip_grad),
+                "frequency": check_int("frequency", frequency, minimum=2),
+                "split_dim": check_int("split_dim", split_dim, minimum=1),
+                "factors": self._variant,
+                "step": 0,
+                "batch": 0.0,
+            },
+        )
+        self._complete = True
+        self._recorders.tell(self)
+
+    def get_frequency(self) -> int:
+        """Returns how many steps use the same factors."""
+        return int(self.param_groups[0]["frequency"])
+
+    def factors(self) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+        """Returns A and G of each layer by its name, as the gradients of the present step gave them.
+
+        They are there after a backward pass that is due (see ``wants_records``) and before ``step``. Only their
+        diagonal blocks are computed; beside them are zeros. The A of an Embedding is a vector, its matrix's diagonal.
+
+        Raises:
+            RuntimeError: nothing is recorded.
+        """
+        found = {}
+        for name, layer in self._recorders.layers.items():
+            present = recorded.total(self.state.get(recorded.weight_of(layer), {}))
+            if present is not None:
+                seen = self._factors(layer, *present)
+                a_width, g_width = recorded.widths(layer)
+                a = seen.a if seen.a.dim() == 1 else whole(seen.a, a_width)
+                found[name] = (a, whole(seen.g, g_width))
+        if not found:
+            raise RuntimeError(
+                "no factors are recorded. They are there between a backward pass that wants_records() and step()."
+            )
+        return found
+
+    def keep_factors(self) -> None:
+        """Keeps the factors of each refresh from now on, in the state, so that ``kept_factors`` returns them.
+
+        ``SummaryCollector`` calls it where it saves factors.
+
+        Raises:
+            ValueError: ``factors`` is not "samples".
+        """
+        if self._variant != SAMPLES:
+            raise ValueError(
+                f"only factors='samples' can be kept, but this optimizer has {self._variant!r}, whose A and G are no "
+                "picture of the curvature. Use thor(..., factors='samples')."
+            )
+        self._keeps = True
+
+    def kept_factors(self) -> list[LayerFactors]:
+        """Returns the factors of the last refresh, of each layer that was treated; empty before the first one.
+
+        They are what the present steps divide by, without the damping. ``landscape.factor_plane`` takes them.
+
+        Raises:
+            RuntimeError: nobody called ``keep_factors``.
+        """
+        if not self._keeps:
+            raise RuntimeError("no factors are kept. Call keep_factors() before the training's first step.")
+        weights = map(recorded.weight_of, self._recorders.layers.values())
+        found = [(self._names[weight], weight, recorded.kept(self.state.get(weight, {}))) for weight in weights]
+        return [LayerFactors(name, tuple(weight.shape), *kept) for name, weight, kept in found if kept is not None]
+
+    def wants_records(self) -> bool:
+        """Whether the step to come refreshes the factors."""
+        group = self.param_groups[0]
+        return bool(group["step"] % group["frequency"] == 0)
+
+    def watch_loss(self, scaler: torch.amp.GradScaler, loss_is_sum: bool) -> None:
+        """Learns from ``Model`` who scales the loss (and divides the gradients), and whether the loss adds."""
+        self._scaler = scaler
+        if loss_is_sum:
+            self._batch_size = 1.0
+
+    def gradients_multiplied(self, factor: float) -> None:
+        """Learns from ``Model`` that it multiplied the gradients of the step to come, after they were recorded."""
+        for state in self.state.values():
+            recorded.multiply_gradients(state, factor)
+
+    def record(self, layer: nn.Module, inputs: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Adds what a layer saw to what the step has recorded; the layers' hooks call it."""
+        weight = recorded.weight_of(layer)
+        if weight not in self._names:
+            return
+        scale = self._loss_scale if self._scaler is None else float(self._scaler.get_scale())
+        gradient = gradient / scale if gradient.dtype == torch.float64 else gradient.float() / scale
+        seen = observe(layer, inputs, gradient, self._variant, self.param_groups[0]["split_dim"])
+        recorded.add(self.state[weight], replace(seen, samples=self._passes.new_samples(layer, seen.samples)))
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drops the gradients, and what was recorded with them."""
+        self._forget()
+        super().zero_grad(set_to_none)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Refuses parameters beside those of the network.
+
+        Raises:
+            ValueError: the optimizer is complete.
+        """
+        if self._complete:
+            raise ValueError(
+                "Thor has the parameters of its network and takes no others. Unfreeze layers before thor(net, ...), "
+                "or make a new optimizer."
+            )
+        super().add_param_group(param_group)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Goes on with a state, bit for bit.
+
+        Raises:
+            ValueError: it is of other parameters, or of other ``factors``.
+        """
+        groups = state_dict["param_groups"]
+        variant = groups[0].get("factors") if groups else None
+        if variant != self._variant:
+            raise ValueError(
+                f"the state is of an optimizer with factors={variant!r}, but this one has {self._variant!r}."
+            )
+        super().load_state_dict(state_dict)
+        # PyTorch casts to the parameters' element type, which loses digits of the inverses of float16 weights.
+        for group, saved in zip(self.param_groups, groups, strict=True):
+            for parameter, key in zip(group["params"], saved["params"], strict=True):
+                for name, value in state_dict["state"].get(key, {}).items():
+                    if isinstance(value, torch.Tensor):
+                        self.state[parameter][name] = value.detach().to(parameter.device, copy=True)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Makes a step with the gradients that are there, or with those of a closure, which is called once.
+
+        Returns:
+            What the closure returned.
+
+        Raises:
+            RuntimeError: there are no gradients, or they came while no hook listened; gradients are sparse; the network
+                has a newer Thor.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._check_ready()
+        group = self.param_groups[0]
+        step = group["step"]
+        if not self._learning_rate.constant:
+            group["lr"] = self._learning_rate.at(step)
+        damping = self._damping.at(step)
+        if self.wants_records():
+            self._refresh(damping)
+        for parameter in group["params"]:
+            if parameter.grad is not None:
+                self._move(parameter, group, damping)
+        group["step"] = step + 1
+        return loss
+
+    def _check_ready(self) -> None:
+        if self._recorders.listener is not self:
+            raise RuntimeError("the network has a newer Thor, which its layers tell what they see. Use that one.")
+        given = [parameter for parameter in self._names if parameter.grad is not None]
+        if not given:
+            raise RuntimeError("step() needs gradients, but no parameter has one. Call loss.backward() before it.")
+        sparse = [self._names[parameter] for parameter in given if parameter.grad.is_sparse]  # type: ignore[union-attr]
+        if sparse:
+            raise RuntimeError(f"Thor takes no sparse gradients, but {sparse} have such. Use Embedding(sparse=False).")
+
+    def _refresh(self, damping: float) -> None:
+        layers = list(self._recorders.layers.values())
+        found: list[tuple[nn.Module, sharing.Recorded | None]] = []
+        for layer in layers:
+            present = recorded.total(self.state.get(recorded.weight_of(layer), {}))
+            found.append((layer, None if present is None else (*present, self._batch_size or present[0].samples)))
+        due = [layer for layer in layers if recorded.weight_of(layer).grad is not None]
+        if due and all(present is None for _, present in found):
+            raise RuntimeError(
+                "no layer has recorded anything, though this step refreshes the factors. The gradients must come from "
+                "a forward and backward pass of the network after thor(net, ...) and after the last step() or "
+                "zero_grad()."
+            )
+        shapes = [recorded.shapes(layer, self._variant, self.param_groups[0]["split_dim"]) for layer in layers]
+        shared = sharing.exchange(found, shapes, self._split_indices, self._process_group)
+        if shared:
+            self.param_groups[0]["batch"] = max(batch for _, _, batch in shared.values())
+        failed = {}
+        for layer, (seen, calls, batch) in shared.items():
+            weight = recorded.weight_of(layer)
+            present_factors = factors_of(layer, seen, calls, batch, self._variant)
+            try:
+                pair = inverses(layer, present_factors, damping, self._variant)
+            except ArithmeticError as error:
+                failed[self._names[weight]] = str(error)
+            else:
+                self.state[weight]["a_inverse"], self.state[weight]["g_inverse"] = pair
+                recorded.keep(self.state[weight], present_factors if self._keeps else None)
+        treated = {recorded.weight_of(layer) for layer in shared}
+        self._warnings.of_failed(self.param_groups[0]["step"], failed)
+        self._warnings.of_plain(
+            name
+            for parameter, name in self._names.items()
+            if parameter.dim() > 1 and parameter.grad is not None and parameter not in treated
+        )
+        self._forget()
+
+    def _move(self, parameter: nn.Parameter, group: dict[str, Any], damping: float) -> None:
+        state = self.state[parameter]
+        update = parameter.grad
+        assert update is not None
+        if update.dtype != torch.float64:
+            update = update.float()
+        if self._scaler is None and self._loss_scale != 1.0:
+            update = update / self._loss_scale
+        if "a_inverse" in state:
+            update = precondition(update, state["a_inverse"], state["g_inverse"])
+        elif parameter in self._norms:
+            update = update / (update.square() / (group["batch"] or 1.0) + damping**0.5)
+        move(parameter, update, state, group, self._decays[parameter])
+
+    def _factors(self, layer: nn.Module, seen: Observation, calls: float) -> Factors:
+        batch = self._batch_size or seen.samples
+        return factors_of(layer, *sharing.of_samples(seen, calls, batch), self._variant)
+
+    def _forget(self) -> None:
+        self._passes.forget()
+        for state in self.state.values():
+            recorded.forget(state)

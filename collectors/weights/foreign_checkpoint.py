@@ -1,0 +1,268 @@
+"""Checkpoints of any tool, in files and folders of any kind, read as named arrays; no code from a file ever runs."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from ..errors import CheckpointError, reason_of
+from ..files.places import AnyPath, on_this_machine
+from ..files.remote_path import RemotePath
+from .pretrained_folder import (
+    WEIGHT_FILES,
+    find_pretrained,
+    is_beside,
+    is_index,
+    read_index,
+    refuse_lone_part,
+    trainer_state,
+)
+from .safetensors_file import RESERVED_PREFIX, CheckpointFile, MemoryState, StateReader
+from .sharded_folder import METADATA, DividedTensor, ShardedFolder, find_sharded_folder
+from .torch_archive import element_type, open_archive
+from .torch_file import find_tensors, readable, stored_tensors
+from .wrapped_names import check_not_adapters_alone, plain_names
+from .zero_folder import find_zero_folder, read_zero_folder
+
+# What training loops keep beside the weights; Lightning and Transformers say global_step.
+_COUNTERS = {
+    "epoch": "epoch",
+    "epochs": "epoch",
+    "global_step": "step",
+    "step": "step",
+    "steps": "step",
+    "iteration": "step",
+    "iter": "step",
+    "iter_num": "step",
+    "num_updates": "step",
+}
+_LONGEST_COUNTER = 19
+
+
+@dataclass(frozen=True)
+class ForeignCheckpoint:
+    """What a checkpoint of any tool holds.
+
+    Attributes:
+        tensors: by name, each storage once, under the names of the plain network.
+        counters: how far the training was, as far as the checkpoint says so: under "epoch", "step" or both.
+        said: what was removed from names or left out, one sentence each.
+    """
+
+    tensors: Mapping[str, NDArray[Any]]
+    counters: Mapping[str, int]
+    said: tuple[str, ...] = ()
+
+
+def read_state_dict(path: AnyPath | str | os.PathLike[str]) -> dict[str, NDArray[Any]]:
+    """Returns the named tensors of a checkpoint, each storage once, under canonical names.
+
+    Args:
+        path: a file, or a folder that ``torch.distributed.checkpoint``, DeepSpeed or ``save_pretrained`` wrote.
+
+    Raises:
+        CheckpointError: it is missing, damaged, holds no tensors, or needs code from a file to be read.
+    """
+    return dict(read_checkpoint(path).tensors)
+
+
+def read_checkpoint(path: AnyPath | str | os.PathLike[str], strip_prefix: str | None = None) -> ForeignCheckpoint:
+    """Returns what a checkpoint holds.
+
+    Args:
+        path: a file, the index of a checkpoint in parts, or a folder that ``torch.distributed.checkpoint``, DeepSpeed
+            or ``save_pretrained`` wrote; on this machine or behind a URL.
+        strip_prefix: what the names of the wanted tensors begin with; it is removed, and all others are left out.
+
+    Raises:
+        CheckpointError: it is missing, damaged, holds no tensors or LoRA adapters alone, has no such prefix, or needs
+            code from a file to be read.
+    """
+    place = path if isinstance(path, RemotePath) else Path(path)
+    try:
+        # The files that an index names lie beside it.
+        whole = place.parent if isinstance(place, RemotePath) and is_index(place) else place
+        with on_this_machine(whole, is_beside) as near:
+            try:
+                return _read_any(near, strip_prefix)
+            except CheckpointError as error:
+                # Nobody has heard of the copy.
+                raise CheckpointError(str(error).replace(str(near), str(place))) from error.__cause__
+    except OSError as error:
+        raise CheckpointError(f"checkpoint {place} cannot be read: {reason_of(error)}.") from error
+
+
+def open_checkpoint(place: AnyPath) -> StateReader:
+    """Returns a reader of a checkpoint: of its files themselves where these are safetensors, else of a copy in memory.
+
+    Args:
+        place: as for ``read_checkpoint``.
+
+    Raises:
+        CheckpointError: as ``read_checkpoint``.
+    """
+    if isinstance(place, Path):
+        found = _plain_safetensors(place)
+        if found is not None:
+            return found
+    return MemoryState(read_checkpoint(place).tensors, str(place))
+
+
+def _plain_safetensors(path: Path) -> StateReader | None:
+    """Returns a reader of safetensors files of which nothing is left out; None for anything else."""
+    if path.is_dir():
+        weights = find_pretrained(path)
+        if weights is None or find_zero_folder(path) is not None or find_sharded_folder(path) is not None:
+            return None
+        path = weights
+    if is_index(path) or path.suffix.lower() != ".safetensors":
+        return None
+    refuse_lone_part(path)
+    file = CheckpointFile(path)
+    found = plain_names(str(path), file.shapes)
+    check_not_adapters_alone(str(path), found.held)
+    is_whole = len(found.held) == len(file.shapes) and not any(name.startswith(RESERVED_PREFIX) for name in file.shapes)
+    return file if is_whole else None
+
+
+def _read_any(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
+    if path.is_dir():
+        return _read_folder(path, strip_prefix)
+    if is_index(path):
+        return _read_parts(path, strip_prefix)
+    refuse_lone_part(path)
+    found = _read_file(path, strip_prefix)
+    beside = _counters(trainer_state(path.parent)) if path.name in WEIGHT_FILES else {}
+    return replace(found, counters={**found.counters, **beside})
+
+
+def _read_file(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
+    if path.suffix.lower() == ".safetensors":
+        file = CheckpointFile(path)
+        return _named(
+            path, file.shapes, lambda names: {name: file.read(name) for name in names}, strip_prefix, file.metadata
+        )
+    if path.suffix.lower() == ".ckpt":
+        from .mindspore_file import is_mindspore_file, load_ckpt, without_optimizer
+
+        # Lightning's files have the same suffix.
+        if path.is_file() and is_mindspore_file(path):
+            state = without_optimizer(load_ckpt(path))
+            return _named(path, state, lambda names: {name: state[name] for name in names}, strip_prefix)
+    return _read_torch_file(path, strip_prefix)
+
+
+def _read_torch_file(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
+    if not path.is_file():
+        raise CheckpointError(f"checkpoint {path} does not exist.")
+    with readable(path, "no PyTorch file"), open_archive(path) as archive:
+        tensors = stored_tensors(path, archive.content)
+        return _named(
+            path,
+            tensors,
+            lambda names: archive.read({name: tensors[name] for name in names}),
+            strip_prefix,
+            archive.content,
+        )
+
+
+def _read_folder(path: Path, strip_prefix: str | None) -> ForeignCheckpoint:
+    beside = trainer_state(path)
+    parts = find_zero_folder(path)
+    if parts is not None:
+        with readable(path, "not whole"):
+            state = read_zero_folder(parts)
+            return _named(path, state, lambda names: {name: state[name] for name in names}, strip_prefix, beside)
+    parts = find_sharded_folder(path)
+    if parts is not None:
+        with readable(path, "not whole"):
+            folder = ShardedFolder(parts)
+            found = find_tensors(path, folder.content)
+            tensors = {name: tensor for name, tensor in found.items() if isinstance(tensor, DividedTensor)}
+            claimed = sum(math.prod(item.shape) * element_type(item.dtype).itemsize for item in tensors.values())
+            if claimed > folder.size:
+                raise ValueError(f"its tensors claim more than the {folder.size} bytes of its parts")
+            return _named(
+                path,
+                tensors,
+                lambda names: folder.read({name: tensors[name] for name in names}),
+                strip_prefix,
+                beside,
+            )
+    weights = find_pretrained(path)
+    if weights is None:
+        raise CheckpointError(
+            f"checkpoint {path} is a folder, but neither torch.distributed.checkpoint wrote it (it has no {METADATA}) "
+            "nor DeepSpeed (it has no *_model_states.pt, and no file 'latest' that names a folder with such) nor "
+            f"save_pretrained (it has none of {', '.join(WEIGHT_FILES)}); give the folder that holds these files."
+        )
+    return _read_any(weights, strip_prefix)
+
+
+def _read_parts(index: Path, strip_prefix: str | None) -> ForeignCheckpoint:
+    """Returns what the files that an index names hold together."""
+    with readable(index, "no index of a checkpoint"):
+        by_file = read_index(index)
+        state: dict[str, NDArray[Any]] = {}
+        for name, wanted in by_file.items():
+            file = index.with_name(name)
+            if not file.is_file():
+                raise CheckpointError(
+                    f"checkpoint {index} names the part {name}, which is not beside it; copy it there."
+                )
+            if file.suffix == ".safetensors":
+                part = CheckpointFile(file)
+                present: Mapping[str, Any] = part.shapes
+                values = {key: part.read(key) for key in wanted if key in present}
+            else:
+                with readable(file, "no PyTorch file"), open_archive(file) as archive:
+                    present = stored_tensors(file, archive.content)
+                    values = archive.read({key: present[key] for key in wanted if key in present})
+            if absent := [key for key in wanted if key not in values]:
+                raise CheckpointError(
+                    f"checkpoint {index} says that {name} holds {absent[0]!r}, which it does not; copy the files again."
+                )
+            state.update(values)
+        beside = trainer_state(index.parent)
+        return _named(index, state, lambda names: {name: state[name] for name in names}, strip_prefix, beside)
+
+
+def _named(
+    path: Path,
+    present: Collection[str],
+    read: Callable[[list[str]], Mapping[str, NDArray[Any]]],
+    strip_prefix: str | None,
+    content: object = None,
+) -> ForeignCheckpoint:
+    """Returns the checkpoint's tensors under the plain network's names; those that are left out are not read."""
+    # What a ModelCheckpoint saves besides the weights (optimizer state and the like) is not part of the network.
+    wanted = [name for name in present if not name.startswith(RESERVED_PREFIX)]
+    of_lightning = isinstance(content, Mapping) and "pytorch-lightning_version" in content
+    found = plain_names(str(path), wanted, strip_prefix=strip_prefix, of_lightning=of_lightning)
+    if not found.held:
+        raise CheckpointError(f"checkpoint {path} holds no tensors.")
+    check_not_adapters_alone(str(path), found.held)
+    arrays = read([*found.held.values()])
+    return ForeignCheckpoint({name: arrays[held] for name, held in found.held.items()}, _counters(content), found.said)
+
+
+def _counters(content: object) -> dict[str, int]:
+    """Returns how far a training was: what stands under usual keys, also in a dictionary "meta" (OpenMMLab)."""
+    found: dict[str, int] = {}
+    for place in (content, content.get("meta") if isinstance(content, Mapping) else None):
+        for key, kind in _COUNTERS.items():
+            value = place.get(key) if isinstance(place, Mapping) else None
+            # The metadata of safetensors are texts.
+            if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < _LONGEST_COUNTER:
+                value = int(value)
+            if isinstance(value, float) and value.is_integer():
+                value = int(value)
+            if type(value) is int and 0 <= value < 2**62:
+                found.setdefault(kind, value)
+    return found

@@ -1,0 +1,154 @@
+"""The names of tensors in checkpoints of other tools: what wrappers, trainers and averages put before them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from ..errors import CheckpointError
+from ..networks.weight_space import canonical_name
+
+COUNT_OF_AVERAGES = "n_averaged"
+"""The buffer that ``torch.optim.swa_utils.AveragedModel`` adds to those of the network that it averages."""
+# What most LightningModules call the network that they train.
+_OF_LIGHTNING = ("model.", "network.", "net.")
+_ADAPTER = re.compile(r"(.+)\.lora_(?:A|B|embedding_A|embedding_B|magnitude_vector)(?:\.|$)")
+_MOST_SHOWN = 6
+
+
+@dataclass(frozen=True)
+class PlainNames:
+    """The names that tensors get.
+
+    Attributes:
+        held: for each of them, the name under which the checkpoint has it.
+        said: what was removed or left out, one sentence each.
+    """
+
+    held: Mapping[str, str]
+    said: tuple[str, ...] = ()
+
+
+def plain_names(
+    label: str, names: Iterable[str], *, strip_prefix: str | None = None, of_lightning: bool = False
+) -> PlainNames:
+    """Returns the tensors' names as the plain network has them.
+
+    What ``DataParallel``, ``torch.compile``, FSDP and activation checkpointing add is removed, as well as what
+    ``AveragedModel`` adds, and what all names of a LightningModule begin with.
+
+    Args:
+        label: what to call the checkpoint in an error's text.
+        names: as the checkpoint has them.
+        strip_prefix: what the names of the wanted tensors begin with; it is removed, and all others are left out.
+        of_lightning: whether Lightning wrote the checkpoint.
+
+    Raises:
+        CheckpointError: no name has the prefix, two names are the same without prefixes, or one is no Unicode text.
+    """
+    found = PlainNames({name: name for name in names})
+    if strip_prefix:
+        found = _stripped(label, found.held, strip_prefix if strip_prefix.endswith(".") else f"{strip_prefix}.")
+    said = [*found.said]
+    if _is_averaged(found.held):
+        found = PlainNames({name: held for name, held in found.held.items() if name != COUNT_OF_AVERAGES})
+        said.append("'n_averaged' is left out: the weights are those of an AveragedModel.")
+    result: dict[str, str] = {}
+    removed: dict[str, None] = {}
+    for name, held in found.held.items():
+        short = canonical_name(name)
+        _check_text(label, held)
+        if short in result:
+            raise CheckpointError(
+                f"checkpoint {label} has two tensors called {short!r} once wrapper prefixes are removed."
+            )
+        if short != name:
+            removed[name.removesuffix(short) if name.endswith(short) else "_orig_mod."] = None
+        result[short] = held
+    said += [f"{prefix!r} is removed from the tensors' names: a wrapper added it." for prefix in removed]
+    # A name given by hand says what is wanted, and nothing more is guessed.
+    shared = next((item for item in _OF_LIGHTNING if result and all(name.startswith(item) for name in result)), None)
+    if of_lightning and shared and not strip_prefix:
+        result = {name.removeprefix(shared): held for name, held in result.items()}
+        said.append(f"{shared!r} is removed from the tensors' names: it is the network inside a LightningModule.")
+    return PlainNames(result, tuple(said))
+
+
+def _is_averaged(names: Collection[str]) -> bool:
+    """Returns whether the names are those of ``torch.optim.swa_utils.AveragedModel``."""
+    others = [name for name in names if name != COUNT_OF_AVERAGES]
+    return len(others) < len(names) and bool(others) and all(name.startswith("module.") for name in others)
+
+
+def check_not_adapters_alone(label: str, names: Collection[str]) -> None:
+    """Checks that LoRA's adapters lie beside the layers to which they belong.
+
+    Raises:
+        CheckpointError: there are only adapters, which are no network.
+    """
+    layers = {match[1] for name in names if (match := _ADAPTER.match(name))}
+    if layers and not any(f"{layer}{end}" in names for layer in layers for end in (".weight", ".base_layer.weight")):
+        raise CheckpointError(
+            f"checkpoint {label} holds LoRA adapters alone ({_some(names)}), without the network that they change. "
+            "Merge them into it, for example with merge_and_unload() of peft, and save the whole network; or collect "
+            "the next training with a SummaryCollector, which saves what is frozen once."
+        )
+
+
+def fitting_names(names: Collection[str], known: Collection[str]) -> dict[str, str] | None:
+    """Returns, for names that all have one prefix more or less than a network's own, those under which it has them.
+
+    A LightningModule calls its network's tensors "model.0.weight", the network itself calls them "0.weight". Only a
+    prefix counts that ends with a point.
+
+    Args:
+        names: of a state.
+        known: of the network, aliases included.
+
+    Returns:
+        For each name of the network that the state has, the state's name; None where no prefix makes all of them fit.
+    """
+    one = next(iter(names), "")
+    parts = one.split(".")
+    for count in range(1, len(parts)):
+        prefix = ".".join(parts[:count]) + "."
+        if all(name.startswith(prefix) and name.removeprefix(prefix) in known for name in names):
+            return {name.removeprefix(prefix): name for name in names}
+    for prefix in sorted({name.removesuffix(one) for name in known if one and name.endswith(f".{one}")}):
+        if all(prefix + name in known for name in names):
+            return {prefix + name: name for name in names}
+    return None
+
+
+def _stripped(label: str, names: Mapping[str, str], prefix: str) -> PlainNames:
+    kept = {name.removeprefix(prefix): held for name, held in names.items() if name.startswith(prefix)}
+    if not kept:
+        # Typed as the plain network has it, under wrappers that come off by themselves.
+        plain = canonical_name(prefix)
+        short = {canonical_name(name): held for name, held in names.items()}
+        kept = {name.removeprefix(plain): held for name, held in short.items() if name.startswith(plain)}
+    if not kept:
+        beginnings = dict.fromkeys(f"{name.partition('.')[0]}." if "." in name else name for name in names)
+        raise CheckpointError(
+            f"checkpoint {label} has no tensor whose name begins with {prefix!r}; its names begin with "
+            f"{_some(beginnings)}. Choose another strip_prefix, or leave it out."
+        )
+    others = [name for name in names.values() if name not in {*kept.values()}]
+    said = f"{prefix!r} is removed from the tensors' names, as asked for."
+    left = f"left out, without {prefix!r} before their names: {_some(others)}."
+    return PlainNames(kept, (said, left) if others else (said,))
+
+
+def _some(names: Collection[str]) -> str:
+    shown = ", ".join(map(repr, [*names][:_MOST_SHOWN]))
+    return shown + (f" and {len(names) - _MOST_SHOWN} more" if len(names) > _MOST_SHOWN else "")
+
+
+def _check_text(label: str, name: str) -> None:
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise CheckpointError(
+            f"checkpoint {label} has a tensor called {name!r}, which is no Unicode text; rename it."
+        ) from error

@@ -1,0 +1,268 @@
+"""Folders of checkpoints as people find them: numbered by their names or from inside, in any form that tools write."""
+
+import warnings
+
+import fsspec
+import pytest
+import torch
+from runs import SmallNetwork, assert_holds, names, seeded, snapshot
+from safetensors.torch import save_file
+from torch.optim.swa_utils import AveragedModel
+
+from collectors import RunDirectory, import_checkpoints
+from collectors.errors import CheckpointError
+from collectors.networks.readers import describe_network
+
+
+@pytest.fixture
+def states():
+    return [snapshot(seeded(SmallNetwork, seed)) for seed in range(4)]
+
+
+def write(folder, contents, save=torch.save):
+    """Writes each content under its name; returns the paths in the order in which a shell gives them."""
+    for name, content in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        save(content, folder / name)
+    return sorted(folder / name for name in contents)
+
+
+def imported(tmp_path, paths, **options):
+    """Returns the run and what was reported."""
+    said = []
+    run = import_checkpoints(tmp_path / "run", paths, report=said.append, **options)
+    return run, said[0]
+
+
+def assert_run(run, unit, states):
+    assert run.settings.unit == unit
+    assert sorted(run.metadata.files) == sorted(states)
+    for number, state in states.items():
+        assert_holds(run.checkpoint(number), state)
+
+
+class TestNumbers:
+    def test_a_shells_order_is_not_the_order_of_training(self, tmp_path, states):
+        paths = write(tmp_path / "old", {"ep_1.pt": states[0], "ep_2.pt": states[1], "ep_10.pt": states[2]})
+        assert [path.stem for path in paths] == ["ep_1", "ep_10", "ep_2"]
+        run, said = imported(tmp_path, paths)
+        assert_run(run, "epoch", {1: states[0], 2: states[1], 10: states[2]})
+        assert said.splitlines() == [
+            "   epoch  from  checkpoint",
+            "       1  name  ep_1.pt",
+            "       2  name  ep_2.pt",
+            "      10  name  ep_10.pt",
+        ]
+
+    @pytest.mark.parametrize("form", ["folder", "pattern", "folder in a list", "pattern in a list"])
+    def test_a_folder_and_a_pattern(self, tmp_path, states, form):
+        folder = tmp_path / "old"
+        write(folder, {f"step_{number}.pt": states[number] for number in range(3)})
+        (folder / "notes.txt").write_text("not a checkpoint")
+        (folder / ".hidden.pt").write_text("not a checkpoint")
+        (folder / "logs").mkdir()
+        path = folder if form.startswith("folder") else str(folder / "step_*.pt")
+        run, _ = imported(tmp_path, [path] if form.endswith("list") else path)
+        assert_run(run, "step", dict(enumerate(states[:3])))
+
+    def test_a_relative_folder(self, tmp_path, states, monkeypatch):
+        write(tmp_path / "checkpoints", {f"{number}.pt": states[number] for number in range(3)})
+        monkeypatch.chdir(tmp_path)
+        run, _ = imported(tmp_path, "checkpoints/")
+        assert_run(run, "epoch", dict(enumerate(states[:3])))
+
+    @pytest.mark.parametrize("key", ["epoch", "global_step", "iter_num"])
+    def test_numbers_inside_the_files(self, tmp_path, states, key):
+        contents = {
+            name: {"state_dict": states[index], key: 7 * (index + 1), "optimizer": {"param_groups": []}}
+            for index, name in enumerate(("start.pt", "middle.pt", "end.pt"))
+        }
+        run, said = imported(tmp_path, write(tmp_path / "old", contents))
+        assert_run(run, "epoch" if key == "epoch" else "step", {7: states[0], 14: states[1], 21: states[2]})
+        assert f"{'epoch' if key == 'epoch' else 'step'} inside  middle.pt" in said
+
+    def test_numbers_in_the_metadata_of_safetensors(self, tmp_path, states):
+        (tmp_path / "old").mkdir()
+        for index, name in enumerate(("z", "y", "x")):
+            save_file(
+                states[index], tmp_path / "old" / f"{name}.safetensors", {"format": "pt", "epoch": f"{index + 3}"}
+            )
+        run, _ = imported(tmp_path, tmp_path / "old")
+        assert_run(run, "epoch", {3: states[0], 4: states[1], 5: states[2]})
+
+    def test_numbers_that_are_given_belong_to_the_files_as_they_are_given(self, tmp_path, states):
+        paths = write(tmp_path / "old", {f"{name}.pt": state for name, state in zip("abc", states, strict=False)})
+        run, said = imported(tmp_path, paths[::-1], numbers=[30, 20, 10], unit="step")
+        assert_run(run, "step", {10: states[0], 20: states[1], 30: states[2]})
+        assert "      10  given  a.pt" in said.splitlines()
+
+    def test_numbers_against_those_of_the_names(self, tmp_path, states):
+        paths = write(tmp_path / "old", {"ep_1.pt": states[0], "ep_2.pt": states[1], "ep_10.pt": states[2]})
+        with pytest.warns(UserWarning, match=r"numbers put ep_10.pt \(2\) before ep_2.pt \(10\), the other way round"):
+            run, _ = imported(tmp_path, paths, numbers=[1, 2, 10])
+        assert_run(run, "epoch", {1: states[0], 2: states[2], 10: states[1]})
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            import_checkpoints(tmp_path / "again", tmp_path / "old", numbers=[0, 1, 9])
+
+    def test_copies_of_a_numbered_checkpoint_are_left_out(self, tmp_path, states):
+        contents = {
+            "epoch=0-step=5.ckpt": {"state_dict": states[0], "epoch": 0},
+            "epoch=1-step=10.ckpt": {"state_dict": states[1], "epoch": 1},
+            "epoch=2-step=15.ckpt": {"state_dict": states[2], "epoch": 2},
+            "epoch=2-step=15-v1.ckpt": {"state_dict": states[2], "epoch": 2},
+            "last.ckpt": {"state_dict": states[2], "epoch": 2},
+        }
+        write(tmp_path / "old", contents)
+        run, said = imported(tmp_path, tmp_path / "old")
+        assert_run(run, "epoch", dict(enumerate(states[:3])))
+        assert said.count("Left out: ") == 2
+        assert "last.ckpt has the same weights as epoch=2-step=15" in said
+
+    def test_unclear_numbers_are_an_error_that_says_what_to_do(self, tmp_path, states):
+        paths = write(tmp_path / "old", {f"{name}.pt": state for name, state in zip("abc", states, strict=False)})
+        with pytest.raises(
+            ValueError, match=r"paths must say which epoch or step each .* no one number differs"
+        ) as told:
+            import_checkpoints(tmp_path / "run", paths)
+        assert "\n  a.pt\n" in str(told.value)
+        assert "Pass numbers= with one number for each of them in this order (such as 1,2,3)" in str(told.value)
+        paths = write(
+            tmp_path / "best", {"ep_1.pt": states[0], "ep_2.pt": states[1], "ep_3.pt": states[2], "best.pt": states[3]}
+        )
+        with pytest.raises(ValueError, match="the numbers are missing or repeated, and the weights differ") as told:
+            import_checkpoints(tmp_path / "run", tmp_path / "best")
+        assert "-  best.pt" in str(told.value)
+        with pytest.raises(ValueError, match=r'The names count epochs; pass unit="epoch"\.$'):
+            import_checkpoints(tmp_path / "run", paths[1:], unit="step")
+        assert names(tmp_path) == ["best", "old"]
+
+    def test_two_trainings_are_not_one(self, tmp_path, states):
+        contents = {f"seed{seed}/ep_{epoch}.pt": states[2 * seed + epoch] for seed in (0, 1) for epoch in (0, 1)}
+        with pytest.raises(ValueError, match="or name only those of one training") as told:
+            import_checkpoints(tmp_path / "run", write(tmp_path / "old", contents))
+        assert "seed1/ep_0.pt" in str(told.value)
+
+    def test_places_without_checkpoints(self, tmp_path, states):
+        (tmp_path / "empty").mkdir()
+        with pytest.raises(
+            CheckpointError, match=r"empty is a folder without checkpoints: no file there ends with \.pt"
+        ):
+            import_checkpoints(tmp_path / "run", tmp_path / "empty")
+        with pytest.raises(CheckpointError, match=r"nothing matches .*ep_\*\.pt; check the pattern"):
+            import_checkpoints(tmp_path / "run", str(tmp_path / "empty" / "ep_*.pt"))
+        write(tmp_path / "two", {"1.pt": states[0], "2.pt": states[1]})
+        with pytest.raises(ValueError, match=r"at least three files .*, but got 2: .*/two/1\.pt, .*/two/2\.pt"):
+            import_checkpoints(tmp_path / "run", tmp_path / "two")
+        with pytest.raises(CheckpointError, match=r"gone\.pt does not exist"):
+            import_checkpoints(tmp_path / "run", [tmp_path / "gone.pt", *(tmp_path / "two").iterdir()])
+
+    def test_behind_urls(self, tmp_path, states):
+        system = fsspec.filesystem("memory")
+        system.store.clear()
+        write(tmp_path / "old", {f"ep_{number}.pt": states[number] for number in range(3)})
+        for path in (tmp_path / "old").iterdir():
+            system.put_file(str(path), f"/there/{path.name}")
+        whole, _ = imported(tmp_path, "memory://there")
+        assert_run(whole, "epoch", dict(enumerate(states[:3])))
+        for paths in ("memory://there/ep_*.pt", [f"memory://there/ep_{number}.pt" for number in (2, 0, 1)]):
+            run = import_checkpoints(tmp_path / "again", paths, existing="overwrite")
+            assert run.metadata == whole.metadata
+        with pytest.raises(CheckpointError, match=r"checkpoint memory:///there/gone.pt does not exist\."):
+            import_checkpoints(tmp_path / "more", ["memory://there/gone.pt"] * 3)
+        system.store.clear()
+
+
+class TestNames:
+    def test_a_prefix_is_removed_and_the_rest_left_out(self, tmp_path, states):
+        contents = {
+            f"{number}.pt": {
+                "state_dict": {
+                    **{f"encoder.net.{name}": tensor for name, tensor in states[number].items()},
+                    "criterion.weight": torch.ones(2),
+                }
+            }
+            for number in range(3)
+        }
+        paths = write(tmp_path / "old", contents)
+        run, said = imported(tmp_path, paths, strip_prefix="encoder.net.")
+        assert_run(run, "epoch", dict(enumerate(states[:3])))
+        assert "'encoder.net.' is removed from the tensors' names, as asked for." in said.splitlines()
+        assert "Left out, without 'encoder.net.' before their names: 'criterion.weight'." in said.splitlines()
+        import_checkpoints(tmp_path / "run", paths, strip_prefix="encoder.net", existing="overwrite")
+        with pytest.raises(CheckpointError, match=r"no tensor whose name begins with 'model\.'; its names begin with "
+                           r"'encoder\.', 'criterion\.'\. Choose another strip_prefix"):  # fmt: skip
+            import_checkpoints(tmp_path / "run", paths, strip_prefix="model", existing="overwrite")
+
+    def test_wrappers_are_said(self, tmp_path, states):
+        contents = {
+            f"{number}.pt": {f"module._orig_mod.{name}": tensor for name, tensor in states[number].items()}
+            for number in range(3)
+        }
+        run, said = imported(tmp_path, write(tmp_path / "old", contents))
+        assert_run(run, "epoch", dict(enumerate(states[:3])))
+        assert said.splitlines()[-1] == "'module._orig_mod.' is removed from the tensors' names: a wrapper added it."
+
+    def test_an_averaged_model(self, tmp_path, states):
+        averaged = AveragedModel(seeded(SmallNetwork))
+        contents, expected = {}, {}
+        for number in range(3):
+            averaged.update_parameters(seeded(SmallNetwork, number))
+            contents[f"swa_{number}.pt"] = snapshot(averaged)
+            expected[number] = snapshot(averaged.module)
+        run, said = imported(tmp_path, write(tmp_path / "old", contents))
+        assert_run(run, "epoch", expected)
+        assert "'n_averaged' is left out: the weights are those of an AveragedModel." in said
+        # A network may have such a buffer of its own.
+        contents = {f"{number}.pt": {**states[number], "n_averaged": torch.tensor(number)} for number in range(3)}
+        run = import_checkpoints(tmp_path / "own", write(tmp_path / "more", contents))
+        assert "n_averaged" in run.checkpoint(1).shapes
+
+    def test_names_with_a_prefix_fit_the_network_without_one_and_the_other_way_round(self, tmp_path, states):
+        class Outer(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.model = SmallNetwork()
+
+        inner, outer = describe_network(SmallNetwork()), describe_network(Outer())
+        longer = {
+            f"{number}.pt": {f"model.{name}": value for name, value in states[number].items()} for number in range(3)
+        }
+        plain = {f"{number}.pt": states[number] for number in range(3)}
+        for files, folder in ((longer, "longer"), (plain, "plain")):
+            import_checkpoints(tmp_path / f"run {folder}", write(tmp_path / folder, files))
+            for space, prefix in ((inner, ""), (outer, "model.")):
+                held = RunDirectory(tmp_path / f"run {folder}").checkpoint(2, space)
+                assert_holds(held, {prefix + name: value for name, value in states[2].items()})
+        with pytest.raises(CheckpointError, match=r"does not fit the network Linear:[\s\S]*model.0.weight .* unknown"):
+            RunDirectory(tmp_path / "run longer").checkpoint(2, describe_network(torch.nn.Linear(3, 5)))
+
+
+class TestWhatIsNoNetwork:
+    def test_an_optimizer(self, tmp_path, states):
+        optimizer = torch.optim.Adam(SmallNetwork().parameters())
+        paths = write(tmp_path / "old", {"1.pt": optimizer.state_dict(), "2.pt": states[1], "3.pt": states[2]})
+        with pytest.raises(
+            CheckpointError, match=r"1.pt is an optimizer's state \(it has 'param_groups'\), without the"
+        ):
+            import_checkpoints(tmp_path / "run", paths)
+
+    def test_adapters_alone(self, tmp_path, states):
+        adapter = {
+            "base_model.model.0.lora_A.weight": torch.ones(2, 3),
+            "base_model.model.0.lora_B.weight": torch.ones(5, 2),
+        }
+        paths = write(tmp_path / "old", {f"{number}.pt": adapter for number in range(3)})
+        with pytest.raises(CheckpointError, match=r"0.pt holds LoRA adapters alone \('base_model.*merge_and_unload"):
+            import_checkpoints(tmp_path / "run", paths)
+        whole = {**adapter, "base_model.model.0.base_layer.weight": torch.ones(5, 3)}
+        import_checkpoints(tmp_path / "run", write(tmp_path / "old", {f"{number}.pt": whole for number in range(3)}))
+
+    def test_another_network_and_missing_tensors(self, tmp_path, states):
+        less = {name: value for name, value in states[2].items() if name != "3.bias"}
+        paths = write(tmp_path / "old", {"1.pt": states[0], "2.pt": states[1], "3.pt": less})
+        with pytest.raises(
+            CheckpointError, match=r"3.pt holds another network .*1.pt:\n  3.bias: \(2,\) in 1.pt, absent here"
+        ):
+            import_checkpoints(tmp_path / "run", paths)
+        assert names(tmp_path) == ["old"]

@@ -1,0 +1,89 @@
+"""Progress as text: a line for each ten per cent where nobody sees a line move."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from scripts import PATIENCE
+
+COUNTING = """
+from collectors.progress_bar import progress_bar
+with progress_bar({total}, "point", done={done}, name="PCA landscape") as bar:
+    bar.write("a line of its own", file=bar.fp)
+    for _ in range({count}):
+        bar.update()
+"""
+
+
+def piped(total, count, done=0):
+    result = subprocess.run(
+        [sys.executable, "-c", COUNTING.format(total=total, count=count, done=done)],
+        capture_output=True, timeout=PATIENCE, check=True,
+    )  # fmt: skip
+    assert result.stdout == b""
+    assert b"\r" not in result.stderr
+    assert b"\x1b" not in result.stderr
+    first, *lines = result.stderr.decode().splitlines()
+    assert first == "a line of its own"
+    return lines
+
+
+def test_a_pipe_gets_a_line_for_each_ten_per_cent():
+    lines = piped(1640, 1640)
+    assert [re.sub(r", \d\d:\d\d gone.*", "", line) for line in lines] == [
+        f"PCA landscape: {164 * share}/1640 points ({10 * share} %)" for share in range(1, 11)
+    ]
+    assert all(re.search(r"00:\d\d gone, about 00:\d\d left$", line) for line in lines[:-1])
+    assert re.search(r"00:\d\d gone$", lines[-1])
+
+
+@pytest.mark.parametrize(
+    ("total", "count", "done", "last", "length"),
+    [
+        (3, 3, 0, "3/3 points (100 %)", 3),
+        (100, 25, 0, "25/100 points (25 %)", 3),  # interrupted
+        (100, 40, 60, "100/100 points (100 %)", 4),  # continued
+        (100, 0, 100, None, 0),  # nothing was left
+        (None, 25, 0, "25 points", 1),
+        (1, 1, 0, "1/1 point (100 %)", 1),
+    ],
+)
+def test_the_last_line_says_how_far_it_came(total, count, done, last, length):
+    lines = piped(total, count, done)
+    assert len(lines) == length
+    if last is not None:
+        assert lines[-1].startswith(f"PCA landscape: {last}, ")
+
+
+def test_a_long_wait_is_told(monkeypatch, capsys):
+    from collectors import progress_bar
+
+    now = [0.0]
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
+    with progress_bar.ProgressLines(1000, "point", name="slow") as bar:
+        for seconds in (1.0, 2.0, 700.0, 701.0, 1500.0):
+            now[0] = seconds
+            bar.update(10)
+    told = capsys.readouterr().err.splitlines()
+    assert told == [
+        "slow: 30/1000 points (3 %), 11:40 gone, about 6:17:13 left",
+        "slow: 50/1000 points (5 %), 25:00 gone, about 7:55:00 left",
+    ]
+
+
+def test_a_terminal_gets_a_line_that_moves(monkeypatch):
+    import io
+
+    from collectors.progress_bar import progress_bar
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress_bar(4, "point") as bar:
+        for _ in range(4):
+            bar.update()
+    assert "\r" in sys.stderr.getvalue()
+    assert "4/4" in sys.stderr.getvalue()
