@@ -6,7 +6,8 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from collectors.networks.readers import NETWORK_KINDS, framework_of
+from collectors.networks.readers import NETWORK_KINDS, describe_network, framework_of
+from collectors.networks.weight_space import WeightSpace
 
 from .errors import CallbackFunctionError
 from .evaluator import Evaluator, MeasurementSetup
@@ -35,24 +36,88 @@ def make_evaluator(result: Any, setup: MeasurementSetup) -> Evaluator:
     Raises:
         CallbackFunctionError: the result is something else.
         TypeError: a part of it has the wrong type.
+        ValueError: the result is an Evaluator, which measures in another precision than was asked for, or which no seed
+            reaches.
         LandscapeError: the network or the data cannot be measured; the subclass says why.
     """
     if isinstance(result, Evaluator):
-        return result
+        if setup.options.precision != "float32":  # one that is lower by itself says so in its description
+            _check_precision(result.description.options.precision, setup.options.precision)
+        if setup.options.groups is not None:
+            raise ValueError(
+                "groups does not reach the Evaluator that callback_fn returns; leave it out, and let the Evaluator "
+                "measure its groups as metrics."
+            )
+        if setup.options.keep_samples and not result.description.options.keep_samples:
+            raise ValueError(
+                "keep_samples=True does not reach the Evaluator that callback_fn returns; leave it out, or return "
+                "(model, network, dataset, metrics), of which we measure each sample's loss."
+            )
+        if setup.options.seed_each_point and not result.description.options.seed_each_point:
+            raise ValueError(
+                "seed_each_point=True does not reach the Evaluator that callback_fn returns. Leave it out and let the "
+                "Evaluator set its seed at each point, or build it with these options."
+            )
+        return _completed(result, setup)
+    framework = _framework(result)
+    model, network, dataset, metrics = result
+    module = import_module(f".{framework}.evaluator", __package__)
+    with getting_ready("the network and its samples were put on their device"):
+        evaluator: Evaluator = module.EVALUATOR(model, network, dataset, metrics, setup)
+    return _completed(evaluator, setup)
+
+
+def _completed(evaluator: Evaluator, setup: MeasurementSetup) -> Evaluator:
+    """Returns an evaluator that also measures what goes beside any framework's loss.
+
+    Raises:
+        CurvatureError: the ends of the Hessian's spectrum are asked for, and it makes no products.
+    """
+    if not setup.options.extremes:
+        return evaluator
+    from .measuring.extremes import WithExtremes
+
+    try:
+        return WithExtremes(evaluator)
+    except BaseException:
+        evaluator.close()
+        raise
+
+
+def space_of(result: Any) -> WeightSpace:
+    """Returns the description of the network that callback_fn returned.
+
+    Args:
+        result: (model, network, dataset, metrics), or an Evaluator.
+
+    Raises:
+        CallbackFunctionError: the result is something else.
+    """
+    if isinstance(result, Evaluator):
+        return result.description.space
+    _framework(result)
+    return describe_network(result[1])
+
+
+def _framework(result: Any) -> str:
     if not isinstance(result, tuple | list) or len(result) != 4:
         shown = f"a {type(result).__name__}" + (f" of {len(result)}" if isinstance(result, tuple | list) else "")
         raise CallbackFunctionError(
             f"callback_fn must return (model, network, dataset, metrics) or an Evaluator, but returned {shown}. For "
             "PyTorch: a Model or a loss function, an nn.Module, a DataLoader, and a dict of metrics (may be empty)."
         )
-    model, network, dataset, metrics = result
-    framework = framework_of(network)
+    framework = framework_of(result[1])
     if framework is None:
         raise CallbackFunctionError(
             "the second item that callback_fn returns must be a network of a supported framework "
-            f"({NETWORK_KINDS}), but is {type(network).__name__}."
+            f"({NETWORK_KINDS}), but is {type(result[1]).__name__}."
         )
-    module = import_module(f".{framework}.evaluator", __package__)
-    with getting_ready("the network and its samples were put on their device"):
-        evaluator: Evaluator = module.EVALUATOR(model, network, dataset, metrics, setup)
-    return evaluator
+    return framework
+
+
+def _check_precision(own: str, wanted: str) -> None:
+    if own != wanted:
+        raise ValueError(
+            f'precision="{wanted}" does not reach the Evaluator that callback_fn returns, whose description says '
+            f'"{own}". Pass precision="{own}", or build the Evaluator with these options.'
+        )

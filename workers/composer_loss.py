@@ -37,7 +37,8 @@ def evaluator_from(
     Args:
         model: the ComposerModel, built like the one that was trained.
         dataloader: what Composer evaluates on: a DataLoader or another iterable of batches, a DataSpec (its transforms
-            are applied), or an Evaluator (its metrics are measured).
+            are applied), or an Evaluator (its metrics are measured); or a mapping of several of these by name, of
+            which the first says what the metrics are.
         metrics: name to torchmetrics object, which is updated by ``model.update_metric``, or function of (outputs,
             batch); None takes the model's own, ``model.get_metrics(is_train=False)``.
 
@@ -45,16 +46,15 @@ def evaluator_from(
         TypeError: ``model`` is not a ComposerModel.
     """
     check_instance("model", model, composer.ComposerModel, "a composer.ComposerModel")
-    chosen = None
-    if isinstance(dataloader, composer.Evaluator):
-        dataloader, chosen = dataloader.dataloader, dataloader.metric_names
-    if isinstance(dataloader, DataSpec):
-        dataloader = _with_transforms(dataloader)
+    several = isinstance(dataloader, Mapping)
+    found = {name: _data_of(item) for name, item in (dataloader if several else {"": dataloader}).items()}
+    data: Any = {name: item for name, (item, _) in found.items()} if several else found[""][0]
+    chosen = next((names for _, names in found.values()), None)
     if metrics is None:
         metrics = model.get_metrics(is_train=False)
         if chosen is not None:
             metrics = {name: metric for name, metric in metrics.items() if name in chosen}
-    return OwnLoss(composer_step), model, dataloader, composer_metrics(model, metrics)
+    return OwnLoss(composer_step), model, data, composer_metrics(model, metrics)
 
 
 def composer_metrics(model: Any, metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -92,6 +92,14 @@ class _MetricOfModel:
     def compute(self) -> Any:
         """Returns the value over all batches."""
         return self._metric.compute()
+
+
+def _data_of(item: Any) -> tuple[Any, Any]:
+    """Returns the data of one of Composer's forms, and the names of its metrics; None where it does not say them."""
+    chosen = None
+    if isinstance(item, composer.Evaluator):
+        item, chosen = item.dataloader, item.metric_names
+    return (_with_transforms(item) if isinstance(item, DataSpec) else item), chosen
 
 
 def _with_transforms(spec: Any) -> Any:

@@ -29,6 +29,14 @@ class SampleMemoryError(LandscapeError):
     """The samples do not fit into the memory that they may take, and cannot be read in passes either."""
 
 
+class CurvatureError(LandscapeError):
+    """The curvature of a loss cannot be computed: something has no second derivative, or memory does not suffice."""
+
+
+class CurveError(LandscapeError):
+    """No curve can be fitted: nothing can be differentiated, or the loss is not finite on the way."""
+
+
 class PointsFailedError(Exception):
     """The user's code raised at some of the points that were measured together; a pool marks these as failed.
 

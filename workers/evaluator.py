@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from collectors.networks.weight_space import State, WeightSpace
-from collectors.validation import check_choice, check_int
+from collectors.validation import check_bool, check_choice, check_int, wrong_value
 
-from .errors import CallbackFunctionError
-from .measurement_plan import MeasurementPlan, Workload
+from .curvature.products import WITHOUT_GRADIENTS, ProductSettings, ShareProducts
+from .curves.curve import CurveTask, Fitting
+from .errors import CallbackFunctionError, CurvatureError, CurveError
+from .measurement_plan import PRECISIONS, MeasurementPlan, Workload
 from .metric_names import metric_name_problem
+from .sample_losses import KeptSamples, SampleLosses
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -29,27 +32,64 @@ class MeasurementOptions:
     """What is measured, apart from the network itself.
 
     Attributes:
-        num_samples: how many samples a value is averaged over; None means all of the data set.
+        num_samples: how many samples a value is averaged over; None means all of the data set. Of several data sets,
+            one number for each of them, or a mapping by name, in which those that are left out count in full.
         samples: "first" (in data-set order) or "random" (a seeded subset).
-        seed: of that subset.
+        seed: of that subset, and of what a loss draws where ``seed_each_point`` is set.
         buffers: "fixed" (the origin's), "recalibrate" (normalization statistics are recomputed at each point) or
             "interpolate" (between the networks through which the plane goes).
         recalibration_batch_size: samples per batch while statistics are recomputed.
+        precision: of the forward passes: "float32" (the network computes as it was built, float32 in full), or, for
+            PyTorch, "tf32" (matrix products and convolutions of float32 in TensorFloat-32, on GPUs) or "bfloat16"
+            (under autocast; weights stay float32, and loss and metrics get the outputs in float32).
+        groups: of samples whose losses are measured each, beside the loss of all: "target" (the classes), or a function
+            of (inputs, targets) of a batch that returns a whole number for each sample; None for no groups.
+        seed_each_point: whether a loss that draws random numbers draws the same ones at every point, by ``seed`` (for
+            PyTorch). The data set's own batches are kept then, because draws belong to them.
+        extremes: whether both ends of the Hessian's spectrum are measured at every point, beside the loss.
+        keep_samples: whether the loss of each sample is returned for every point, beside the loss of all.
     """
 
-    num_samples: int | None = None
+    num_samples: int | Mapping[str, int | None] | None = None
     samples: str = "first"
     seed: int = 0
     buffers: str = "fixed"
     recalibration_batch_size: int = 256
+    precision: str = "float32"
+    groups: str | Callable[[Any, Any], Any] | None = None
+    seed_each_point: bool = False
+    extremes: bool = False
+    keep_samples: bool = False
 
     def __post_init__(self) -> None:
-        if self.num_samples is not None:
+        if isinstance(self.num_samples, Mapping):
+            for name, count in self.num_samples.items():
+                if count is not None:
+                    check_int(f"num_samples[{name!r}]", count, minimum=1)
+            object.__setattr__(self, "num_samples", dict(self.num_samples))
+        elif self.num_samples is not None:
             check_int("num_samples", self.num_samples, minimum=1)
         check_choice("samples", self.samples, SAMPLE_CHOICES)
         check_int("seed", self.seed, minimum=0)
         check_choice("buffers", self.buffers, BUFFER_POLICIES)
         check_int("recalibration_batch_size", self.recalibration_batch_size, minimum=2)
+        check_choice("precision", self.precision, PRECISIONS)
+        if self.groups is not None and not callable(self.groups) and self.groups != "target":
+            raise wrong_value("groups", '"target", a function of (inputs, targets), or None', self.groups)
+        check_bool("seed_each_point", self.seed_each_point)
+        check_bool("keep_samples", self.keep_samples)
+        if check_bool("extremes", self.extremes) and self.buffers == "recalibrate":
+            raise ValueError(
+                'extremes=True needs buffers="fixed" or "interpolate": with "recalibrate" the statistics of all '
+                "samples are a part of the loss, and products of the Hessian do not follow them."
+            )
+
+    @property
+    def count(self) -> int | None:
+        """How many samples of a single data set; of several, ``find_data_sets`` gives each of them its own options."""
+        if isinstance(self.num_samples, Mapping):
+            raise ValueError(f"num_samples must be one number for a single data set, but got {self.num_samples}.")
+        return self.num_samples
 
 
 @dataclass(frozen=True)
@@ -84,6 +124,27 @@ class PassCost:
     points: int
     reading: float
     point: float
+
+
+@dataclass(frozen=True)
+class OriginMeasurement:
+    """A plane's origin, measured by one worker.
+
+    Attributes:
+        values: over all samples: once, or twice where nothing else is repeated.
+        repeated: over the same few samples, before all of them and afterwards; empty where all were measured twice.
+        elsewhere: of a point far from it, over those few samples or over all.
+        seconds: of measuring a point over all samples.
+        seconds_of_extremes: of these, those of the ends of the Hessian's spectrum.
+        products: with the Hessian, that these took.
+    """
+
+    values: tuple[dict[str, float], ...]
+    repeated: tuple[dict[str, float], ...] = ()
+    elsewhere: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    seconds_of_extremes: float = 0.0
+    products: int = 0
 
 
 @dataclass(frozen=True)
@@ -122,12 +183,31 @@ class Partition:
         own_batches: whether the data set's own batches are kept, because the loss or a metric belongs to them.
         at_once: whether samples that came without batches are then measured all at once.
         notes: for the loss and each metric that keeps the batches, a sentence that says so.
+        further: the same of each data set beside the main one.
     """
 
     candidate: int = 0
     own_batches: bool = False
     at_once: bool = True
     notes: tuple[str, ...] = ()
+    further: tuple[Partition, ...] = ()
+
+
+@dataclass(frozen=True)
+class DataSetDescription:
+    """One of the data sets that callback_fn names.
+
+    Attributes:
+        name: as callback_fn gives it.
+        num_samples: how many samples are really used.
+        samples_sha256: of those samples.
+        partition_dependent: as of ``EvaluatorDescription``.
+    """
+
+    name: str
+    num_samples: int
+    samples_sha256: str
+    partition_dependent: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,8 +218,9 @@ class EvaluatorDescription:
 
     Attributes:
         space: the network's description.
-        metrics: names of what ``measure`` returns, "loss" first.
-        num_samples: how many samples are really used.
+        metrics: names of what ``measure`` returns, "loss" first; those of a data set beside the main one end with its
+            name ("loss@test").
+        num_samples: how many samples of the main data set are really used.
         samples_sha256: of those samples.
         options: what is measured.
         partition_dependent: whether the loss or a metric does not split into samples, so that the loader's own
@@ -148,6 +229,9 @@ class EvaluatorDescription:
         device: where, such as "cpu" or "cuda".
         notes: what the user should know, in sentences.
         streamed: whether samples are read anew in each pass, so that points should be measured many at once.
+        datasets: the data sets by name, the main one first; empty where there is one without a name.
+        groups_sha256: of each sample's group; empty without groups.
+        kept: the samples whose losses are kept, of each data set; empty where none are.
 
     Raises:
         CallbackFunctionError: a landscape file cannot store a metric under its name.
@@ -163,11 +247,16 @@ class EvaluatorDescription:
     device: str
     notes: tuple[str, ...] = ()
     streamed: bool = False
+    datasets: tuple[DataSetDescription, ...] = ()
+    groups_sha256: str = ""
+    kept: tuple[KeptSamples, ...] = ()
 
     def __post_init__(self) -> None:
         for problem in map(metric_name_problem, self.metrics):
             if problem is not None:
                 raise CallbackFunctionError(problem)
+        # So that no plan says otherwise than the options, whoever wrote the evaluator.
+        object.__setattr__(self, "plan", replace(self.plan, precision=self.options.precision))
 
 
 class Evaluator(ABC):
@@ -220,7 +309,8 @@ class Evaluator(ABC):
             points: coordinates, shape (points, axes), in units of the directions.
 
         Returns:
-            For every name in ``description.metrics`` one value per point, shape (points,).
+            For every name in ``description.metrics`` one value per point, shape (points,); with ``keep_samples`` also
+            each set's losses of samples, float32 of shape (points, samples), under ``SAMPLE_LOSSES``.
         """
 
     @abstractmethod
@@ -234,6 +324,17 @@ class Evaluator(ABC):
         Returns:
             One value for every name in ``description.metrics``.
         """
+
+    def measure_origin(self, far: Sequence[float]) -> OriginMeasurement | None:
+        """Measures the loaded plane's origin once over all samples, and what else shows that it comes out again.
+
+        Args:
+            far: coordinates of a point far from it.
+
+        Returns:
+            None where nothing less than all samples can be measured, as here.
+        """
+        return None
 
     def use_batch_size(self, batch_size: int) -> None:  # noqa: B027
         """Measures in smaller batches from now on, and says so in ``description.plan``.
@@ -249,6 +350,52 @@ class Evaluator(ABC):
     def pass_cost(self) -> PassCost | None:
         """What a pass costs where samples are read anew in each; None elsewhere, and before the first one."""
         return None
+
+    def sample_losses(self, points: Float64[np.ndarray, "points axes"]) -> SampleLosses | None:
+        """Measures the loss of each sample of the main data set at a few points of the loaded plane.
+
+        Args:
+            points: coordinates, shape (points, axes).
+
+        Returns:
+            None where samples have no losses of their own, or nobody keeps them, as here.
+        """
+        return None
+
+    @property
+    def can_differentiate(self) -> bool:
+        """Whether ``products`` gives anything."""
+        return False
+
+    def products(self, settings: ProductSettings) -> ShareProducts:
+        """Returns what makes products of the main data set's loss; nothing else is measured until it is closed.
+
+        Args:
+            settings: which products.
+
+        Raises:
+            CurvatureError: there are none, as here.
+        """
+        raise CurvatureError(
+            f"{type(self).__name__} makes no products of the Hessian, because it has no second derivatives: networks "
+            f"of PyTorch and JAX have them. {WITHOUT_GRADIENTS}."
+        )
+
+    def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
+        """Goes on with fitting a curve on the main data set, and leaves the network as it was found.
+
+        Args:
+            task: the curve.
+            begun: how far an earlier call came, in whatever process; None begins.
+            seconds: after how long it returns, once a step is done; the result is the same, however it is cut.
+
+        Raises:
+            CurveError: the loss is not finite on the curve, or there are no gradients, as here.
+        """
+        raise CurveError(
+            f"{type(self).__name__} cannot fit a curve, which needs gradients of the loss, in PyTorch. The barrier on "
+            "the straight line can be measured in any framework (landscape.barrier)."
+        )
 
     def held_samples(self) -> bytes | None:
         """Returns what other workers of this machine need to use this one's samples; None where they cannot."""

@@ -23,7 +23,7 @@ def evaluator_from(
     datamodule: Any = None,
     *,
     stage: str | None = None,
-    data: str = "validation",
+    data: str | tuple[str, ...] = "validation",
     metrics: Mapping[str, Callable[[Any, Any], Any]] | None = None,
 ) -> LightningCallback:
     """Returns a callback_fn that measures a LightningModule by its own loss.
@@ -44,7 +44,8 @@ def evaluator_from(
             called. Every worker gets it by pickling, so pass a function if it holds much data.
         stage: "validation" or "training" for the step that gives the loss; None takes ``validation_step`` where that
             returns a loss, else ``training_step``.
-        data: "validation" or "training" for the data loader that is read.
+        data: "validation" or "training" for the data loader that is read. A tuple of both measures both in one pass;
+            values of the second one end with its name ("loss@validation").
         metrics: name to function of (what the step returned, batch).
 
     Raises:
@@ -62,16 +63,29 @@ def evaluator_from(
             "datamodule must be a LightningDataModule or a DataLoader, or a class or function that returns one, or "
             f"None, but got {type(datamodule).__name__}."
         )
-    for name, value, allowed in (("stage", stage, (*STAGES, None)), ("data", data, STAGES)):
+    chosen = tuple(data) if isinstance(data, tuple | list) else (data,)
+    for name, value, allowed in (("stage", stage, (*STAGES, None)), *(("data", item, STAGES) for item in chosen)):
         if value not in allowed:
             raise ValueError(f"{name} must be one of {allowed}, but got {value!r}.")
-    return LightningCallback(lightning_module, datamodule, stage, data, dict(metrics or {}))
+    if not chosen or len(set(chosen)) < len(chosen):
+        raise ValueError(f"data must name each data loader once, but got {data!r}.")
+    if len(chosen) > 1 and isinstance(datamodule, DataLoader):
+        raise ValueError("data must be one name where datamodule is a DataLoader; several come from a datamodule.")
+    named = chosen if isinstance(data, tuple | list) else data
+    return LightningCallback(lightning_module, datamodule, stage, named, dict(metrics or {}))
 
 
 class LightningCallback:
     """The callback_fn that ``evaluator_from`` returns; it can be sent to other processes."""
 
-    def __init__(self, module: Any, datamodule: Any, stage: str | None, data: str, metrics: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        module: Any,
+        datamodule: Any,
+        stage: str | None,
+        data: str | tuple[str, ...],
+        metrics: dict[str, Any],
+    ) -> None:
         self._module, self._datamodule = module, datamodule
         self._stage, self._data, self._metrics = stage, data, metrics
         self._is_set_up = False
@@ -98,7 +112,7 @@ class LightningCallback:
         return self._is_set_up or getattr(self._datamodule, "trainer", None) is not None
 
     def _read_data(self, module: Any) -> tuple[Any, Any]:
-        """Returns the data loader, and what holds the hooks for its batches."""
+        """Returns the data loader, or several by name, and what holds the hooks for their batches."""
         source = self._datamodule
         if isinstance(source, DataLoader):
             return source, module
@@ -114,28 +128,35 @@ class LightningCallback:
                 raise CallbackFunctionError(
                     f"datamodule must return a LightningDataModule or a DataLoader, not {type(holder).__name__}."
                 )
-        name = "val_dataloader" if self._data == "validation" else "train_dataloader"
-        if not _overrides(holder, name):
-            raise CallbackFunctionError(
-                f"{type(holder).__name__} has no {name}, so there are no {self._data} samples; write one, give a "
-                f"DataLoader as datamodule, or take other samples with data={_other(self._data)!r}."
-            )
+        names = (self._data,) if isinstance(self._data, str) else self._data
+        for data in names:
+            if not _overrides(holder, _LOADERS[data]):
+                raise CallbackFunctionError(
+                    f"{type(holder).__name__} has no {_LOADERS[data]}, so there are no {data} samples; write one, give "
+                    f"a DataLoader as datamodule, or take other samples with data={_other(data)!r}."
+                )
         if holder is not module and not self._has_been_set_up():
             holder.prepare_data()
             holder.setup("fit")
-        loader = getattr(holder, name)()
-        if isinstance(loader, list | tuple) and len(loader) == 1:
-            loader = loader[0]
-        if isinstance(loader, list | tuple | Mapping) or type(loader).__name__ == "CombinedLoader":
-            raise CallbackFunctionError(
-                f"{type(holder).__name__}.{name}() must return one data loader, but returned several "
-                f"({type(loader).__name__}); give the one to measure on as datamodule."
-            )
         hooks = holder if any(_overrides(holder, hook) for hook in _BATCH_HOOKS) else module
-        return loader, hooks
+        loaders = {data: _one_loader(holder, _LOADERS[data]) for data in names}
+        return loaders[self._data] if isinstance(self._data, str) else loaders, hooks
 
 
+_LOADERS = {"validation": "val_dataloader", "training": "train_dataloader"}
 _BATCH_HOOKS = ("on_before_batch_transfer", "on_after_batch_transfer")
+
+
+def _one_loader(holder: Any, name: str) -> Any:
+    loader = getattr(holder, name)()
+    if isinstance(loader, list | tuple) and len(loader) == 1:
+        loader = loader[0]
+    if isinstance(loader, list | tuple | Mapping) or type(loader).__name__ == "CombinedLoader":
+        raise CallbackFunctionError(
+            f"{type(holder).__name__}.{name}() must return one data loader, but returned several "
+            f"({type(loader).__name__}); give the one to measure on as datamodule."
+        )
+    return loader
 
 
 class _Step:

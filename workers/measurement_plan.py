@@ -8,7 +8,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from collectors.validation import check_bool, check_instance, check_int, check_keys, wrong_type, wrong_value
+from collectors.validation import (
+    check_bool,
+    check_choice,
+    check_instance,
+    check_int,
+    check_keys,
+    wrong_type,
+    wrong_value,
+)
 
 # A plan says how many threads start; a file that holds one must not drown a machine in them.
 _MOST_THREADS = 4096
@@ -19,11 +27,30 @@ def _check_batch_size(name: str, value: object) -> None:
         check_int(name, value, minimum=1)
 
 
+def _check_compiler(name: str, value: object) -> None:
+    check_choice(name, value, COMPILERS)
+
+
+COMPILERS = ("", "AOTInductor", "torch.compile")
+"""Who compiles: nobody or whoever can, PyTorch's compiler ahead of time, or the same at the first call."""
+
+PRECISIONS = ("float32", "tf32", "bfloat16")
+"""How the forward passes round: as the network was built, or on purpose to fewer digits."""
+
+
+def _check_precision(name: str, value: object) -> None:
+    check_choice(name, value, PRECISIONS)
+
+
 PLAN_CHECKS: Mapping[str, Callable[[str, Any], object]] = {
     "batch_size": _check_batch_size,
     "threads": functools.partial(check_int, minimum=1, maximum=_MOST_THREADS),
     "channels_last": check_bool,
     "compile": check_bool,
+    "compiler": _check_compiler,
+    "first_layer": check_bool,
+    "precision": _check_precision,
+    "gradients": check_bool,
     "reason": functools.partial(check_instance, types=str, expected="a str"),
 }
 """The check of each entry of a ``MeasurementPlan``: a function of the entry's name, for an error's text, and value."""
@@ -37,8 +64,16 @@ class MeasurementPlan:
         batch_size: samples per forward pass; None keeps the data loader's own batches.
         threads: CPU threads per worker.
         channels_last: whether image batches are laid out channels-last.
-        compile: whether the network runs through ``torch.compile``; where that fails or gives other values it runs
-            eagerly and says so. Weights are never frozen into the compiled code.
+        compile: whether the network is compiled; where that fails or gives other values it runs eagerly and says so.
+            Weights are never frozen into the compiled code.
+        compiler: what compiled it, because the last bits depend on it: "AOTInductor", whose packages are kept and
+            loaded without the compiler, or "torch.compile" where that cannot be used; "" leaves the choice, or nothing
+            was compiled.
+        first_layer: whether the first layer's outputs are computed once for a plane and added up at each point, where
+            that can be done; the last bits depend on it.
+        precision: of the forward passes, as ``MeasurementOptions`` says, which a description's plan follows.
+        gradients: whether everything is recorded for gradients, because the loss needs them (PyTorch). That is found
+            out each time; a plan from elsewhere does not decide it.
         reason: why it is compiled or not, in a sentence, where tuning chose.
         details: the measured seconds behind the reason. They differ from run to run, so they are neither compared nor
             written to a file.
@@ -48,6 +83,10 @@ class MeasurementPlan:
     threads: int = 1
     channels_last: bool = False
     compile: bool = False
+    compiler: str = ""
+    first_layer: bool = False
+    precision: str = "float32"
+    gradients: bool = False
     reason: str = ""
     details: str = field(default="", compare=False)
 
@@ -65,6 +104,40 @@ class MeasurementPlan:
         return cls(**check_keys("measurement_plan", value, PLAN_CHECKS))
 
 
+_ROUNDED = {"tf32": "TF32", "bfloat16": "bfloat16"}
+_COMPILED, _NOT_COMPILED = "compiled: ", "not compiled: "
+
+
+def plan_text(plan: Mapping[str, object] | None, details: str = "") -> str:
+    """Returns in words how losses are computed under a plan.
+
+    It is the sentence of ``landscape info``, of pages and of forecasts, such as "batches of 256 samples, 1 thread per
+    worker, compiled code (compiling pays off; 1.7 times as fast here, compiled in 12 s)". What it says is for people;
+    ``measurement_plan`` in a file is for programs.
+
+    Args:
+        plan: as ``MeasurementPlan.to_json`` returns it; empty or None gives "".
+        details: what was timed before the plan was chosen.
+    """
+    if not plan:
+        return ""
+    size, threads, compiler = (plan.get(name) for name in ("batch_size", "threads", "compiler"))
+    reason = str(plan.get("reason") or "").removeprefix(_COMPILED).removeprefix(_NOT_COMPILED)
+    why = "; ".join(text for text in (reason, details) if text)
+    code = "compiled code" if plan.get("compile") else "not compiled"
+    if plan.get("compile") and compiler not in ("", None, COMPILERS[1]):
+        code += f" by {compiler}"  # otherwise it is the usual one
+    parts = [
+        "the data set's own batches" if size is None else f"batches of {size} sample{'' if size == 1 else 's'}",
+        f"{threads} thread{'' if threads == 1 else 's'} per worker",
+        *(["images with their channels last in memory"] if plan.get("channels_last") else []),
+        *(["the first layer computed once for all points"] if plan.get("first_layer") else []),
+        *([f"computed in {_ROUNDED[str(plan['precision'])]}"] if plan.get("precision") in _ROUNDED else []),
+        f"{code} ({why})" if why else code,
+    ]
+    return ", ".join(parts)
+
+
 @dataclass(frozen=True)
 class Workload:
     """What tuning may do, and for how much work.
@@ -74,12 +147,18 @@ class Workload:
         points: how many will be measured by one worker.
         seconds: the budget of measuring them.
         workers: how many start with the same plan.
+        rehearsal: whether only the forecast is wanted: nothing is compiled, and the records do not count the run.
     """
 
     compile: bool | str = False
     points: float = 0.0
     seconds: float = math.inf
     workers: int = 1
+    rehearsal: bool = False
+
+
+NOT_IN_A_REHEARSAL = "a dry run compiles nothing"
+"""Why a network is not compiled where only the forecast is wanted."""
 
 
 def check_compile(compile: object) -> bool | str:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
 
 from collectors.networks.weight_space import State
 
-from .evaluator import EvaluatorDescription, PassCost
+from .curvature.measuring import CurvatureSettings, CurvatureValues
+from .curves.curve import CurveTask, Fitting
+from .evaluator import EvaluatorDescription, OriginMeasurement, PassCost
+from .sample_losses import SampleLosses
 
-ORIGIN_MEASUREMENTS = 3
-"""How many points ``measure_origin`` measures on every worker."""
+if TYPE_CHECKING:
+    from jaxtyping import Float32
 
 
 @dataclass(frozen=True)
@@ -36,21 +41,59 @@ class StateTask:
         key: identifies its result.
         read: returns (parameters, buffers), as ``Evaluator.measure_state`` takes them. Called when a worker is free,
             so that memory never holds more than a few sets.
+        source: returns exactly the same in another process, which need not be of this machine, or raises where that one
+            does not reach the weights; can be pickled. None where only this process can read them.
     """
 
     key: Hashable
     read: Callable[[], tuple[State, State | None]]
+    source: Callable[[], tuple[State, State | None]] | None = None
+
+
+@dataclass(frozen=True)
+class CurvatureTask:
+    """The curvature at one full set of weights, measured whole by one worker.
+
+    Attributes:
+        key: identifies its result.
+        read: as of ``StateTask``.
+        settings: what is measured; the same for all tasks of one run.
+        source: as of ``StateTask``.
+    """
+
+    key: Hashable
+    read: Callable[[], tuple[State, State | None]]
+    settings: CurvatureSettings
+    source: Callable[[], tuple[State, State | None]] | None = None
 
 
 Task: TypeAlias = PointTask | StateTask
+WeightsTask: TypeAlias = StateTask | CurvatureTask
 
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a task: values by metric name, or the traceback of what went wrong."""
+    """The result of a task.
+
+    Attributes:
+        key: of the task.
+        values: by metric name; None where the task failed.
+        error: the traceback of what went wrong.
+        samples: of a point, the loss of each sample by the data set's name; None where these are not kept.
+    """
 
     key: Hashable
     values: dict[str, float] | None
+    error: str | None = None
+    samples: dict[str, Float32[np.ndarray, " samples"]] | None = None
+
+
+@dataclass(frozen=True)
+class CurvatureResult:
+    """The result of a task: the curvature, or the traceback of what went wrong."""
+
+    key: Hashable
+    values: CurvatureValues | None
     error: str | None = None
 
 
@@ -61,15 +104,13 @@ class OriginValues:
     Attributes:
         worker: which one, for an error's text.
         device: its device type, such as "cpu".
-        values: two measurements.
-        elsewhere: one of a point far from it.
+        measured: what it found.
         pass_cost: what a pass costs where samples are read anew in each.
     """
 
     worker: str
     device: str
-    values: tuple[dict[str, float], dict[str, float]]
-    elsewhere: dict[str, float] = field(default_factory=dict)
+    measured: OriginMeasurement
     pass_cost: PassCost | None = None
 
 
@@ -107,7 +148,7 @@ class Pool(ABC):
 
     @abstractmethod
     def measure_origin(self) -> list[OriginValues]:
-        """Measures the loaded plane's origin twice on every worker, and the first far point in between."""
+        """Measures the loaded plane's origin on every worker, and again a part of it, and the first far point."""
 
     @abstractmethod
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
@@ -119,6 +160,54 @@ class Pool(ABC):
         Raises:
             PoolError: no worker is left; what was yielded before is valid.
         """
+
+    @abstractmethod
+    def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
+        """Measures the loss of each sample at a few points of the loaded plane, on one worker.
+
+        Returns:
+            None where samples have no losses of their own, or nobody keeps them.
+        """
+
+    @abstractmethod
+    def run_curvature(self, tasks: Iterable[CurvatureTask]) -> Iterator[CurvatureResult]:
+        """Measures the curvature at sets of weights, one worker for each; a plane that is loaded stays.
+
+        Yields:
+            A result for every task, in any order; a task that raises yields its traceback.
+
+        Raises:
+            CurvatureError: the workers' evaluators cannot differentiate.
+            PoolError: no worker is left; what was yielded before is valid.
+        """
+
+    @abstractmethod
+    def fit_curve(self, task: CurveTask, begun: Fitting | None = None, seconds: float = 5.0) -> Iterator[Fitting]:
+        """Fits a curve on one worker; the loaded plane must hold both ends, and stays.
+
+        Args:
+            task: the curve.
+            begun: how far an earlier run came; None begins.
+            seconds: after how long the caller gets what there is.
+
+        Yields:
+            How far it is, each from the one before; the last one is the end.
+
+        Raises:
+            CurveError: the loss is not finite on the curve, or the evaluators have no gradients.
+            PoolError: no worker is left.
+        """
+
+    def measure_curvature(self, task: CurvatureTask) -> CurvatureResult:
+        """Measures the curvature at one set of weights, the samples shared among all workers.
+
+        The result has the same bits as that of ``run_curvature`` under the same plan.
+
+        Raises:
+            CurvatureError: the workers' evaluators cannot differentiate.
+            PoolError: no worker is left.
+        """
+        return next(iter(self.run_curvature([task])))
 
     @abstractmethod
     def close(self) -> None:

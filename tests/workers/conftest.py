@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from ray_environment import without_ray
+from scripts import PATIENCE
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def support_folder():
 def run_python(tmp_path):
     """Runs a script in a fresh process; it must end well."""
 
-    def run(script, *arguments, check=True, timeout=120, **environment):
+    def run(script, *arguments, check=True, timeout=PATIENCE, **environment):
         path = tmp_path / "script.py"
         path.write_text(script)
         result = subprocess.run(
@@ -45,3 +46,11 @@ def run_python(tmp_path):
         return result
 
     return run
+
+
+@pytest.fixture(scope="module", autouse=True)
+def kept_for_later_runs(tmp_path_factory):
+    """What runs keep for later ones (plans, records, packages) is neither taken from the user's nor left there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import CASES, case, classes, evaluator_of, features, mlp, plane_of
 
 from workers.evaluator import MeasurementSetup
-from workers.measurement_plan import MeasurementPlan
+from workers.measurement_plan import MeasurementPlan, plan_text
 from workers.torch.evaluator import TorchEvaluator
 
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [1.0, 1.0]])
@@ -49,6 +49,34 @@ def test_a_plan_survives_json(plan):
 def test_plans_are_checked(value, error, text):
     with pytest.raises(error, match=text):
         MeasurementPlan.from_json(value)
+
+
+@pytest.mark.parametrize(
+    ("plan", "details", "text"),
+    [
+        (MeasurementPlan(256), "", "batches of 256 samples, 1 thread per worker, not compiled"),
+        (
+            MeasurementPlan(256, compile=True, compiler="AOTInductor", reason="compiled: compiling pays off"),
+            "1.7 times as fast here, compiled in 12 s",
+            "batches of 256 samples, 1 thread per worker, compiled code (compiling pays off; 1.7 times as fast here, "
+            "compiled in 12 s)",
+        ),
+        (
+            MeasurementPlan(None, 2, channels_last=True, compile=True, compiler="torch.compile", first_layer=True),
+            "",
+            "the data set's own batches, 2 threads per worker, images with their channels last in memory, the first "
+            "layer computed once for all points, compiled code by torch.compile",
+        ),
+        (
+            MeasurementPlan(1, precision="tf32", reason="not compiled: memory ran out"),
+            "",
+            "batches of 1 sample, 1 thread per worker, computed in TF32, not compiled (memory ran out)",
+        ),
+    ],
+)
+def test_a_plan_in_words(plan, details, text):
+    assert plan_text(plan.to_json(), details) == text
+    assert plan_text(None) == plan_text({}) == ""
 
 
 @pytest.mark.parametrize("name", ["plain", "batchnorm", "transformer"])
@@ -171,9 +199,86 @@ for owner, value in zip(owners[::-1], ("bf16", "bf16", "tf32")):
 """
 
 
+@pytest.mark.slow
 def test_precision_set_through_the_newer_attributes_comes_back(run_python, support_folder, tests_folder):
     """PyTorch refuses its older function beside these; in a process of its own, because they cannot be unset."""
     run_python(NEW_PRECISION, support_folder, tests_folder)
+
+
+GPU_PRECISION = """
+import contextlib, os
+import torch
+from workers.torch.settings import _cudnn, _full_precision
+backends = torch.backends
+owners = {
+    "all": backends, "cudnn": backends.cudnn, "conv": backends.cudnn.conv, "rnn": backends.cudnn.rnn,
+    "matmul": backends.cuda.matmul, "oneDNN matmul": backends.mkldnn.matmul, "oneDNN conv": backends.mkldnn.conv,
+}
+switches = ("enabled", "benchmark", "deterministic")
+
+def state():
+    found = {name: owner.fp32_precision for name, owner in owners.items()}
+    for name, read in (("old", lambda: backends.cudnn.allow_tf32), ("older", torch.get_float32_matmul_precision)):
+        try:
+            found[name] = read()
+        except RuntimeError:  # PyTorch's own answer, where the newer attributes contradict it
+            found[name] = None
+    return found | {name: getattr(backends.cudnn, name) for name in switches}
+
+def check(change):
+    exec(change)
+    backends.cudnn.benchmark = True
+    before = state()
+    for types, tf32 in ((["cuda"], False), (["cpu"], False), (["cpu", "cuda"], False), (["cuda"], True),
+                        (["cpu", "cuda"], True)):
+        with contextlib.ExitStack() as stack:
+            if "cuda" in types:
+                _cudnn(stack, tf32=tf32)
+            _full_precision(stack, types, tf32=tf32)
+            found = state()
+            parts = ["conv", "rnn", "matmul"] if "cuda" in types else []
+            if tf32:
+                assert [found[part] for part in parts] == ["tf32"] * 3, (change, types, found)
+                if change == "pass":  # who reads the older attributes, as the compiler does, finds the same
+                    assert (found["old"], backends.cuda.matmul.allow_tf32) == (True, True)
+                parts = []
+            parts += ["oneDNN matmul", "oneDNN conv"] if "cpu" in types else []
+            assert all(found[part] in ("ieee", "none") for part in parts), (change, types, tf32, found)
+            if "cuda" in types:
+                assert [found[name] for name in switches] == [True, False, True]
+        assert state() == before, (change, types, before, state())
+
+for change in (
+    "pass",
+    "backends.fp32_precision = 'tf32'",
+    "backends.fp32_precision = 'ieee'",
+    "backends.cudnn.fp32_precision = 'tf32'",
+    "backends.cudnn.conv.fp32_precision = 'tf32'",
+    "backends.cudnn.conv.fp32_precision = 'ieee'",
+    "backends.cudnn.rnn.fp32_precision = 'ieee'",
+    "backends.fp32_precision = 'tf32'; backends.cudnn.conv.fp32_precision = 'ieee'",
+    "backends.cuda.matmul.fp32_precision = 'tf32'",
+    "backends.mkldnn.fp32_precision = 'bf16'",
+    "backends.cudnn.allow_tf32 = False",
+    "backends.cuda.matmul.allow_tf32 = True",
+    "torch.set_float32_matmul_precision('high')",
+):
+    process = os.fork()  # the newer attributes cannot be unset
+    if not process:
+        try:
+            check(change)
+            os._exit(0)
+        except BaseException:
+            import traceback
+            traceback.print_exc()
+        os._exit(1)
+    assert os.waitpid(process, 0)[1] == 0, change
+"""
+
+
+def test_a_gpus_precision_is_full_whichever_way_the_user_set_it(run_python):
+    """PyTorch keeps these settings also where it has no GPU; ``cudnn.flags`` raises for most of them."""
+    run_python(GPU_PRECISION)
 
 
 def test_settings_come_back_after_an_exception():
@@ -208,6 +313,7 @@ COMPILER_WARNINGS = pytest.mark.filterwarnings("ignore:.*torch.jit.script_method
 @COMPILER_WARNINGS
 def test_compiled_values_equal_eager_ones(monkeypatch, tmp_path):
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "packages"))
     network = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 4))
     data = TensorDataset(features(), classes())
     plane = plane_of(network)
@@ -235,6 +341,7 @@ def test_without_a_compiler_it_is_eager_and_says_so(tools, monkeypatch, tmp_path
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "packages"))
     network = nn.Sequential(mlp(), nn.Sigmoid(), nn.Linear(4, 4 if tools else 3))
     torch._dynamo.reset()
     with pytest.warns(UserWarning, match="compile=True was asked for, but the network runs eagerly"):

@@ -9,7 +9,7 @@ from landscape.file.data import DirectionsData, LandscapeData
 from workers import CallbackFunctionError, EvaluatorDescription, FunctionEvaluator, MeasurementOptions, MeasurementPlan
 from workers.callback_fn import make_evaluator
 from workers.evaluator import MeasurementSetup
-from workers.metric_names import metric_name_problem
+from workers.metric_names import MetricName, metric_name_problem, other_datasets
 
 UNUSABLE = [
     *("run", "final", "name", "run_name", "role"),
@@ -67,3 +67,36 @@ def test_other_names_are_free():
     evaluator = make_evaluator((nn.MSELoss(), network, samples, metrics), MeasurementSetup())
     assert evaluator.description.metrics == ("loss", "loss_stderr", *names)
     LandscapeData.empty(np.zeros(1), None, DirectionsData(np.ones(1)), evaluator.description.metrics)
+
+
+MEASURED = (
+    "loss", "loss_stderr", "accuracy", "loss@test", "loss_stderr@test", "accuracy@test", "acc@5", "loss[3]",
+    "accuracy[3]", "loss[3]@test", "loss_stderr[3]@test", "top[5]",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "parts", "text"),
+    [
+        ("loss", ("loss", "", ""), "loss on train"),
+        ("accuracy@test", ("accuracy", "", "test"), "accuracy on test"),
+        ("loss_stderr[3]@test", ("loss_stderr", "3", "test"), "loss_stderr of group 3 on test"),
+        ("accuracy[3]", ("accuracy", "3", ""), "accuracy of group 3 on train"),
+        # Names of users' own from before there were data sets.
+        ("acc@5", ("acc@5", "", ""), "acc@5 on train"),
+        ("top[5]", ("top[5]", "", ""), "top[5] on train"),
+    ],
+)
+def test_what_a_name_says(name, parts, text):
+    found = MetricName.read(name, MEASURED)
+    assert (found.quantity, found.group, found.dataset) == parts
+    assert str(found) == name
+    assert found.text("train") == text
+    assert found.is_error == ("stderr" in name)
+
+
+def test_the_names_that_belong_to_a_name():
+    assert MetricName.read("loss[3]@test", MEASURED).standard_error == "loss_stderr[3]@test"
+    assert MetricName.read("loss", MEASURED).standard_error == "loss_stderr"
+    assert other_datasets(MEASURED) == ["test"]
+    assert other_datasets(["loss", "loss@b", "loss@a", "accuracy@c", "loss[1]@b"]) == ["b", "a"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import jax
@@ -13,27 +13,36 @@ from numpy.typing import NDArray
 from collectors.networks.jax_arrays import take_apart
 from collectors.networks.weight_space import State, direction_dtype
 
+from ..curvature.products import ProductSettings, ShareProducts
 from ..evaluator import MeasurementOptions, MeasurementSetup
+from ..measurement_plan import MeasurementPlan
 from ..measuring import checks
+from ..measuring.kept_samples import as_kept, own_losses, values_at
 from ..measuring.network_evaluator import NetworkEvaluator
-from ..measuring.partition import PartitionTest
-from ..measuring.totals import low_precision_note
+from ..measuring.one_set import OneSet
+from ..measuring.totals import Total, low_precision_note
 from ..measuring.tuning import choose_batch_size, chosen_plan, plan_batches
+from ..metric_names import SAMPLE_LOSSES
+from ..sample_losses import SampleLosses
 from ..samples.array_samples import read_array_samples
 from ..samples.batches import Batch
+from ..samples.data_sets import naming_set, read_sets
 from ..samples.samples import Samples
 from .functions import (
     POINTS_AT_ONCE,
     CompiledFunctions,
     Plane,
+    ends,
     find_device,
+    groups_of,
     measurement_settings,
     outputs_of,
     points_at_once,
     ran_out_of_memory,
 )
-from .losses import JaxTotal, find_metrics, make_totals
+from .losses import JaxTotal, SampleTotal, find_metrics, make_totals
 from .placement import Placement
+from .products import DifferentiatedFunction, JaxProducts
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -42,6 +51,10 @@ if TYPE_CHECKING:
 _LOSSES = (
     "a loss function of (outputs, targets) written with jax.numpy, such as "
     "optax.softmax_cross_entropy_with_integer_labels"
+)
+_KEYS = (
+    "JAX draws from keys: a network or a loss that is given the same key, such as one that is made in callback_fn, "
+    "draws the same numbers at every point without it."
 )
 # Several of these may be computing while the first is waited for.
 _GROUPS_UNDER_WAY = 4
@@ -59,7 +72,7 @@ class JaxEvaluator(NetworkEvaluator):
         network: a flax.nnx.Module or a ``collectors.jax.JaxNetwork``. One whose arrays are divided among devices
             (``jax.sharding``) stays so, and origin and directions are divided alike.
         dataset: a pair of arrays (inputs, targets), an iterable of batches of such pairs, or a PyTorch DataLoader or
-            Dataset.
+            Dataset; or a mapping of several of these by name.
         metrics: name to function of (outputs, targets), which returns the same as a loss.
         setup: what is measured, and how; the threads are only noted in the plan.
 
@@ -69,7 +82,7 @@ class JaxEvaluator(NetworkEvaluator):
         CallbackFunctionError: the network, the loss or a metric raises, cannot be compiled, or gives the wrong shape;
             or the network is divided among devices that the worker does not have.
         TypeError: an argument has the wrong type.
-        ValueError: ``buffers="recalibrate"`` is asked for.
+        ValueError: ``buffers="recalibrate"`` or a lower precision is asked for.
     """
 
     def __init__(
@@ -79,19 +92,27 @@ class JaxEvaluator(NetworkEvaluator):
         self._network = take_apart(network)
         self._space = self._network.space
         self._check(setup.options)
-        self._samples, self._notes = read_array_samples(dataset, setup.options, setup.memory)
+        self._plan = MeasurementPlan(threads=setup.threads)
+        main, *further = read_sets(dataset, setup.options, setup.memory, read_array_samples)
+        self.set_name, self._samples, self._notes = main.name, main.samples, main.notes
         device = find_device(setup.device, self._notes)
         self._placement = Placement(self._network.arrays, device, setup.devices)
-        self._placed: dict[int | None, list[Batch]] = {}
+        self._placed: dict[str, tuple[int | None, list[Batch]]] = {}
         self._plane: Plane | None = None
-        self._points_at_once: int | None = None
+        self._points_at_once: dict[str, int] = {}
+        self._plan = MeasurementPlan(threads=setup.threads)
         with self._settings():
             self._own = self._place_arrays({name: np.asarray(value) for name, value in self._network.arrays.items()})
             self._here = self._own
             self._find_totals(loss, functions)
+            for item in further:
+                self._add_set(item.name, item.samples, self._candidates, self._totals_of_metrics, item.notes)
+            self._find_groups(setup.options)
+            self._use_totals()
             self._warn(*low_precision_note(self._loss))
             self._plan = plan_batches(setup, fixed_batches=self._keeps_batches, choose=self._choose_batch_size)
-            names = tuple(self._measure_weights(self._own))
+            names = tuple(self._measure_few())
+            self._plan_sets(setup)
         self._describe(self._space, names, setup, self._placement.device.platform, chosen_plan(self._plan, setup))
 
     def load(
@@ -116,27 +137,20 @@ class JaxEvaluator(NetworkEvaluator):
                 self._place_arrays(fixed),
                 [self._place_arrays(corner) for corner in between],
             )
-            self._points_at_once = None
+            self._points_at_once = {}
             # Compiled here rather than at the first point, whose time a survey uses to forecast its own.
-            jax.block_until_ready(self._start(np.zeros((1, len(directions)))))
+            self._compile(len(directions))
 
     def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
         points = checks.check_points(points, None if self._plane is None else len(self._plane.directions))
-        columns: list[dict[str, NDArray[Any]]] = []
-        under_way: list[tuple[list[Any], bool]] = []
+        columns: dict[str, NDArray[Any]] = {}
         with self._settings():
-            for group in _groups(points, self._group_size(len(points))):
-                # The device computes the next groups while the host adds the values of earlier ones up.
-                under_way.append((self._start(group), len(group) == 1))
-                if len(under_way) >= _GROUPS_UNDER_WAY:
-                    values, one_point = under_way.pop(0)
-                    columns.append(self._add_up(values, one_point=one_point))
-            columns += [self._add_up(values, one_point=one_point) for values, one_point in under_way]
-        return {
-            name: np.concatenate([column[name] for column in columns]) if columns else np.empty(0)
-            for name in self.description.metrics
-        }
+            for item in self._sets:
+                with naming_set(item.set_name):
+                    found = self._measure_points(item, points)
+                columns |= {item.result_name(name): column for name, column in found.items()}
+        return columns
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
@@ -149,7 +163,30 @@ class JaxEvaluator(NetworkEvaluator):
                 if buffers is None
                 else self._place_arrays({name: buffers[name] for name in names})
             )
-            return self._measure_weights(state)
+            values: dict[str, float] = {}
+            for item in self._sets:
+                with naming_set(item.set_name):
+                    found = self._values_of(state, self._placed_batches(item), item.totals, item)
+                values |= {item.result_name(name): value for name, value in found.items()}
+            return values
+
+    @property
+    def can_differentiate(self) -> bool:
+        """Yes."""
+        return True
+
+    def products(self, settings: ProductSettings) -> ShareProducts:
+        """Returns what makes products of the main data set's loss."""
+        function = DifferentiatedFunction(
+            self._network,
+            {name: np.asarray(value) for name, value in self._network.arrays.items()},
+            cast(JaxTotal, self._loss),
+            self._samples,
+            None if self._keeps_batches else self._plan.batch_size,
+            self._placement,
+            self._settings,
+        )
+        return JaxProducts(function, settings)
 
     def close(self) -> None:
         """Frees the device's memory; the user's network was never touched."""
@@ -157,6 +194,8 @@ class JaxEvaluator(NetworkEvaluator):
         self._placed.clear()
 
     def _check(self, options: MeasurementOptions) -> None:
+        checks.check_own_precision(options.precision, "JAX")
+        checks.check_own_seeding(options.seed_each_point, "JAX", _KEYS)
         checks.check_movable(self._space, "let JaxNetwork's trainable be true for at least one name")
         if options.buffers == "recalibrate":
             raise ValueError(
@@ -176,13 +215,12 @@ class JaxEvaluator(NetworkEvaluator):
         self._use_totals()
 
     def _use_totals(self) -> None:
-        self._totals = self._functions.totals = [
-            cast(JaxTotal, total) for total in (self._loss, *self._totals_of_metrics.values())
-        ]
+        # At points only what some data set needs is computed.
+        chosen = {cast(JaxTotal, total).key: cast(JaxTotal, total) for item in self._sets for total in item.totals}
+        self._functions.totals = list(chosen.values())
 
-    def _new_test(self) -> PartitionTest:
-        samples, closeness = _with_targets(self._samples), checks.partition_closeness(self._space, self._samples.count)
-        return PartitionTest(self._forward_here(), samples, self._candidates, self._totals_of_metrics, closeness)
+    def _samples_for_test(self, samples: Samples) -> Samples:
+        return _with_targets(samples)
 
     def _forward_here(self) -> Callable[..., Any]:
         def run(inputs: Any, targets: Any) -> Any:
@@ -190,7 +228,7 @@ class JaxEvaluator(NetworkEvaluator):
 
         return run
 
-    def _visit(self, coordinates: Sequence[float]) -> None:
+    def _visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
         plane = checks.check_loaded(self._plane)
         self._here = self._functions.state_at(np.asarray(coordinates, np.float64), plane)
 
@@ -198,66 +236,102 @@ class JaxEvaluator(NetworkEvaluator):
         self._here = self._own
 
     def _measure_names(self) -> tuple[str, ...]:
+        self._sets_changed()
+        self._visit([0.0] * len(checks.check_loaded(self._plane).directions))
+        return tuple(self._measure_few())
+
+    def _sets_changed(self) -> None:
         self._functions = self._functions.anew()
         self._use_totals()
-        self._points_at_once = None
-        values = self._start(np.zeros((1, len(checks.check_loaded(self._plane)[1]))))
-        return tuple(self._add_up(values, one_point=True))
+        self._points_at_once = {}
+        self._compile(len(checks.check_loaded(self._plane).directions))
+
+    def _compile(self, axes: int) -> None:
+        for item in self._sets:
+            with naming_set(item.set_name):
+                jax.block_until_ready(self._start(np.zeros((1, axes)), ends(self._placed_batches(item))))
 
     def _outputs(self, state: Mapping[str, Any], inputs: Any) -> Any:
         return outputs_of(self._network, state, inputs)
 
-    def _start(self, coordinates: NDArray[Any]) -> list[Any]:
-        """Begins to measure a few points; returns the values of each batch."""
+    def _measure_points(self, item: OneSet, points: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Returns the values of a data set at points, shape (points, axes), by the metric's own name."""
+        columns: list[dict[str, NDArray[Any]]] = []
+        under_way: list[tuple[list[Any], bool]] = []
+        batches = self._placed_batches(item)
+
+        for group in groups_of(points, self._group_size(item, len(points))):
+            # The device computes the next groups while the host adds the values of earlier ones up.
+            under_way.append((self._start(group, batches), len(group) == 1))
+            if len(under_way) >= _GROUPS_UNDER_WAY:
+                values, one_point = under_way.pop(0)
+                columns.append(_add_up(values, batches, item.totals, item, one_point=one_point))
+        columns += [_add_up(values, batches, item.totals, item, one_point=one_point) for values, one_point in under_way]
+        return {
+            name: np.concatenate([column[name] for column in columns]) if columns else np.empty(0)
+            for name in (*item._description.metrics, *([SAMPLE_LOSSES] if item.keeps_samples and columns else []))
+        }
+
+    def _start(self, coordinates: NDArray[Any], batches: Sequence[Batch]) -> list[Any]:
+        """Begins to measure a few points on batches; returns the values of each."""
         plane = checks.check_loaded(self._plane)
         if len(coordinates) == 1:
-            return [self._functions.at_point(coordinates[0], plane, batch) for batch in self._batches()]
-        return [self._functions.at_points(coordinates, plane, batch) for batch in self._batches()]
+            return [self._functions.at_point(coordinates[0], plane, batch) for batch in batches]
+        return [self._functions.at_points(coordinates, plane, batch) for batch in batches]
 
-    def _add_up(self, values: Sequence[Any], *, one_point: bool) -> dict[str, NDArray[Any]]:
-        sizes = [batch.size for batch in self._batches()]
-        on_host = jax.device_get(list(values))
-        if one_point:
-            on_host = jax.tree.map(lambda leaf: leaf[None], on_host)
-        columns: dict[str, NDArray[Any]] = {}
-        for total in self._totals:
-            columns |= total.columns([parts[total.key] for parts in on_host], sizes)
-        return columns
+    def _measure_set(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
+        placed = [Batch(self._place(batch.inputs), self._place(batch.targets), batch.size) for batch in batches]
+        return self._values_of(self._here, placed, [loss, *metrics.values()])
 
-    def _measure_weights(self, state: Mapping[str, Any]) -> dict[str, float]:
-        columns = self._add_up([self._functions.at_state(state, batch) for batch in self._batches()], one_point=True)
-        return {name: float(column[0]) for name, column in columns.items()}
+    def _values_of(
+        self,
+        state: Mapping[str, Any],
+        batches: Sequence[Batch],
+        totals: Sequence[Total],
+        item: OneSet | None = None,
+    ) -> dict[str, float]:
+        values = [self._functions.at_state(state, batch) for batch in batches]
+        return values_at(_add_up(values, batches, totals, item, one_point=True), 0)
 
-    def _batches(self) -> list[Batch]:
-        return self._placed_batches(self._plan.batch_size)
+    def _sample_losses_of(self, item: OneSet, points: Float64[np.ndarray, "points axes"]) -> SampleLosses | None:
+        loss = item.totals[0]
+        if not isinstance(loss, SampleTotal):
+            return None
+        with self._settings():
+            batches = self._placed_batches(item)
+            found = [_read_back(self._start(point[None], batches), one_point=True) for point in points]
+        sizes = [batch.size for batch in batches]
+        sums = [loss.sample_sums([parts[loss.key] for parts in values], sizes) for values in found]
+        return SampleLosses(np.concatenate([item for item, _ in sums]), sums[0][1])
 
-    def _placed_batches(self, batch_size: int | None) -> list[Batch]:
-        """Returns the samples on the device; of batch sizes, the last one's are kept."""
-        if batch_size not in self._placed:
-            self._placed = {
-                batch_size: [
-                    Batch(self._place(batch.inputs), self._place(batch.targets), batch.size)
-                    for batch in self._samples.batches(batch_size)
-                ]
-            }
-        return self._placed[batch_size]
+    def _placed_batches(self, item: OneSet) -> list[Batch]:
+        return self._placed_in(item, item._plan.batch_size)
+
+    def _placed_in(self, item: OneSet, batch_size: int | None) -> list[Batch]:
+        """Returns the samples of a data set on the device; of batch sizes, the last one's are kept."""
+        if item.set_name not in self._placed or self._placed[item.set_name][0] != batch_size:
+            self._placed.pop(item.set_name, None)
+            batches = item.samples.batches(batch_size)
+            placed = [Batch(self._place(batch.inputs), self._place(batch.targets), batch.size) for batch in batches]
+            self._placed[item.set_name] = (batch_size, placed)
+        return self._placed[item.set_name][1]
 
     def _choose_batch_size(self) -> int:
         return choose_batch_size(self._run_some, self._samples.count, ran_out_of_memory)
 
     def _run_some(self, batch_size: int) -> int:
-        batches = self._placed_batches(batch_size)[:4]
-        jax.block_until_ready([self._functions.at_state(self._own, batch) for batch in batches])
-        return sum(batch.size for batch in batches)
+        batch = self._placed_in(self, batch_size)[0]
+        jax.block_until_ready(self._functions.at_state(self._own, batch))
+        return batch.size
 
-    def _group_size(self, points: int) -> int:
+    def _group_size(self, item: OneSet, points: int) -> int:
         if points < POINTS_AT_ONCE or self._placement.is_kept:
             return 1
-        if self._points_at_once is None:
-            plane, batch = checks.check_loaded(self._plane), self._batches()[0]
+        if item.set_name not in self._points_at_once:
+            plane, batch = checks.check_loaded(self._plane), self._placed_batches(item)[0]
             lowered = self._functions.lower_at_point(np.zeros(len(plane.directions)), plane, batch)
-            self._points_at_once = points_at_once(lowered)
-        return self._points_at_once
+            self._points_at_once[item.set_name] = points_at_once(lowered)
+        return self._points_at_once[item.set_name]
 
     def _settings(self) -> contextlib.AbstractContextManager[None]:
         return measurement_settings(self._placement.device)
@@ -269,18 +343,38 @@ class JaxEvaluator(NetworkEvaluator):
         return self._placement.place_arrays(arrays)
 
 
+def _add_up(
+    values: Sequence[Any],
+    batches: Sequence[Batch],
+    totals: Sequence[Total],
+    item: OneSet | None = None,
+    *,
+    one_point: bool,
+) -> dict[str, NDArray[Any]]:
+    """Returns the values of totals at points, and those of an item's groups and samples where it is given."""
+    on_host, sizes = _read_back(values, one_point=one_point), [batch.size for batch in batches]
+    columns: dict[str, NDArray[Any]] = {}
+    for total in totals:
+        assert isinstance(total, JaxTotal)
+        own = [parts[total.key] for parts in on_host]
+        columns |= total.columns(own, sizes)
+        if item is None or total.name != "loss" or not isinstance(total, SampleTotal):
+            continue
+        if item.groups is not None:
+            columns |= total.group_columns(own, sizes, item.groups)
+        if item.keeps_samples:
+            columns[SAMPLE_LOSSES] = as_kept(own_losses(*total.sample_sums(own, sizes)))
+    return columns
+
+
+def _read_back(values: Sequence[Any], *, one_point: bool) -> Any:
+    on_host = jax.device_get(list(values))
+    return jax.tree.map(lambda leaf: leaf[None], on_host) if one_point else on_host
+
+
 def _with_targets(samples: Samples) -> Samples:
     """Returns the samples with the targets among the inputs: losses are computed where the network is."""
     return samples.map_batches(lambda batch: Batch((batch.inputs, batch.targets), None, batch.size))
-
-
-def _groups(points: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:
-    """Yields the points in groups of that size and the rest one by one, because each size is compiled separately."""
-    whole = len(points) - len(points) % size
-    for start in range(0, whole, size):
-        yield points[start : start + size]
-    for index in range(whole, len(points)):
-        yield points[index : index + 1]
 
 
 EVALUATOR = JaxEvaluator

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from numpy.typing import NDArray
 
 from collectors.networks.batches import call_network
 from collectors.networks.jax_arrays import NamedArrays
@@ -162,3 +163,17 @@ def points_at_once(lowered: Any) -> int:
     if operations > _MOST_OPERATIONS or "stablehlo.convolution" in lowered.as_text():
         return 1
     return POINTS_AT_ONCE
+
+
+def ends(batches: Sequence[Batch]) -> Sequence[Batch]:
+    """Returns the first batch and the last, which may have a shape of its own."""
+    return [batches[0], batches[-1]] if len(batches) > 2 else batches
+
+
+def groups_of(points: NDArray[Any], size: int) -> Iterator[NDArray[Any]]:
+    """Yields the points in groups of that size and the rest one by one, because each size is compiled separately."""
+    whole = len(points) - len(points) % size
+    for start in range(0, whole, size):
+        yield points[start : start + size]
+    for index in range(whole, len(points)):
+        yield points[index : index + 1]

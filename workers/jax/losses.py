@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import CallbackFunctionError
+from ..measuring.groups import SampleGroups
 from ..measuring.sample_loss import mean_and_stderr
 from ..measuring.totals import Pending, Total, check_metrics, low_precision, metric_error
 from ..samples.batches import Batch
@@ -53,6 +54,16 @@ class JaxTotal(Total):
             sizes: samples of each batch.
         """
 
+    @abstractmethod
+    def numerator(self, outputs: Any, targets: Any, size: Any) -> tuple[jax.Array, jax.Array]:
+        """Returns one batch's sum and its weight, as ``Total.differentiable`` does; it is traced.
+
+        Args:
+            outputs: of the network.
+            targets: the batch's.
+            size: its samples.
+        """
+
     def reset(self) -> None:
         """Starts a new sum."""
         self._parts: list[Part] = []
@@ -78,6 +89,10 @@ class BatchTotal(JaxTotal):
         """Returns the batch's value."""
         return {"value": jnp.reshape(self._function(outputs, targets), ())}
 
+    def numerator(self, outputs: Any, targets: Any, size: Any) -> tuple[jax.Array, jax.Array]:
+        """Returns the batch's value times its samples, and these."""
+        return self.inside(outputs, targets)["value"] * size, size
+
     def columns(self, parts: Sequence[Part], sizes: Sequence[int]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Returns the mean over all batches."""
         values = np.stack([part["value"].astype(np.float64) for part in parts], axis=1)
@@ -98,12 +113,28 @@ class SampleTotal(JaxTotal):
         sums = elements.astype(wide).reshape(samples, -1).sum(1)
         return {"sums": sums, "count": jnp.asarray(elements.size / samples, wide)}
 
+    def numerator(self, outputs: Any, targets: Any, size: Any) -> tuple[jax.Array, jax.Array]:
+        """Returns the sum of all elements, and their number."""
+        parts = self.inside(outputs, targets)
+        return parts["sums"].sum(), parts["count"] * size
+
     def columns(self, parts: Sequence[Part], sizes: Sequence[int]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Returns the mean, and of a loss its standard error over samples."""
-        sums = np.concatenate([part["sums"].astype(np.float64) for part in parts], axis=1)
-        counts = np.repeat(np.array([part["count"][0] for part in parts], np.float64), sizes)
-        _, mean, stderr = mean_and_stderr(sums, counts)
+        _, mean, stderr = mean_and_stderr(*self.sample_sums(parts, sizes))
         return {self.name: mean, "loss_stderr": stderr} if self.name == "loss" else {self.name: mean}
+
+    def group_columns(
+        self, parts: Sequence[Part], sizes: Sequence[int], groups: SampleGroups
+    ) -> dict[str, Float64[np.ndarray, " points"]]:
+        """Returns the mean of each group of samples, at every point; arguments as of ``columns``."""
+        sums, counts = self.sample_sums(parts, sizes)
+        means = np.stack([groups.means(row, counts) for row in sums])
+        return {name: means[:, place] for place, name in enumerate(groups.names)}
+
+    def sample_sums(self, parts: Sequence[Part], sizes: Sequence[int]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Returns each sample's sum at every point, shape (points, samples), and its number of elements, (samples,)."""
+        sums = np.concatenate([part["sums"].astype(np.float64) for part in parts], axis=1)
+        return sums, np.repeat(np.array([part["count"][0] for part in parts], np.float64), sizes)
 
     def _elements(self, outputs: Any, targets: Any) -> jax.Array:
         return jnp.asarray(self._function(outputs, targets))

@@ -15,6 +15,7 @@ from ..measuring.array_evaluator import ArrayEvaluator, Target
 from ..measuring.checks import callback_errors
 from ..measuring.totals import Total, batch_loss
 from ..samples.batches import cut
+from ..samples.data_sets import read_sets
 from .loss import SampleLoss, find_loss, rounding_notes
 from .metrics import find_metrics, make_metrics
 from .network import KerasNetwork
@@ -30,7 +31,8 @@ class KerasEvaluator(ArrayEvaluator):
         model: a compiled ``keras.Model``, whose loss and metrics count, with what regularizers add, as in ``evaluate``;
             or a ``keras.losses.Loss``, a function of (y_true, y_pred) or Keras' name of a loss.
         network: the network, often the same object; it ends as it was found.
-        dataset: (x, y) or (x, y, sample_weight) of arrays, a PyDataset, a DataLoader, or an iterable of batches.
+        dataset: (x, y) or (x, y, sample_weight) of arrays, a PyDataset, a DataLoader, or an iterable of batches;
+            or a mapping of several of these by name.
         metrics: name to ``keras.metrics.Metric`` or function of (y_true, y_pred), beside the compiled ones.
         setup: what is measured, and how; Keras says on which device.
 
@@ -43,7 +45,8 @@ class KerasEvaluator(ArrayEvaluator):
 
     def __init__(self, model: Any, network: Any, dataset: Any, metrics: Any, setup: MeasurementSetup) -> None:
         found = find_metrics(metrics)
-        samples, notes = read_keras_samples(dataset, setup.options, setup.memory)
+        main, *further = read_sets(dataset, setup.options, setup.memory, read_keras_samples)
+        samples, notes = main.samples, main.notes
         loss, judge = find_loss(model)
         arrays = KerasNetwork(network)
         try:
@@ -67,6 +70,8 @@ class KerasEvaluator(ArrayEvaluator):
                 split=_split(judge, network, with_penalties=isinstance(model, keras.Model)),
                 metrics=totals,
                 notes=notes,
+                name=main.name,
+                further=further,
             ),
             setup,
         )

@@ -19,7 +19,7 @@ from collectors.networks.keras_network import to_array
 from ..errors import CallbackFunctionError
 from ..measuring.checks import wrong_loss
 from ..measuring.sample_loss import mean_over_samples
-from ..measuring.totals import Pending, Total, rounding_note
+from ..measuring.totals import Pending, SampleSums, no_samples_of_its_own, rounding_note
 from ..samples.batches import Batch
 from .network import NARROW, Prediction, attach_masks, compiled, masks_of
 
@@ -68,7 +68,7 @@ def unpack(targets: Any) -> tuple[Any, Any]:
     return tensors["targets"], tensors.get("sample_weight")
 
 
-class SampleLoss(Total):
+class SampleLoss(SampleSums):
     """A Keras loss as sums of a numerator and a denominator for each sample.
 
     Args:
@@ -81,7 +81,6 @@ class SampleLoss(Total):
     """
 
     adds_up = True
-    splits = True
 
     def __init__(self, judge: Any, network: Any, *, with_penalties: bool) -> None:
         self._terms = list(getattr(judge, "_flat_losses", None) or [])
@@ -117,6 +116,17 @@ class SampleLoss(Total):
         if self._with_penalties:
             result["loss"] += float(np.dot(self._penalties, self._sizes)) / sum(self._sizes)
         return Pending.of(result)
+
+    @property
+    def sums(self) -> tuple[Any, Any]:
+        """The numerator and the denominator of each sample; penalties are a part of each sample's loss."""
+        if not self._has_stderr:
+            raise no_samples_of_its_own()
+        numerators, denominators = (np.concatenate(parts) for parts in zip(*self._sums, strict=True))
+        penalty = float(np.dot(self._penalties, self._sizes)) / sum(self._sizes) if self._with_penalties else 0.0
+        if self._reduction == "sum":
+            return numerators + penalty / len(numerators), None
+        return numerators + penalty * denominators, denominators
 
     def _split(self, targets: Any, outputs: Any, masks: Any, weights: Any) -> list[tuple[Any, Any]]:
         attach_masks(outputs, masks)

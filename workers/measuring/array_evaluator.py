@@ -15,10 +15,13 @@ from collectors.networks.weight_space import State, WeightSpace, direction_dtype
 from ..errors import SamplesError
 from ..evaluator import MeasurementOptions, MeasurementSetup
 from ..measurement_plan import MeasurementPlan
+from ..samples.batches import Batch
+from ..samples.data_sets import ReadSet, naming_set
 from ..samples.samples import Samples
-from .checks import check_loaded, check_movable, check_points
+from .checks import check_loaded, check_movable, check_own_precision, check_own_seeding, check_points
+from .kept_samples import as_columns, as_kept
 from .network_evaluator import NetworkEvaluator
-from .partition import run_batches
+from .partition import add_batches, run_batches
 from .totals import Total, low_precision_note
 from .tuning import choose_batch_size, chosen_plan, plan_batches
 
@@ -71,6 +74,8 @@ class Target:
         split: the same as sums over samples, or None.
         metrics: by name.
         notes: what the user should know about the samples.
+        name: of their data set; "" where it has none.
+        further: data sets beside this one, measured by the same loss and metrics.
     """
 
     samples: Samples
@@ -78,6 +83,8 @@ class Target:
     split: Total | None
     metrics: Mapping[str, Total]
     notes: Sequence[str] = ()
+    name: str = ""
+    further: Sequence[ReadSet] = ()
 
 
 class ArrayEvaluator(NetworkEvaluator):
@@ -92,12 +99,12 @@ class ArrayEvaluator(NetworkEvaluator):
         FrozenNetworkError: no parameter is trainable.
         SamplesError: the samples cannot be measured.
         CallbackFunctionError: the network, the loss or a metric raises, or gives no single number.
-        ValueError: ``buffers="recalibrate"`` is asked for; none of these frameworks offers a way.
+        ValueError: ``buffers="recalibrate"`` or a lower precision is asked for; none of these frameworks offers a way.
     """
 
     def __init__(self, network: ArrayNetwork, measured: Target, setup: MeasurementSetup) -> None:
         self._network = network
-        self._samples = measured.samples
+        self.set_name, self._samples = measured.name, measured.samples
         self._metrics = measured.metrics
         self._notes = list(measured.notes)
         self._plan = MeasurementPlan(threads=setup.threads)
@@ -109,9 +116,13 @@ class ArrayEvaluator(NetworkEvaluator):
             candidates = [measured.whole] if measured.split is None else [measured.whole, measured.split]
             self._find_partition(self._space, candidates, self._metrics)
             self._warn(*low_precision_note(self._loss))
+            for item in measured.further:
+                self._add_set(item.name, item.samples, candidates, self._metrics, item.notes)
+            self._find_groups(setup.options)
             self._plan = plan_batches(setup, fixed_batches=self._keeps_batches, choose=self._choose_batch_size)
             with self._settings():
-                names = tuple(self._measure_current())
+                names = tuple(self._measure_few())
+            self._plan_sets(setup)
         except BaseException:
             self.close()
             raise
@@ -134,12 +145,15 @@ class ArrayEvaluator(NetworkEvaluator):
     def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
         points = check_points(points, self._axes)
-        rows = []
+        rows, kept = [], []
         with self._settings():
             for coordinates in points.tolist():
                 self._visit(coordinates)
-                rows.append(self._measure_current())
-        return {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
+                values, samples = self._measure_current()
+                rows.append(values)
+                kept.append(samples)
+        columns = {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
+        return {**columns, **as_columns(kept)}
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
@@ -149,7 +163,7 @@ class ArrayEvaluator(NetworkEvaluator):
                 state = {info.name: parameters[info.name] for info in self._space.parameters}
                 held = self._buffers if buffers is None else buffers
                 self._network.write({**state, **{info.name: held[info.name] for info in self._space.buffers}})
-                return self._measure_current()
+                return self._measure_current()[0]
             finally:
                 self._leave()
 
@@ -161,6 +175,9 @@ class ArrayEvaluator(NetworkEvaluator):
             self._network.close()
 
     def _check(self, options: MeasurementOptions) -> None:
+        check_own_precision(options.precision, self._space.framework)
+        remedy = "Let the network or the loss set its seed itself each time it is called."
+        check_own_seeding(options.seed_each_point, self._space.framework, remedy)
         check_movable(self._space, "let at least one parameter be trainable")
         if options.buffers == "recalibrate":
             raise ValueError(
@@ -171,7 +188,7 @@ class ArrayEvaluator(NetworkEvaluator):
     def _forward_here(self) -> Callable[..., Any]:
         return self._network.forward
 
-    def _visit(self, coordinates: Sequence[float]) -> None:
+    def _visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
         moved = move_along(self._space, self._origin, self._directions, coordinates)
         between = interpolated_buffers(self._space, self._buffers, self._end_buffers, coordinates)
         self._network.write({**moved, **self._buffers, **between})
@@ -180,21 +197,33 @@ class ArrayEvaluator(NetworkEvaluator):
         self._network.write({**self._origin, **self._buffers})
 
     def _measure_names(self) -> tuple[str, ...]:
-        return tuple(self._measure_current())
+        return tuple(self._measure_few())
 
     def _choose_batch_size(self) -> int:
         return choose_batch_size(self._run_some, self._samples.count, self._network.ran_out_of_memory)
 
     def _run_some(self, batch_size: int) -> int:
-        batches = self._samples.batches(batch_size)[:4]
-        # A few batches may hold nothing but padding, which has no mean.
+        batch = self._samples.batches(batch_size)[0]
+        # A few samples may hold nothing but padding, which has no mean.
         with self._settings(), contextlib.suppress(SamplesError):
-            run_batches(self._network.forward, batches, self._loss, {})
-        return sum(batch.size for batch in batches)
+            run_batches(self._network.forward, [batch], self._loss, {})
+        return batch.size
 
-    def _measure_current(self) -> dict[str, float]:
-        batches = self._samples.batches(self._plan.batch_size)
-        return run_batches(self._network.forward, batches, self._loss, self._metrics)
+    def _measure_current(self) -> tuple[dict[str, float], dict[str, NDArray[Any]]]:
+        """Returns the values where the network is, and the losses of samples where these are kept."""
+        values: dict[str, float] = {}
+        samples: dict[str, NDArray[Any]] = {}
+        for item in self._sets:
+            with naming_set(item.set_name):
+                add_batches(self._network.forward, item.batches, totals := item.totals_at_points)
+                parts = [total.pending().renamed(item.set_name, item.result_name) for total in totals]
+            for part in parts:
+                values |= part.read()
+                samples |= {name: as_kept(losses) for name, losses in part.samples.items()}
+        return values, samples
+
+    def _measure_set(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
+        return run_batches(self._network.forward, batches, loss, metrics)
 
     def _settings(self) -> contextlib.AbstractContextManager[None]:
         return self._network.settings(self._plan.threads)

@@ -15,6 +15,7 @@ from collectors.errors import LandscapeError
 from collectors.networks.weight_space import WeightSpace
 
 from ..errors import CallbackFunctionError, FrozenNetworkError, NondeterministicLossError
+from ..metric_names import EXTREMES, metric_of
 from ..pool import OriginValues
 from .memory_shortage import is_memory_shortage
 
@@ -29,6 +30,7 @@ _CLOSE = 1e-5
 _CLOSE_LOW_PRECISION = 2e-2
 # A small loss is a difference of larger numbers (logits), whose rounding shows in it: a share of the loss elsewhere.
 _NOISE = 1e-3
+_OTHER_ARGUMENTS = ("required positional argument", "positional arguments but", "unexpected keyword argument")
 
 
 def find_loss(model: object, expected: str) -> Callable[..., Any]:
@@ -75,6 +77,37 @@ def check_movable(space: WeightSpace, remedy: str) -> None:
     wrong = [info.name for info in space.trainable if info.dtype.startswith("complex")]
     if wrong:
         raise TypeError(f"network must have real parameters, but {wrong} are complex; view them as real numbers.")
+
+
+def check_own_precision(precision: str, framework: str) -> None:
+    """Checks that a network is to be measured as it was built, where its framework offers no other way.
+
+    Raises:
+        ValueError: another precision is asked for.
+    """
+    if precision != "float32":
+        raise ValueError(
+            f'precision="{precision}" is available for PyTorch only, and this network is one of {framework}. Use '
+            'precision="float32" (it computes as it was built), and build the network itself in a lower precision if '
+            "that is what you want to see; loss and metrics are computed in float32 then too."
+        )
+
+
+def check_own_seeding(seed_each_point: bool, framework: str, remedy: str) -> None:
+    """Checks that nobody asks for seeds at each point where a framework has no generators that could be seeded.
+
+    Args:
+        seed_each_point: what is asked for.
+        framework: of the network.
+        remedy: what to do instead, a sentence.
+
+    Raises:
+        ValueError: it is asked for.
+    """
+    if seed_each_point:
+        raise ValueError(
+            f"seed_each_point=True is available for PyTorch only, and this network is one of {framework}. {remedy}"
+        )
 
 
 def check_loaded(plane: _Plane | None) -> _Plane:
@@ -139,9 +172,15 @@ class Closeness:
         return noise + share
 
 
-def partition_closeness(space: WeightSpace, samples: int) -> Closeness:
-    """Returns how close a network's values over two partitions of its samples are where they are equal."""
-    if any(info.dtype not in ("float32", "float64") for info in space.trainable):
+def partition_closeness(space: WeightSpace, samples: int, precision: str = "float32") -> Closeness:
+    """Returns how close a network's values over two partitions of its samples are where they are equal.
+
+    Args:
+        space: the network's description.
+        samples: how many there are.
+        precision: of the forward passes.
+    """
+    if precision != "float32" or any(info.dtype not in ("float32", "float64") for info in space.trainable):
         relative = _CLOSE_LOW_PRECISION / math.sqrt(samples)
         return Closeness(relative, 0.1 * relative, None, 10.0, _CLOSE_LOW_PRECISION)
     return Closeness(_CLOSE, 0.1 * _CLOSE, 1e-3, 100.0, _CLOSE)
@@ -170,30 +209,59 @@ def callback_errors(what: str = "evaluated") -> Iterator[None]:
                 " A network whose parameters are on several devices stays as callback_fn has placed it: its forward "
                 "must move activations from part to part. Or put all of it on one device."
             )
+        elif isinstance(error, TypeError) and any(text in str(error) for text in _OTHER_ARGUMENTS):
+            remedy = (
+                " Batches are (inputs, targets); inputs that are a tuple are the network's arguments, and a dict's "
+                "entries are its keywords. For a PyTorch network that is called in another way, return an OwnLoss "
+                "(from workers) in place of the loss."
+            )
+        elif "Inference tensor" in str(error):
+            remedy = " Leave torch.inference_mode before the network is built and measured."
         raise CallbackFunctionError(
             f"the network, loss and metrics that callback_fn returned cannot be {what} on its data set: "
             f"{type(error).__name__}: {error}{remedy}"
         ) from error
 
 
-def check_determinism(origins: Sequence[OriginValues]) -> dict[str, float]:
+def closeness_elsewhere(precision: str, *, same_kind: bool = True) -> float:
+    """Returns how much of a value it may differ that other hardware or other code computes from the same weights.
+
+    In lower precision each sample is rounded, and one that another class is given by that changes an accuracy at once.
+
+    Args:
+        precision: of the forward passes.
+        same_kind: whether it is a device of the same type.
+    """
+    if precision != "float32":
+        return _CLOSE_LOW_PRECISION
+    return _CLOSE if same_kind else 10 * _CLOSE
+
+
+def check_determinism(origins: Sequence[OriginValues], precision: str = "float32") -> dict[str, float]:
     """Compares the origin's measurements within and between workers; NaN equals NaN.
+
+    Args:
+        origins: what each worker measured.
+        precision: of the forward passes.
 
     Returns:
         The first worker's first measurement.
 
     Raises:
         NondeterministicLossError: two of them differ by more than 1e-5 of the value and 1e-8 of the one far from
-            the origin (1e-4 and 1e-7 between device types).
+            the origin (1e-4 and 1e-7 between device types; in lower precision 2e-2 and 2e-5 between workers).
     """
-    first = origins[0]
+    first, expected = origins[0], origins[0].measured.values[0]
     for origin in origins:
-        tolerance = _CLOSE if origin.device == first.device else 10 * _CLOSE
-        for values in origin.values:
-            check_same_values(
-                "the origin", first.values[0], values, f"on {origin.worker}", tolerance, elsewhere=first.elsewhere
-            )
-    return first.values[0]
+        tolerance = closeness_elsewhere(precision, same_kind=origin.device == first.device)
+        where, elsewhere = f"on {origin.worker}", first.measured.elsewhere
+        for values in origin.measured.values:
+            check_same_values("the origin", expected, values, where, tolerance, elsewhere=elsewhere)
+            check_same_values("the origin", origin.measured.values[0], values, where, elsewhere=elsewhere)
+        for values in origin.measured.repeated:
+            before = origin.measured.repeated[0]
+            check_same_values("the origin", before, values, where, elsewhere=origin.measured.elsewhere)
+    return expected
 
 
 def check_same_values(
@@ -220,9 +288,11 @@ def check_same_values(
         NondeterministicLossError: they differ.
     """
     for name, value in expected.items():
+        if name in EXTREMES:
+            continue  # a search that ends a step earlier differs by its tolerance; products are checked by themselves
         other, far = found[name], abs((elsewhere or {}).get(name, 0.0))
         # A standard error is a difference of nearly equal sums, so it is looser than the values it comes from.
-        allowed = tolerance if name != "loss_stderr" else 100 * tolerance
+        allowed = tolerance if metric_of(name) != "loss_stderr" else 100 * tolerance
         noise = _NOISE * allowed * far if math.isfinite(far) else 0.0
         if not np.isclose(value, other, rtol=allowed, atol=noise, equal_nan=True):
             raise NondeterministicLossError(
@@ -230,5 +300,7 @@ def check_same_values(
                 f"{other!r} {where}. Likely causes: a forward pass that draws random numbers in eval mode, a "
                 "callback_fn that builds another data set or loss each time (set its seeds), a network that changes "
                 "its own state while it is evaluated, or other hardware with other kernels. Make the evaluation "
-                "deterministic and run again."
+                "deterministic and run again. Where a PyTorch network's loss draws on purpose (a VAE, diffusion, "
+                "dropout that stays on), seed_each_point=True lets it draw the same numbers at every point, unless it "
+                "draws them from a generator of its own."
             )

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from collectors.errors import LandscapeError
 
 from ..errors import MemoryShortageError
 
 if TYPE_CHECKING:
-    from ..evaluator import Evaluator
+    from ..evaluator import EvaluatorDescription
 
 
 _Measured = TypeVar("_Measured")
 # What PyTorch, C++, XLA and the operating system say; there is no common class.
-_TEXTS = ("not enough memory", "out of memory", "std::bad_alloc", "RESOURCE_EXHAUSTED", "Cannot allocate memory")
+_TEXTS = (
+    "not enough memory",
+    "out of memory",
+    "std::bad_alloc",
+    "RESOURCE_EXHAUSTED",
+    "Cannot allocate memory",
+    # NVIDIA's libraries have statuses of their own: cuBLAS, cuSOLVER, cuSPARSE and cuDNN up to 8, then cuDNN from 9 on.
+    # What else may be a shortage ("unable to find an engine", CUDNN_STATUS_INTERNAL_ERROR alone) may be anything.
+    "_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+    "CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED",
+)
 
 
 def is_memory_shortage(error: BaseException | None) -> bool:
@@ -28,7 +39,18 @@ def is_memory_shortage(error: BaseException | None) -> bool:
     return False
 
 
-def within_memory(evaluator: Evaluator, measure: Callable[[], _Measured]) -> _Measured:
+class Measuring(Protocol):
+    """What measures in batches: an evaluator, or one of its data sets."""
+
+    @property
+    def description(self) -> EvaluatorDescription:
+        """What is measured, and how."""
+
+    def use_batch_size(self, batch_size: int) -> None:
+        """Measures in smaller batches from now on."""
+
+
+def within_memory(evaluator: Measuring, measure: Callable[[], _Measured]) -> _Measured:
     """Returns what ``measure`` returns, with the evaluator's batches halved as often as memory runs out.
 
     Args:

@@ -1,217 +1,236 @@
-"""What the evaluators of networks do alike: they keep to a plan, say what they measure and how a loss is added up."""
+"""What the evaluators of networks do alike: several data sets in one plan, and what they say of themselves."""
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import warnings
-from abc import abstractmethod
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from collectors.networks.weight_space import WeightSpace
+import numpy as np
 
-from ..errors import NondeterministicLossError
-from ..evaluator import Evaluator, EvaluatorDescription, MeasurementSetup, Partition
-from ..measurement_plan import MeasurementPlan
-from ..samples.samples import Passes, Samples
-from ..samples.sources import hold
-from . import checks
-from .memory_shortage import is_memory_shortage
-from .partition import PartitionTest, places_to_look_at
-from .totals import Total
+from ..evaluator import (
+    DataSetDescription,
+    Evaluator,
+    EvaluatorDescription,
+    MeasurementOptions,
+    MeasurementSetup,
+    OriginMeasurement,
+    Partition,
+)
+from ..sample_losses import KeptSamples, SampleLosses
+from ..samples.batches import Batch, is_tensor
+from ..samples.data_sets import naming_set
+from ..samples.samples import Samples
+from ..samples.sources import hold, hold_sets
+from .further_set import FurtherSet, MovedNetwork
+from .groups import check_splits, find_groups
+from .kept_samples import describe_kept
+from .memory_shortage import within_memory
+from .one_set import OneSet
+from .partitioned_set import PartitionedSet
+from .totals import SampleSums, Total
 
-_MUST_SEE = 2  # the origin and the farthest point
+if TYPE_CHECKING:
+    from jaxtyping import Float64
 
 
-class NetworkEvaluator(Evaluator):
-    """The base of each framework's evaluator.
+class NetworkEvaluator(PartitionedSet, Evaluator):
+    """The base of each framework's evaluator: the main data set on a network that it moves, and others beside it.
 
-    Its constructor calls ``_find_partition`` before it chooses a plan, and ends with ``_describe``.
+    Its constructor does what ``PartitionedSet`` says, and adds the other data sets when its plan is chosen.
     """
 
-    _plan: MeasurementPlan
-    _chosen_plan: MeasurementPlan
-    _partition: Partition
-    _notes: list[str]
-    _samples: Samples
-    _loss: Total
-    _description: EvaluatorDescription
+    _further: Sequence[FurtherSet] = ()
+    _groups_sha256 = ""
+    _kept: tuple[KeptSamples, ...] = ()
 
     @property
     def description(self) -> EvaluatorDescription:
         """What this evaluator measures, and how."""
-        return self._description
+        if not self.set_name:
+            return replace(self._description, groups_sha256=self._groups_sha256, kept=self._kept)
+        parts = [item._description for item in self._sets]
+        return replace(
+            self._description,
+            metrics=tuple(item.result_name(name) for item in self._sets for name in item._description.metrics),
+            partition_dependent=any(part.partition_dependent for part in parts),
+            notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+            datasets=tuple(
+                DataSetDescription(item.set_name, part.num_samples, part.samples_sha256, part.partition_dependent)
+                for item, part in zip(self._sets, parts, strict=True)
+            ),
+            groups_sha256=self._groups_sha256,
+            kept=self._kept,
+        )
 
     def use_batch_size(self, batch_size: int) -> None:
         """Measures in smaller batches from now on."""
-        self._plan = replace(self._plan, batch_size=batch_size)
-        self._chosen_plan = replace(self._chosen_plan, batch_size=batch_size)
-        self._description = replace(self._description, plan=self._plan)
+        for item in self._sets:
+            item._take_batch_size(batch_size)
 
     def settle(self, far_points: Sequence[Sequence[float]], partition: Partition | None = None) -> Partition:
-        """Finds out on the loaded plane how the loss and the metrics are added up."""
-        if partition is None:
-            partition = self._look_at_plane(far_points)
-        if partition != self._partition:
-            self._take(partition)
-        return partition
+        """Finds out on the loaded plane how the loss and the metrics are added up, in each data set."""
+        before = [item._partition for item in self._further]
+        further = []
+        for index, item in enumerate(self._further):
+            with naming_set(item.set_name):
+                further.append(item._settle_set(far_points, None if partition is None else partition.further[index]))
+        if before != further:
+            self._sets_changed()
+        found = self._settle_set(far_points, None if partition is None else replace(partition, further=()))
+        if self._keeps_samples:
+            self._kept = tuple(
+                describe_kept(item.set_name, item.samples, self._weights_of(item, len(far_points[0])))
+                for item in self._sets
+            )
+        return replace(found, further=tuple(further))
+
+    def measure_origin(self, far: Sequence[float]) -> OriginMeasurement | None:
+        """Measures the loaded plane's origin over all samples, and over its first batch again.
+
+        Where a forward pass draws random numbers, it does so in each batch; where a network changes its own state, that
+        shows in a batch before and after a whole pass. What differs between workers is compared on all samples.
+        """
+        if self._samples.passes is not None:
+            return None
+        origin, size = self._measured_origin or self._measure_whole_origin(len(far)), self._plan.batch_size
+        try:
+            elsewhere = self._measure_few_at(far)
+        except Exception:
+            elsewhere = {}  # a point that raises is a failed one, which ends no survey
+        start = time.perf_counter()
+        again = self._measure_few_at([0.0] * len(far))
+        seconds = (time.perf_counter() - start) * self._shares_of_first_batch
+        self._measured_origin = None
+        if self._plan.batch_size != size:  # memory ran out, and the first batch is another one
+            return self.measure_origin(far)
+        # The first whole pass is the slowest: libraries get their memory in it.
+        seconds = min(seconds, origin.seconds) if self._description.options.buffers == "fixed" else origin.seconds
+        return replace(origin, repeated=(*origin.repeated, again), elsewhere=elsewhere, seconds=seconds)
+
+    def sample_losses(self, points: Float64[np.ndarray, "points axes"]) -> SampleLosses | None:
+        """Measures the loss of each sample of the main data set at a few points of the loaded plane."""
+        return None if self._samples.passes is not None else self._sample_losses_of(self, points)
 
     def held_samples(self) -> bytes | None:
         """Returns what other workers of this machine need to use this one's samples; None where they cannot."""
-        return hold(self._samples)
-
-    @abstractmethod
-    def _forward_here(self) -> Callable[..., Any]:
-        """Returns the network where it was moved to last, not compiled for one shape of batches."""
-
-    @abstractmethod
-    def _visit(self, coordinates: Sequence[float]) -> None:
-        """Moves the network to a point of the loaded plane."""
-
-    @abstractmethod
-    def _leave(self) -> None:
-        """Moves the network back to the plane's origin."""
-
-    @abstractmethod
-    def _measure_names(self) -> tuple[str, ...]:
-        """Gets ready for the chosen loss and plan, and returns the names of what is measured."""
-
-    @abstractmethod
-    def _settings(self) -> contextlib.AbstractContextManager[None]:
-        """Returns the context in which everything is computed."""
-
-    def _find_partition(self, space: WeightSpace, candidates: Sequence[Total], metrics: Mapping[str, Total]) -> None:
-        """Finds out with the weights that callback_fn gives how the loss is added up, as far as they tell.
-
-        Args:
-            space: the network's description.
-            candidates: the ways to add the loss up; the first is for a loss that belongs to its batches.
-            metrics: by name.
-        """
-        self._space_of_test, self._candidates, self._totals_of_metrics = space, candidates, metrics
-        with checks.callback_errors(), self._settings():
-            test = self._new_test()
-            test.look()
-            self._partition = self._decided(test, on_plane=False)
-        self._adopt(self._partition)
-
-    def _look_at_plane(self, far_points: Sequence[Sequence[float]]) -> Partition:
-        if self._samples.passes is not None:
-            return self._look_in_passes(far_points, self._samples.passes)
-        with checks.callback_errors(), self._settings():
-            test = self._new_test()
-            try:
-                for number, point in enumerate(places_to_look_at(far_points)):
-                    if number >= _MUST_SEE and test.is_told:
-                        break
-                    try:
-                        self._visit(point)
-                        test.look()
-                    except NondeterministicLossError:
-                        raise
-                    except Exception:
-                        if number == 0:
-                            raise
-                        # Elsewhere a point that raises is a failed one, which ends no survey.
-                return self._decided(test, on_plane=True)
-            finally:
-                self._leave()
-
-    def _look_in_passes(self, far_points: Sequence[Sequence[float]], passes: Passes) -> Partition:
-        """Does the same in one pass over the samples; in two where the first places tell nothing."""
-        visits = [functools.partial(self._visit, point) for point in places_to_look_at(far_points)]
-        with checks.callback_errors(), self._settings():
-            test = self._new_test()
-            try:
-                test.look_in_pass(visits[:_MUST_SEE], passes)
-                if not test.is_told:
-                    test.look_in_pass(visits[_MUST_SEE:], passes)
-                return self._decided(test, on_plane=True)
-            finally:
-                self._leave()
-
-    def _new_test(self) -> PartitionTest:
-        closeness = checks.partition_closeness(self._space_of_test, self._samples.total)
-        return PartitionTest(self._forward_here(), self._samples, self._candidates, self._totals_of_metrics, closeness)
-
-    def _decided(self, test: PartitionTest, *, on_plane: bool) -> Partition:
-        if self._samples.passes is not None:
-            return test.decide(on_plane=on_plane, at_once=False)
-        partition = test.decide(on_plane=on_plane)
-        if partition.own_batches and self._samples.without_batches:
-            try:
-                test.try_at_once(partition.candidate)
-            except Exception as error:
-                if not is_memory_shortage(error):
-                    raise
-                partition = test.decide(on_plane=on_plane, at_once=False)
-        return partition
-
-    def _adopt(self, partition: Partition) -> None:
-        self._partition = partition
-        self._loss = self._candidates[partition.candidate]
-        self._samples = self._samples.all_at_once(partition.own_batches and partition.at_once)
-
-    def _take(self, partition: Partition) -> None:
-        """Measures as a partition says from now on."""
-        before = self._partition
-        self._adopt(partition)
-        size = None if self._keeps_batches else self._chosen_plan.batch_size
-        self._plan = replace(self._chosen_plan, batch_size=size)
-        with self._settings():
-            names = self._measure_names()
-        self._description = replace(
-            self._description,
-            metrics=names,
-            samples_sha256=self._samples.sha256(with_batches=partition.own_batches),
-            partition_dependent=partition.own_batches,
-            plan=self._plan,
-            notes=(*self._notes, *partition.notes),
-        )
-        for text in partition.notes:
-            if text not in before.notes:
-                warnings.warn(text, stacklevel=4)
+        return hold_sets([item.samples for item in self._sets]) if self.set_name else hold(self._samples)
 
     @property
-    def _keeps_batches(self) -> bool:
-        return self._partition.own_batches or not self._samples.can_be_cut
+    def _shares_of_first_batch(self) -> float:
+        """How many times as many samples there are in all data sets as in the first batch of the main one."""
+        size = None if self._keeps_batches else self._plan.batch_size
+        first = self._samples.own_batches[0].size if size is None else min(size, self._samples.count)
+        return sum(item.samples.count for item in self._sets) / first
 
-    def _warn(self, *texts: str) -> None:
-        self._notes.extend(texts)
-        for text in texts:
-            warnings.warn(text, stacklevel=3)
+    @property
+    def _sets(self) -> Sequence[PartitionedSet]:
+        """All data sets, the main one first."""
+        return [self, *self._further]
 
-    def _describe(
+    def _add_set(
         self,
-        space: WeightSpace,
-        metrics: tuple[str, ...],
-        setup: MeasurementSetup,
-        device: str,
-        chosen_plan: MeasurementPlan,
+        name: str,
+        samples: Samples,
+        candidates: Sequence[Total],
+        metrics: Mapping[str, Total],
+        notes: Sequence[str],
     ) -> None:
-        """Ends a constructor.
+        """Adds a data set beside the main one, which is measured in the same plan where the network is.
 
         Args:
-            space: the network's description.
-            metrics: names of what is measured.
-            setup: what the evaluator was told.
-            device: where it computes.
-            chosen_plan: with the batch size for a loss that splits into samples.
+            name: of the data set.
+            samples: on the device.
+            candidates: the ways to add the loss up, as for ``_find_partition``.
+            metrics: by name.
+            notes: what the user should know of the samples.
         """
-        for text in self._partition.notes:
-            warnings.warn(text, stacklevel=4)
-        self._chosen_plan = chosen_plan
-        self._description = EvaluatorDescription(
-            space=space,
-            metrics=metrics,
-            num_samples=self._samples.total,
-            samples_sha256=self._samples.sha256(with_batches=self._partition.own_batches),
-            options=setup.options,
-            partition_dependent=self._partition.own_batches,
-            plan=self._plan,
-            device=device,
-            notes=(*self._notes, *self._partition.notes),
-            streamed=self._samples.passes is not None,
+        network = MovedNetwork(
+            self._space_of_test,
+            self._forward_here,
+            self._visit,
+            self._leave,
+            self._settings,
+            self._measure_set,
+            self._samples_for_test,
+            self.use_batch_size,
+            self._draws_alike,
         )
+        with naming_set(name):
+            further = FurtherSet(name, network, samples, candidates, metrics, self._plan, notes)
+        self._further = [*self._further, further]
+
+    def _find_groups(self, options: MeasurementOptions) -> None:
+        """Finds the groups of all data sets' samples, and gets ready to keep their losses, where options ask for it."""
+        if options.keep_samples:
+            for item in self._sets:
+                with naming_set(item.set_name):
+                    check_splits(item._candidates[-1], "keep_samples")
+                item._keeps_samples = True
+            self._kept = tuple(describe_kept(item.set_name, item.samples) for item in self._sets)
+        choice = options.groups
+        if choice is None:
+            return
+        for item in self._sets:
+            with naming_set(item.set_name):
+                check_splits(item._candidates[-1])
+        found, notes, self._groups_sha256 = find_groups(choice, {item.set_name: item.samples for item in self._sets})
+        for item, groups in zip(self._sets, found, strict=True):
+            item._groups = groups
+        self._warn(*notes)
+
+    def _sample_losses_of(self, item: OneSet, points: Float64[np.ndarray, "points axes"]) -> SampleLosses | None:
+        loss = item.totals[0]
+        if not isinstance(loss, SampleSums):
+            return None
+        rows = []
+        denominators: Any = None
+        with self._settings():
+            for point in points.tolist():
+                self._visit(point)
+                try:
+                    self._measure_set(item.batches, loss, {})
+                    numerators, denominators = loss.sums
+                    rows.append(_on_host(numerators))
+                finally:
+                    self._leave()
+        return SampleLosses(np.stack(rows), None if denominators is None else _on_host(denominators))
+
+    def _weights_of(self, item: OneSet, axes: int) -> Float64[np.ndarray, " samples"] | None:
+        """Returns how much each sample of a set counts in the mean; None for a loss that is a sum."""
+        found = within_memory(self, lambda: self._sample_losses_of(item, np.zeros((1, axes))))
+        return None if found is None else found.denominators
+
+    def _plan_sets(
+        self, setup: MeasurementSetup, place: Callable[[Samples], Samples] = lambda samples: samples
+    ) -> None:
+        """Lets the data sets beside the main one be measured in the plan that was chosen.
+
+        Args:
+            setup: what the evaluator was told.
+            place: returns samples in the plan's layout.
+        """
+        for item in self._further:
+            with naming_set(item.set_name):
+                item.take_plan(self._plan, setup, place(item.samples))
+
+    def _measure_batches(self, batches: Sequence[Batch]) -> dict[str, float]:
+        return self._measure_set(batches, self._loss, self._totals_of_metrics)
+
+    def _measure_set(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
+        """Measures batches of any data set, where the network was moved to last.
+
+        Args:
+            batches: of the plan's shapes.
+            loss: as it is added up.
+            metrics: by name.
+        """
+        raise NotImplementedError
+
+    def _sets_changed(self) -> None:
+        """Gets ready anew, because another data set is measured in other batches, or added up in another way."""
+
+
+def _on_host(array: Any) -> Float64[np.ndarray, " samples"]:
+    return np.asarray(array.detach().cpu() if is_tensor(array) else array, np.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..samples.batches import Batch
 from ..samples.samples import Groups, Passes, Samples
 from .checks import Closeness, check_same_values
 from .memory_shortage import is_memory_shortage
-from .partition_sums import PartitionSum, PartitionSums
+from .partition_sums import PartitionSum, PartitionSums, differ_in_kind
 from .totals import Total
 
 _CLEARLY_CLOSER = 0.1
@@ -32,6 +32,7 @@ def add_batches(forward: Callable[..., Any], batches: Sequence[Batch], totals: S
         outputs = call_network(forward, batch.inputs)
         for total in totals:
             total.add(outputs, batch)
+        del outputs  # it may hold what gradients need, which no two batches should at once
 
 
 def run_batches(
@@ -84,6 +85,7 @@ class PartitionTest:
         candidates: the ways to add the loss up; the first is for a loss that belongs to its batches.
         metrics: by name; they follow the same rule as the loss.
         closeness: how close two equal values are.
+        few: whether a few batches are looked at instead of all.
     """
 
     def __init__(
@@ -93,12 +95,16 @@ class PartitionTest:
         candidates: Sequence[Total],
         metrics: Mapping[str, Total],
         closeness: Closeness,
+        *,
+        few: bool = False,
     ) -> None:
         self._forward, self._samples, self._closeness = forward, samples, closeness
         self._totals = [*candidates, *metrics.values()]
         self._names = ["loss"] * len(candidates) + list(metrics)
         self._loss, self._metrics = range(len(candidates)), range(len(candidates), len(self._totals))
-        self._partitions = samples.partitions()
+        partitions = samples.partitions()
+        self._partitions = partitions.few() if few else partitions
+        self._is_whole = len(self._partitions.groups) == len(partitions.groups)
         self._set_shares([[piece.size for piece in pieces] for _, pieces in self._partitions.groups])
         self._places: list[_Place] = []
         self._repeated = False
@@ -108,13 +114,14 @@ class PartitionTest:
 
         Raises:
             NondeterministicLossError: the same batches gave two losses.
-            Exception: what the network or a metric raises in the loader's own batches.
+            Exception: what the network or a metric raises in the loader's own batches; also the loss, but at the first
+                place only ``decide`` raises that.
         """
         own_groups, other_groups = self._partitions.own_and_other()
         own = self._sums(own_groups)
-        for index in self._metrics:
-            if (error := own[index].error) is not None:
-                raise error
+        _raise_first(own[index].error for index in self._metrics)
+        if self._places:
+            _raise_first([self._loss_failure(own)])
         other: Sequence[PartitionSum] | None = None
         if self._partitions.differ:
             try:
@@ -171,9 +178,9 @@ class PartitionTest:
                 continue
             found = own[index].finish()
             errors = [found[metric].error for metric in self._metrics if found[metric].error is not None]
-            if errors and index == 0:
+            if index == 0:
                 _raise_first(errors)
-            if errors:
+            elif errors or self._loss_failure(found) is not None:
                 continue
             others = None
             if differ:
@@ -184,6 +191,12 @@ class PartitionTest:
                 own_groups, _ = self._partitions.own_and_other()
                 self._check_repeatable(own_groups, self._sums(own_groups))
             self._places.append(place)
+
+    def _loss_failure(self, own: Sequence[PartitionSum]) -> Exception | None:
+        """Returns what the loss raised where no way to add it up has a value: then the place tells nothing of it."""
+        errors = [own[index].error for index in self._loss]
+        raised = [error for error in errors if error is not None and not isinstance(error, SamplesError)]
+        return raised[0] if len(raised) == len(errors) else None
 
     def _impossible(self, error: Exception) -> list[PartitionSum]:
         return [PartitionSum(error=error) for _ in self._totals]
@@ -203,6 +216,12 @@ class PartitionTest:
         """Whether looking at more places would not tell more."""
         known = [self._is_known(index) for index in self._loss]
         return any(known) and all(self._is_known(index) for index in self._metrics)
+
+    def suffices(self, *, on_plane: bool) -> bool:
+        """Returns whether looking at all batches instead of a few would not tell more: few may be padding or alike."""
+        has_value = [math.isfinite(self._verdict(index).value) for index in range(len(self._totals))]
+        has_values = any(has_value[: len(self._loss)]) and all(has_value[len(self._loss) :])
+        return self._is_whole or (has_values and (self.is_told or not on_plane))
 
     def decide(self, *, on_plane: bool, at_once: bool = True) -> Partition:
         """Returns how the loss is added up.
@@ -275,7 +294,7 @@ class PartitionTest:
             if other is None:
                 alike = False
                 continue
-            if other.error is not None or _differ_in_kind(own.value, other.value):
+            if other.error is not None or differ_in_kind(own.value, other.value):
                 fits = False
             elif math.isfinite(own.value):
                 gap, spread = self._gap(own, other), self._spread(other if len(other.each) > len(own.each) else own)
@@ -303,7 +322,7 @@ class PartitionTest:
             if whole.error is not None:
                 continue  # its reduction is off: the sums take its elements' mean
             for value, expected in zip(ours.each, whole.each, strict=False):
-                if _differ_in_kind(value, expected):
+                if differ_in_kind(value, expected):
                     return False
                 if abs(value - expected) > self._closeness.in_one_batch.allowed(expected, scale):
                     return False
@@ -320,9 +339,11 @@ class PartitionTest:
         if not verdict.fits:
             return f"{label} depends on how samples are batched, so {kept}"
         if all(place.other is None for place in self._places):
+            cut = all(batch.can_be_cut for batch, _ in self._partitions.groups)
+            what = "batches of one sample that cannot be joined" if cut else "lists or graphs, which are not cut"
             return (
-                f"{label} is measured in batches of one sample that cannot be joined, which leaves open whether it "
-                f"depends on how samples are batched, so {kept}"
+                f"{label} is measured in {what}, which leaves open whether it depends on how samples are batched, so "
+                f"{kept}"
             )
         finite = any(math.isfinite(place.own[index].value) for place in self._places)
         found = "hardly differs between batches" if finite else "is not finite"
@@ -371,16 +392,3 @@ def _raise_first(errors: Iterable[Exception | None]) -> None:
     for error in errors:
         if error is not None:
             raise error
-
-
-def places_to_look_at(far_points: Sequence[Sequence[float]]) -> Iterator[list[float]]:
-    """Yields the points at which a plane is looked at: the origin, the far points, and those half way to them."""
-    yield [0.0] * len(far_points[0])
-    for share in (1.0, 0.5, 0.25):
-        for point in far_points:
-            yield [share * coordinate for coordinate in point]
-
-
-def _differ_in_kind(first: float, second: float) -> bool:
-    """Returns whether two values differ and one is NaN or infinite."""
-    return not (math.isfinite(first) and math.isfinite(second)) and not np.array_equal(first, second, equal_nan=True)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from collectors.networks.batches import call_network
 
 from ..errors import SamplesError
 from ..samples.batches import Batch
+from .checks import Closeness
 from .memory_shortage import is_memory_shortage
 from .totals import Total
+
+_SAME = 1e-5
 
 
 @dataclass
@@ -51,7 +57,7 @@ class PartitionSums:
             total.reset()
         self._tested = [index for index, total in enumerate(totals) if index in always or not total.adds_up]
 
-    def add(self, groups: Sequence[Sequence[Batch]]) -> None:
+    def add(self, groups: Iterable[Sequence[Batch]]) -> None:
         """Adds the next groups of batches."""
         for group in groups:
             in_group = {index: self._totals[index].fresh() for index in self._tested}
@@ -60,6 +66,7 @@ class PartitionSums:
                 for index, found in enumerate(self._sums):
                     if found.error is None:
                         self._add(index, found, outputs, batch, in_group.get(index), alone=len(group) == 1)
+                del outputs  # it may hold what gradients need, which no two batches should at once
             for index, total in in_group.items():
                 found = self._sums[index]
                 if found.error is None:
@@ -98,3 +105,68 @@ class PartitionSums:
             return total.result()[self._names[index]]
         except SamplesError:
             return math.nan  # a batch of padding has no mean of its own, but does the sums no harm
+
+
+def agrees_on_all(
+    forward: Callable[..., Any],
+    batches: Iterable[Batch],
+    loss_of_batch: Total,
+    totals: Mapping[str, Total],
+    expected: Mapping[str, float],
+    closeness: Closeness,
+) -> bool:
+    """Returns whether totals over all samples are what was measured in other batches.
+
+    Args:
+        forward: the network, where that was measured.
+        batches: all samples, in batches of other sizes.
+        loss_of_batch: the loss as it is.
+        totals: the loss as it is added up and then the metrics, by name.
+        expected: what was measured.
+        closeness: how close two equal values are.
+    """
+    sums = PartitionSums(forward, [loss_of_batch, *totals.values()], ["loss", *totals], range(1 + len(totals)))
+    sums.add([batch] for batch in batches)
+    whole, *found = sums.finish()
+    for name, item in zip(totals, found, strict=True):
+        value = expected[name]
+        if item.error is not None or differ_in_kind(item.value, value):
+            return False
+        if math.isfinite(value) and abs(item.value - value) > closeness.allowed(value, abs(value)):
+            return False
+    if whole.error is not None:
+        return True  # its reduction is off: the sums take its elements' mean
+    scale = max((abs(value) for value in whole.each if math.isfinite(value)), default=0.0)
+    return not any(
+        differ_in_kind(value, other) or abs(value - other) > closeness.in_one_batch.allowed(other, scale)
+        for value, other in zip(found[0].each, whole.each, strict=True)
+    )
+
+
+def best_of_own_batches(
+    batches: Sequence[Batch], candidates: Sequence[Total], run: Callable[[Sequence[Batch], Total], dict[str, float]]
+) -> int:
+    """Returns which way to add a loss up suits a data set's own batches: sums over samples, where they are the loss.
+
+    Args:
+        batches: the data set's own.
+        candidates: the ways; the first is for a loss that belongs to its batches.
+        run: measures batches with one of them.
+    """
+    few = batches[:1]
+    try:
+        whole = run(few, candidates[0])["loss"]
+    except SamplesError:  # padding alone
+        few = batches
+        whole = run(few, candidates[0])["loss"]
+    for index, candidate in enumerate(candidates):
+        if candidate.splits and candidate.adds_up:
+            with contextlib.suppress(SamplesError):
+                if np.isclose(run(few, candidate)["loss"], whole, rtol=_SAME, atol=1e-7, equal_nan=True):
+                    return index
+    return 0
+
+
+def differ_in_kind(first: float, second: float) -> bool:
+    """Returns whether two values differ and one is NaN or infinite."""
+    return not (math.isfinite(first) and math.isfinite(second)) and not np.array_equal(first, second, equal_nan=True)

@@ -10,13 +10,13 @@ import numpy as np
 
 from ..errors import SamplesError
 from ..samples.batches import Batch, is_array, is_tensor
-from .totals import Pending, Total, low_precision
+from .totals import Pending, SampleSums, low_precision, no_samples_of_its_own
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
 
-class SampleLossTotal(Total):
+class SampleLossTotal(SampleSums):
     """A loss with a reduction, as float64 sums of a numerator and a denominator for each sample.
 
     NumPy arrays and PyTorch tensors are added up where they are.
@@ -28,8 +28,6 @@ class SampleLossTotal(Total):
         ignore_index: the class target that counts nothing.
         known: whether the loss is the framework's own, which has no other meaning of its reduction.
     """
-
-    splits = True
 
     def __init__(
         self,
@@ -70,6 +68,25 @@ class SampleLossTotal(Total):
         if self._reduction == "batchmean":
             denominators = _ones_like(denominators) * (batch.size / samples)
         self._denominators.append(denominators)
+
+    def differentiable(self, outputs: Any, batch: Batch) -> tuple[Any, Any]:
+        """Returns the batch's sum of losses, and how much it counts."""
+        elements = self._elementwise(outputs, batch.targets)
+        if self._reduction == "sum":
+            weight: Any = None
+        elif self._reduction == "batchmean":
+            weight = batch.size
+        else:
+            weight = self._counts(elements, batch.targets).sum()
+        return _float64(elements).sum(), weight
+
+    @property
+    def sums(self) -> tuple[Any, Any]:
+        """The numerator and the denominator of each sample."""
+        if not self._has_stderr:
+            raise no_samples_of_its_own()
+        denominators = None if self._reduction == "sum" else _concatenate(self._denominators)
+        return _concatenate(self._numerators), denominators
 
     def pending(self) -> Pending:
         """Returns the result as a few numbers, still on the device."""

@@ -108,6 +108,7 @@ class StreamedMeasurement:
             outputs = call_network(forward, batch.inputs)
             for total in totals:
                 total.add(outputs, batch)
+            del outputs  # it may hold what gradients need, which no two batches should at once
 
     def _learn(self, places: int, seconds: float) -> None:
         reading = self._stream.seconds

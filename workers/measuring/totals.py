@@ -6,16 +6,18 @@ import copy
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 
 from collectors.errors import LandscapeError
 
-from ..errors import CallbackFunctionError
+from ..curvature.products import WITHOUT_GRADIENTS
+from ..errors import CallbackFunctionError, CurvatureError
 from ..metric_names import check_metric_name
 from ..samples.batches import Batch, is_tensor
+from ..samples.data_sets import naming_set
 from .memory_shortage import is_memory_shortage
 
 
@@ -26,14 +28,30 @@ class Pending:
     Attributes:
         numbers: single numbers, perhaps still on their device.
         finish: makes the result of them.
+        samples: arrays of a value for each sample by name, perhaps still on their device.
     """
 
     numbers: Sequence[Any]
     finish: Callable[[Sequence[float]], dict[str, float]]
+    samples: Mapping[str, Any] = field(default_factory=dict)
 
     def read(self) -> dict[str, float]:
         """Returns the result."""
         return self.finish([float(number) for number in self.numbers])
+
+    def renamed(self, data_set: str, rename: Callable[[str], str]) -> Pending:
+        """Returns the same result under the names that it has in one of several data sets.
+
+        Args:
+            data_set: whose name is in the error where there is no result.
+            rename: from a metric to its name.
+        """
+
+        def finish(numbers: Sequence[float]) -> dict[str, float]:
+            with naming_set(data_set):
+                return {rename(name): value for name, value in self.finish(numbers).items()}
+
+        return Pending(self.numbers, finish, {rename(name): values for name, values in self.samples.items()})
 
     @classmethod
     def of(cls, result: dict[str, float]) -> Pending:
@@ -64,6 +82,21 @@ class Total(ABC):
     def pending(self) -> Pending:
         """Returns the result, without waiting for a device where the class can do that."""
 
+    def differentiable(self, outputs: Any, batch: Batch) -> tuple[Any, Any]:
+        """Returns a batch's sum of losses, which can be differentiated, and its weight; adds nothing.
+
+        The loss of many batches is the sum of these sums over the sum of the weights; a weight of None means that the
+        loss is the sum itself.
+
+        Args:
+            outputs: of the network, recorded for gradients.
+            batch: of which.
+
+        Raises:
+            CurvatureError: this class has no such sum.
+        """
+        raise CurvatureError(f"{type(self).__name__} gives no loss that can be differentiated; {WITHOUT_GRADIENTS}.")
+
     def fresh(self) -> Total:
         """Returns a new sum of the same, for totals whose ``reset`` replaces all that ``add`` changes."""
         fresh = copy.copy(self)
@@ -73,6 +106,29 @@ class Total(ABC):
     def result(self) -> dict[str, float]:
         """Returns the values over all batches: of a loss "loss" and, where samples have their own, "loss_stderr"."""
         return self.pending().read()
+
+
+class SampleSums(Total):
+    """A loss that is made of a numerator and a denominator for each sample."""
+
+    splits = True
+
+    @property
+    @abstractmethod
+    def sums(self) -> tuple[Any, Any]:
+        """The numerators, float64, shape (samples,), and the denominators, or None for a sum, which has none.
+
+        Raises:
+            CallbackFunctionError: nothing tells which element belongs to which sample.
+        """
+
+
+def no_samples_of_its_own() -> CallbackFunctionError:
+    """Returns the error of a loss of outputs that were flattened over samples, where the loss of each is needed."""
+    return CallbackFunctionError(
+        "groups and keep_samples need a loss that has a value for each sample, but its elements are not those of the "
+        "samples; let outputs and targets keep the samples' axis first."
+    )
 
 
 class BatchMean(Total):
@@ -109,6 +165,14 @@ class BatchMean(Total):
         self.low_precision = low_precision(value)
         self._values.append(scalar(self._label, value))
         self._weights.append(self._weight(batch))
+
+    def differentiable(self, outputs: Any, batch: Batch) -> tuple[Any, Any]:
+        """Returns the batch's value times its weight, and that weight."""
+        value, weight = self._function(outputs, batch.targets), self._weight(batch)
+        scalar(self._label, value)
+        if not is_tensor(value):
+            raise CurvatureError(f"{self._label} must be a tensor, but is a {type(value).__name__}.")
+        return value.reshape(()).double() * weight, weight
 
     def pending(self) -> Pending:
         """Returns the mean over all batches."""

@@ -20,7 +20,13 @@ _LARGE_BATCH_SIZES = (65536, 16384, 4096, 1024, 256)
 _FEW_BATCH_SIZES = (1024, 256, 4096)
 _BUDGET_SECONDS = 1.0
 _BUDGET_SECONDS_WITH_COMPILATION = 2.0
-_PASSES = 3
+# Of a pass over all samples: where that takes minutes, so may tuning take some seconds more.
+_BUDGET_SHARE = 0.05
+# Of all samples; of few samples, more often than once. A pass over them may take a minute.
+_SHARE_OF_SAMPLES, _FEW_SAMPLES = 1 / 8, 8192
+_SHARE_WITH_COMPILATION = 1 / 2
+_FEWEST_BATCHES, _MOST_BATCHES = 3, 12
+_PASSES = 2
 _CLEARLY_FASTER = 1.1
 # Several threads wait for the slowest of them, and where other programs run that may be ten times as long.
 _WORTH_SEVERAL_THREADS = 1.3
@@ -39,7 +45,7 @@ def tune(
     """Returns the fastest of a few plans, and its samples per second.
 
     A later candidate must be clearly faster than the best so far, so that noise rarely changes the choice; several
-    threads must be faster than one by far.
+    threads must be faster than one by far. A few batches are timed, in all an eighth of the samples or some thousand.
 
     Args:
         run: evaluates batches under a plan.
@@ -56,10 +62,16 @@ def tune(
     if largest_first and not fixed_batches:
         sizes = list(dict.fromkeys(min(size, samples.count) for size in (samples.count, *_LARGE_BATCH_SIZES)))
     plans = [MeasurementPlan(size, threads) for size in sizes]
-    best, best_rate = plans[0], 0.0
+    # A GPU that holds all samples at once is through with them in no time; elsewhere a pass may take a minute.
+    left = math.inf if largest_first else max(_SHARE_OF_SAMPLES * samples.count, _FEW_SAMPLES)
+    best, best_rate, budget = plans[0], 0.0, _BUDGET_SECONDS
     for plan in plans:
-        if best_rate and time.perf_counter() > start + _BUDGET_SECONDS / 2:
+        count = _FEWEST_BATCHES * (plan.batch_size or 0)
+        if best_rate and time.perf_counter() + count / best_rate > start + budget / 2:
             break  # layout and threads matter more, and must have their turn
+        if best_rate and count > left:
+            break
+        left -= count
         try:
             rate = samples_per_second(run, plan, samples)
         except Exception as error:
@@ -70,14 +82,20 @@ def tune(
             continue
         if rate > best_rate * _CLEARLY_FASTER:
             best, best_rate = plan, rate
+        budget = max(budget, _BUDGET_SHARE * samples.count / best_rate)
     alternatives = [MeasurementPlan(best.batch_size, best.threads, channels_last=True)] if channels_last else []
     if threads > 1:
         alternatives += [replace(item, threads=1) for item in (best, *alternatives)]
     for plan in alternatives:
-        if time.perf_counter() > start + _BUDGET_SECONDS:
+        if time.perf_counter() > start + budget:
             break
-        laid_out = channels_last() if plan.channels_last and channels_last is not None else samples
-        rate = samples_per_second(run, plan, laid_out)
+        try:
+            laid_out = channels_last() if plan.channels_last and channels_last is not None else samples
+            rate = samples_per_second(run, plan, laid_out)
+        except Exception as error:
+            if not ran_out_of_memory(error):
+                raise
+            continue
         fewer_threads = plan.threads < best.threads
         if rate > best_rate * (1 / _WORTH_SEVERAL_THREADS if fewer_threads else _CLEARLY_FASTER):
             best, best_rate = plan, rate
@@ -87,10 +105,20 @@ def tune(
 def samples_per_second(
     run: Callable[[MeasurementPlan, Sequence[Batch]], None], plan: MeasurementPlan, samples: Samples
 ) -> float:
-    """Returns how fast a plan is: the best of a few passes over four batches."""
-    batches = samples.batches(plan.batch_size)[:4]
-    count = sum(batch.size for batch in batches)
-    return count / _best_seconds(functools.partial(run, plan, batches), _BUDGET_SECONDS / 8)
+    """Returns how fast a plan is: the best of a few batches, each of which is timed alone."""
+    batches = samples.batches(plan.batch_size)[:_FEWEST_BATCHES]
+    share = _FEW_SAMPLES / (2 * len(_BATCH_SIZES))
+    times = min(max(int(share / batches[0].size), _FEWEST_BATCHES), _MOST_BATCHES)
+    deadline, best = time.perf_counter() + _BUDGET_SECONDS / 8, 0.0
+    for index in range(times):
+        batch = batches[index % len(batches)]
+        start = time.perf_counter()
+        run(plan, [batch])
+        end = time.perf_counter()
+        best = max(best, batch.size / (end - start))
+        if end > deadline:
+            break
+    return best
 
 
 def plan_batches(setup: MeasurementSetup, *, fixed_batches: bool, choose: Callable[[], int]) -> MeasurementPlan:
@@ -102,7 +130,8 @@ def plan_batches(setup: MeasurementSetup, *, fixed_batches: bool, choose: Callab
         choose: returns the batch size, where there is no plan.
     """
     plan = setup.plan or MeasurementPlan(None if fixed_batches else choose(), setup.threads)
-    return replace(plan, batch_size=None if fixed_batches else plan.batch_size, channels_last=False, compile=False)
+    size = None if fixed_batches else plan.batch_size
+    return MeasurementPlan(size, plan.threads, reason=plan.reason, details=plan.details)
 
 
 def chosen_plan(plan: MeasurementPlan, setup: MeasurementSetup) -> MeasurementPlan:
@@ -118,31 +147,32 @@ def choose_batch_size(run: Callable[[int], int], available: int, ran_out_of_memo
     A later candidate must be clearly faster than the best so far, so that noise rarely changes the choice.
 
     Args:
-        run: measures a few batches of that size, and returns of how many samples.
+        run: measures a batch of that size, and returns of how many samples.
         available: how many samples there are.
         ran_out_of_memory: says whether an exception means that a batch was too large.
     """
     deadline = time.perf_counter() + _BUDGET_SECONDS_WITH_COMPILATION
     best, best_rate = min(available, *_FEW_BATCH_SIZES), 0.0
+    left = max(_SHARE_WITH_COMPILATION * available, _FEW_SAMPLES)
     for size in dict.fromkeys(min(size, available) for size in _FEW_BATCH_SIZES):
-        if best_rate and time.perf_counter() > deadline:
+        if best_rate and (time.perf_counter() > deadline or (1 + _PASSES) * size > left):
             break
         try:
             count = run(size)  # compiles
-            rate = count / _best_seconds(functools.partial(run, size))
+            rate = count / _best_seconds(functools.partial(run, size), _PASSES)
         except Exception as error:
             if not ran_out_of_memory(error):
                 raise
             continue
+        left -= (1 + _PASSES) * size
         if rate > best_rate * _CLEARLY_FASTER:
             best, best_rate = size, rate
     return best
 
 
-def _best_seconds(run: Callable[[], object], budget: float = math.inf) -> float:
-    """Returns the seconds of the fastest of a few passes; no other one begins once they have taken the budget."""
-    seconds: list[float] = []
-    while len(seconds) < _PASSES and sum(seconds) <= budget:
+def _best_seconds(run: Callable[[], object], times: int) -> float:
+    seconds = []
+    for _ in range(times):
         start = time.perf_counter()
         run()
         seconds.append(time.perf_counter() - start)

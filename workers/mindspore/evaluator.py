@@ -17,6 +17,7 @@ from ..errors import CallbackFunctionError
 from ..evaluator import MeasurementSetup
 from ..measuring.array_evaluator import ArrayEvaluator, Target
 from ..measuring.totals import batch_loss
+from ..samples.data_sets import read_sets
 from .losses import as_tensor, call_loss, loss_function, make_metrics, split_into_samples
 from .samples import read_mindspore_samples
 
@@ -99,7 +100,8 @@ def make_mindspore_evaluator(
     Args:
         model: a ``mindspore.train.Model`` with a loss_fn, or a loss function.
         network: an ``nn.Cell``.
-        dataset: a batched ``mindspore.dataset`` pipeline; see ``read_mindspore_samples``.
+        dataset: a batched ``mindspore.dataset`` pipeline; see ``read_mindspore_samples``. Or a mapping of several by
+            name.
         metrics: as ``Model`` takes them.
         setup: what is measured, and how; the process's context says on which device.
 
@@ -109,12 +111,13 @@ def make_mindspore_evaluator(
     """
     loss = loss_function(model)
     totals = make_metrics(metrics)
-    samples, notes = read_mindspore_samples(dataset, setup.options, setup.memory)
+    main, *further = read_sets(dataset, setup.options, setup.memory, read_mindspore_samples)
 
     def whole(outputs: Any, targets: Any) -> Any:
         return call_loss(loss, outputs, targets)
 
-    measured = Target(samples, batch_loss(whole), split_into_samples(loss), totals, notes)
+    split = split_into_samples(loss)
+    measured = Target(main.samples, batch_loss(whole), split, totals, main.notes, main.name, further)
     return ArrayEvaluator(MindSporeNetwork(network), measured, setup)
 
 

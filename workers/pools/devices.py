@@ -119,9 +119,30 @@ def gpu_ids() -> tuple[int, ...]:
     """Returns the ids of the NVIDIA GPUs that this process may use; loads no framework."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        return tuple(range(len([item for item in visible.split(",") if item.strip() not in ("", "-1")])))
+        return tuple(range(len(visible_gpus(visible))))
     names = (path.name for path in Path("/dev").glob("nvidia*"))
     return tuple(range(sum(bool(re.fullmatch(r"nvidia\d+", name)) for name in names)))
+
+
+def visible_gpus(variable: str) -> list[str]:
+    """Returns what ``CUDA_VISIBLE_DEVICES`` names: numbers, or the UUIDs of GPUs or of MIG instances.
+
+    CUDA itself sees none from the first invalid name on, such as -1.
+    """
+    names = [name.strip() for name in variable.split(",")]
+    return list(itertools.takewhile(lambda name: name not in ("", "-1", "NoDevFiles"), names))
+
+
+def gpu_numbers(names: Sequence[str], visible: Sequence[str]) -> tuple[int, ...]:
+    """Returns the ids of GPUs on their machine: their numbers or, where they have UUIDs, their places in the list.
+
+    Args:
+        names: of the GPUs, as ``CUDA_VISIBLE_DEVICES`` and Ray have them.
+        visible: the names of all that the machine offers; empty where that is not known.
+    """
+    places = {name: place for place, name in enumerate(visible)}
+    numbers = (int(name) if name.isdigit() else places.get(name) for name in names)
+    return tuple(number for number in numbers if number is not None)
 
 
 def choose_devices(asked: tuple[int, ...] | None) -> tuple[int, ...]:

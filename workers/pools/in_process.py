@@ -5,27 +5,55 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from collectors.networks.weight_space import State
 
 from ..callback_fn import call_callback, make_evaluator
+from ..curves.curve import CurveTask, Fitting
 from ..errors import CallbackFunctionError, ChangedSamplesError, PointsFailedError
-from ..evaluator import Evaluator, EvaluatorDescription, MeasurementOptions, MeasurementSetup, PassCost, SampleMemory
+from ..evaluator import (
+    Evaluator,
+    EvaluatorDescription,
+    MeasurementOptions,
+    MeasurementSetup,
+    OriginMeasurement,
+    PassCost,
+    SampleMemory,
+)
 from ..measurement_plan import MeasurementPlan, Workload
+from ..measuring.kept_samples import samples_at, values_at
 from ..measuring.memory_shortage import getting_ready, within_memory
-from ..pool import OriginValues, PointTask, Pool, Result, StateTask, Task
+from ..pool import (
+    CurvatureResult,
+    CurvatureTask,
+    OriginValues,
+    PointTask,
+    Pool,
+    Result,
+    StateTask,
+    Task,
+)
+from ..sample_losses import SampleLosses
+from .curvature import WorkerCurvature
 from .devices import available_cores, gpu_ids
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64
+    from jaxtyping import Float32, Float64
 
 # What an interruption may cost in this process, and how many points an evaluator may need at once to be fast.
 _CHUNK_SECONDS = 0.1
 _LONGEST_CHUNK = 64
-Outcome: TypeAlias = tuple[dict[str, float] | None, str | None]
+
+
+class Outcome(NamedTuple):
+    """What became of a task; ``Result`` explains it."""
+
+    values: dict[str, float] | None
+    error: str | None = None
+    samples: dict[str, Float32[np.ndarray, " samples"]] | None = None
 
 
 class InProcessPool(Pool):
@@ -54,6 +82,7 @@ class InProcessPool(Pool):
         threads = len(available_cores())
         setup = MeasurementSetup(options, threads, device, plan, workload=workload, memory=memory, devices=(device,))
         self._evaluator = make_evaluator(call_callback(callback_fn), setup)
+        self._curvature = WorkerCurvature(self._evaluator)
         self._chunk_length = 1
         self._pass_cost: PassCost | None = None
 
@@ -81,10 +110,10 @@ class InProcessPool(Pool):
         self._evaluator.settle(self._far_points)
 
     def measure_origin(self) -> list[OriginValues]:
-        """Measures the loaded plane's origin twice, and the first far point in between."""
-        values, elsewhere = measure_origin_twice(self._evaluator, self._far_points[0])
+        """Measures the loaded plane's origin, again a part of it, and the first far point."""
+        measured = measure_origin(self._evaluator, self._far_points[0])
         self._pass_cost = self._evaluator.pass_cost
-        return [OriginValues("this process", self.description.device, values, elsewhere, self._pass_cost)]
+        return [OriginValues("this process", self.description.device, measured, self._pass_cost)]
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
         """Measures tasks in order, points a few at a time where they are fast."""
@@ -99,6 +128,19 @@ class InProcessPool(Pool):
             if not isinstance(task, PointTask):
                 yield Result(task.key, *self._measure_state(task))
         yield from self._measure_chunk(chunk)
+
+    def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
+        """Measures the loss of each sample at a few points of the loaded plane."""
+        return measure_sample_losses(self._evaluator, points)
+
+    def run_curvature(self, tasks: Iterable[CurvatureTask]) -> Iterator[CurvatureResult]:
+        """Measures the curvature at sets of weights, in order."""
+        for task in tasks:
+            yield CurvatureResult(task.key, *self._curvature.measure(task.read, task.settings))
+
+    def fit_curve(self, task: CurveTask, begun: Fitting | None = None, seconds: float = 5.0) -> Iterator[Fitting]:
+        """Fits a curve."""
+        return fit_in_parts(task, begun, lambda held: self._evaluator.fit_curve(task, held, seconds))
 
     def close(self) -> None:
         """Leaves the user's network as it was found."""
@@ -121,7 +163,7 @@ class InProcessPool(Pool):
         try:
             parameters, buffers = task.read()
         except Exception:
-            return None, traceback.format_exc()
+            return Outcome(None, traceback.format_exc())
         return measure_task_state(self._evaluator, parameters, buffers)
 
 
@@ -152,15 +194,15 @@ def measure_points(evaluator: Evaluator, points: Sequence[tuple[float, ...]]) ->
         ChangedSamplesError: the data set gave other samples than before, which concerns all points.
     """
     try:
-        values = within_memory(evaluator, lambda: evaluator.measure(np.array(points, np.float64)))
-        return [({name: float(column[row]) for name, column in values.items()}, None) for row in range(len(points))]
+        columns = within_memory(evaluator, lambda: evaluator.measure(np.array(points, np.float64)))
+        return [Outcome(values_at(columns, row), None, samples_at(columns, row)) for row in range(len(points))]
     except ChangedSamplesError:
         raise
     except PointsFailedError as error:
-        return list(zip(error.values, error.errors, strict=True))
+        return [Outcome(*found) for found in zip(error.values, error.errors, strict=True)]
     except Exception:
         if len(points) == 1:
-            return [(None, traceback.format_exc())]
+            return [Outcome(None, traceback.format_exc())]
     return [measure_points(evaluator, [point])[0] for point in points]
 
 
@@ -171,11 +213,34 @@ def measure_task_state(evaluator: Evaluator, parameters: State, buffers: State |
         ChangedSamplesError: the data set gave other samples than before.
     """
     try:
-        return within_memory(evaluator, lambda: evaluator.measure_state(parameters, buffers)), None
+        return Outcome(within_memory(evaluator, lambda: evaluator.measure_state(parameters, buffers)))
     except ChangedSamplesError:
         raise
     except Exception:
-        return None, traceback.format_exc()
+        return Outcome(None, traceback.format_exc())
+
+
+def measure_sample_losses(evaluator: Evaluator, points: Sequence[Sequence[float]]) -> SampleLosses | None:
+    """Measures the loss of each sample at a few points; None where there is none, or a point raises."""
+    try:
+        return within_memory(evaluator, lambda: evaluator.sample_losses(np.array(points, np.float64)))
+    except ChangedSamplesError:
+        raise
+    except Exception:
+        return None  # the point's own failure has been told
+
+
+def fit_in_parts(task: CurveTask, begun: Fitting | None, fit: Callable[[Fitting | None], Fitting]) -> Iterator[Fitting]:
+    """Yields how far a curve is fitted until all steps are done.
+
+    Args:
+        task: the curve.
+        begun: how far it is; None begins.
+        fit: goes on for a while.
+    """
+    while begun is None or begun.step < task.settings.steps:
+        begun = fit(begun)
+        yield begun
 
 
 def ones(axes: int) -> list[tuple[float, ...]]:
@@ -183,20 +248,26 @@ def ones(axes: int) -> list[tuple[float, ...]]:
     return [(1.0,) * axes]
 
 
-def measure_origin_twice(
-    evaluator: Evaluator, far: Sequence[float]
-) -> tuple[tuple[dict[str, float], dict[str, float]], dict[str, float]]:
-    """Returns two measurements of the loaded plane's origin, and one of a point far from it, made in between."""
-    origin = [0.0] * len(far)
+def measure_origin(evaluator: Evaluator, far: Sequence[float]) -> OriginMeasurement:
+    """Returns the loaded plane's origin, measured so that it shows whether it comes out again.
+
+    Where an evaluator measures nothing less than all samples, it does so twice, and far from it in between.
+    """
+    measured = evaluator.measure_origin(far)
+    if measured is not None:
+        return measured
+    origin, start = [0.0] * len(far), time.perf_counter()
     if evaluator.description.streamed:
-        return _measure_origin_in_pass(evaluator, np.array([origin, far, origin], np.float64))
+        values, elsewhere = _measure_origin_in_pass(evaluator, np.array([origin, far, origin], np.float64))
+        return OriginMeasurement(values, (), elsewhere, (time.perf_counter() - start) / 3)
 
     def measure(point: Sequence[float]) -> dict[str, float]:
         columns = within_memory(evaluator, lambda: evaluator.measure(np.array([point], np.float64)))
-        return {name: float(column[0]) for name, column in columns.items()}
+        return values_at(columns, 0)
 
     first, elsewhere = measure(origin), _attempted(lambda: measure(far))
-    return (first, measure(origin)), elsewhere
+    values = (first, measure(origin))
+    return OriginMeasurement(values, (), elsewhere, (time.perf_counter() - start) / 3)
 
 
 def _measure_origin_in_pass(
@@ -205,7 +276,7 @@ def _measure_origin_in_pass(
     # In one pass: that each gives the same samples is checked by itself.
     try:
         columns = within_memory(evaluator, lambda: evaluator.measure(places))
-        rows = [{name: float(column[row]) for name, column in columns.items()} for row in range(len(places))]
+        rows = [values_at(columns, row) for row in range(len(places))]
     except PointsFailedError as error:
         first, elsewhere, again = error.values
         if first is None or again is None:

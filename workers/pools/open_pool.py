@@ -10,12 +10,12 @@ from typing import Any
 from collectors.validation import check_device_ids, check_instance
 
 from ..evaluator import MeasurementOptions, SampleMemory
-from ..measurement_plan import MeasurementPlan, Workload, check_compile
+from ..measurement_plan import NOT_IN_A_REHEARSAL, MeasurementPlan, Workload, check_compile
 from ..pool import Pool
 from ..samples.memory import AUTO, memory_limit
 from .devices import WorkerLayout, WorkerPlace, available_cores, choose_devices, gpu_ids
 from .in_process import InProcessPool
-from .ray_placement import free_devices
+from .ray_placement import free_devices, free_on_nodes
 from .ray_session import RaySession, ray_address, ray_is_running
 
 
@@ -29,6 +29,7 @@ def open_pool(
     compile: bool | str = "auto",
     points: int = 0,
     seconds: float | None = None,
+    rehearsal: bool = False,
     devices_per_worker: int = 1,
     workers_per_device: int = 1,
     sample_memory: int | str = AUTO,
@@ -46,6 +47,7 @@ def open_pool(
         compile: whether the network is compiled: True, False or "auto" (where the forecast says that it pays off).
         points: how many will be measured, as far as that is known.
         seconds: the budget of measuring them, or None.
+        rehearsal: whether only a forecast is wanted: nothing is compiled.
         devices_per_worker: how many GPUs each worker sees, the first of which is its ``cuda:0``; without GPUs, how
             many slots' cores it joins. A network that callback_fn spreads over them stays where it is.
         workers_per_device: how many workers share each GPU and its memory; without GPUs, a slot's cores.
@@ -57,12 +59,15 @@ def open_pool(
             devices_per_worker; or both that and workers_per_device exceed 1; or compile is unknown text.
         LandscapeError: the workers could not start; the subclass says why.
     """
-    workload = Workload(check_compile(compile), points, math.inf if seconds is None else seconds)
+    budget = math.inf if seconds is None else seconds
+    workload = Workload(check_compile(compile), points, budget, rehearsal=rehearsal)
     check_instance("callback_fn", callback_fn, Callable, "a function without arguments")  # type: ignore[arg-type]
     if address is not None:
         check_instance("address", address, str, "the address of a Ray cluster (str) or None")
     if plan is not None and not isinstance(workload.compile, str):
-        plan = replace(plan, compile=workload.compile, reason="")
+        plan = replace(plan, compile=workload.compile, compiler=plan.compiler if workload.compile else "", reason="")
+    if plan is not None and plan.compile and rehearsal:
+        plan = replace(plan, compile=False, compiler="", reason=f"not compiled: {NOT_IN_A_REHEARSAL}")
     memory = SampleMemory(limit=memory_limit(sample_memory))
     asked = check_device_ids("device_ids", device_ids)
     layout = WorkerLayout.checked(devices_per_worker, workers_per_device)
@@ -208,7 +213,7 @@ def _planned(place: WorkerPlace, threads: int) -> PlannedWorker:
 
 def _cluster(ray: Any, asked: tuple[int, ...] | None, layout: WorkerLayout) -> DeviceReport:
     gpus = ray.cluster_resources().get("GPU", 0) > 0
-    places = layout.places(free_devices(ray, "GPU" if gpus else None, None if gpus else asked), cores=None)
+    places = layout.places(free_devices(ray, "GPU" if gpus else None, None if gpus else asked, layout), cores=None)
     if gpus:
         # Which GPUs these are is known only when Ray hands them out; a run keeps no more than were asked for.
         most = len(places) if asked is None else layout.workers(len(asked)) * len(_alive(ray))
@@ -220,9 +225,7 @@ def _cluster(ray: Any, asked: tuple[int, ...] | None, layout: WorkerLayout) -> D
 
 
 def _nodes(ray: Any) -> tuple[NodeReport, ...]:
-    # Ray has no public way to ask what is free on each node.
-    look = getattr(getattr(ray._private, "state", None), "available_resources_per_node", None)
-    free: Mapping[str, Mapping[str, float]] | None = look() if look is not None else None
+    free = free_on_nodes(ray)
     return tuple(
         NodeReport(
             node["NodeManagerHostname"],

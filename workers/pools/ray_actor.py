@@ -9,25 +9,39 @@ import pickle
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from collectors.errors import LandscapeError
 from collectors.networks.weight_space import State
 
 from ..callback_fn import call_callback, make_evaluator
-from ..errors import CallbackFunctionError, ChangedSamplesError
+from ..curvature.measuring import CurvatureSettings
+from ..curvature.products import Layout, ProductSettings
+from ..curves.curve import CurveTask, Fitting
+from ..errors import CallbackFunctionError, ChangedSamplesError, CurvatureError
 from ..evaluator import (
     Evaluator,
     EvaluatorDescription,
     MeasurementOptions,
     MeasurementSetup,
+    OriginMeasurement,
     Partition,
     PassCost,
     SampleMemory,
 )
 from ..measurement_plan import MeasurementPlan, Workload
-from .devices import pin_process
-from .in_process import Outcome, load_plane, measure_origin_twice, measure_points, measure_task_state
+from ..sample_losses import SampleLosses
+from .curvature import CurvatureOutcome, WorkerCurvature
+from .devices import gpu_numbers, pin_process
+from .in_process import (
+    Outcome,
+    load_plane,
+    measure_origin,
+    measure_points,
+    measure_sample_losses,
+    measure_task_state,
+)
 
 
 class MeasurementActor:
@@ -64,7 +78,9 @@ class MeasurementActor:
         import ray
 
         context = ray.get_runtime_context()
-        gpus = tuple(int(item) for item in context.get_accelerator_ids().get("GPU", ()) if item.isdigit())
+        # Ray has replaced the variable by this worker's own part, and has no public way to ask for what was there.
+        offered = getattr(getattr(context, "worker", None), "original_visible_accelerator_ids", None) or {}
+        gpus = gpu_numbers(context.get_accelerator_ids().get("GPU", ()), offered.get("GPU") or ())
         return context.get_node_id(), gpus, os.getpid()
 
     def prepare(self, callback: bytes, frameworks: Sequence[str]) -> Exception | None:
@@ -109,6 +125,7 @@ class MeasurementActor:
             devices = self._devices
             setup = MeasurementSetup(options, self._threads, devices[0], plan, False, workload, memory, devices)
             self._evaluator = make_evaluator(self._result, setup)
+            self._curvature = WorkerCurvature(self._evaluator)
             return self._evaluator.description
         except (LandscapeError, TypeError, ValueError) as error:
             return _portable(error)
@@ -145,14 +162,14 @@ class MeasurementActor:
 
     def measure_origin(
         self,
-    ) -> tuple[str, tuple[dict[str, float], dict[str, float]], dict[str, float], PassCost | None] | Exception:
-        """Measures the origin twice and a far point once; returns the device type, the values and a pass's cost."""
+    ) -> tuple[str, OriginMeasurement, PassCost | None] | Exception:
+        """Measures the origin, a part of it again, and a far point; returns the device type, that and a pass's cost."""
         assert self._evaluator is not None
         try:
-            values, elsewhere = measure_origin_twice(self._evaluator, self._far)
+            measured = measure_origin(self._evaluator, self._far)
         except ChangedSamplesError as error:
             return _portable(error)
-        return self._evaluator.description.device, values, elsewhere, self._evaluator.pass_cost
+        return self._evaluator.description.device, measured, self._evaluator.pass_cost
 
     def measure_points(self, points: Sequence[tuple[float, ...]]) -> tuple[list[Outcome], float, int | None]:
         """Measures points; returns their outcomes, the seconds it took and the batch size that memory allowed.
@@ -175,6 +192,94 @@ class MeasurementActor:
         start = time.perf_counter()
         outcome = measure_task_state(self._evaluator, parameters, buffers)
         return [outcome], time.perf_counter() - start, self._evaluator.description.plan.batch_size
+
+    def measure_source(self, source: bytes) -> tuple[list[Outcome], float, int | None] | None:
+        """Reads a set of weights (a pickled ``StateTask.source``) and measures it; None where they are not in reach.
+
+        Whatever keeps this process from reading, the driver tries next, and says what is wrong if it cannot either.
+
+        Raises:
+            ChangedSamplesError: the data set gave other samples than before.
+        """
+        try:
+            parameters, buffers = pickle.loads(source)()
+        except Exception:
+            return None
+        return self.measure_state(parameters, buffers)
+
+    def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | Exception | None:
+        """Measures the loss of each sample at a few points; that samples changed is returned."""
+        assert self._evaluator is not None
+        try:
+            return measure_sample_losses(self._evaluator, points)
+        except ChangedSamplesError as error:
+            return _portable(error)
+
+    def measure_curvature(
+        self, settings: CurvatureSettings, parameters: State, buffers: State | None
+    ) -> tuple[list[CurvatureOutcome], float, None] | Exception:
+        """Measures the curvature at one set of weights; returns its outcome and the seconds, or that there is none."""
+        start = time.perf_counter()
+        try:
+            outcome = self._curvature.measure(lambda: (parameters, buffers), settings)
+        except CurvatureError as error:
+            return _portable(error)
+        return [outcome], time.perf_counter() - start, None
+
+    def measure_curvature_source(
+        self, settings: CurvatureSettings, source: bytes
+    ) -> tuple[list[CurvatureOutcome], float, None] | Exception | None:
+        """Does the same at weights that it reads itself, as ``measure_source`` does."""
+        try:
+            parameters, buffers = pickle.loads(source)()
+        except Exception:
+            return None
+        return self.measure_curvature(settings, parameters, buffers)
+
+    def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting | Exception:
+        """Goes on with fitting a curve; what goes wrong is returned."""
+        assert self._evaluator is not None
+        try:
+            return self._evaluator.fit_curve(task, begun, seconds)
+        except LandscapeError as error:
+            return _portable(error)
+
+    def open_shares(self, settings: ProductSettings) -> tuple[Layout, list[int]] | Exception:
+        """Gets ready for products of shares of the samples; returns what ``WorkerCurvature.open`` does."""
+        try:
+            return self._curvature.open(settings)
+        except CurvatureError as error:
+            return _portable(error)
+
+    def add_shares(
+        self,
+        where: tuple[int, ProductSettings, Sequence[Any]],
+        method: str,
+        parts: Sequence[range],
+        options: Mapping[str, Any],
+        *arguments: Any,
+    ) -> list[Any]:
+        """Returns what ``WorkerCurvature.add`` does.
+
+        Args:
+            where: as there, with references of parameters and buffers, which are fetched where they are new.
+            method: as there.
+            parts: as there.
+            options: as there.
+            arguments: as there.
+        """
+        key, settings, weights = where
+        import ray
+
+        def read() -> tuple[State, State | None]:
+            parameters, buffers = ray.get(list(weights))
+            return parameters, buffers
+
+        return self._curvature.add((key, settings, read), method, parts, options, *arguments)
+
+    def close_shares(self) -> tuple[str, ...]:
+        """Leaves the network as it was found; returns what the user should know."""
+        return self._curvature.close()
 
     def use_batch_size(self, batch_size: int) -> None:
         """Measures in batches no larger than another worker could hold."""

@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..evaluator import PassCost
-from ..pool import PointTask, StateTask, Task
+from ..pool import CurvatureTask, PointTask, Task
 
 CHUNK_SECONDS = 1.0
 KILLS_BEFORE_SPLIT = 3
 _REMEMBERED = 3
 _GROWTH = 4
+# What a chunk costs the driver; the last chunks are no shorter than it takes to give every worker one.
+_CALL_SECONDS = 5e-4
 
 
 @dataclass(eq=False)
@@ -27,10 +29,10 @@ class Chunk:
         alone: whether it must not share a worker with another chunk, because its worker died before.
         copies: how many workers have it.
         settled: whether its outcomes are no longer awaited: they are known, or the run that asked has ended.
-        weights: of a set of weights, where the workers find them until it is settled.
+        weights: of a set of weights that was sent, where the workers find it until it is settled.
     """
 
-    tasks: Sequence[Task]
+    tasks: Sequence[Task | CurvatureTask]
     kills: int = 0
     alone: bool = False
     copies: int = 1
@@ -40,7 +42,7 @@ class Chunk:
     @property
     def is_state(self) -> bool:
         """Whether it is one set of weights rather than points."""
-        return isinstance(self.tasks[0], StateTask)
+        return not isinstance(self.tasks[0], PointTask)
 
     def settle(self) -> None:
         """Notes that its outcomes are no longer awaited."""
@@ -57,11 +59,11 @@ class ChunkQueue:
         pass_cost: what a pass costs where samples are read anew in each: as many points are a chunk as it is worth.
     """
 
-    def __init__(self, tasks: Iterable[Task], workers: int, pass_cost: PassCost | None = None) -> None:
+    def __init__(self, tasks: Iterable[Task | CurvatureTask], workers: int, pass_cost: PassCost | None = None) -> None:
         self._pass_cost = pass_cost
         self._last_pass: int | None = None
-        self._tasks: Iterator[Task] = iter(tasks)
-        self._ahead: deque[Task] = deque()
+        self._tasks: Iterator[Task | CurvatureTask] = iter(tasks)
+        self._ahead: deque[Task | CurvatureTask] = deque()
         self._returned: deque[Chunk] = deque()
         self._workers = workers
 
@@ -78,10 +80,10 @@ class ChunkQueue:
         size = speed.points_in(CHUNK_SECONDS)
         self._look_ahead(2 * self._workers * size)
         if self._ahead:
-            if isinstance(first := self._ahead[0], StateTask):
+            if not isinstance(first := self._ahead[0], PointTask):
                 self._ahead.popleft()
                 return Chunk([first])
-            share = max(1, len(self._ahead) // (2 * self._workers))
+            share = max(len(self._ahead) // (2 * self._workers), speed.points_in(self._workers * _CALL_SECONDS))
             return self._points(min(size, share))
         # Chunks that killed a worker come last, so that they hold up nothing else.
         return self._returned.popleft() if self._returned and idle else None
@@ -93,7 +95,7 @@ class ChunkQueue:
             return self._returned.popleft() if self._returned and idle else None
         if not idle:
             return None  # others may be faster; a pass is so long that waiting for it costs nothing
-        if isinstance(first := self._ahead[0], StateTask):
+        if not isinstance(first := self._ahead[0], PointTask):
             self._ahead.popleft()
             return Chunk([first])
         if len(self._ahead) < self._workers * size and self._last_pass is None:
@@ -101,7 +103,7 @@ class ChunkQueue:
         return self._points(min(size, self._last_pass or size))
 
     def _points(self, count: int) -> Chunk:
-        points: list[Task] = []
+        points: list[Task | CurvatureTask] = []
         while self._ahead and len(points) < count and isinstance(self._ahead[0], PointTask):
             points.append(self._ahead.popleft())
         return Chunk(points)
@@ -154,6 +156,7 @@ class MeasuredSpeed:
 
     def __init__(self) -> None:
         self._chunks: deque[tuple[int, float]] = deque(maxlen=_REMEMBERED)
+        self._pace: float | None = None
 
     @property
     def is_known(self) -> bool:
@@ -163,13 +166,12 @@ class MeasuredSpeed:
     @property
     def seconds_per_point(self) -> float | None:
         """How long one point takes, or None while nothing was measured."""
-        if not self._chunks:
-            return None
-        return statistics.median_high(seconds / points for points, seconds in self._chunks)
+        return self._pace
 
     def add(self, points: int, seconds: float) -> None:
         """Notes that ``points`` points took ``seconds`` seconds."""
         self._chunks.append((points, max(seconds, 1e-6)))
+        self._pace = statistics.median_high(seconds / points for points, seconds in self._chunks)
 
     def points_in(self, seconds: float) -> int:
         """Returns how many points make a chunk of that length, at least one.
@@ -181,4 +183,4 @@ class MeasuredSpeed:
         if pace is None:
             return 1
         longest = max(points for points, _ in self._chunks)
-        return max(1, min(int(seconds / pace), _GROWTH * longest))
+        return max(1, min(round(seconds / pace), _GROWTH * longest))

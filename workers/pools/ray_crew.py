@@ -11,8 +11,7 @@ from typing import Any
 from ..errors import PoolError
 from ..evaluator import EvaluatorDescription, PassCost, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
-from .devices import CORES_PER_SLOT
-from .ray_placement import PLACEMENT_SECONDS, new_workers
+from .ray_placement import PLACEMENT_SECONDS, cpu_slots, environment_probe, new_workers
 from .ray_waiting import get_while_alive, wait_while_alive
 from .ray_worker import ActorRecipe, LoadedPlane, RayWorker, check_same_description, raise_failures
 
@@ -73,7 +72,8 @@ class RayCrew:
         # The first worker also fills the compile cache, which the others then find warm.
         tuning = first.start(plan, workload, self._memory)
         calls = [worker.actor.call.remote() for worker in others]
-        if _may_be_compiled(plan, workload):
+        # On CPUs, a package of the first worker's code is loaded without the compiler.
+        if first.recipe.gpus and _may_be_compiled(plan, workload):
             for worker in others:
                 worker.actor.load_compiler.remote()
         (description,) = raise_failures(self._get([tuning]))
@@ -125,11 +125,24 @@ class RayCrew:
         if any(other != partition for other, _ in found):
             raise_failures(self.ask_all("settle", far_points, partition))
         self.description = replace(description, notes=description.notes + self._others_notes)
+        sizes = [other.plan.batch_size for _, other in found if other.plan.batch_size is not None]
+        if description.plan.batch_size is not None and min(sizes) < max(sizes):  # memory ran out for one of them
+            self.description = replace(self.description, plan=replace(description.plan, batch_size=max(sizes)))
+            self.use_batch_size(min(sizes))
 
     def ask_all(self, method: str, *arguments: Any) -> list[Any]:
         """Calls a method on every worker; one that died meanwhile is started again and asked once more."""
+        return self._ask(self.workers, method, arguments)
+
+    def ask_one(self, method: str, *arguments: Any) -> Any:
+        """Calls a method on the first worker; on the next one, if that dies too often."""
+        while not (answers := self._ask(self.workers[:1], method, arguments)):
+            pass
+        return answers[0]
+
+    def _ask(self, workers: Sequence[RayWorker], method: str, arguments: Sequence[Any]) -> list[Any]:
         answers: dict[int, Any] = {}
-        waiting = list(self.workers)
+        waiting = asked = list(workers)
         while waiting:
             calls = []
             for worker in waiting:
@@ -150,7 +163,7 @@ class RayCrew:
                     waiting.append(worker)
                 else:
                     worker.deaths = worker.failed_starts = 0
-        return [answers[id(worker)] for worker in self.workers]
+        return [answers[id(worker)] for worker in asked if worker in self.workers]
 
     def use_batch_size(self, batch_size: int | None) -> None:
         """Has every worker measure in batches no larger than one of them could hold."""
@@ -258,6 +271,7 @@ class LateNodes:
         self._crew, self._recipe, self._wanted = crew, recipe, wanted
         self._known = set(_nodes(crew.ray))
         self._next_look = time.monotonic() + _LOOK_SECONDS
+        self._preparing: dict[str, Any] = {}
         self._next_device = 1 + max(device for worker in crew.workers for device in worker.place.devices)
 
     def look(self) -> None:
@@ -265,16 +279,22 @@ class LateNodes:
         if time.monotonic() < self._next_look:
             return
         self._next_look = time.monotonic() + _LOOK_SECONDS
-        for node, resources in _nodes(self._crew.ray).items():
-            if node not in self._known:
-                self._known.add(node)
-                self._employ(node, self._devices(resources))
+        ray, nodes = self._crew.ray, _nodes(self._crew.ray)
+        for node in nodes.keys() - self._known:
+            self._known.add(node)
+            self._preparing[node] = environment_probe(ray, node)
+        # A worker has some seconds to find its place, which are not meant for installing the run's environment.
+        for node, probe in list(self._preparing.items()):
+            if ray.wait([probe], timeout=0)[0]:
+                del self._preparing[node]
+                if node in nodes:
+                    self._employ(node, self._devices(nodes[node]))
 
     def _devices(self, resources: dict[str, float]) -> int:
         kind = self._recipe.kind
         if kind is not None:
             return int(resources.get(kind, 0))
-        return max(1, int(resources.get("CPU", 0)) // CORES_PER_SLOT)
+        return cpu_slots(int(resources.get("CPU", 0)), self._recipe.layout)
 
     def _employ(self, node: str, devices: int) -> None:
         if self._wanted is not None:

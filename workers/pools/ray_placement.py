@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import time
 import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from ..errors import PoolError
-from .devices import CORES_PER_SLOT, available_cores, choose_devices, gpu_ids
+from .devices import WorkerLayout, available_cores, choose_devices, gpu_ids
 from .ray_session import ray_address, ray_is_running
 from .ray_waiting import get_while_alive, wait_while_alive
 from .ray_worker import ActorRecipe, RayWorker, SharedDevice
 
 PLACEMENT_SECONDS = 30.0
+# Others of a cluster find their place about as fast as the first one did.
+_LEAST_QUIET_SECONDS = 5.0
+_QUIET_OF_FIRST = 3.0
+# A run that follows another one on the same cluster would find its devices still taken.
+_ENDING_SECONDS = 1.0
+# Nodes that have to install the run's environment first, such as packages of pip, may take this long.
+_ENVIRONMENT_SECONDS = 1800.0
 
 
 def private_devices(asked: tuple[int, ...] | None, address: str | None) -> tuple[tuple[int, ...], bool]:
@@ -39,7 +48,7 @@ def cluster_workers(recipe: ActorRecipe, asked: tuple[int, ...] | None) -> list[
         PoolError: too few devices are free for one worker.
     """
     # Which GPU an actor gets is Ray's choice, so all free ones are taken and the others are released.
-    numbers = free_devices(recipe.ray, recipe.kind, None if recipe.gpus else asked)
+    numbers = free_devices(recipe.ray, recipe.kind, None if recipe.gpus else asked, recipe.layout)
     workers = new_workers(recipe, numbers)
     if not workers:
         wanted = recipe.layout.devices_per_worker
@@ -55,18 +64,73 @@ def new_workers(recipe: ActorRecipe, ids: tuple[int, ...]) -> list[RayWorker]:
     return _with_shared_devices(recipe, [RayWorker(recipe, place) for place in recipe.layout.places(ids, cores=None)])
 
 
-def free_devices(ray: Any, kind: str | None, asked: tuple[int, ...] | None) -> tuple[int, ...]:
+def free_devices(
+    ray: Any,
+    kind: str | None,
+    asked: tuple[int, ...] | None,
+    layout: WorkerLayout = WorkerLayout(),  # noqa: B008
+) -> tuple[int, ...]:
     """Returns a number for every device of a cluster that a run may take.
 
     Args:
         ray: the module, connected.
-        kind: "GPU", "NPU", or None for slots of CPU cores.
+        kind: "GPU", "NPU", or None for slots, each of which is one CPU for each worker on it.
         asked: which ones; None means all that are free.
+        layout: how they become workers.
     """
     if asked is not None:
         return asked
-    free = int(ray.available_resources().get(kind or "CPU", 0))
-    return tuple(range(max(1, free // CORES_PER_SLOT) if kind is None else free))
+    free = _free(ray, kind or "CPU")
+    if kind is not None:
+        return tuple(range(free))
+    nodes = free_on_nodes(ray)
+    counts = [free] if nodes is None else [int(node.get("CPU", 0)) for node in nodes.values()]
+    return tuple(range(max(1, sum(cpu_slots(count, layout) for count in counts))))
+
+
+def _free(ray: Any, kind: str) -> int:
+    """Returns how many devices are free; those of actors that ended a moment ago are waited for."""
+    end = time.monotonic() + _ENDING_SECONDS
+    while True:
+        free, whole = (int(look().get(kind, 0)) for look in (ray.available_resources, ray.cluster_resources))
+        if free >= whole or time.monotonic() > end:
+            return free
+        time.sleep(0.1)
+
+
+def cpu_slots(cpus: int, layout: WorkerLayout) -> int:
+    """Returns how many slots the free CPUs of one node give, none of which is left over."""
+    together = layout.devices_per_worker
+    return cpus // layout.workers_per_device // together * together
+
+
+def free_on_nodes(ray: Any) -> Mapping[str, Mapping[str, float]] | None:
+    """Returns by node what is free there; None where Ray does not say, as to its clients."""
+    # Ray has no public way to ask this.
+    look = getattr(getattr(ray._private, "state", None), "available_resources_per_node", None)
+    if look is None or getattr(ray._private.worker, "_global_node", None) is None:
+        return None
+    found: Mapping[str, Mapping[str, float]] = look()
+    return found
+
+
+def environment_probe(ray: Any, node: str) -> Any:
+    """Returns a reference that is ready when a node has installed the run's environment; it needs no free device."""
+    strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node, soft=True)
+    return ray.remote(lambda: None).options(num_cpus=0, max_retries=0, scheduling_strategy=strategy).remote()
+
+
+def _wait_for_environment(ray: Any, kind: str | None) -> None:
+    """Waits until the nodes have installed the run's environment, which is no waiting for a place."""
+    nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get(kind or "CPU", 0)]
+    late = [environment_probe(ray, node["NodeID"]) for node in nodes]
+    start, pause = time.monotonic(), _ENVIRONMENT_SECONDS
+    while late:
+        came, late = wait_while_alive(ray, late, seconds=pause)
+        if not came:
+            return  # it is not known what holds these nodes up; the others may do
+        get_while_alive(ray, came)
+        pause = max(PLACEMENT_SECONDS, 2 * (time.monotonic() - start))
 
 
 def place_workers(workers: list[RayWorker], asked: tuple[int, ...] | None = None) -> None:
@@ -81,13 +145,21 @@ def place_workers(workers: list[RayWorker], asked: tuple[int, ...] | None = None
     """
     recipe = workers[0].recipe
     ray = recipe.ray
-    waiting = {worker.create(): worker for worker in workers}
     is_private = workers[0].place.cores is not None
-    first = 1 if is_private else len(waiting)
-    came, late = wait_while_alive(ray, list(waiting), count=first, seconds=PLACEMENT_SECONDS)
-    while is_private and came and late:
-        # There is a place for each, but many processes take long to start: we wait as long as more of them come.
-        came, late = wait_while_alive(ray, late, seconds=PLACEMENT_SECONDS)
+    try:
+        if not is_private:
+            _wait_for_environment(ray, recipe.kind)
+    except ray.exceptions.RayError as error:
+        raise PoolError(f"the run's environment could not be installed. Ray says: {error}") from error
+    start = time.monotonic()
+    waiting = {worker.create(): worker for worker in workers}
+    came, late = wait_while_alive(ray, list(waiting), seconds=PLACEMENT_SECONDS)
+    # On this machine there is a place for each, but many processes take long to start. On a cluster a device that
+    # somebody else has taken must not hold up the others. We wait as long as more of them come.
+    quiet = max(_LEAST_QUIET_SECONDS, _QUIET_OF_FIRST * (time.monotonic() - start))
+    quiet = PLACEMENT_SECONDS if is_private else min(quiet, PLACEMENT_SECONDS)
+    while came and late:
+        came, late = wait_while_alive(ray, late, seconds=quiet)
     _drop_late(workers, [waiting[reference] for reference in late])
     try:
         answers = get_while_alive(ray, [reference for reference in waiting if reference not in late])
@@ -125,7 +197,7 @@ def _drop_late(workers: list[RayWorker], late: list[RayWorker]) -> None:
             f"{needed}{recipe.kind or ''}; ask for fewer device_ids or free some resources."
         )
     warnings.warn(
-        f"{len(late)} of {len(workers)} workers found no place within {PLACEMENT_SECONDS:.0f} s; going on without.",
+        f"{len(late)} of {len(workers)} workers found no place soon after the others; going on without.",
         stacklevel=4,
     )
     for worker in late:

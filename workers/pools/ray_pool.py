@@ -5,18 +5,23 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from collectors.networks.weight_space import State
 
+from ..curves.curve import CurveTask, Fitting
 from ..errors import CallbackFunctionError
 from ..evaluator import EvaluatorDescription, MeasurementOptions, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
-from ..pool import OriginValues, Pool, Result, Task
+from ..pool import CurvatureResult, CurvatureTask, OriginValues, Pool, Result, Task
+from ..sample_losses import SampleLosses
+from .curvature import measure_on
 from .devices import WorkerLayout
-from .in_process import ones
+from .in_process import fit_in_parts, ones
 from .ray_code import code_of
 from .ray_crew import LateNodes, RayCrew
+from .ray_curvature import CurvatureRun, RayShares
 from .ray_placement import cluster_workers, local_workers, place_workers, private_devices
 from .ray_run import RayRun
 from .ray_session import RaySession
@@ -125,17 +130,44 @@ class RayPool(Pool):
                 warnings.warn(note, stacklevel=3)
 
     def measure_origin(self) -> list[OriginValues]:
-        """Measures the loaded plane's origin twice on every worker."""
+        """Measures the loaded plane's origin on every worker."""
         answers = raise_failures(self._crew.ask_all("measure_origin"))
         self._crew.pass_cost = answers[0][-1]
         return [
-            OriginValues(worker.label, device, values, elsewhere, cost)
-            for worker, (device, values, elsewhere, cost) in zip(self._crew.workers, answers, strict=True)
+            OriginValues(worker.label, device, measured, cost)
+            for worker, (device, measured, cost) in zip(self._crew.workers, answers, strict=True)
         ]
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
         """Measures tasks, each exactly once; what a dead or slow worker has is measured elsewhere."""
         yield from RayRun(self._crew, tasks, self._late_nodes)
+
+    def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
+        """Measures the loss of each sample at a few points of the loaded plane, on the first worker."""
+        found: SampleLosses | None = raise_failures([self._crew.ask_one("sample_losses", points)])[0]
+        return found
+
+    def run_curvature(self, tasks: Iterable[CurvatureTask]) -> Iterator[CurvatureResult]:
+        """Measures the curvature at sets of weights, one worker for each; that of a dead one is measured again."""
+        yield from CurvatureRun(self._crew, tasks, self._late_nodes)
+
+    def measure_curvature(self, task: CurvatureTask) -> CurvatureResult:
+        """Measures the curvature at one set of weights, of whose samples each worker has a part."""
+        with RayShares(self._crew, task.settings.products) as shares:
+            values, error = measure_on(shares, task.read, task.settings, check=True)
+        if values is not None:
+            values = replace(values, notes=tuple(dict.fromkeys((*shares.notes, *values.notes))))
+        return CurvatureResult(task.key, values, error)
+
+    def fit_curve(self, task: CurveTask, begun: Fitting | None = None, seconds: float = 5.0) -> Iterator[Fitting]:
+        """Fits a curve on the first worker; where that one dies, another goes on from what was yielded last."""
+        held = self._ray.put(task)
+
+        def fit(so_far: Fitting | None) -> Fitting:
+            found: Fitting = raise_failures([self._crew.ask_one("fit_curve", held, so_far, seconds)])[0]
+            return found
+
+        return fit_in_parts(task, begun, fit)
 
     def close(self) -> None:
         """Ends the actors, and Ray where it was started for this pool."""

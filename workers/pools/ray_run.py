@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import math
+import pickle
 import statistics
 import time
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from ..errors import ChangedSamplesError
-from ..pool import PointTask, Result, StateTask, Task
+from ..pool import CurvatureTask, PointTask, Result, Task, WeightsTask
 from .ray_chunks import Chunk, ChunkQueue
 from .ray_crew import DEATHS_BEFORE_DROP, LateNodes, RayCrew
 from .ray_waiting import check_ray_alive
 from .ray_worker import InFlight, RayWorker
 
-_IN_FLIGHT = 2
 _WAIT_SECONDS = 1.0
 _IDLE_WAIT_SECONDS = 0.1
+# A turn looks at all workers, which costs as much as several answers: it waits until more have come.
+_PAUSE_SECONDS_PER_WORKER = 2e-5
+# Looking for what is worth stealing compares all idle workers with all chunks.
+_STEAL_SECONDS_PER_WORKER = 2e-4
 _WORTHWHILE_SECONDS = 0.1
 # A chunk that killed a worker may cost another one, so it is left where it is unless that worker hangs.
 _WORTHWHILE_RISK_SECONDS = 60.0
@@ -36,16 +42,23 @@ class RayRun:
         late_nodes: looks for nodes that join meanwhile; None where the devices are fixed.
     """
 
-    def __init__(self, crew: RayCrew, tasks: Iterable[Task], late_nodes: LateNodes | None = None) -> None:
+    _result: Callable[..., Any] = Result
+    _in_flight = 2
+
+    def __init__(
+        self, crew: RayCrew, tasks: Iterable[Task | CurvatureTask], late_nodes: LateNodes | None = None
+    ) -> None:
         self._crew = crew
         self._late_nodes = late_nodes
         self._ray = crew.ray
         self._queue = ChunkQueue(tasks, len(crew.workers), crew.pass_cost)
         self._unsettled: set[Chunk] = set()
+        self._next_theft = -math.inf
 
-    def __iter__(self) -> Iterator[Result]:
+    def __iter__(self) -> Iterator[Any]:
         """Yields one result for every task."""
         for worker in self._crew.workers:
+            worker.cannot_read = None  # other weights may lie elsewhere
             for item in worker.in_flight:
                 item.chunk.settle()  # of a run that its caller left early
         try:
@@ -54,7 +67,7 @@ class RayRun:
             for chunk in self._unsettled:
                 chunk.settle()
 
-    def _results(self) -> Iterator[Result]:
+    def _results(self) -> Iterator[Any]:
         crew = self._crew
         checked = time.monotonic()
         while True:
@@ -63,65 +76,104 @@ class RayRun:
                 checked = time.monotonic()
             if self._late_nodes is not None:
                 self._late_nodes.look()
-            for worker in list(crew.workers):
-                yield from self._feed(worker)
+            if not self._queue.is_empty:
+                for worker in list(crew.workers):
+                    if len(worker.in_flight) < self._in_flight:
+                        yield from self._feed(worker)
             if not self._unsettled and self._queue.is_empty:
                 return
             idle = [worker for worker in crew.workers if not (worker.in_flight or worker.starting)]
             if idle:
-                for thief, chunk in chunks_to_steal(idle, crew.workers, time.monotonic()):
-                    chunk.copies += 1
-                    self._submit(thief, chunk)
-            starting = [worker.starting[-1] for worker in crew.workers if worker.starting]
-            measuring = [worker.in_flight[0].reference for worker in crew.workers if worker.in_flight]
-            waiting = measuring + starting
-            self._ray.wait(waiting, num_returns=1, timeout=_IDLE_WAIT_SECONDS if idle else _WAIT_SECONDS)
-            # Workers that are equally fast come back together; one turn serves them all.
-            ready = set(self._ray.wait(waiting, num_returns=len(waiting), timeout=0)[0])
-            for worker in list(crew.workers):
-                if worker.starting:
-                    crew.finish_start(worker)
-                elif worker.in_flight and worker.in_flight[0].reference in ready:
-                    yield from self._collect(worker)
+                yield from self._steal(idle)
+            came = self._wait(some_are_idle=bool(idle))
+            answers = self._answers(list(came))
+            for worker in [worker for worker in crew.workers if worker.starting]:
+                crew.finish_start(worker)
+            for reference, worker in came.items():
+                # A call of finish_start may have found out that the worker is dead.
+                if worker.in_flight and worker.in_flight[0].reference == reference:
+                    yield from self._collect(worker, answers)
 
-    def _feed(self, worker: RayWorker) -> Iterator[Result]:
+    def _steal(self, idle: Sequence[RayWorker]) -> Iterator[Any]:
+        now = time.monotonic()
+        if now < self._next_theft:
+            return
+        self._next_theft = now + _STEAL_SECONDS_PER_WORKER * len(self._crew.workers)
+        for thief, chunk in chunks_to_steal(idle, self._crew.workers, now):
+            if not chunk.settled:
+                chunk.copies += 1
+                yield from self._send(thief, chunk)
+
+    def _wait(self, *, some_are_idle: bool) -> dict[Any, RayWorker]:
+        """Returns the answers that are there and whose they are: one at least, unless nothing comes for a while."""
+        workers = self._crew.workers
+        measuring = {worker.in_flight[0].reference: worker for worker in workers if worker.in_flight}
+        waiting = [*measuring, *(worker.starting[-1] for worker in workers if worker.starting)]
+        self._ray.wait(waiting, num_returns=1, timeout=_IDLE_WAIT_SECONDS if some_are_idle else _WAIT_SECONDS)
+        # Nobody waits for work meanwhile: each worker has another chunk, or there is no more.
+        pause = 0.0 if some_are_idle else _PAUSE_SECONDS_PER_WORKER * len(workers)
+        ready, _ = self._ray.wait(waiting, num_returns=len(waiting), timeout=pause)
+        return {reference: measuring[reference] for reference in ready if reference in measuring}
+
+    def _answers(self, references: list[Any]) -> dict[Any, Any]:
+        """Returns the answers that are no errors, all at once; none of them if there is an error among them."""
+        try:
+            return dict(zip(references, self._ray.get(references), strict=True))
+        except self._ray.exceptions.RayError:
+            return {}
+
+    def _feed(self, worker: RayWorker) -> Iterator[Any]:
         """Gives a worker its next chunks; yields what could not even be read."""
-        while not worker.starting and len(worker.in_flight) < _IN_FLIGHT:
+        while not worker.starting and len(worker.in_flight) < self._in_flight:
             if worker.in_flight and (not worker.speed.is_known or worker.in_flight[0].chunk.alone):
                 return  # the speed is not known yet, or the chunk is under suspicion
             chunk = self._queue.next(worker.speed, idle=not worker.in_flight)
             if chunk is None:
                 return
-            try:
-                self._submit(worker, chunk)
-            except self._ray.exceptions.RayError:
-                raise
-            except Exception:
-                text = traceback.format_exc()
-                for task in chunk.tasks:
-                    yield Result(task.key, None, text)
+            yield from self._send(worker, chunk)
+
+    def _send(self, worker: RayWorker, chunk: Chunk) -> Iterator[Any]:
+        """Gives a worker a chunk; yields the failure of weights that this process must read, and cannot."""
+        try:
+            self._submit(worker, chunk)
+        except self._ray.exceptions.RayError:
+            raise
+        except Exception:
+            text = traceback.format_exc()
+            worker.cannot_read = None  # nobody can
+            chunk.settle()
+            self._unsettled.discard(chunk)
+            for task in chunk.tasks:
+                yield self._result(task.key, None, text)
 
     def _submit(self, worker: RayWorker, chunk: Chunk) -> None:
         actor = worker.actor
-        if chunk.is_state:
-            if chunk.weights is None:
-                (task,) = chunk.tasks
-                assert isinstance(task, StateTask)
-                parameters, buffers = task.read()
-                chunk.weights = self._ray.put(dict(parameters)), buffers
-            reference = actor.measure_state.remote(*chunk.weights)
-        else:
+        if not chunk.is_state:
             points = [task.coordinates for task in chunk.tasks if isinstance(task, PointTask)]
             reference = actor.measure_points.remote(points)
+        elif (source := _source(worker, chunk)) is not None:
+            reference = self._measure_source(actor, _weights_task(chunk), source)
+        else:
+            if chunk.weights is None:
+                parameters, buffers = _weights_task(chunk).read()
+                chunk.weights = self._ray.put(dict(parameters)), buffers
+            reference = self._measure_weights(actor, _weights_task(chunk), chunk.weights)
         if not worker.in_flight:
             worker.busy_since = time.monotonic()
         worker.in_flight.append(InFlight(reference, chunk, actor))
         self._unsettled.add(chunk)
 
-    def _collect(self, worker: RayWorker) -> Iterator[Result]:
-        chunk = worker.in_flight[0].chunk
+    def _measure_source(self, actor: Any, task: WeightsTask, source: bytes) -> Any:
+        return actor.measure_source.remote(source)
+
+    def _measure_weights(self, actor: Any, task: WeightsTask, weights: Any) -> Any:
+        return actor.measure_state.remote(*weights)
+
+    def _collect(self, worker: RayWorker, answers: Mapping[Any, Any]) -> Iterator[Any]:
+        item = worker.in_flight[0]
+        reference, chunk = item.reference, item.chunk
         try:
-            outcomes, seconds, batch_size = self._ray.get(worker.in_flight[0].reference)
+            answer = answers[reference] if reference in answers else self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, ChangedSamplesError):
                 raise error.cause from None
@@ -132,16 +184,24 @@ class RayRun:
         worker.in_flight.popleft()
         worker.busy_since = time.monotonic()
         worker.deaths = worker.failed_starts = 0
+        if answer is None:
+            if not chunk.settled:
+                worker.cannot_read = item.actor
+                yield from self._send(worker, chunk)
+            return
+        if isinstance(answer, Exception):
+            raise answer
+        outcomes, seconds, batch_size = answer
         self._crew.use_batch_size(batch_size)
         if not chunk.is_state or not worker.speed.is_known:
             worker.speed.add(len(chunk.tasks), seconds)
         if not chunk.settled:
             chunk.settle()
             self._unsettled.discard(chunk)
-            for task, (values, problem) in zip(chunk.tasks, outcomes, strict=True):
-                yield Result(task.key, values, problem)
+            for task, outcome in zip(chunk.tasks, outcomes, strict=True):
+                yield self._result(task.key, *outcome)
 
-    def _bury(self, worker: RayWorker, error: Exception) -> Iterator[Result]:
+    def _bury(self, worker: RayWorker, error: Exception) -> Iterator[Any]:
         """Takes back what a dead worker had, and starts another one in its place."""
         dead = worker.in_flight[0].actor
         lost = list(worker.in_flight)
@@ -154,9 +214,26 @@ class RayRun:
             if hopeless is not None:
                 text = f"The worker died {hopeless.kills} times while it measured this point: {error}"
                 for task in hopeless.tasks:
-                    yield Result(task.key, None, text)
+                    yield self._result(task.key, None, text)
         if worker.actor is dead:  # a call in between may have noticed its death already
             self._crew.replace(worker, error, DEATHS_BEFORE_DROP)
+
+
+def _weights_task(chunk: Chunk) -> WeightsTask:
+    (task,) = chunk.tasks
+    assert not isinstance(task, PointTask)
+    return task
+
+
+def _source(worker: RayWorker, chunk: Chunk) -> bytes | None:
+    """Returns where a worker finds a set of weights by itself; None where this process must send them."""
+    source = _weights_task(chunk).source
+    if source is None or worker.cannot_read is worker.actor:
+        return None
+    try:
+        return pickle.dumps(source)
+    except Exception:
+        return None
 
 
 def chunks_to_steal(

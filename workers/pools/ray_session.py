@@ -19,6 +19,7 @@ from typing import Any
 from collectors.files.retrying import retry
 
 from ..errors import PoolError
+from .devices import visible_gpus
 from .ray_leftovers import FOLDER_PREFIX, SESSION_VARIABLE, end_session, owned, remove_dead_sessions
 
 _REACH_SECONDS = 5.0
@@ -138,7 +139,7 @@ class RaySession:
             **_python_path(),
         }
         try:
-            with _environment(environment), _without_monitors(), _on_loopback() as loopback:
+            with _environment(environment), _without_monitors(), _without_dashboard(), _on_loopback() as loopback:
                 ray.init(
                     address="local",
                     num_cpus=slots,
@@ -192,8 +193,8 @@ def _visible_gpus(gpus: tuple[int, ...]) -> dict[str, str | None]:
     if not gpus:
         return {}
     before = os.environ.get("CUDA_VISIBLE_DEVICES")
-    names = before.split(",") if before else None
-    return {"CUDA_VISIBLE_DEVICES": ",".join(names[gpu].strip() if names else str(gpu) for gpu in gpus)}
+    names = visible_gpus(before) if before else None
+    return {"CUDA_VISIBLE_DEVICES": ",".join(names[gpu] if names else str(gpu) for gpu in gpus)}
 
 
 def _python_path() -> dict[str, str | None]:
@@ -264,6 +265,31 @@ def _without_monitors() -> Iterator[None]:
         yield
     finally:
         parameter.RayParams = original
+
+
+@contextlib.contextmanager
+def _without_dashboard() -> Iterator[None]:
+    """Keeps Ray from starting the server of its dashboard, and keeps that server's agent small.
+
+    Ray starts both also where no dashboard is wanted, and waits for them. Actors, tasks and objects do without: so Ray
+    itself works where the dashboard's web framework is not installed. It has no public switch for either, so this
+    leaves in place what its internals no longer know.
+    """
+    from ray._private import services, utils
+
+    instead = (
+        (services, "start_api_server", lambda *_, **__: ("", None)),  # no address, no process
+        (utils, "get_dashboard_dependency_error", lambda: ImportError("not wanted")),
+    )
+    before = [(module, name, getattr(module, name)) for module, name, _ in instead if hasattr(module, name)]
+    for module, name, function in instead:
+        if hasattr(module, name):
+            setattr(module, name, function)
+    try:
+        yield
+    finally:
+        for module, name, original in before:
+            setattr(module, name, original)
 
 
 @contextlib.contextmanager

@@ -89,6 +89,8 @@ class RayWorker:
         speed: as measured.
         deaths: how often it died since it last measured something.
         failed_starts: how often it could not be started since then.
+        cannot_read: the actor that could not read weights which this process could, if one did not; such an actor gets
+            all of them sent.
     """
 
     recipe: ActorRecipe
@@ -103,6 +105,7 @@ class RayWorker:
     speed: MeasuredSpeed = field(default_factory=MeasuredSpeed)
     deaths: int = 0
     failed_starts: int = 0
+    cannot_read: Any = None
 
     @property
     def label(self) -> str:
@@ -218,6 +221,15 @@ def check_same_description(label: str, expected: EvaluatorDescription, found: Ev
     differences = expected.space.differences(found.space)
     if found.samples_sha256 != expected.samples_sha256:
         differences.append(f"samples {expected.samples_sha256[:12]} against {found.samples_sha256[:12]}")
+    theirs_by_name = {item.name: item for item in found.datasets}
+    for data_set in expected.datasets[1:]:
+        other = theirs_by_name.get(data_set.name)
+        if other is not None and other.samples_sha256 != data_set.samples_sha256:
+            digests = f"{data_set.samples_sha256[:12]} against {other.samples_sha256[:12]}"
+            differences.append(f"samples of data set {data_set.name!r} {digests}")
+    names = [[item.name for item in description.datasets] for description in (expected, found)]
+    if names[0] != names[1]:
+        differences.append(f"data sets {names[0]} against {names[1]}")
     for name in ("metrics", "num_samples", "partition_dependent"):
         ours, theirs = getattr(expected, name), getattr(found, name)
         if ours != theirs:

@@ -43,7 +43,7 @@ def read_array_samples(
         SampleMemoryError: there is no room for them.
     """
     notes: list[str] = []
-    if _is_pair_of_arrays(dataset):
+    if is_pair_of_arrays(dataset):
         return read_source(_pair_source(dataset, options, notes), options, notes, memory), notes
     data = sys.modules.get("torch.utils.data")
     if data is not None and isinstance(dataset, data.DataLoader | data.Dataset):
@@ -74,7 +74,8 @@ def as_numpy(leaf: Any) -> Any:
     return np.asarray(leaf)
 
 
-def _is_pair_of_arrays(dataset: object) -> bool:
+def is_pair_of_arrays(dataset: object) -> bool:
+    """Returns whether a data set is (inputs, targets) of arrays or of nested tuples, lists and dicts of them."""
     if not isinstance(dataset, tuple | list) or len(dataset) != 2:
         return False
     # A list of two batches looks alike, but its first entry is a pair itself.

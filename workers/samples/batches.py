@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from collectors.networks.batches import leaves, map_leaves
+from collectors.networks.batches import is_graph, leaves, map_leaves
 
 from ..errors import SamplesError
+
+WRAP = "wrap a data set of single samples in a DataLoader(dataset, batch_size=128)"
+"""What to do with a list of samples where batches are needed."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Inputs and targets of a few samples; nested tuples, lists and dictionaries of arrays or tensors."""
+    """Inputs and targets of a few samples; nested tuples, lists and dictionaries of arrays or tensors.
+
+    Attributes:
+        inputs: what the network gets.
+        targets: what the loss gets beside the outputs.
+        size: how many samples there are.
+        can_be_cut: whether each array's first axis numbers the samples, or none of them; it does not in graphs and in
+            lists of samples.
+    """
 
     inputs: Any
     targets: Any
     size: int
+    can_be_cut: bool = True
 
 
 def is_array(value: object) -> bool:
@@ -50,7 +63,16 @@ def as_batch(item: object) -> Batch:
     first = next((leaf for leaf in leaves(inputs) if is_array(leaf) and leaf.ndim > 0), None)
     if first is None:
         raise SamplesError(
-            f"dataset must give tensors as inputs, but gave {type(inputs).__name__}; convert them in collate_fn."
+            f"dataset must give tensors as inputs, but gave {type(inputs).__name__}; {WRAP}, or convert them in its "
+            "collate_fn."
+        )
+    graphs = _count_graphs(inputs)
+    if graphs is not None:
+        return Batch(inputs, targets, graphs, can_be_cut=False)
+    if _is_one_number(targets):
+        raise SamplesError(
+            f"dataset must give batches of (inputs, targets), but gave inputs of shape {tuple(first.shape)} with one "
+            f"number as targets, which is a single sample: {WRAP}. If it is a batch, give one target for each sample."
         )
     _check_lengths(len(first), targets)
     return Batch(inputs, targets, len(first))
@@ -66,24 +88,33 @@ def as_whole_batch(item: object) -> Batch:
     if first is None:
         raise SamplesError(
             f"dataset must give batches that are or hold tensors (in tuples, lists or dictionaries), but gave "
-            f"{type(item).__name__}; convert them in collate_fn."
+            f"{type(item).__name__}; {WRAP}, or convert them in its collate_fn."
         )
-    return Batch((item,), None, len(first))
+    listed = _count_graphs(item) or _count_listed(item)
+    return Batch((item,), None, len(first)) if listed is None else Batch((item,), None, listed, can_be_cut=False)
 
 
 def cut(batch: Batch, start: int, stop: int) -> Batch:
     """Returns some samples of a batch, as views."""
+    return _of_samples(batch, slice(start, stop), min(stop, batch.size) - start)
 
+
+def picked(batch: Batch, rows: NDArray[np.int64]) -> Batch:
+    """Returns samples of a batch by their numbers, as copies."""
+    return _of_samples(batch, rows, len(rows))
+
+
+def _of_samples(batch: Batch, which: slice | NDArray[np.int64], size: int) -> Batch:
     def part(leaf: Any) -> Any:
-        return leaf[start:stop] if is_array(leaf) and leaf.ndim and len(leaf) == batch.size else leaf
+        return leaf[which] if is_array(leaf) and leaf.ndim and len(leaf) == batch.size else leaf
 
-    size = min(stop, batch.size) - start
     return Batch(map_leaves(part, batch.inputs), map_leaves(part, batch.targets), size)
 
 
 def map_batch(function: Callable[[Any], Any], batch: Batch) -> Batch:
     """Returns the batch with every leaf replaced."""
-    return Batch(map_leaves(function, batch.inputs), map_leaves(function, batch.targets), batch.size)
+    inputs, targets = map_leaves(function, batch.inputs), map_leaves(function, batch.targets)
+    return replace(batch, inputs=inputs, targets=targets)
 
 
 def leaf_bytes(leaf: Any) -> tuple[str, bytes | memoryview] | None:
@@ -121,5 +152,36 @@ def _check_lengths(size: int, targets: Any) -> None:
     if lengths and size not in lengths:
         raise SamplesError(
             f"dataset must give as many targets as inputs in a batch, but gave {size} inputs and targets of length "
-            f"{sorted(lengths)}."
+            f"{sorted(lengths)}; {WRAP}."
         )
+
+
+def _is_one_number(targets: Any) -> bool:
+    if is_array(targets) or isinstance(targets, np.generic):
+        return bool(targets.ndim == 0)
+    return isinstance(targets, int | float)
+
+
+def _count_graphs(item: Any) -> int | None:
+    """Returns how many graphs of PyTorch Geometric a batch holds; None where it holds none."""
+    if isinstance(item, tuple | list) and item:
+        item = item[0]
+    return int(getattr(item, "num_graphs", 1)) if is_graph(item) else None
+
+
+def _count_listed(item: Any) -> int | None:
+    """Returns the number of samples in (samples, targets) that are lists of them; None for other batches.
+
+    Images of different sizes come so, each with a dictionary of targets or with its entry in an array.
+    """
+    if not isinstance(item, tuple | list) or len(item) != 2:
+        return None
+    samples, targets = item
+    if not isinstance(samples, tuple | list) or not samples or not all(map(is_array, samples)):
+        return None
+    count = len(samples)
+    if isinstance(targets, tuple | list):
+        is_listed = len(targets) == count and all(isinstance(target, Mapping) for target in targets)
+    else:
+        is_listed = is_array(targets) and targets.ndim > 0 and len(targets) == count != len(samples[0])
+    return count if is_listed else None

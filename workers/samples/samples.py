@@ -11,13 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias, overload
 
+import numpy as np
+from numpy.typing import NDArray
+
 from collectors.networks.batches import leaves
 
 from ..errors import SamplesError
-from .batches import Batch, cut, map_batch
+from .batches import Batch, cut, map_batch, picked
 from .digest import SampleDigest
 
 Groups: TypeAlias = Sequence[Sequence[Batch]]
+_FEW_GROUPS, _FEW_SAMPLES = 3, 64
 
 
 class Passes(Protocol):
@@ -35,6 +39,9 @@ class Passes(Protocol):
 
     def changed(self, function: Callable[[Batch], Batch]) -> Passes:
         """Returns the same samples, changed as they are read."""
+
+    def in_blocks_of(self, size: float) -> Passes:
+        """Returns the same samples, of which no more bytes than that are in memory at once."""
 
     def sha256(self, *, with_batches: bool) -> str:
         """Returns the SHA-256 of all samples."""
@@ -65,7 +72,9 @@ class Samples:
     ) -> None:
         self.count = sum(batch.size for batch in batches)
         self.store, self._digest = store, digest
-        self._on_use: Callable[[Batch], Batch] | None = None
+        self._on_use: tuple[Callable[[Batch], Batch], ...] = ()
+        self.moved_on_use = False
+        """Whether they stay on the host, and batches go to their device each time they are used."""
         self.passes: Passes | None = None
         """All samples, where those in memory are only the first of them."""
         self._whole = whole
@@ -74,8 +83,12 @@ class Samples:
         self.without_batches = without_batches
 
     @property
-    def own_batches(self) -> list[Batch]:
+    def own_batches(self) -> Sequence[Batch]:
         """The loader's own batches; one of all samples where they came without."""
+        return _on_use(self._kept_batches, self._on_use)
+
+    @property
+    def _kept_batches(self) -> list[Batch]:
         return [self._whole] if self._at_once and self._whole is not None else self._read_batches
 
     @property
@@ -86,13 +99,23 @@ class Samples:
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays."""
+        return self.nbytes_where(lambda _leaf: True)
+
+    def nbytes_where(self, is_meant: Callable[[Any], bool]) -> int:
+        """Returns the bytes of some of the arrays."""
         batches = self._read_batches if self._whole is None else [self._whole]
-        return sum(getattr(leaf, "nbytes", 0) for batch in batches for leaf in leaves((batch.inputs, batch.targets)))
+        found = [leaf for batch in batches for leaf in leaves((batch.inputs, batch.targets)) if is_meant(leaf)]
+        return sum(getattr(leaf, "nbytes", 0) for leaf in found)
 
     @property
     def read_batches(self) -> list[Batch]:
         """The batches in which the samples were read."""
         return self._read_batches
+
+    @property
+    def is_changed_on_use(self) -> bool:
+        """Whether batches are other tensors each time they are used."""
+        return bool(self._on_use)
 
     @property
     def can_be_cut(self) -> bool:
@@ -140,30 +163,40 @@ class Samples:
             # A smaller last batch stays as it is: each new shape may have to be compiled.
             shapes = {batch.size for batch in own} if self._whole is None else {largest}
             groups = [(batch, _pieces(batch) if batch.size in shapes else [batch]) for batch in own]
-            return TwoPartitions(groups, own_are_pieces=False)
+            return TwoPartitions(groups, own_are_pieces=False, on_use=self._on_use)
         # Batches of one or two samples are rather joined, because some losses need more than one.
         starts = range(0, len(own) - len(own) % 2 or 1, 2)
         pairs = [own[start : start + 2] for start in starts]
         pairs[-1] = own[starts[-1] :]
         ends = list(itertools.accumulate(sum(batch.size for batch in pair) for pair in pairs))
         joined = [cut(self._whole, start, end) for start, end in zip([0, *ends], ends, strict=False)]
-        return TwoPartitions(list(zip(joined, pairs, strict=True)), own_are_pieces=True)
+        return TwoPartitions(list(zip(joined, pairs, strict=True)), own_are_pieces=True, on_use=self._on_use)
 
     def batches(self, batch_size: int | None) -> Sequence[Batch]:
         """Returns the samples in batches of that size (views, no copies); None or ragged: the loader's own."""
         if batch_size is None or self._whole is None:
-            batches = self.own_batches
+            batches = self._kept_batches
         else:
             batches = [cut(self._whole, start, start + batch_size) for start in range(0, self.count, batch_size)]
-        return batches if self._on_use is None else _ChangedOnUse(batches, self._on_use)
+        return _on_use(batches, self._on_use)
 
-    def changed_on_use(self, function: Callable[[Batch], Batch]) -> Samples:
-        """Returns the same samples, whose ``batches`` are changed one by one each time they are used.
+    def chosen(self, rows: NDArray[np.int64]) -> Batch:
+        """Returns a batch of the samples with these numbers, of which ``can_be_cut`` says that it can be made."""
+        assert self._whole is not None
+        return _on_use([picked(self._whole, rows)], self._on_use)[0]
+
+    def changed_on_use(self, function: Callable[[Batch], Batch], *, moves: bool = False) -> Samples:
+        """Returns the same samples, whose batches are changed one by one each time they are used.
 
         A changed copy of all of them would take as much memory again.
+
+        Args:
+            function: changes a batch, after the functions of earlier calls.
+            moves: whether it puts the batch on another device.
         """
         changed = copy.copy(self)
-        changed._on_use = function
+        changed._on_use = (*self._on_use, function)
+        changed.moved_on_use = self.moved_on_use or moves
         changed.passes = None if self.passes is None else self.passes.changed(function)
         return changed
 
@@ -180,7 +213,7 @@ class Samples:
             for batch in self._read_batches:
                 contents.add(batch)
             self._digest = contents.hexdigest()
-        sizes = repr([batch.size for batch in self.own_batches]) if with_batches else ""
+        sizes = repr([batch.size for batch in self._kept_batches]) if with_batches else ""
         return hashlib.sha256(f"{self._digest}{sizes}".encode()).hexdigest()
 
     def map(self, function: Callable[[Any], Any]) -> Samples:
@@ -195,7 +228,7 @@ class Samples:
         else:
             mapped = Samples(self._read_batches, function(self._whole), **same)  # type: ignore[arg-type]
             mapped = mapped.all_at_once(self._at_once)
-        mapped._on_use = self._on_use
+        mapped._on_use, mapped.moved_on_use = self._on_use, self.moved_on_use
         mapped.passes = None if self.passes is None else self.passes.changed(function)
         return mapped
 
@@ -209,8 +242,8 @@ class Samples:
 
 
 class _ChangedOnUse(Sequence[Batch]):
-    def __init__(self, batches: Sequence[Batch], change: Callable[[Batch], Batch]) -> None:
-        self._batches, self._change = batches, change
+    def __init__(self, batches: Sequence[Batch], changes: Sequence[Callable[[Batch], Batch]]) -> None:
+        self._batches, self._changes = batches, changes
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -223,8 +256,15 @@ class _ChangedOnUse(Sequence[Batch]):
 
     def __getitem__(self, index: int | slice) -> Batch | Sequence[Batch]:
         if isinstance(index, slice):
-            return _ChangedOnUse(self._batches[index], self._change)
-        return self._change(self._batches[index])
+            return _ChangedOnUse(self._batches[index], self._changes)
+        batch = self._batches[index]
+        for change in self._changes:
+            batch = change(batch)
+        return batch
+
+
+def _on_use(batches: Sequence[Batch], changes: Sequence[Callable[[Batch], Batch]]) -> Sequence[Batch]:
+    return _ChangedOnUse(batches, changes) if changes else batches
 
 
 @dataclass(frozen=True)
@@ -234,10 +274,12 @@ class TwoPartitions:
     Attributes:
         groups: each batch, and the same samples in pieces.
         own_are_pieces: whether the pieces are the loader's own batches, rather than the batches.
+        on_use: what changes each of them when it is used.
     """
 
     groups: Sequence[tuple[Batch, Sequence[Batch]]]
     own_are_pieces: bool
+    on_use: Sequence[Callable[[Batch], Batch]] = ()
 
     @property
     def differ(self) -> bool:
@@ -246,9 +288,16 @@ class TwoPartitions:
 
     def own_and_other(self) -> tuple[Groups, Groups]:
         """Returns the loader's own batches and the other ones, both in the same groups."""
-        batches: Groups = [[batch] for batch, _ in self.groups]
-        pieces: Groups = [pieces for _, pieces in self.groups]
+        batches: Groups = [_on_use([batch], self.on_use) for batch, _ in self.groups]
+        pieces: Groups = [_on_use(pieces, self.on_use) for _, pieces in self.groups]
         return (pieces, batches) if self.own_are_pieces else (batches, pieces)
+
+    def few(self) -> TwoPartitions:
+        """Returns a few of the groups, from the first to the last, because data may change on the way."""
+        last = len(self.groups) - 1
+        count = max(_FEW_GROUPS, math.ceil(_FEW_SAMPLES / max(batch.size for batch, _ in self.groups)))
+        chosen = range(last + 1) if count > last else [last * index // (count - 1) for index in range(count)]
+        return replace(self, groups=[self.groups[index] for index in chosen])
 
     def aligned(self, *, own_are_pieces: bool) -> TwoPartitions:
         """Returns the same with the loader's own batches on that side; where they are on the other one, undivided."""
@@ -282,7 +331,7 @@ def _pieces(batch: Batch) -> list[Batch]:
     Their sizes have no common divisor: what is regular in the data (every third target counts nothing) would otherwise
     be in both pieces alike.
     """
-    if batch.size < 2:
+    if batch.size < 2 or not batch.can_be_cut:
         return [batch]
     aim = 2 * batch.size / 3
     middle = min(

@@ -85,7 +85,7 @@ def indexed_source(
     """
     if not available:
         raise no_samples()
-    count = count_samples(len(available), options.num_samples, notes)
+    count = count_samples(len(available), options.count, notes)
     indices: Sequence[int] = available[:count]
     if options.samples == "random":
         chosen = np.random.default_rng(options.seed).permutation(len(available))[:count]
@@ -130,12 +130,12 @@ def stream_source(
         raise ValueError('samples="random" needs a data set that is read by index; use samples="first" for a stream.')
 
     def read() -> Iterator[Batch]:
-        left = options.num_samples
+        left = options.count
         for item in _iterate(dataset):
             batch = make_batch(item)
             if left is not None:
-                batch = cut(batch, 0, left) if batch.size > left else batch
-                left -= batch.size
+                batch = cut(batch, 0, left) if batch.size > left and batch.can_be_cut else batch
+                left = max(0, left - batch.size)
             yield batch
             if left == 0:
                 return
@@ -187,7 +187,9 @@ def read_source(
     samples = samples if memory.shared else samples.without_store()
     if source.count is None:
         check_first_batch(source, samples.read_batches[0])
-        count_samples(samples.count, options.num_samples, notes)
+        count_samples(samples.count, options.count, notes)
+        if options.count is not None and samples.count > options.count:
+            notes.append(f"{samples.count} samples are used, because the data set's last batch cannot be cut.")
     return samples
 
 
@@ -196,6 +198,11 @@ def hold(samples: Samples) -> bytes | None:
     if isinstance(samples.passes, SampleStream):
         return pickle.dumps(samples.passes.facts)
     return hold_store(samples)
+
+
+def hold_sets(samples: Sequence[Samples]) -> bytes:
+    """Returns what other workers need to use one's samples of several data sets, as ``read_sets`` takes it."""
+    return pickle.dumps([hold(item) for item in samples])
 
 
 def _taken(held: bytes, source: SampleSource, limit: float) -> Samples | None:
@@ -231,7 +238,7 @@ def _streamed(
         )
     samples = _with_passes(source, limit)
     if source.count is None:
-        count_samples(samples.total, options.num_samples, notes)
+        count_samples(samples.total, options.count, notes)
     # Without sizes, which differ between machines: notes are part of the file.
     text = (
         "the samples take more memory than sample_memory allows, so that they are read anew for each group of points; "

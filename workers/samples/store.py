@@ -170,6 +170,8 @@ class _RaggedError(Exception):
 
 def _joined(batches: Sequence[Batch]) -> Batch | None:
     """Returns all batches as one, or None where they do not fit together (padded to their own lengths)."""
+    if not all(batch.can_be_cut for batch in batches):
+        return None
     if len(batches) == 1:
         return batches[0]
     sizes = [batch.size for batch in batches]

@@ -72,6 +72,12 @@ class SampleStream:
         changed._changes = (*self._changes, function)
         return changed
 
+    def in_blocks_of(self, size: float) -> SampleStream:
+        """Returns the same samples, of which no more bytes than that are in memory at once."""
+        changed = copy.copy(self)
+        changed._block_size = min(size, self._block_size)
+        return changed
+
     def blocks(self) -> Iterator[list[Samples]]:
         """Reads all samples once.
 

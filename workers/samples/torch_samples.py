@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -20,6 +23,9 @@ from .sources import SampleSource, Stream, indexed_source, read_source, stream_s
 _CHECKED_TWICE = 16
 _BATCH_SIZE = 128
 _LAID_OUT_AT_ONCE = 1 << 28  # bytes
+# Of a GPU's free memory. The network needs some for a batch, and a plane for its directions.
+_ROOM_SHARE = 0.75
+_PASS_SHARE = 0.25
 
 
 def place_samples(
@@ -27,8 +33,9 @@ def place_samples(
 ) -> Samples:
     """Returns the samples on a device, images channels-last where asked.
 
-    On the host many images are laid out batch by batch each time they are used: all workers share the ones that were
-    read, and a second copy may not fit.
+    Samples for which a device has no room stay on the host, and their batches are moved each time they are used. On the
+    host many images are laid out batch by batch in the same way: all workers share the ones that were read, and a
+    second copy may not fit.
 
     Args:
         samples: wherever they are.
@@ -40,20 +47,55 @@ def place_samples(
     def to(place: torch.device, value: Any) -> Any:
         return map_leaves(lambda leaf: leaf.to(place) if isinstance(leaf, torch.Tensor) else leaf, value)
 
-    def lay_out(leaf: Any) -> Any:
-        if not isinstance(leaf, torch.Tensor) or leaf.ndim != 4:
-            return leaf
-        # With one channel every layout looks contiguous to PyTorch; only the strides say which one is meant.
-        return torch.empty_like(leaf, memory_format=torch.channels_last).copy_(leaf)
+    def move(batch: Batch) -> Batch:
+        return replace(batch, inputs=to(device, batch.inputs), targets=to(targets or device, batch.targets))
 
-    samples = samples.map_batches(
-        lambda batch: Batch(to(device, batch.inputs), to(targets or device, batch.targets), batch.size)
-    )
+    if not samples.moved_on_use:
+        samples = _moved(samples, move, device)
     if not channels_last:
         return samples
-    if device.type == "cpu" and samples.nbytes > _LAID_OUT_AT_ONCE:
-        return samples.changed_on_use(functools.partial(map_batch, lay_out))
-    return samples.map(lay_out)
+    lay_out = functools.partial(map_batch, _lay_out)
+    many = device.type == "cpu" and samples.nbytes > _LAID_OUT_AT_ONCE
+    if not many and not samples.moved_on_use:
+        with contextlib.suppress(torch.cuda.OutOfMemoryError):
+            return samples.map_batches(lay_out)
+    return samples.changed_on_use(lay_out)
+
+
+def moved_on_use_note(samples: Samples, device: torch.device) -> str:
+    """Returns what the user should know of samples that stay on the host, or ""."""
+    if not samples.moved_on_use:
+        return ""
+    return (
+        f"the samples ({samples.nbytes / 1e9:.2g} GB) do not fit on {device} beside the network, so their batches are "
+        "moved there at each point, which takes time. Fewer samples (num_samples) are moved once."
+    )
+
+
+def _moved(samples: Samples, move: Callable[[Batch], Batch], device: torch.device) -> Samples:
+    room = _room_on(device)
+    if samples.passes is not None:
+        samples = samples.head_of(samples.passes.in_blocks_of(_PASS_SHARE * room))
+    elsewhere = samples.nbytes - samples.nbytes_where(lambda leaf: getattr(leaf, "device", None) == device)
+    if elsewhere <= _ROOM_SHARE * room:
+        with contextlib.suppress(torch.cuda.OutOfMemoryError):
+            return samples.map_batches(move)
+    return samples.changed_on_use(move, moves=True)
+
+
+def _room_on(device: torch.device) -> float:
+    """Returns how many bytes are free on a GPU; other devices say so when memory runs out."""
+    if device.type != "cuda":
+        return math.inf
+    free, _ = torch.cuda.mem_get_info(device)
+    return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+
+
+def _lay_out(leaf: Any) -> Any:
+    if not isinstance(leaf, torch.Tensor) or leaf.ndim != 4:
+        return leaf
+    # With one channel every layout looks contiguous to PyTorch; only the strides say which one is meant.
+    return torch.empty_like(leaf, memory_format=torch.channels_last).copy_(leaf)
 
 
 def read_samples(

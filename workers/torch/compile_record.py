@@ -9,7 +9,7 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,27 @@ from collectors.networks.batches import leaves
 from ..measurement_plan import MeasurementPlan, Workload
 from ..samples.batches import Batch, is_tensor
 from ..samples.samples import Samples
+from .packages import PackageFolder
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
-_COLD_SECONDS = (30.0, 0.25)
+# A number, and more for each layer: LeNet-5 took 12.4 CPU seconds, ResNet-20 15.2, a perceptron 11.1.
+_COLD_SECONDS_OF_PACKAGE = (10.5, 0.12)
+_COLD_SECONDS = (20.0, 0.32)
+# A package is loaded without the compiler; elsewhere PyTorch finds its own code in its cache.
+_WARM_SECONDS_OF_PACKAGE = (0.1, 0.0)
 _WARM_SECONDS = (3.0, 0.05)
-_SPEED_UP = 1.4
+_SPEED_UP, _SPEED_UP_OF_CONVOLUTIONS = 1.4, 1.6
+# Matrix products leave little to fuse: perceptrons ran 0.8 to 1.3 times as fast. And while they are not compiled, their
+# first layer is computed once for a plane, which gains more.
+_SPEED_UP_OF_PERCEPTRONS = 1.0
 _MOST_SHAPES = 2
+_WORTH_KEEPING_SECONDS = 0.5
+_RECORDS_VERSION = 2
+# What looking again may take of the work, where compiled code was not faster: another program may have disturbed it.
+_WORTH_A_LOOK = 0.02
 CLEARLY_FASTER = 1.05
+_NOT_USED = "compiled code could not be used before"
+NOT_FASTER = "compiled code is not clearly faster"
 
 
 @dataclass(frozen=True)
@@ -38,9 +52,10 @@ class CompileRecord:
     Attributes:
         cold_seconds: with an empty cache.
         warm_seconds: with everything in the cache.
-        speed_up: how many times as fast the compiled network is.
+        speed_up: how many times as fast the compiled network is; 0 where it could not be used.
         batch_size: for which it was compiled; another one would have to be compiled as well.
         compiled: whether this was measured; if not, it is a guess from the size of the network.
+        missed_seconds: what compiled code would have saved in earlier runs that were not compiled.
     """
 
     cold_seconds: float
@@ -48,12 +63,33 @@ class CompileRecord:
     speed_up: float
     batch_size: int | None
     compiled: bool = True
+    missed_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class CompileForecast:
+    """Whether compiling pays off.
+
+    Attributes:
+        pays: whether it does.
+        reason: why, in words without a measured figure.
+        details: the figures.
+        gain: seconds that compiled code would save.
+    """
+
+    pays: bool
+    reason: str
+    details: str = ""
+    gain: float = 0.0
 
 
 def forecast_compile(
     record: CompileRecord, seconds_per_point: float, workload: Workload, shapes: int
-) -> tuple[bool, str, str]:
-    """Returns whether compiling pays off, why in words without a measured figure, and the figures.
+) -> CompileForecast:
+    """Returns whether compiling pays off.
+
+    It does where it saves more than it costs; also over several runs, because compiled code is kept: where runs that
+    were not compiled could have saved its cost by now, the next one of them compiles.
 
     Args:
         record: what it costs and gains.
@@ -62,14 +98,18 @@ def forecast_compile(
         shapes: how many shapes of batches there are, each of which is compiled separately.
     """
     if shapes > _MOST_SHAPES:
-        return False, f"batches have {shapes} shapes, and each would be compiled separately", ""
+        return CompileForecast(False, f"batches have {shapes} shapes, and each would be compiled separately")
     known = "measured before" if record.compiled else "an estimate"
-    if record.speed_up < CLEARLY_FASTER:
-        return False, "compiled code is not clearly faster", f"{record.speed_up:.2f} times as fast ({known})"
     eager = min(workload.points * seconds_per_point, workload.seconds)
     cost = record.warm_seconds if record.compiled else record.cold_seconds * shapes
     if workload.workers > 1 and not record.compiled:
         cost += record.warm_seconds  # the others wait until the first has filled the cache
+    if record.speed_up < CLEARLY_FASTER:
+        # A guess that nothing is gained is no measurement that could have been disturbed.
+        worth_a_look = record.compiled and cost < _WORTH_A_LOOK * eager
+        reason = "compiling pays off" if worth_a_look else NOT_FASTER if record.speed_up else _NOT_USED
+        details = f"{record.speed_up:.2f} times as fast ({known})" if record.speed_up else ""
+        return CompileForecast(worth_a_look, reason, details)
     gain = eager * (1 - 1 / record.speed_up)
     limited = workload.seconds < workload.points * seconds_per_point
     work = f"{workload.points:.0f} points take {eager:.0f} s on each worker without it"
@@ -77,8 +117,11 @@ def forecast_compile(
         f"{f'the budget is {eager:.0f} s' if limited else work}, compiling takes {cost:.0f} s "
         f"and makes it {record.speed_up:.2f} times as fast ({known})"
     )
+    if gain <= cost < gain + record.missed_seconds:
+        text += f", which would have saved {record.missed_seconds:.0f} s in earlier runs"
+        return CompileForecast(True, "compiling pays off over several runs", text, gain)
     pays = gain > cost
-    return pays, "compiling pays off" if pays else "compiling would not pay off", text
+    return CompileForecast(pays, "compiling pays off" if pays else "compiling would not pay off", text, gain)
 
 
 class CompileCache:
@@ -89,13 +132,20 @@ class CompileCache:
         plan: how it will run.
         samples: in the layout that it will get them.
         device: where.
+
+    Attributes:
+        key: of the records, which are those of the same network, shapes, threads, versions and hardware.
     """
 
     def __init__(self, network: nn.Module, plan: MeasurementPlan, samples: Samples, device: torch.device) -> None:
         self.folder = _users_folder() or cache_folder() / "torchinductor"
         self._layers = sum(1 for layer in network.modules() if not any(layer.children()))
+        self._has_convolutions = any(parameter.ndim == 4 for parameter in network.parameters())
+        self._is_perceptron = _is_perceptron(network)
+        self._is_packaged = device.type == "cpu"
         identity = repr(
             (
+                _RECORDS_VERSION,
                 [(name, type(layer).__module__, type(layer).__qualname__) for name, layer in network.named_modules()],
                 str(network),
                 [(name, tuple(item.shape), str(item.dtype)) for name, item in network.named_parameters()],
@@ -103,12 +153,16 @@ class CompileCache:
                 _shape(samples.own_batches[0], 1),
                 plan.batch_size is None,
                 plan.threads,
+                plan.precision,
+                plan.first_layer,
                 torch.__version__,
-                compile_options(device),
+                wanted_options(device),
                 _hardware(device),
             )
         )
-        self._path = self.folder / "summary_landscape" / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"
+        self.packages = PackageFolder(cache_folder() / "packages", self.in_use)
+        self.key = hashlib.sha256(identity.encode()).hexdigest()[:32]
+        self._path = self.folder / "summary_landscape" / f"{self.key}.json"
 
     def record(self) -> CompileRecord:
         """Returns what was measured, or a guess from the number of layers."""
@@ -117,22 +171,35 @@ class CompileCache:
         return self._guess()
 
     def _guess(self) -> CompileRecord:
-        cold, warm = (base + slope * self._layers for base, slope in (_COLD_SECONDS, _WARM_SECONDS))
-        return CompileRecord(cold, warm, _SPEED_UP, None, compiled=False)
+        warm_seconds = _WARM_SECONDS_OF_PACKAGE if self._is_packaged else _WARM_SECONDS
+        cold_seconds = _COLD_SECONDS_OF_PACKAGE if self._is_packaged else _COLD_SECONDS
+        cold, warm = (base + slope * self._layers for base, slope in (cold_seconds, warm_seconds))
+        speed_up = _SPEED_UP_OF_CONVOLUTIONS if self._has_convolutions else _SPEED_UP
+        speed_up = _SPEED_UP_OF_PERCEPTRONS if self._is_perceptron else speed_up
+        return CompileRecord(cold, warm, speed_up, None, compiled=False)
 
     def keep(self, seconds: float, speed_up: float, batch_size: int | None) -> None:
         """Remembers what compiling cost and gained, if the folder can be written."""
         before = self.record()
         if before.compiled and before.batch_size == batch_size:
-            # The first run found the cache empty, later ones do not.
-            record = replace(before, warm_seconds=seconds, speed_up=speed_up)
+            # The first run found the cache empty, later ones do not; one that did, or that waited for others, is none.
+            warm_seconds = min(before.warm_seconds, seconds)
+            self._write(replace(before, warm_seconds=warm_seconds, speed_up=speed_up))
         else:
-            record = CompileRecord(seconds, min(self._guess().warm_seconds, seconds), speed_up, batch_size)
-        with contextlib.suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile("w", dir=self._path.parent, suffix=".tmp", delete=False) as file:
-                json.dump(asdict(record), file)
-            Path(file.name).replace(self._path)
+            self._write(CompileRecord(seconds, min(self._guess().warm_seconds, seconds), speed_up, batch_size))
+
+    def keep_failed(self, seconds: float) -> None:
+        """Remembers that compiled code could not be used, and how long it took to find that out."""
+        self._write(CompileRecord(seconds, seconds, 0.0, None))
+
+    def keep_missed(self, seconds: float) -> None:
+        """Remembers that a run was not compiled, and what compiled code would have saved."""
+        before = self.record()
+        if not before.compiled and seconds > _WORTH_KEEPING_SECONDS:
+            self._write(replace(before, missed_seconds=before.missed_seconds + seconds))
+
+    def _write(self, record: CompileRecord) -> None:
+        write_record(self._path, asdict(record))
 
     @contextlib.contextmanager
     def in_use(self) -> Iterator[None]:
@@ -148,18 +215,29 @@ class CompileCache:
                 os.environ[CACHE_VARIABLE] = before
 
 
-def compile_options(device: torch.device) -> dict[str, str | int | bool | Callable[..., Any]]:
+def write_record(path: Path, record: Mapping[str, object]) -> None:
+    """Writes a record, if the folder can be written."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".tmp", delete=False) as file:
+            json.dump(record, file)
+        Path(file.name).replace(path)
+
+
+def wanted_options(device: torch.device) -> dict[str, str | int | bool | Callable[..., Any]]:
     """Returns what makes PyTorch's CPU code fast where an activation comes before a pooling layer.
 
     Left alone, the compiler computes the activation inside the pooling loop, which steps over its input and so runs
     without vector instructions; and its vectorized tanh is several times as slow as the same from a sigmoid.
     """
-    if device.type != "cpu":
+    return {"realize_acc_reads_threshold": 0, "cpp.use_decompose_tanh": True} if device.type == "cpu" else {}
+
+
+def compile_options(device: torch.device) -> dict[str, str | int | bool | Callable[..., Any]]:
+    """Returns those of the wanted options that this version knows; loads the compiler, which takes a second."""
+    wanted = wanted_options(device)
+    if not wanted:
         return {}
-    wanted: dict[str, str | int | bool | Callable[..., Any]] = {
-        "realize_acc_reads_threshold": 0,
-        "cpp.use_decompose_tanh": True,
-    }
     import torch._inductor
 
     known = set(torch._inductor.list_options())
@@ -177,6 +255,12 @@ def _users_folder() -> Path | None:
     module = sys.modules.get("torch._inductor.runtime.cache_dir_utils")
     default = module.default_cache_dir() if module is not None else None
     return Path(folder) if folder and folder != default else None
+
+
+def _is_perceptron(network: nn.Module) -> bool:
+    """Returns whether all parameters are those of fully connected layers."""
+    with_parameters = [layer for layer in network.modules() if list(layer.parameters(recurse=False))]
+    return all(isinstance(layer, nn.Linear) for layer in with_parameters)
 
 
 def count_shapes(batches: Sequence[Batch]) -> int:

@@ -4,48 +4,59 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from torch import nn
 
 from collectors.networks.batches import call_network
+from collectors.networks.readers import without_average
 from collectors.networks.torch_network import unwrap
 from collectors.networks.weight_space import State
 
-from ..errors import CallbackFunctionError, SamplesError
+from ..curvature.products import ProductSettings, ShareProducts
+from ..curves.curve import CurveTask, Fitting
+from ..errors import CurveError
 from ..evaluator import MeasurementSetup, PassCost
-from ..measurement_plan import MeasurementPlan, Workload
+from ..measurement_plan import MeasurementPlan
 from ..measuring import checks
-from ..measuring.memory_shortage import halved, is_memory_shortage, shortage_text
-from ..measuring.network_evaluator import NetworkEvaluator
-from ..measuring.partition import run_batches
-from ..measuring.totals import NamedMetric, Total, batch_loss, low_precision_note
-from ..measuring.tuning import chosen_plan, tune
-from ..samples.batches import Batch, as_batch, as_whole_batch
+from ..measuring.kept_samples import as_columns
+from ..measuring.totals import Pending, Total
+from ..measuring.tuning import chosen_plan
+from ..samples.batches import Batch
+from ..samples.data_sets import ReadSet, naming_set, read_sets
 from ..samples.samples import Samples
-from ..samples.torch_samples import place_samples, read_samples
-from .compiling import PlanChooser, has_images
-from .losses import make_metrics, place_loss, split_into_samples
+from ..samples.torch_samples import moved_on_use_note, place_samples
+from .curve_fitting import CurveFitter, CurveSamples
+from .forward import ForwardPass
+from .gradients import Gradients, without_graph
+from .losses import OutputMetric, make_metrics, place_loss
+from .moved_network import DifferentiatedNetwork
 from .moves import NetworkInPlace, NetworkSnapshot
-from .own_loss import OwnMetric, own_loss_of, weightings
+from .own_loss import OwnMetric, own_loss_of
 from .passes import RECALIBRATED, NetworkInPasses
 from .placement import HeldWeights, device_of, find_placement
-from .points import PendingPoint, PointRunner, capture_of, read_points, run_pending
-from .precision import Float32Losses, at_least_float32, with_float32_outputs, with_float32_weights
-from .settings import measurement_settings, normalization_layers, recalibrate
+from .planned_network import PlannedNetwork
+from .points import PendingPoint, PointRunner, add_up, capture_of, pending_point, read_points, run_pending
+from .precision import at_least_float32, check_precision, with_float32_weights
+from .products import TorchProducts, check_products
+from .random_numbers import SAME_DRAWS, RandomNumbers
+from .settings import check_recalibration, measurement_settings, normalization_layers, recalibrate
+from .user_data import read_user_data
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
 
+_ROUGHLY = 2
 _LOSSES = "a Model with a loss_fn or a loss function of (outputs, targets)"
 
 
-class TorchEvaluator(NetworkEvaluator):
+class TorchEvaluator(PlannedNetwork):
     """Measures a PyTorch network (contract 2).
 
     Args:
@@ -54,7 +65,7 @@ class TorchEvaluator(NetworkEvaluator):
         network: the network; it ends as it was found. One that is spread over devices stays where it is, and each
             parameter is moved there; any other is put on the setup's device.
         dataset: a DataLoader, Dataset, pair of tensors, or iterable of (inputs, targets); of any batches for a network
-            that computes its own loss.
+            that computes its own loss. Or a mapping of several of these by name.
         metrics: name to torchmetrics object or function of (outputs, targets), or of (outputs, batch).
         setup: what is measured, and how.
 
@@ -64,58 +75,57 @@ class TorchEvaluator(NetworkEvaluator):
         CallbackFunctionError: the network, the loss or a metric raises, or gives no single number; or the network is
             spread over devices that the worker does not have, or replaces its weights while it computes.
         TypeError: an argument has the wrong type, or the network has a tensor without values.
-        ValueError: ``buffers="recalibrate"`` is asked for, but the network's statistics are offloaded.
+        ValueError: ``buffers="recalibrate"`` is asked for, but the network's statistics are offloaded; or a precision
+            that the device does not have, or that changes nothing.
     """
 
     def __init__(
         self, model: object, network: nn.Module, dataset: object, metrics: object, setup: MeasurementSetup
     ) -> None:
-        options, plan = setup.options, setup.plan
-        self._module = unwrap(network)
+        options = setup.options
+        self._module = unwrap(cast(nn.Module, without_average(network)))
         self._placement = find_placement(self._module, setup.device, setup.devices)
         # Of batches; and of outputs, until a network that is spread over devices shows where it has them.
         self._device = self._outputs_device = self._placement.inputs
         self._options = options
-        self._plan = MeasurementPlan(threads=setup.threads)
+        self._plan = MeasurementPlan(threads=setup.threads, precision=options.precision)
         self._found: list[NetworkSnapshot] = []
         self._held: HeldWeights | None = None
         self._own_loss = own_loss_of(model, self._module)
         loss = place_loss(checks.find_loss(model, _LOSSES), self._device) if self._own_loss is None else None
-        self._metrics = make_metrics(metrics, self._device, NamedMetric if self._own_loss is None else OwnMetric)
-        make_batch = as_batch if self._own_loss is None else as_whole_batch
-        memory = replace(setup.memory, obstacle=RECALIBRATED if options.buffers == "recalibrate" else "")
-        samples, self._notes = read_samples(dataset, options, make_batch, memory)
+        self._metrics = make_metrics(metrics, self._device, OutputMetric if self._own_loss is None else OwnMetric)
+        self._draws_alike = options.seed_each_point
+        self._numbers = RandomNumbers(options.seed if self._draws_alike else None, self._placement.devices)
+        main, *further = self._read_sets(dataset, setup)
+        self.set_name, samples, self._notes = main.name, main.samples, main.notes
+        self._gradients = Gradients((self._module, loss), restore=setup.restore_network)
         try:
             self._take_over(self._module, setup.restore_network)
             if self._placement.is_kept:
                 self._held = HeldWeights(self._module, restore=setup.restore_network)
             self._moves = NetworkInPlace(self._module)
             checks.check_movable(self._moves.space, "set requires_grad=True on the parameters that training moves")
-            # Of a network with a loss of its own only where its loss shows the need: looking in costs time.
-            self._widens = self._own_loss is None
-            self._forward = self._forward_of(self._module)
+            check_precision(options.precision, self._placement.devices, self._moves.space)
+            self._forward_pass = ForwardPass(self._own_loss, options, self._placement.devices, self._gradients)
             self._samples = self._placed(samples)
             if self._placement.is_kept and loss is not None:
-                self._find_outputs()
+                self._warn(*self._gradients.retried(self._find_outputs)[1])
                 loss, self._samples = place_loss(loss, self._outputs_device), self._placed(samples)
                 self._metrics = make_metrics(metrics, self._outputs_device)
             if isinstance(loss, nn.Module):
                 self._take_over(loss, setup.restore_network)
             loss = None if loss is None else with_float32_weights(loss)
+            self._user_loss = loss
             self._samples = self._samples.map_targets(at_least_float32)
+            self._warn(*filter(None, [self._placement.note, moved_on_use_note(self._samples, self._device)]))
             self._normalization = normalization_layers(self._module)
-            self._check_buffers()
-            self._find_partition_in_float32(loss)
-            self._check_in_place()
-            plan, rate = self._tune(setup.threads, self._keeps_batches) if plan is None else (plan, None)
-            self._plan = replace(plan, batch_size=None) if self._keeps_batches else plan
-            self._samples = self._placed(self._samples, channels_last=self._plan.channels_last)
-            with self._settings():
-                self._settle_plan(rate, setup.workload or Workload())
-                names = self._measure_within_memory()
-                capture = capture_of(self._device) if self._stays_on_device else None
-                self._points = PointRunner(self._moves, self._pending, self._treat_buffers, self._device, capture)
-                self._notes.extend(filter(None, [self._points.check()]))
+            if options.buffers == "recalibrate":
+                self._warn(*check_recalibration(self._normalization, self._recalibration_batches()))
+            self._warn(*self._forward_pass.find_way(functools.partial(self._find_total, loss)))
+            self._moves.check_in_place(self._module)
+            self._add_sets(further, loss)
+            self._choose_plan(setup)
+            names = self._get_points_ready(setup)
             self._passes = self._in_passes()
         except BaseException:
             self.close()
@@ -128,19 +138,22 @@ class TorchEvaluator(NetworkEvaluator):
         """Puts a plane on the device."""
         with torch.no_grad():
             self._moves.load(origin, directions, buffers, end_buffers)
-        with self._settings():
-            self._points.record(len(directions))
+            if self._points.first_layer is not None:
+                self._points.first_layer.load((origin, *directions))
+        self._get_ready(len(directions))
 
     def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
         """Measures points of the loaded plane, shape (points, axes)."""
         points = checks.check_points(points, self._moves.axes)
         with self._settings():
+            kept: list[dict[str, Any]] = []
             if self._passes is not None:
                 rows = self._passes.measure(points.tolist())
             else:
                 # A device goes on to the next point while this one is computed; nothing is read before the last.
-                rows = read_points([self._points.measure(coordinates) for coordinates in points.tolist()])
-        return {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
+                rows, kept = read_points([self._points.measure(coordinates) for coordinates in points.tolist()])
+        columns = {name: np.array([row[name] for row in rows], np.float64) for name in self.description.metrics}
+        return {**columns, **as_columns(kept)}
 
     def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
         """Measures one full set of weights, off the plane; the loaded plane stays in place."""
@@ -157,6 +170,41 @@ class TorchEvaluator(NetworkEvaluator):
                 self._moves.return_to_origin()
 
     @property
+    def can_differentiate(self) -> bool:
+        """Whether the network is on one device, and its samples are held there."""
+        return not self._placement.is_kept and self._samples.passes is None
+
+    def products(self, settings: ProductSettings) -> ShareProducts:
+        """Returns what makes products of the main data set's loss."""
+        check_products(settings, self._placement, self._samples, self._own_loss, self._gradients)
+        return TorchProducts(self._differentiated(), settings)
+
+    def fit_curve(self, task: CurveTask, begun: Fitting | None, seconds: float) -> Fitting:
+        """Goes on with fitting a curve on the main data set."""
+        if not self.can_differentiate:
+            raise CurveError(
+                "a curve is fitted on one device, with samples that are held there: let callback_fn put the network on "
+                "one device, use fewer samples (num_samples), or allow more memory (sample_memory)."
+            )
+        samples = CurveSamples(self._samples, self._keeps_batches, task.settings)
+        with contextlib.closing(CurveFitter(self._differentiated(), samples, task)) as fitter:
+            return fitter.fit(begun, seconds)
+
+    def _differentiated(self) -> DifferentiatedNetwork:
+        # Derivatives are of what is computed in float32, and in one pass that keeps its graph.
+        plain = ForwardPass(self._own_loss, replace(self._options, precision="float32"), self._placement.devices)
+        return DifferentiatedNetwork(
+            self._module,
+            plain.of(self._module),
+            plain.ways_to_add_up(self._user_loss, self._samples.own_batches)[self._partition.candidate],
+            self._samples.batches,
+            None if self._keeps_batches else self._plan.batch_size,
+            lambda: self._numbers.kept(measurement_settings(self._placement.devices, self._plan.threads)),
+            self._placement.devices,
+            self._numbers.start_batch,
+        )
+
+    @property
     def pass_cost(self) -> PassCost | None:
         """What a pass costs where samples are read anew in each."""
         return None if self._passes is None else self._passes.cost
@@ -166,16 +214,49 @@ class TorchEvaluator(NetworkEvaluator):
         super().use_batch_size(batch_size)
         if self._placement.uses_cuda:
             torch.cuda.empty_cache()
+        if self._points.first_layer is not None:
+            # What is kept goes first; it takes more than a batch.
+            self._points.first_layer = None
+            changes: dict[str, Any] = {"first_layer": False}
+            if self._plan.compile:
+                self._forward = self._settled_forward = self._forward_here()
+                changes |= {"compile": False, "compiler": "", "reason": "not compiled: memory ran out"}
+            self._plan = replace(self._plan, **changes)
+            self._chosen_plan = replace(self._chosen_plan, **changes)
+            self._description = replace(self._description, plan=self._plan)
         if self._moves.axes is not None:
-            with self._settings():
-                self._points.record(self._moves.axes)
+            self._get_ready(self._moves.axes)
 
     def close(self) -> None:
         """Leaves the user's network as it was found, bit for bit."""
+        self._gradients.close()
         while self._found:
             self._found.pop().restore()  # the last first: a loss may hold the network
         if self._held is not None:
             self._held.release()
+
+    def _get_points_ready(self, setup: MeasurementSetup) -> tuple[str, ...]:
+        with self._settings():
+            names = self._measure_within_memory()
+            self._plan_sets(setup, functools.partial(self._placed, channels_last=self._plan.channels_last))
+            capture = capture_of(self._device) if self._stays_on_device else None
+            self._points = PointRunner(
+                self._moves, self._pending, self._treat_buffers, self._device, capture, self._first_layer
+            )
+            self._notes.extend(filter(None, [self._points.check()]))
+        self._notes += self._numbers.notes(self._samples.own_batches)
+        return names
+
+    def _get_ready(self, axes: int) -> None:
+        """Gets ready to measure points of the loaded plane in the plan's batches."""
+        with self._settings():
+            if self._points.first_layer is not None:
+                try:
+                    batches = [batch for item in self._sets for batch in item.batches]
+                    self._points.first_layer.prepare(batches, compiled=self._plan.compile)
+                finally:
+                    self._moves.return_to_origin()
+            self._points.record(axes)
 
     def _take_over(self, module: nn.Module, restore: bool) -> None:
         """Puts the network, or a loss that is a module, where it computes, in eval mode."""
@@ -193,28 +274,11 @@ class TorchEvaluator(NetworkEvaluator):
     def _find_outputs(self) -> None:
         """Finds out on which device a network that is spread over several has its outputs."""
         with checks.callback_errors(), self._settings():
-            outputs = call_network(self._forward, self._samples.own_batches[0].inputs)
-        self._outputs_device = device_of(outputs) or self._device
-
-    def _check_in_place(self) -> None:
-        """Checks, after a forward pass, that the network still computes with the tensors that are moved."""
-        replaced = self._moves.replaced_by(self._module)
-        if replaced:
-            raise CallbackFunctionError(
-                f"the network that callback_fn returned replaces its weights while it computes ({replaced[0]!r} and "
-                f"{len(replaced) - 1} others), so they cannot be moved. Hooks that bring weights to a device or cast "
-                "them for each forward pass do that; of Accelerate's, those of device_map are supported. Remove the "
-                "others (accelerate.hooks.remove_hook_from_module(network, recurse=True))."
-            )
-
-    @property
-    def _stays_on_device(self) -> bool:
-        on_host = self._options.buffers == "recalibrate" or self._placement.is_kept
-        return not on_host and self._samples.passes is None
+            outputs = call_network(self._forward_here(), self._samples.own_batches[0].inputs)
+        self._outputs_device = device_of(without_graph(outputs)) or self._device
 
     def _in_passes(self) -> NetworkInPasses | None:
-        passes = self._samples.passes
-        if passes is None:
+        if (passes := self._samples.passes) is None:
             return None
         return NetworkInPasses(
             passes, self._moves, lambda: self._forward, self._batches_of, lambda: [self._loss, *self._metrics.values()]
@@ -224,68 +288,37 @@ class TorchEvaluator(NetworkEvaluator):
         return part.batches(None if self._keeps_batches else self._plan.batch_size)
 
     def _settings(self) -> contextlib.AbstractContextManager[None]:
-        return measurement_settings(self._placement.devices, self._plan.threads)
+        return self._settings_with(self._plan.threads)
 
-    def _check_buffers(self) -> None:
-        if self._options.buffers != "recalibrate":
-            return
-        if not self._normalization:
-            self._warn('buffers="recalibrate" changes nothing: the network has no normalization statistics.')
-        elif any(layer.running_mean is not None and layer.running_mean.is_meta for layer in self._normalization):
-            raise ValueError(
-                'buffers="recalibrate" is not available where normalization statistics are offloaded; load the network '
-                'without offload_buffers, or use buffers="fixed" (the origin\'s statistics everywhere).'
-            )
-        elif all(batch.size < 2 for batch in self._recalibration_batches()):
-            raise SamplesError(
-                'buffers="recalibrate" needs batches of at least two samples for its statistics, but the data set '
-                'gives single ones; use more samples, larger batches or buffers="fixed".'
-            )
+    def _settings_with(self, threads: int) -> contextlib.AbstractContextManager[None]:
+        return self._numbers.kept(measurement_settings(self._placement.devices, threads, self._options.precision))
 
-    def _forward_of(self, network: Callable[..., Any]) -> Callable[..., Any]:
-        if self._own_loss is not None:
-            return self._own_loss.forward(network, Float32Losses if self._widens else contextlib.nullcontext)
-        return with_float32_outputs(network) if self._widens else network
+    def _find_total(self, loss: Callable[..., Any] | None) -> Total:
+        candidates = self._forward_pass.ways_to_add_up(loss, self._samples.own_batches)
+        self._forward = self._forward_here()
+        self._find_partition(self._moves.space, candidates, self._metrics)
+        return self._loss
 
-    def _find_partition_in_float32(self, loss: Callable[..., Any] | None) -> None:
-        """Finds out how the loss is added up, computed from outputs in at least float32 where that can be done."""
-        find = functools.partial(self._find_partition, self._moves.space, self._ways_to_add_up(loss), self._metrics)
-        try:
-            find()
-        except CallbackFunctionError as error:
-            if loss is None or is_memory_shortage(error.__cause__ or error):
-                raise
-            self._widen(False)
-            try:
-                find()
-            except CallbackFunctionError:
-                raise error from error.__cause__
-            self._warn(
-                "loss and metrics are computed from the network's outputs in low precision, because they do not take "
-                f"them in float32 ({error.__cause__ or error})."
-            )
-            return
-        if loss is None and self._loss.low_precision is not None:
-            self._widen(True)
-            find()
-        self._warn(*low_precision_note(self._loss))
+    def _read_sets(self, dataset: object, setup: MeasurementSetup) -> list[ReadSet]:
+        recalibrated = RECALIBRATED if self._options.buffers == "recalibrate" else ""
+        memory = replace(setup.memory, obstacle=SAME_DRAWS if self._draws_alike else recalibrated)
+        read = functools.partial(read_user_data, network=self._module, whole=self._own_loss is not None)
+        return read_sets(dataset, self._options, memory, read)
 
-    def _widen(self, widens: bool) -> None:
-        self._widens = widens
-        self._forward = self._forward_of(self._module)
-
-    def _ways_to_add_up(self, loss: Callable[..., Any] | None) -> list[Total]:
-        if loss is None:
-            return weightings(self._samples.own_batches)
-        split = split_into_samples(loss)
-        return [batch_loss(loss)] if split is None else [batch_loss(loss), split]
+    def _add_sets(self, further: Sequence[ReadSet], loss: Callable[..., Any] | None) -> None:
+        for item in further:
+            samples = self._placed(item.samples).map_targets(at_least_float32)
+            self._warn(*filter(None, [moved_on_use_note(samples, self._device)]))
+            candidates = self._forward_pass.ways_to_add_up(loss, samples.own_batches)
+            self._add_set(item.name, samples, candidates, self._metrics, item.notes)
+        self._find_groups(self._options)
 
     def _forward_here(self) -> Callable[..., Any]:
-        return self._forward_of(self._module)
+        return self._forward_pass.of(self._module)
 
-    def _visit(self, coordinates: Sequence[float]) -> None:
+    def _visit(self, coordinates: Sequence[float], *, roughly: bool = False) -> None:
         self._moves.move(coordinates)
-        self._treat_buffers()
+        self._treat_buffers(roughly=roughly)
 
     def _leave(self) -> None:
         with torch.no_grad():
@@ -295,89 +328,50 @@ class TorchEvaluator(NetworkEvaluator):
         self._forward = self._settled_forward
         if self._plan.compile and self._keeps_batches != self._settled_for_own_batches:
             # It was compiled, and found to be right, for batches of another size.
-            self._forward = self._forward_of(self._module)
-            self._plan = replace(self._plan, compile=False, reason="not compiled: this plane needs other batches")
+            self._forward = self._forward_here()
+            self._plan = replace(
+                self._plan, compile=False, compiler="", reason="not compiled: this plane needs other batches"
+            )
         if self._moves.axes is not None:
-            self._points.record(self._moves.axes)
-            self._visit([0.0] * self._moves.axes)
-        return tuple(self._measure_current())
-
-    def _tune(self, threads: int, fixed_batches: bool) -> tuple[MeasurementPlan, float]:
-        channels_last = functools.partial(self._placed, self._samples, channels_last=True)
-        return tune(
-            self._time_plan,
-            threads,
-            self._samples,
-            fixed_batches=fixed_batches,
-            ran_out_of_memory=_ran_out_of_memory,
-            channels_last=channels_last if has_images(self._samples, self._module) else None,
-            largest_first=self._placement.uses_cuda,
-        )
-
-    def _time_plan(self, plan: MeasurementPlan, batches: Sequence[Batch]) -> None:
-        self._plan = replace(plan, compile=False)
-        # A few batches may hold nothing but padding, which has no mean.
-        with self._settings(), contextlib.suppress(SamplesError):
-            run_batches(self._forward, batches, self._loss, {})
-
-    def _settle_plan(self, rate: float | None, workload: Workload) -> None:
-        """Takes the plan, whose samples per second tuning measured unless it came from elsewhere, compiled or not."""
-        # Compiled code calls no loss function that could be given float32.
-        widened = self._own_loss is not None and self._widens
-        obstacle = "its own loss is computed in float32 although the network is not" if widened else ""
-        if self._placement.is_kept:
-            obstacle = "it is spread over devices, or hooks of Accelerate run it"
-        elif self._samples.passes is not None:
-            obstacle = "its samples are read anew in each pass, in batches of several shapes"
-        chooser = PlanChooser(self._module, self._samples, self._device, self._run, obstacle)
-        settled = chooser.from_user(self._plan) if rate is None else chooser.from_tuning(self._plan, rate, workload)
-        if settled.note:
-            self._warn(settled.note)
-        self._plan, self._samples = settled.plan, settled.samples
-        self._forward = self._settled_forward = self._forward_of(settled.network)
-        self._settled_for_own_batches = self._keeps_batches
-
-    def _run(self, network: Callable[..., Any], batches: Sequence[Batch]) -> dict[str, float]:
-        return run_batches(self._forward_of(network), batches, self._loss, self._metrics)
+            self._get_ready(self._moves.axes)
+            self._visit([0.0] * self._moves.axes, roughly=True)
+        return tuple(self._measure_few())
 
     def _measure_current(self) -> dict[str, float]:
-        return read_points([self._pending()])[0]
-
-    def _measure_within_memory(self) -> tuple[str, ...]:
-        """Returns the names of what is measured; a plan from elsewhere may ask for larger batches than fit here."""
-        before = self._plan.batch_size
-        while True:
-            size = self._plan.batch_size
-            try:
-                names = tuple(self._measure_current())
-                break
-            except Exception as error:
-                if not _ran_out_of_memory(error) or size is None or size < 2:
-                    raise
-            # Only here is the exception gone, and with it the memory that its frames held.
-            self._plan = replace(self._plan, batch_size=halved(size, self._samples.count))
-        if size != before:
-            self._warn(shortage_text(before, size))
-        return names
+        return read_points([self._pending()])[0][0]
 
     def _pending(self) -> PendingPoint:
         # A network's own autocast may insist on its cache, which would hold the weights of the point before.
         torch.clear_autocast_cache()
-        batches = self._samples.batches(self._plan.batch_size)
-        return run_pending(self._forward, batches, self._loss, self._metrics, self._device)
+        if not self.set_name:
+            return pending_point(
+                add_up(self._numbers.numbered(self._forward), self.batches, self.totals_at_points), self._device
+            )
+        parts: list[Pending] = []
+        for item in self._sets:
+            with naming_set(item.set_name):
+                found = add_up(self._numbers.numbered(self._forward), item.batches, item.totals_at_points)
+            parts += [part.renamed(item.set_name, item.result_name) for part in found]
+        return pending_point(parts, self._device)
 
-    def _treat_buffers(self) -> None:
+    def _measure_set(self, batches: Sequence[Batch], loss: Total, metrics: Mapping[str, Total]) -> dict[str, float]:
+        torch.clear_autocast_cache()
+        forward = self._numbers.numbered(self._forward)
+        return read_points([run_pending(forward, batches, loss, metrics, self._device)])[0][0]
+
+    def _sets_changed(self) -> None:
+        if self._moves.axes is not None:
+            self._get_ready(self._moves.axes)
+
+    def _treat_buffers(self, *, roughly: bool = False) -> None:
         if self._options.buffers == "recalibrate" and self._normalization:
-            recalibrate(self._forward_of(self._module), self._normalization, self._recalibration_batches())
+            batches: Iterable[Batch] = self._recalibration_batches()
+            if roughly:
+                batches = itertools.islice((batch for batch in batches if batch.size > 1), _ROUGHLY)
+            recalibrate(self._numbers.numbered(self._forward_here()), self._normalization, batches)
 
     def _recalibration_batches(self) -> Sequence[Batch]:
         return self._samples.batches(self._options.recalibration_batch_size)
-
-
-def _ran_out_of_memory(error: Exception) -> bool:
-    if isinstance(error, torch.cuda.OutOfMemoryError):
-        torch.cuda.empty_cache()
-    return is_memory_shortage(error)
 
 
 EVALUATOR = TorchEvaluator

@@ -5,26 +5,35 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
+from collectors.named_metrics import metric_by_name
+
 from ..errors import CallbackFunctionError
 from ..measuring.sample_loss import SampleLossTotal
 from ..measuring.totals import BatchMean, NamedMetric, Pending, Total, check_metrics, scalar
 from ..samples.batches import Batch
+from .gradients import without_graph
 from .precision import at_least_float32
 
 _REDUCTIONS = ("mean", "sum", "batchmean", "none")
 
 
-def split_into_samples(loss: Callable[..., Any]) -> SampleLossTotal | None:
+def split_into_samples(
+    loss: Callable[..., Any], called: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda loss: loss
+) -> SampleLossTotal | None:
     """Returns the loss without its reduction, or None when it has no reduction that we know.
 
     The caller checks the result against the loss itself: a user's class may give ``reduction`` another meaning.
+
+    Args:
+        loss: of outputs and targets.
+        called: from a loss to the function that is called in its place.
     """
     elementwise: Any
     keywords: dict[str, Any]
@@ -52,7 +61,7 @@ def split_into_samples(loss: Callable[..., Any]) -> SampleLossTotal | None:
     weights = keywords.get("weight") if by_class else None
     known = not isinstance(loss, nn.Module) or type(loss).__module__.startswith("torch.nn.")
     reduction = "mean" if reduction == "none" else str(reduction)
-    return SampleLossTotal(elementwise, reduction, weights, ignored, known=known)
+    return SampleLossTotal(called(elementwise), reduction, weights, ignored, known=known)
 
 
 def place_loss(loss: Callable[..., Any], device: torch.device) -> Callable[..., Any]:
@@ -66,13 +75,21 @@ def place_loss(loss: Callable[..., Any], device: torch.device) -> Callable[..., 
     return functools.partial(loss.func, *loss.args, **keywords)
 
 
+class OutputMetric(NamedMetric):
+    """A metric of (outputs, targets), which gets outputs that need no gradients."""
+
+    def add(self, outputs: Any, batch: Batch) -> None:
+        """Adds one batch."""
+        super().add(without_graph(outputs), batch)
+
+
 class TorchmetricsTotal(Total):
     """A torchmetrics object: updated with every batch and computed at the end."""
 
     adds_up = True
 
     def __init__(self, name: str, metric: Any, device: torch.device) -> None:
-        self._name = name
+        self._name, self._given, self._device = name, metric, device
         self._metric = copy.deepcopy(metric).to(device)
 
     def reset(self) -> None:
@@ -85,8 +102,8 @@ class TorchmetricsTotal(Total):
 
     def fresh(self) -> Total:
         """Returns a new sum of the same, with a state of its own."""
-        fresh = copy.copy(self)
-        fresh._metric = copy.deepcopy(self._metric)
+        # Not a copy of the one that is in use: not every device lets tensors be copied in that way.
+        fresh = TorchmetricsTotal(self._name, self._given, self._device)
         fresh.reset()
         return fresh
 
@@ -96,11 +113,12 @@ class TorchmetricsTotal(Total):
         return Pending([value], lambda numbers: {self._name: numbers[0]})
 
 
-def make_metrics(metrics: object, device: torch.device, named: type[NamedMetric] = NamedMetric) -> dict[str, Total]:
+def make_metrics(metrics: object, device: torch.device, named: type[NamedMetric] = OutputMetric) -> dict[str, Total]:
     """Returns an accumulator for each metric.
 
     Args:
-        metrics: name to torchmetrics object or function of (outputs, targets); None means none.
+        metrics: name to torchmetrics object, function of (outputs, targets) or name of a metric, or a set of such
+            names; None means none. The mean loss, which is measured anyway, is left out.
         device: where the network runs.
         named: puts the metric's name into errors, and takes batches as the network does.
 
@@ -108,7 +126,8 @@ def make_metrics(metrics: object, device: torch.device, named: type[NamedMetric]
         CallbackFunctionError: it is not such a dictionary, or a name cannot be stored.
     """
     totals: dict[str, Total] = {}
-    for name, metric in check_metrics(metrics, "torchmetrics object or function of outputs and targets").items():
+    kinds = "torchmetrics object or function of outputs and targets"
+    for name, metric in check_metrics(_without_names(metrics), kinds).items():
         is_class = isinstance(metric, type)
         if not is_class and all(callable(getattr(metric, method, None)) for method in ("reset", "update", "compute")):
             total: Total = TorchmetricsTotal(name, metric, device)
@@ -120,3 +139,16 @@ def make_metrics(metrics: object, device: torch.device, named: type[NamedMetric]
             )
         totals[name] = named(f"metric {name!r}", total)
     return totals
+
+
+def _without_names(metrics: object) -> object:
+    """Returns the metrics with objects in the place of names, and without the loss."""
+    if isinstance(metrics, set | frozenset) and all(isinstance(item, str) for item in metrics):
+        metrics = {name: name for name in sorted(metrics)}
+    if not isinstance(metrics, Mapping):
+        return metrics
+    try:
+        objects = {name: metric_by_name(item) if isinstance(item, str) else item for name, item in metrics.items()}
+    except ValueError as error:
+        raise CallbackFunctionError(f"the fourth item that callback_fn returns: {error}") from error
+    return {name: metric for name, metric in objects.items() if not getattr(metric, "is_the_loss", False)}

@@ -14,6 +14,8 @@ from torch import nn
 from collectors.networks.torch_network import named_tensors, to_tensor, unwrap
 from collectors.networks.weight_space import State, TensorInfo, WeightSpace, inside_corners
 
+from ..errors import CallbackFunctionError
+
 _SMALL = 1 << 16  # elements; below that a tensor costs more for being one than for its values
 
 
@@ -107,6 +109,12 @@ class NetworkInPlace:
             for name, target in self._buffers.items():
                 collapsed(target).copy_(collapsed(to_tensor(buffers[name]), target))
 
+    def name_of(self, tensor: torch.Tensor) -> str | None:
+        """Returns the name of a parameter, of tied ones the first; None for a tensor that is no whole one."""
+        place = (tensor.data_ptr(), tensor.shape, tensor.stride())
+        known = self._parameters.items()
+        return next((name for name, own in known if (own.data_ptr(), own.shape, own.stride()) == place), None)
+
     def return_to_origin(self) -> None:
         """Sets every parameter and buffer, the frozen ones too, to the origin's."""
         for name, values in self._fixed.items():
@@ -115,8 +123,22 @@ class NetworkInPlace:
             part.move(())
         self.reset_buffers()
 
-    def replaced_by(self, network: nn.Module) -> list[str]:
-        """Returns the names of parameters that are no longer the tensors that are moved here."""
+    def check_in_place(self, network: nn.Module) -> None:
+        """Checks, after a forward pass, that the network still computes with the tensors that are moved here.
+
+        Raises:
+            CallbackFunctionError: it replaced some of them.
+        """
+        replaced = self._replaced_by(network)
+        if replaced:
+            raise CallbackFunctionError(
+                f"the network that callback_fn returned replaces its weights while it computes ({replaced[0]!r} and "
+                f"{len(replaced) - 1} others), so they cannot be moved. Hooks that bring weights to a device or cast "
+                "them for each forward pass do that; of Accelerate's, those of device_map are supported. Remove the "
+                "others (accelerate.hooks.remove_hook_from_module(network, recurse=True))."
+            )
+
+    def _replaced_by(self, network: nn.Module) -> list[str]:
         now = {info.name: tensor for info, tensor in named_tensors(network) if info.role == "parameter"}
         return [
             name

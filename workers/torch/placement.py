@@ -26,11 +26,13 @@ class Placement:
         inputs: where it takes its batches.
         devices: all on which it computes, without repetition.
         is_kept: whether its parts stay where callback_fn has put them; otherwise all of it is on ``inputs``.
+        note: what the user should know of that.
     """
 
     inputs: torch.device
     devices: tuple[torch.device, ...]
     is_kept: bool = False
+    note: str = ""
 
     @property
     def kinds(self) -> str:
@@ -68,8 +70,8 @@ def find_placement(network: nn.Module, device: str, available: Sequence[str] = (
     found += [parameter.device for parameter in network.parameters()]
     devices = tuple(dict.fromkeys(place for place in found if place.type != "meta"))
     if not hooks and len(devices) < 2:
-        own = full_device(device)
-        return Placement(own, (own,))
+        own, note = _usable(device)
+        return Placement(own, (own,), note=note)
     devices = devices or (full_device(device),)
     known = [full_device(name) for name in available]
     foreign = [place for place in devices if known and place.type not in _HOST and place not in known]
@@ -88,6 +90,17 @@ def full_device(device: str | int | torch.device) -> torch.device:
     if place.type == "cuda" and place.index is None:
         return torch.device("cuda", torch.cuda.current_device())
     return place
+
+
+def _usable(device: str) -> tuple[torch.device, str]:
+    """Returns the worker's device, or the CPU and why, where this PyTorch can use no GPU at all."""
+    if torch.device(device).type == "cuda" and not torch.backends.cuda.is_built():  # type: ignore[no-untyped-call]
+        note = (
+            f"this machine has a GPU, but the installed PyTorch ({torch.__version__}) was built without CUDA, so the "
+            "network is measured on the CPU. Install a build for CUDA (https://pytorch.org)."
+        )
+        return torch.device("cpu"), note
+    return full_device(device), ""
 
 
 def device_of(outputs: Any) -> torch.device | None:
@@ -128,15 +141,20 @@ class HeldWeights:
         for name, value in values.items():
             hook, tensors = by_hook.setdefault(id(weights[name].hook), (weights[name].hook, {}))
             tensors[weights[name].key] = held(value)
-        self._before = [(hook, hook.weights_map) for hook, _ in by_hook.values()]
+        self._before = [(hook, hook.weights_map, hook.tied_params_map) for hook, _ in by_hook.values()]
+        # Accelerate tells tied weights by their addresses, and remembers those of tensors that it has freed. A copy
+        # that lies at such an address would be taken for another weight, so the hooks start with none.
+        addresses: dict[int, Any] = {}
         for hook, tensors in by_hook.values():
             hook.weights_map = _HeldMap(tensors, hook.weights_map)
+            if hook.tied_params_map is not None:
+                hook.tied_params_map = addresses
 
     def release(self) -> None:
         """Gives the hooks back what they had."""
         while self._before:
-            hook, weights_map = self._before.pop()
-            hook.weights_map = weights_map
+            hook, weights_map, addresses = self._before.pop()
+            hook.weights_map, hook.tied_params_map = weights_map, addresses
 
 
 class _HeldMap(Mapping[str, torch.Tensor]):

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-import itertools
+import contextlib
+import functools
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
+from numpy.typing import NDArray
 
+from ..measuring.memory_shortage import is_memory_shortage
 from ..measuring.partition import add_batches
 from ..measuring.totals import Pending, Total
 from ..samples.batches import Batch
+from .cuda_graphs import capture_cuda_graph
+from .first_layer import FirstLayer
 from .moves import NetworkInPlace
 
 Capture: TypeAlias = Callable[[Callable[[], torch.Tensor]], Callable[[], torch.Tensor]]
-_WARM_UP = 3
 _CLOSE = 1e-5
+_SHOWN = 8
 
 
 class PointRunner:
@@ -29,6 +34,7 @@ class PointRunner:
         treat_buffers: is called after each move.
         device: where.
         capture: records a CUDA graph; None where there is none, or where buffers are treated on the host.
+        first_layer: what is computed once for a plane; None where nothing is.
     """
 
     def __init__(
@@ -38,14 +44,19 @@ class PointRunner:
         treat_buffers: Callable[[], None],
         device: torch.device,
         capture: Capture | None,
+        first_layer: FirstLayer | None = None,
     ) -> None:
+        self.first_layer = first_layer
         self._moves, self._compute, self._treat_buffers = moves, compute, treat_buffers
         self._device, self._capture = device, capture
         self._graph: PointGraph | None = None
         self._parts: Sequence[Pending] = ()
 
     def check(self) -> str:
-        """Finds out, before a plane is loaded, whether the forward pass can be recorded; returns why not, or ""."""
+        """Finds out, before a plane is loaded, whether the forward pass can be recorded; returns why not, or "".
+
+        That memory does not suffice is not said: it may with the plane's own batches.
+        """
         return self._record(axes=0) if self._capture is not None else ""
 
     def record(self, axes: int) -> None:
@@ -62,16 +73,23 @@ class PointRunner:
             return PendingPoint(self._graph.numbers(coordinates), self._parts)
         self._moves.move(coordinates)
         self._treat_buffers()
-        return self._compute()
+        with contextlib.nullcontext() if self.first_layer is None else self.first_layer.at(coordinates):
+            return self._compute()
 
     def _record(self, axes: int) -> str:
         assert self._capture is not None
         try:
             graph = PointGraph(self._run, axes, self._device, self._capture)
         except Exception as error:
-            self._capture = None
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            return f"points are measured kernel by kernel instead of through one CUDA graph: {reason}."
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0].removesuffix(".")
+            note = f"points are measured kernel by kernel instead of through one CUDA graph: {reason}."
+            if not is_memory_shortage(error):
+                self._capture = None
+            elif axes:
+                note += " It is tried again with smaller batches, and for the next plane."
+            else:
+                note = ""  # nothing is lost before the plane is there
+            return note
         if axes:
             self._graph = graph
         return ""
@@ -89,30 +107,7 @@ class PointRunner:
 
 def capture_of(device: torch.device) -> Capture | None:
     """Returns how work is recorded on a device, or None where it cannot be."""
-    return capture_cuda_graph if device.type == "cuda" else None
-
-
-def capture_cuda_graph(work: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
-    """Records work that always uses the same memory; returns the function that does it again.
-
-    Raises:
-        RuntimeError: it waits for the device, or does something else that cannot be recorded.
-    """
-    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(_WARM_UP):  # libraries choose their kernels and get their memory before the recording
-            work()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        result = work()
-
-    def replay() -> torch.Tensor:
-        graph.replay()
-        return result
-
-    return replay
+    return functools.partial(capture_cuda_graph, device=device) if device.type == "cuda" else None
 
 
 class PointGraph:
@@ -138,7 +133,7 @@ class PointGraph:
             found = self.numbers(point)
             expected = run(self._coordinates)
             if not torch.allclose(found, expected, rtol=_CLOSE, atol=1e-7, equal_nan=True):
-                raise RuntimeError(f"at {point} it gives {found.tolist()} instead of {expected.tolist()}")
+                raise RuntimeError(f"at {point} it gives {_few(found)} instead of {_few(expected)}")
 
     def numbers(self, coordinates: Sequence[float]) -> torch.Tensor:
         """Returns the numbers of a point, still on the device, shape (numbers,)."""
@@ -147,17 +142,28 @@ class PointGraph:
         return self._replay().clone()
 
 
+def _few(numbers: torch.Tensor) -> list[float]:
+    shown: list[float] = numbers[:_SHOWN].tolist()
+    return shown
+
+
 @dataclass(frozen=True)
 class PendingPoint:
     """One point's results, not yet read.
 
     Attributes:
-        numbers: on the device, float64, shape (numbers,).
+        numbers: on the device, float64, shape (numbers,); those of the parts, then the losses of samples.
         parts: how the results are made of them.
     """
 
     numbers: torch.Tensor
     parts: Sequence[Pending]
+
+
+def add_up(forward: Callable[..., Any], batches: Sequence[Batch], totals: Sequence[Total]) -> list[Pending]:
+    """Returns the loss and every metric over batches, without waiting for the device."""
+    add_batches(forward, batches, totals)
+    return [total.pending() for total in totals]
 
 
 def run_pending(
@@ -168,13 +174,16 @@ def run_pending(
     device: torch.device,
 ) -> PendingPoint:
     """Does what ``run_batches`` does without waiting for the device."""
-    totals = (loss, *metrics.values())
-    add_batches(forward, batches, totals)
-    parts = [total.pending() for total in totals]
+    return pending_point(add_up(forward, batches, [loss, *metrics.values()]), device)
+
+
+def pending_point(parts: Sequence[Pending], device: torch.device) -> PendingPoint:
+    """Returns a point of which these results are known, of all data sets."""
     numbers = [number for part in parts for number in part.numbers]
     if any(isinstance(number, torch.Tensor) for number in numbers):
         as_tensors = [torch.as_tensor(number, dtype=torch.float64, device=device) for number in numbers]
-        return PendingPoint(torch.stack(as_tensors), parts)
+        samples = [values.to(as_tensors[0]) for part in parts for values in part.samples.values()]
+        return PendingPoint(torch.cat([torch.stack(as_tensors), *samples]), parts)
     return PendingPoint(torch.tensor([float(number) for number in numbers], dtype=torch.float64), parts)
 
 
@@ -183,18 +192,28 @@ def all_on_device(point: PendingPoint) -> bool:
     return all(isinstance(number, torch.Tensor) for part in point.parts for number in part.numbers)
 
 
-def read_points(points: Sequence[PendingPoint]) -> list[dict[str, float]]:
-    """Returns the results of all points after one transfer.
+def read_points(points: Sequence[PendingPoint]) -> tuple[list[dict[str, float]], list[dict[str, NDArray[Any]]]]:
+    """Returns the results of all points after one transfer, and the losses of samples where these are kept.
 
     Raises:
         SamplesError: no target counts.
     """
     if not points:
-        return []
-    rows = torch.stack([point.numbers for point in points]).tolist()
+        return [], []
+    rows = torch.stack([point.numbers for point in points]).cpu().numpy()
     results: list[dict[str, float]] = []
-    for point, row in zip(points, map(iter, rows), strict=True):
+    kept: list[dict[str, NDArray[Any]]] = []
+    for point, row in zip(points, rows, strict=True):
         results.append({})
+        kept.append({})
+        start = 0
         for part in point.parts:
-            results[-1] |= part.finish(list(itertools.islice(row, len(part.numbers))))
-    return results
+            end = start + len(part.numbers)
+            results[-1] |= part.finish(row[start:end].tolist())
+            start = end
+        for part in point.parts:
+            for name, values in part.samples.items():
+                end = start + len(values)
+                kept[-1][name] = row[start:end]
+                start = end
+    return results, kept

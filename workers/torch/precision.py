@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,13 +14,62 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from collectors.networks.batches import mapping_like, tuple_like
+from collectors.networks.weight_space import WeightSpace
 
 _FLOAT32_BYTES = 4
+_WITH_TF32 = (8, 0)  # the compute capability of Ampere
 _LOSSES = {
     function
     for name, function in vars(functional).items()
     if callable(function) and (name.endswith("_loss") or name.startswith(("cross_entropy", "binary_cross_", "kl_div")))
 }
+
+
+def check_precision(precision: str, devices: Collection[torch.device], space: WeightSpace) -> None:
+    """Checks that a network can be measured in a precision.
+
+    Args:
+        precision: of the forward passes.
+        devices: on which it computes.
+        space: the network's description.
+
+    Raises:
+        ValueError: the devices cannot compute so, or the precision would change nothing.
+    """
+    if precision == "float32":
+        return
+    others = 'Use precision="float32"' + (' or precision="bfloat16".' if precision == "tf32" else ".")
+    gpus = [device for device in devices if device.type == "cuda"]
+    if precision == "tf32" and not gpus:
+        raise ValueError(
+            f'precision="tf32" needs an NVIDIA GPU, but the network is measured on {", ".join(map(str, devices))}, '
+            f"where there is no TensorFloat-32. {others}"
+        )
+    for device in gpus:
+        with torch.cuda.device(device):
+            capable = torch.cuda.is_bf16_supported()
+            if precision == "tf32":
+                capable = torch.cuda.get_device_capability() >= _WITH_TF32
+        if not capable:
+            raise ValueError(
+                f'precision="{precision}" is not available on {device} ({torch.cuda.get_device_name(device)}). {others}'
+            )
+    types = {info.dtype for info in space.parameters}
+    changed = {"float32"} if precision == "tf32" else {"float32", "float16"}
+    if not types & changed:
+        raise ValueError(
+            f'precision="{precision}" changes nothing: the weights are in {" and ".join(sorted(types))}. Use '
+            'precision="float32", which leaves a network as it was built, or convert it (network.float()).'
+        )
+
+
+@contextlib.contextmanager
+def in_bfloat16(types: Collection[str]) -> Iterator[None]:
+    """Autocast on devices of some types; it keeps no copies of weights, because each point has weights of its own."""
+    with contextlib.ExitStack() as stack:
+        for type_ in types:
+            stack.enter_context(torch.autocast(type_, torch.bfloat16, cache_enabled=False))
+        yield
 
 
 def at_least_float32(value: Any) -> Any:

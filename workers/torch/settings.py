@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -12,19 +12,23 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from collectors.networks.batches import call_network
 
+from ..errors import SamplesError
 from ..samples.batches import Batch
 
 _FULL = ("ieee", "none")
 
 
 @contextlib.contextmanager
-def measurement_settings(devices: Collection[torch.device], threads: int) -> Iterator[None]:
+def measurement_settings(devices: Collection[torch.device], threads: int, precision: str = "float32") -> Iterator[None]:
     """No gradients, no autocast, full float32 precision, no autotuning, and a number of CPU threads.
 
     Args:
         devices: on which the network computes.
         threads: of the CPU.
+        precision: "tf32" lets GPUs use TensorFloat-32; autocast for "bfloat16" is entered by ``ForwardPass`` alone, so
+            that loss and metrics are computed outside it.
     """
+    tf32 = precision == "tf32"
     types = sorted({device.type for device in devices})
     with contextlib.ExitStack() as stack:
         stack.enter_context(torch.no_grad())
@@ -32,10 +36,12 @@ def measurement_settings(devices: Collection[torch.device], threads: int) -> Ite
         # which is this one; each point has weights of its own, so nothing may be kept.
         for type_ in types:
             stack.enter_context(torch.autocast(type_, enabled=False, cache_enabled=False))
-        if "cuda" in types:
-            flags = torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
-            stack.enter_context(flags)
-        _full_precision(stack, types)
+        own_gpu = next((device for device in devices if device.type == "cuda"), None)
+        if own_gpu is not None:
+            # Streams, graphs and a user's ``.cuda()`` belong to the current device, which is the first one otherwise.
+            stack.enter_context(torch.cuda.device(own_gpu))
+            _cudnn(stack, tf32=tf32)
+        _full_precision(stack, types, tf32=tf32)
         before = torch.get_num_threads()
         if before != threads:
             torch.set_num_threads(threads)
@@ -43,7 +49,24 @@ def measurement_settings(devices: Collection[torch.device], threads: int) -> Ite
         yield
 
 
-def _full_precision(stack: contextlib.ExitStack, types: Collection[str]) -> None:
+def _cudnn(stack: contextlib.ExitStack, *, tf32: bool = False) -> None:
+    """Lets cuDNN compute without autotuning and the same way each time.
+
+    ``torch.backends.cudnn.flags`` would do, but it also reads ``allow_tf32``, which raises where the user has set
+    ``fp32_precision``.
+    """
+    cudnn = torch.backends.cudnn
+    for name, value in (("enabled", True), ("benchmark", False), ("deterministic", True)):
+        _set(stack, cudnn, name, value)
+    with contextlib.suppress(RuntimeError):  # see _full_precision
+        _set(stack, cudnn, "allow_tf32", tf32)
+
+
+def _full_precision(stack: contextlib.ExitStack, types: Collection[str], *, tf32: bool = False) -> None:
+    """Lets float32 be float32, but on GPUs TensorFloat-32 where that was asked for."""
+    # PyTorch's older function sets several of the newer attributes, also back to what only one of them had been.
+    all_owners = _precision_owners(("cuda", "cpu"), with_views=False)
+    stack.callback(_put_back, [(owner, owner.fp32_precision) for owner in all_owners])
     try:
         before = torch.get_float32_matmul_precision()
         if before != "highest":
@@ -51,23 +74,47 @@ def _full_precision(stack: contextlib.ExitStack, types: Collection[str]) -> None
             stack.callback(torch.set_float32_matmul_precision, before)
     except RuntimeError:
         pass  # the user has set the newer attributes, and PyTorch does not allow both
+    if tf32:
+        # The older attribute alone leaves the CPU's precision as it is; the newer ones agree with it afterwards.
+        with contextlib.suppress(RuntimeError):
+            _set(stack, torch.backends.cuda.matmul, "allow_tf32", True)
+    of_gpu = _precision_owners(("cuda",))[1:] if tf32 else []
     for owner in _precision_owners(types):
-        before = getattr(owner, "fp32_precision", "none")
-        if before not in _FULL:
-            owner.fp32_precision = "ieee"
-            stack.callback(setattr, owner, "fp32_precision", before)
+        if any(owner is item for item in of_gpu):
+            _set(stack, owner, "fp32_precision", "tf32")
+        elif owner.fp32_precision not in _FULL:
+            _set(stack, owner, "fp32_precision", "ieee")
 
 
-def _precision_owners(types: Collection[str]) -> Iterator[Any]:
-    """Yields what has an ``fp32_precision`` (since PyTorch 2.9), the general before the particular."""
+def _put_back(before: Sequence[tuple[Any, str]]) -> None:
+    for owner, value in before:
+        if owner.fp32_precision != value:
+            owner.fp32_precision = value
+
+
+def _precision_owners(types: Collection[str], *, with_views: bool = True) -> list[Any]:
+    """Returns what has an ``fp32_precision`` (since PyTorch 2.9), the general before the particular.
+
+    Args:
+        types: of devices.
+        with_views: whether oneDNN's own is among them, which sets the one of all.
+    """
     backends = torch.backends
-    yield backends
+    owners: list[Any] = [backends]
     if "cuda" in types:
-        yield from (backends.cuda.matmul, getattr(backends.cudnn, "conv", None), getattr(backends.cudnn, "rnn", None))
+        owners += [backends.cuda.matmul, *(getattr(backends.cudnn, name, None) for name in ("conv", "rnn"))]
     if set(types) != {"cuda"}:
         mkldnn = getattr(backends, "mkldnn", None)
-        yield mkldnn
-        yield from (getattr(mkldnn, name, None) for name in ("matmul", "conv", "rnn"))
+        owners += [mkldnn] if with_views else []
+        owners += [getattr(mkldnn, name, None) for name in ("matmul", "conv", "rnn")]
+    return [owner for owner in owners if hasattr(owner, "fp32_precision")]
+
+
+def _set(stack: contextlib.ExitStack, owner: Any, name: str, value: object) -> None:
+    before = getattr(owner, name)
+    if before != value:
+        setattr(owner, name, value)
+        stack.callback(setattr, owner, name, before)
 
 
 def normalization_layers(network: nn.Module) -> list[_NormBase]:
@@ -79,7 +126,29 @@ def normalization_layers(network: nn.Module) -> list[_NormBase]:
     ]
 
 
-def recalibrate(network: Callable[..., Any], layers: Sequence[_NormBase], batches: Sequence[Batch]) -> None:
+def check_recalibration(layers: Sequence[_NormBase], batches: Sequence[Batch]) -> list[str]:
+    """Checks that running statistics can be recalibrated; returns what the user should know.
+
+    Raises:
+        ValueError: they are offloaded.
+        SamplesError: no batch has the two samples that a variance needs.
+    """
+    if not layers:
+        return ['buffers="recalibrate" changes nothing: the network has no normalization statistics.']
+    if any(layer.running_mean is not None and layer.running_mean.is_meta for layer in layers):
+        raise ValueError(
+            'buffers="recalibrate" is not available where normalization statistics are offloaded; load the network '
+            'without offload_buffers, or use buffers="fixed" (the origin\'s statistics everywhere).'
+        )
+    if all(batch.size < 2 for batch in batches):
+        raise SamplesError(
+            'buffers="recalibrate" needs batches of at least two samples for its statistics, but the data set '
+            'gives single ones; use more samples, larger batches or buffers="fixed".'
+        )
+    return []
+
+
+def recalibrate(network: Callable[..., Any], layers: Sequence[_NormBase], batches: Iterable[Batch]) -> None:
     """Sets running statistics to their cumulative average over the batches; the layers alone are in train mode.
 
     A batch of one sample is left out: normalization in train mode raises on it, and it would count as much as a

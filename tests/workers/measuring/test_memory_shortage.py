@@ -55,7 +55,14 @@ def undisturbed(plane):
 
 
 @pytest.mark.parametrize("devices", [[0], pytest.param([0, 1], marks=pytest.mark.slow)])
-@pytest.mark.parametrize("callback", [hungry_network.hungry_from_the_start, hungry_network.hungry_after_some_points])
+@pytest.mark.parametrize(
+    "callback",
+    [
+        pytest.param(hungry_network.hungry_from_the_start, marks=pytest.mark.slow),
+        pytest.param(hungry_network.hungry_at_the_origin, marks=pytest.mark.slow),
+        hungry_network.hungry_after_some_points,
+    ],
+)
 def test_batches_are_halved_for_all_workers(plane, undisturbed, tmp_path, devices, callback):
     found, told = survey_elsewhere(plane, callback, devices, tmp_path)
     assert [text for text in told if re.search(SMALLER, text)], told
@@ -67,6 +74,7 @@ def test_batches_are_halved_for_all_workers(plane, undisturbed, tmp_path, device
         assert (file["status"][:] == 1).all()
 
 
+@pytest.mark.slow
 def test_a_loss_that_does_not_split_fails_at_its_points(plane, tmp_path):
     found, told = survey_elsewhere(plane, hungry_network.hungry_and_not_to_be_cut, [0], tmp_path)
     assert any("loss depends on how samples are batched" in text for text in told), told
@@ -115,7 +123,7 @@ def get_ready_without_memory():
     raise AssertionError("there was enough memory")
 
 
-@pytest.mark.parametrize("where", ["in this process", "in an actor of Ray"])
+@pytest.mark.parametrize("where", ["in this process", pytest.param("in an actor of Ray", marks=pytest.mark.slow)])
 def test_a_plane_that_does_not_fit_beside_the_network(where):
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
         text = executor.submit(load_without_memory, where).result()
@@ -144,9 +152,9 @@ def test_an_evaluator_without_batches_fails_at_the_point_alone():
     evaluator = Greedy()
     evaluator.load(*paraboloid_plane())
     (first, third) = measure_points(evaluator, [(1.0, 0.0), (3.0, 0.0)])
-    assert first == ({"loss": 1.0}, None)
-    assert third[0] is None
-    assert "memory ran out while a point was measured in the data set's own batches, which cannot be cut" in third[1]
+    assert (first.values, first.error) == ({"loss": 1.0}, None)
+    assert third.values is None
+    assert "memory ran out while a point was measured in the data set's own batches, which cannot be cut" in third.error
     with pytest.raises(MemoryShortageError, match="the same call measures it again"):
         within_memory(evaluator, lambda: evaluator.measure(np.array([[3.0, 0.0]])))
 
@@ -176,6 +184,11 @@ def chained():
         (RuntimeError("DefaultCPUAllocator: not enough memory: you tried to allocate 8 bytes."), True),
         (RuntimeError("std::bad_alloc"), True),
         (RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR"), False),
+        (RuntimeError("GET was unable to find an engine to execute this computation"), False),
         (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
         (None, False),
     ],

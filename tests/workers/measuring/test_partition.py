@@ -102,7 +102,7 @@ LOSSES = {
     ),
     "flat tokens": (flat_tokens, (ids, labels)),
 }
-QUICK = ("padded causal model", "flat tokens", "weighted class")
+QUICK = ("padded causal model", "weighted class")
 BELONG_TO_BATCHES = {"weighted function", "weighted class", "ignoring function", "flat tokens"}
 
 
@@ -290,6 +290,28 @@ def pair_surface(loss, dataset, **choices):
     plane = random_plane(network, seed=4)
     found = evaluate(plane, lambda: (loss, network, dataset, {}), progress=False, **AXES, **choices)
     return found, plane
+
+
+@pytest.mark.filterwarnings("ignore:the samples take more memory")
+@pytest.mark.parametrize("sample_memory", ["auto", "1 kB"])
+def test_a_loss_that_raises_far_away_fails_at_those_points_only(sample_memory):
+    network, inputs, targets = seeded(mlp), features(60), classes(60)
+    largest = float(network(inputs).detach().abs().max()) * 1.3
+
+    def picky(outputs, targets):
+        if outputs.abs().max() > largest:
+            raise ArithmeticError("too far")
+        return functional.cross_entropy(outputs, targets)
+
+    def callback_fn():
+        return picky, seeded(mlp), DataLoader(TensorDataset(inputs, targets), 20), {}
+
+    plane, axis = random_plane(network, seed=1), np.linspace(-3, 3, 3)
+    with pytest.warns(UserWarning, match="points failed"):
+        found = evaluate(
+            plane, callback_fn, x=axis, y=axis, device_ids=[0], progress=False, sample_memory=sample_memory
+        )
+    assert np.isfinite(found.loss).tolist() == [[False] * 3, [False, True, False], [False] * 3]
 
 
 class TestDataWithoutBatches:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.pools import devices
-from workers.pools.devices import available_cores, choose_devices, gpu_ids, share_cores
+from workers.pools.devices import available_cores, choose_devices, gpu_ids, gpu_numbers, share_cores
 
 
 @pytest.fixture
@@ -50,11 +50,35 @@ def test_shares_of_eight_cores(eight_cores):
 
 
 @pytest.mark.parametrize(
-    ("visible", "ids"), [("", ()), ("-1", ()), ("0", (0,)), ("3,5", (0, 1)), ("GPU-a, GPU-b,GPU-c", (0, 1, 2))]
+    ("visible", "ids"),
+    [
+        ("", ()),
+        ("-1", ()),
+        ("NoDevFiles", ()),
+        ("0", (0,)),
+        ("3,5", (0, 1)),
+        ("2,-1,3", (0,)),
+        ("GPU-a, GPU-b,GPU-c", (0, 1, 2)),
+        ("MIG-a,MIG-b", (0, 1)),
+    ],
 )
 def test_gpus_are_those_that_are_visible(monkeypatch, visible, ids):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     assert gpu_ids() == ids
+
+
+@pytest.mark.parametrize(
+    ("names", "visible", "numbers"),
+    [
+        (["3"], ["3", "5"], (3,)),
+        (["1", "0"], [], (1, 0)),
+        (["GPU-7f2e", "GPU-0a1b"], ["GPU-0a1b", "GPU-5c6d", "GPU-7f2e"], (2, 0)),
+        (["MIG-2b3c"], ["MIG-0a1b", "MIG-2b3c"], (1,)),
+        (["MIG-2b3c"], [], ()),
+    ],
+)
+def test_gpus_are_counted_where_they_have_uuids(names, visible, numbers):
+    assert gpu_numbers(names, visible) == numbers
 
 
 def test_devices_without_gpus(eight_cores, monkeypatch):

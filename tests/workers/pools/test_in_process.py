@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from worker_cases import (
 )
 
 from workers.errors import NondeterministicLossError
-from workers.evaluator import MeasurementOptions
+from workers.evaluator import MeasurementOptions, OriginMeasurement
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.pool import OriginValues, PointTask, StateTask
@@ -151,9 +150,10 @@ def test_a_nan_origin_is_deterministic():
 
 
 class TestDeterminism:
-    def origin(self, loss, again=None, device="cpu", **others):
+    def origin(self, loss, again=None, device="cpu", elsewhere=None, **others):
         first = {"loss": loss, **others}
-        return OriginValues("a worker", device, (first, dict(first, loss=loss if again is None else again)))
+        both = (first, dict(first, loss=loss if again is None else again))
+        return OriginValues("a worker", device, OriginMeasurement(both, elsewhere=elsewhere or {}))
 
     @pytest.mark.parametrize("value", [0.0, 1.0, -3.0, np.nan, np.inf, 1e300])
     def test_equal_values_pass(self, value):
@@ -179,10 +179,15 @@ class TestDeterminism:
         with pytest.raises(NondeterministicLossError, match=r"loss is 2e-06"):
             check_determinism([self.origin(2e-6, 2.08e-6)])
         far = {"loss": 5.0}
-        near = replace(self.origin(2e-6, 2e-6 + 4e-8), elsewhere=far)  # rounding of logits, where losses are 5
+        near = self.origin(2e-6, 2e-6 + 4e-8, elsewhere=far)  # rounding of logits, where losses are 5
         check_determinism([near])
         with pytest.raises(NondeterministicLossError):
-            check_determinism([replace(self.origin(2e-6, 2e-6 + 8e-8), elsewhere=far)])
+            check_determinism([self.origin(2e-6, 2e-6 + 8e-8, elsewhere=far)])
+
+    def test_what_is_repeated_over_a_few_batches_counts(self):
+        few = ({"loss": 3.0}, {"loss": 3.001})
+        with pytest.raises(NondeterministicLossError, match=r"loss is 3\.0 and then 3\.001 on a worker"):
+            check_determinism([OriginValues("a worker", "cpu", OriginMeasurement(({"loss": 1.0},), few))])
 
     def test_every_metric_counts(self):
         with pytest.raises(NondeterministicLossError, match=r"but accuracy is 0\.5"):

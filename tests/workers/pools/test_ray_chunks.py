@@ -115,7 +115,7 @@ def test_without_deaths_tasks_are_given_out_in_order(kinds, workers, speed):
 def test_a_chunk_takes_about_a_second(workers, speed):
     queue = ChunkQueue((PointTask(index, (0.0,)) for index in range(5 * 8 * 200 + 1000)), workers)
     for _ in range(5):
-        assert len(queue.next(speed_of(speed), idle=True).tasks) == max(1, int(speed))
+        assert len(queue.next(speed_of(speed), idle=True).tasks) == max(1, round(speed))
 
 
 def test_chunks_become_small_towards_the_end():

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from scripts import PATIENCE
 
 from workers.pools.ray_leftovers import SESSION_VARIABLE, end_processes, owned, remove_dead_sessions, session_processes
 
@@ -61,7 +62,7 @@ def test_the_processes_of_a_dead_owner_end(folder, dead):
     left, other = sleeper(path.name), sleeper("landscape-ray-1-other")
     try:
         remove_dead_sessions(folder)
-        assert left.wait(timeout=20) == -signal.SIGKILL
+        assert left.wait(timeout=PATIENCE) == -signal.SIGKILL
         assert not path.exists()
         assert other.poll() is None
     finally:
@@ -112,11 +113,11 @@ def test_the_private_ray_of_a_killed_driver_goes_at_once(support_folder, tmp_pat
     script = tmp_path / "script.py"
     script.write_text(KILLED)
     process = subprocess.Popen([sys.executable, str(script), str(support_folder)])
-    assert process.wait(timeout=120) == -signal.SIGKILL
+    assert process.wait(timeout=PATIENCE) == -signal.SIGKILL
     short = Path(tempfile.gettempdir() if len(tempfile.gettempdir()) <= 20 else "/tmp")
     (left,) = short.glob(f"landscape-ray-{process.pid}-*")
     family = [process for process in psutil.process_iter() if process.pid in session_processes(left.name)]
     remove_dead_sessions(short)
     assert not left.exists()
-    _, alive = psutil.wait_procs(family, timeout=20)
+    _, alive = psutil.wait_procs(family, timeout=PATIENCE)
     assert alive == []

@@ -256,6 +256,7 @@ class TestFailures:
         assert paraboloid.workers == 2
         assert not set(processes[:victims]) & set(paraboloid.process_ids)
 
+    @pytest.mark.slow
     def test_workers_that_are_killed_between_calls(self, paraboloid):
         plane = paraboloid_plane()
         paraboloid.load(*plane)
@@ -348,7 +349,7 @@ class TestPlaces:
     def test_some_find_no_place(self, session, paraboloid, monkeypatch):
         """The cluster has four places, two of which are taken."""
         monkeypatch.setattr(ray_placement, "PLACEMENT_SECONDS", 6.0)
-        with pytest.warns(UserWarning, match=r"\d of 5 workers found no place within 6 s; going on without"):
+        with pytest.warns(UserWarning, match=r"\d of 5 workers found no place soon after the others; going on without"):
             pool = RayPool(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2, 3, 4))
         with pool:
             assert 1 <= pool.workers <= 2
@@ -360,9 +361,9 @@ class TestPlaces:
                 RayPool(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2))
         assert ray_is_running()
 
-    def test_all_free_places_by_default(self, session):
+    def test_all_free_places_by_default(self, session, paraboloid):
         with RayPool(Paraboloid, MeasurementOptions()) as pool:
-            assert pool.workers == 1  # one for each four free cores, and one at least
+            assert pool.workers == 2  # one for each free CPU; the other two are taken
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,7 @@ def mapped(process: int) -> tuple[int, int, set[str]]:
     return resident, share, inodes
 
 
+@pytest.mark.slow
 def test_two_workers_have_the_samples_once():
     plane = plane_of(Network(), axes=1)
     tasks = [PointTask(index, (float(x),)) for index, x in enumerate(np.linspace(-1, 1, 9))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from functools import partial
 
 import pytest
 from hypothesis import given
@@ -136,6 +137,14 @@ def simulate(monkeypatch, crew, tasks):
     return results, crew.ray.now - start
 
 
+def _noted(submit, sizes):
+    def noted(self, worker, chunk):
+        sizes.append(len(chunk.tasks))
+        submit(self, worker, chunk)
+
+    return noted
+
+
 def crew_of(*seconds, **more):
     ray = SimulatedRay()
     return SimulatedCrew(ray, lambda number: SimulatedActor(ray, seconds[number], **more), len(seconds))
@@ -151,6 +160,29 @@ class TestShareOfTheIdealSpeed:
             assert Counter(result.key for result in results) == Counter(range(4096))
             assert 4096 * 0.05 / 64 / seconds >= 0.95
         assert sum(worker.actor.busy for worker in crew.workers) < 2 * 4096 * 0.05 * 1.02
+
+    def test_a_turn_of_the_driver_serves_several_of_many_workers(self, monkeypatch):
+        """Each wait looks at all 512 of them, so one for each chunk would cost the driver more than anything else."""
+        crew = crew_of(*[0.45 + 0.1 * number / 512 for number in range(512)])
+        looked, wait = [], crew.ray.wait
+        crew.ray.wait = lambda references, **how: (looked.append(len(references)), wait(references, **how))[1]
+        chunks = []
+        monkeypatch.setattr(RayRun, "_submit", _noted(RayRun._submit, chunks))
+        results, seconds = simulate(monkeypatch, crew, points(512 * 20))
+        assert Counter(result.key for result in results) == Counter(range(512 * 20))
+        assert sum(looked) < 250 * len(chunks)  # 1,007 before
+        assert 20 * 0.5 / seconds >= 0.95
+
+    def test_short_points_come_in_chunks_that_the_driver_can_give_out(self, monkeypatch):
+        """Chunks of one point at the end would ask more of the driver than it can do."""
+        crew = crew_of(*[0.005] * 64)
+        sizes = []
+        monkeypatch.setattr(RayRun, "_submit", _noted(RayRun._submit, sizes))
+        results, _ = simulate(monkeypatch, crew, points(64 * 400))
+        assert Counter(result.key for result in results) == Counter(range(64 * 400))
+        assert len(sizes) < 64 * 16  # 1,254 before
+        # All but the first three of each worker, whose speed is not known yet, take 32 ms at least.
+        assert sum(size < 6 for size in sizes) <= 3 * 64 + 1
 
     @pytest.mark.parametrize("slow", [0.5, 5.0])
     def test_one_slow_worker(self, monkeypatch, slow):
@@ -170,6 +202,15 @@ class TestShareOfTheIdealSpeed:
         assert Counter(result.key for result in results) == Counter(range(140))
 
 
+def state(number):
+    return {"x": number}, None
+
+
+def source(number):
+    """Every third set of weights is one that only the driver can read."""
+    return partial(state, number) if number % 3 else None
+
+
 KINDS = st.lists(st.booleans() | st.just(True), max_size=40)
 
 
@@ -181,17 +222,19 @@ KINDS = st.lists(st.booleans() | st.just(True), max_size=40)
 def test_each_task_ends_exactly_once_whatever_stops_or_dies(kinds, speeds, data):
     stopped = data.draw(st.sets(st.integers(1, len(speeds) - 1)))
     guilty = data.draw(st.sets(st.integers(0, max(0, len(kinds) - 1)), max_size=2)) if kinds else set()
+    blind = data.draw(st.sets(st.integers(0, len(speeds) - 1)))
     random = data.draw(st.randoms(use_true_random=False))
     rate = data.draw(st.sampled_from([0.0, 0.1, 0.4]))
     ray = SimulatedRay()
 
     def make(number):
         stops = ray.now + 3 * random.random() if number in stopped else math.inf
-        return SimulatedActor(ray, speeds[number], stops, lambda key: key in guilty or random.random() < rate)
+        kills = lambda key: key in guilty or random.random() < rate  # noqa: E731
+        return SimulatedActor(ray, speeds[number], stops, kills, number not in blind)
 
     crew = SimulatedCrew(ray, make, len(speeds))
     tasks = [
-        PointTask(index, (float(index),)) if kind else StateTask(index, lambda index=index: ({"x": index}, None))
+        PointTask(index, (float(index),)) if kind else StateTask(index, partial(state, index), source(index))
         for index, kind in enumerate(kinds)
     ]
     with pytest.MonkeyPatch.context() as monkeypatch:

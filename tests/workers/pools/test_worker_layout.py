@@ -7,6 +7,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scripts import PATIENCE
 
 from workers.evaluator import MeasurementOptions
 from workers.pools.devices import WorkerLayout
@@ -104,7 +105,7 @@ if __name__ == "__main__":
             assert pool.workers == workers, pool.workers
             pool.load({"weight": np.zeros((1, 3), np.float32), "bias": np.zeros(1, np.float32)},
                       [{"weight": np.ones((1, 3), np.float32), "bias": np.ones(1, np.float32)}], {})
-            said = [item.values[0] for item in pool.measure_origin()]
+            said = [item.measured.values[0] for item in pool.measure_origin()]
         masks = [int(values["mask"]) for values in said]
         print(ids, arguments, said)
         assert len({values["process"] for values in said}) == workers
@@ -132,7 +133,7 @@ from workers.pools.open_pool import open_pool
 OPTIONS = MeasurementOptions()
 
 def wait_until_free(count):
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 600
     while ray.available_resources().get("GPU", 0) != count:
         assert time.monotonic() < deadline, ray.available_resources()
         time.sleep(0.1)
@@ -189,11 +190,19 @@ if __name__ == "__main__":
     wait_until_free(3)
     ray.shutdown()
 
+    # GPUs and MIG instances that have UUIDs are meant by their places in the list.
+    os.environ["CUDA_VISIBLE_DEVICES"] = "GPU-7,MIG-8,GPU-9"
+    ray.init("local", num_cpus=8, num_gpus=3, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
+    with open_pool(GivenDevices, OPTIONS, device_ids=[2, 1]) as pool:
+        assert sorted(zip(ids(pool), numbers(pool))) == [((1,), 18), ((2,), 19)], (ids(pool), numbers(pool))
+    del os.environ["CUDA_VISIBLE_DEVICES"]
+    ray.shutdown()
+
     # Without GPUs, devices are slots; their CPUs are joined, and the threads with them.
     ray.init("local", num_cpus=8, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
     with open_pool(GivenDevices, OPTIONS, device_ids=[0, 1, 2, 3], devices_per_worker=2) as pool:
         assert pool.workers == 2
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while ray.available_resources().get("CPU", 0) != 4:
             assert time.monotonic() < deadline, ray.available_resources()
             time.sleep(0.1)
@@ -208,5 +217,5 @@ if __name__ == "__main__":
 @pytest.mark.slow
 @pytest.mark.parametrize("script", [PINNED, LOGICAL_GPUS], ids=["pinned", "logical GPUs"])
 def test_places(run_python, support_folder, own_ray, script):
-    result = run_python(script, support_folder, RAY_AUTH_TOKEN="0123456789" * 4, timeout=250)
+    result = run_python(script, support_folder, RAY_AUTH_TOKEN="0123456789" * 4, timeout=PATIENCE)
     assert result.stdout.splitlines()[-1] == "good"

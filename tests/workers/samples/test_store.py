@@ -256,6 +256,7 @@ def test_a_sealed_file_takes_nothing_more():
         file.append(memoryview(b"d"), 1)
 
 
+@pytest.mark.slow
 def test_no_room_is_an_error_that_says_what_to_do():
     """A real limit: the process may make no file, and no memory file, of more than 1 MB."""
     program = textwrap.dedent("""

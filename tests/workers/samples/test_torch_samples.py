@@ -22,6 +22,8 @@ from worker_cases import sentence_loader
 
 from workers.errors import SamplesError
 from workers.evaluator import MeasurementOptions
+from workers.samples.batches import Batch
+from workers.samples.streaming import SampleStream, first_pass
 from workers.samples.torch_samples import read_samples
 
 COUNT = 30
@@ -421,3 +423,35 @@ def test_targets_of_any_shape_for_each_sample():
     samples, _ = read_samples(DataLoader(DATA, batch_size=8, collate_fn=collate), MeasurementOptions())
     assert samples.count == COUNT
     assert not samples.can_be_cut
+
+
+def test_passes_in_smaller_blocks_hold_the_same_samples():
+    """A GPU may have less room than the host, from whose memory the size of a block is chosen."""
+    batches = [Batch(torch.full((100, 10), float(number)), torch.zeros(100), 100) for number in range(6)]
+    _, facts = first_pass(lambda: iter(batches), 0.0, without_batches=False)
+    stream = SampleStream(lambda: iter(batches), facts, 1e9, copied=False)
+    (together,) = stream.blocks()
+    apart = list(stream.in_blocks_of(2 * 4400).blocks())
+    assert [len(block) for block in apart] == [2, 2, 2]
+    assert len(list(stream.in_blocks_of(math.inf).blocks())) == 1
+    for one, other in zip(together, [part for block in apart for part in block], strict=True):
+        assert torch.equal(one.own_batches[0].inputs, other.own_batches[0].inputs)
+
+
+def test_changes_on_use_follow_each_other_wherever_batches_come_from():
+    inputs = torch.arange(12.0).reshape(6, 2)
+    samples = read_samples((inputs, torch.zeros(6)), MeasurementOptions())[0]
+
+    def added(number):
+        return lambda batch: Batch(batch.inputs * 10 + number, batch.targets, batch.size)
+
+    changed = samples.changed_on_use(added(1)).changed_on_use(added(2), moves=True)
+    assert changed.moved_on_use
+    assert not samples.moved_on_use
+    expected = inputs * 100 + 12
+    for batches in (changed.own_batches, changed.batches(4), changed.map_targets(lambda targets: targets).batches(4)):
+        assert torch.equal(torch.cat([batch.inputs for batch in batches]), expected)
+    for groups in changed.partitions().own_and_other():
+        assert torch.equal(torch.cat([batch.inputs for group in groups for batch in group]), expected)
+    assert changed.sha256(with_batches=True) == samples.sha256(with_batches=True)
+    assert changed.nbytes == samples.nbytes

@@ -2,12 +2,16 @@
 
 import copy
 import gc
+import warnings
 
 import numpy as np
 import torch
 import torchmetrics
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from torch.utils.data import DataLoader, TensorDataset
+from twin_device import twin_memory
 from worker_cases import classes, images, plane_of, seeded
 
 from collectors.networks.torch_network import RepeatedReader
@@ -107,8 +111,6 @@ def partly_on_the_host():
 
 
 def tuned_and_compiled():
-    import warnings
-
     network = seeded(Pipeline)
     plane = plane_of(network, scale=0.1)
     expected, _, _ = measured(network, plane, device=HOST)
@@ -266,3 +268,91 @@ def read_while_it_trains():
         found = reader()
         for name, tensor in network.state_dict().items():
             np.testing.assert_array_equal(found[name], tensor.cpu().numpy())
+
+
+class Waits(TorchDispatchMode):
+    """Notes what reads from a device or copies between devices, for which a GPU would be waited for."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        tensors = [item for item in tree_leaves((args, kwargs, result)) if isinstance(item, torch.Tensor)]
+        is_copy = "copy" in func.name() and len({tensor.device for tensor in tensors}) > 1
+        if is_copy or func is torch.ops.aten._local_scalar_dense.default:
+            self.found.append(func.name())
+        return result
+
+
+def nothing_waits_for_the_device():
+    """What a CUDA graph would record: the move, the network, the loss and metrics that stay on the device."""
+    network = seeded(Pipeline)
+    origin, directions, buffers = plane_of(network, scale=0.1)
+    ends = [{name: 2 * array for name, array in buffers.items() if array.dtype.kind == "f"}] * 2
+    for policy, end_buffers in (("fixed", ()), ("interpolate", ends)):
+        evaluator = make_evaluator(
+            (nn.CrossEntropyLoss(weight=WEIGHTS.clone()), network, DATA, {"accuracy": accuracy}),
+            MeasurementSetup(MeasurementOptions(buffers=policy), device=SECOND, plan=PLAN),
+        )
+        evaluator.load(origin, directions, buffers, end_buffers)
+        coordinates = torch.zeros(2, dtype=torch.float64, device=SECOND)
+        with torch.no_grad(), Waits() as waits:
+            numbers = evaluator._points._run(coordinates)
+        assert waits.found == [], waits.found
+        assert numbers.device == torch.device(SECOND)
+        with torch.no_grad(), Waits() as waits:
+            numbers.sum().item()
+            coordinates.copy_(torch.ones(2))
+        assert len(waits.found) == 2, waits.found
+        evaluator.close()
+
+
+def small_images():
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 5))
+
+
+def whole_batch_loss(outputs, targets):
+    """Belongs to its batches."""
+    return nn.functional.cross_entropy(outputs / outputs.std(), targets)
+
+
+def samples_beyond_the_device():
+    """3.5 MB of images where 1.6 MB are free: they stay on the host, and batches are moved at each point."""
+    many = TensorDataset(images(8_000), classes(8_000, 5))
+    loader = DataLoader(many, batch_size=500)
+    network = seeded(small_images)
+    plane = plane_of(network, scale=0.1)
+    cases = [
+        (nn.CrossEntropyLoss(), many, MeasurementPlan(256), {}),
+        (nn.CrossEntropyLoss(), many, MeasurementPlan(256, channels_last=True), {}),
+        (nn.CrossEntropyLoss(), many, None, {}),
+        (whole_batch_loss, loader, MeasurementPlan(256), {}),
+        (nn.CrossEntropyLoss(), loader, MeasurementPlan(256), {"options": MeasurementOptions(buffers="recalibrate")}),
+    ]
+    for loss, data, plan, setup in cases:
+        network = seeded(small_images)
+        expected, _, described = measured(network, plane, loss=loss, device=HOST, data=data, plan=plan, **setup)
+        with twin_memory(1_600_000), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            found, _, description = measured(network, plane, loss=loss, data=data, plan=plan, **setup)
+        assert_equal(found, expected, rtol=1e-5)
+        assert description.samples_sha256 == described.samples_sha256
+        (note,) = [note for note in description.notes if "do not fit" in note]
+        assert note.startswith("the samples (0.0035 GB) do not fit on twin:0 beside the network, so their"), note
+        assert any(str(item.message) == note for item in caught)
+        assert description.partition_dependent == (loss is whole_batch_loss)
+
+
+def a_layout_beyond_the_device():
+    """The images fit, but not twice: they are laid out batch by batch, and nothing fails."""
+    many = TensorDataset(images(5_000), classes(5_000, 5))
+    network = seeded(small_images)
+    plane = plane_of(network, scale=0.1)
+    for plan in (MeasurementPlan(256, channels_last=True), None):
+        expected, _, _ = measured(network, plane, device=HOST, data=many, plan=plan)
+        with twin_memory(3_500_000):
+            found, _, description = measured(network, plane, data=many, plan=plan)
+        assert_equal(found, expected, rtol=1e-5)
+        assert not [note for note in description.notes if "do not fit" in note]

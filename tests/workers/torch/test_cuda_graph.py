@@ -14,7 +14,7 @@ from workers.evaluator import MeasurementOptions, MeasurementSetup
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.sample_loss import mean_over_samples
 from workers.torch.evaluator import TorchEvaluator
-from workers.torch.points import PointGraph, capture_cuda_graph, capture_of, read_points, run_pending
+from workers.torch.points import PointGraph, capture_of, read_points, run_pending
 
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [1.0, 1.0]])
 CPU = torch.device("cpu")
@@ -89,7 +89,7 @@ def test_sums_on_the_device_equal_those_of_numpy(name):
     total = evaluator._loss
     batches = evaluator._samples.batches(16)
     with torch.no_grad():
-        (found,) = read_points([run_pending(evaluator._forward, batches, total, {}, CPU)])
+        (found,), _ = read_points([run_pending(evaluator._forward, batches, total, {}, CPU)])
     numerators, denominators = (torch.cat(part).numpy() for part in (total._numerators, total._denominators))
     expected = mean_over_samples(numerators, denominators)
     assert found.keys() == expected.keys()
@@ -152,6 +152,33 @@ def test_a_graph_that_gives_other_values_is_not_used(monkeypatch):
     np.testing.assert_array_equal(values["loss"], plain["loss"])
 
 
+def test_a_shortage_of_memory_is_not_for_ever(monkeypatch):
+    """It is tried again with smaller batches and with the next plane; what cannot be recorded at all is not."""
+    calls = []
+
+    def short_of_memory(work):
+        calls.append(work)
+        if len(calls) < 3:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB.")
+        return do_again(work)
+
+    monkeypatch.setattr("workers.torch.evaluator.capture_of", lambda _device: short_of_memory)
+    loss, network, dataset = case("plain")
+    evaluator = evaluator_of(loss, network, dataset, batch_size=16)
+    assert evaluator.description.notes == ()
+    with pytest.warns(
+        UserWarning, match=r"CUDA graph: CUDA out of memory\. Tried to allocate 2 GiB\. It is tried again"
+    ):
+        evaluator.load(*plane_of(network))
+    plain = evaluator.measure(POINTS)["loss"]
+    assert evaluator._points._graph is None
+    evaluator.use_batch_size(8)
+    assert evaluator._points._graph is not None
+    np.testing.assert_allclose(evaluator.measure(POINTS)["loss"], plain, rtol=1e-6)
+    evaluator.close()
+    assert len(calls) == 3
+
+
 def test_recalibrated_buffers_are_never_recorded(monkeypatch):
     monkeypatch.setattr("workers.torch.evaluator.capture_of", lambda _device: refuse)
     loss, network, dataset = case("batchnorm")
@@ -170,7 +197,7 @@ def test_a_point_keeps_its_numbers_when_the_next_is_measured():
 
 def test_the_cpu_records_nothing():
     assert capture_of(CPU) is None
-    assert capture_of(torch.device("cuda", 0)) is capture_cuda_graph
+    assert capture_of(torch.device("cuda", 1)).keywords == {"device": torch.device("cuda", 1)}
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device; tests/benchmarks/gpu.py checks it too")

@@ -27,6 +27,7 @@ def tensor_bytes():
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", networks())
 def test_a_plane_is_held_once(name):
     network, share = networks()[name]

@@ -11,6 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import classes, evaluator_of, features, mlp, plane_of
 
+from collectors import Loss, Model
 from workers.errors import CallbackFunctionError
 from workers.pools.in_process import measure_points
 
@@ -126,6 +127,29 @@ def test_a_metric_of_batches_keeps_the_loaders_own():
         np.testing.assert_allclose(values["recall"][index], expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "metrics",
+    [
+        {"acc", "recall", "loss"},
+        {"acc": "acc", "recall": "recall", "mean": Loss()},
+        Model(mlp(), nn.CrossEntropyLoss(), metrics={"acc", "recall", "loss"}).metrics,
+    ],
+    ids=["names", "dict", "those of a Model"],
+)
+def test_metrics_by_name(metrics):
+    by_name, _ = measured(metrics)
+    assert set(by_name) == {"loss", "loss_stderr", "acc", "recall"}
+    options = {"num_classes": outputs_at(POINTS)[0].shape[1]}
+    objects, _ = measured(
+        {
+            "acc": torchmetrics.classification.MulticlassAccuracy(average="micro", **options),
+            "recall": torchmetrics.classification.MulticlassRecall(**options),
+        }
+    )
+    for name, values in objects.items():
+        np.testing.assert_array_equal(by_name[name], values)
+
+
 def test_nan_metrics_stay():
     def never(outputs, targets):
         return float("nan")
@@ -139,6 +163,8 @@ def test_nan_metrics_stay():
     ("metrics", "text"),
     [
         ([accuracy], "the fourth item .* must be a dict of metrics .* but is a list"),
+        ({"acc", "roc"}, "the fourth item .* given by name must be one of the names .* but got 'roc'"),
+        ({"a": "roc"}, "the fourth item .* given by name must be one of the names .* but got 'roc'"),
         ({"": accuracy}, "the name of a metric must be printable text without '/'"),
         ({"a/b": accuracy}, "the name of a metric must be printable text without '/'"),
         ({".hidden": accuracy}, "the name of a metric must be printable text without '/'"),
@@ -176,7 +202,7 @@ def test_a_point_where_a_metric_raises_names_it_and_keeps_the_traceback():
     network = mlp()
     evaluator = evaluator_of(nn.CrossEntropyLoss(), network, loader(), {"accuracy": accuracy, "best": best_class})
     evaluator.load(*plane_of(network))
-    (values, nothing), (none, text) = measure_points(evaluator, [(0.0, 0.0), (1e4, 0.0)])
+    (values, nothing, _), (none, text, _) = measure_points(evaluator, [(0.0, 0.0), (1e4, 0.0)])
     evaluator.close()
     assert (nothing, none) == (None, None)
     assert set(values) == {"loss", "loss_stderr", "accuracy", "best"}
@@ -195,7 +221,7 @@ def test_memory_that_a_metric_wants_is_had_by_smaller_batches():
     evaluator = evaluator_of(nn.CrossEntropyLoss(), mlp(), loader(), {"hungry": hungry})
     evaluator.load(*plane_of(mlp()))
     evaluator.use_batch_size(50)
-    ((values, error),) = measure_points(evaluator, [(0.0, 0.0)])
+    ((values, error, _),) = measure_points(evaluator, [(0.0, 0.0)])
     assert error is None
     assert np.isfinite(values["hungry"])
     assert evaluator.description.plan.batch_size == 13

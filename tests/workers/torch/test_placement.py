@@ -2,13 +2,12 @@
 
 import functools
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from scripts import run_script
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.data import TensorDataset
@@ -34,6 +33,9 @@ CHECKS = (
     "all_of_it_on_another_device",
     "memory_beside_each_parameter",
     "read_while_it_trains",
+    "nothing_waits_for_the_device",
+    "samples_beyond_the_device",
+    "a_layout_beyond_the_device",
 )
 _SCRIPT = """
 import json, sys, traceback
@@ -59,11 +61,7 @@ def failures(tmp_path_factory):
     here = Path(__file__).parent
     folders = [str(here), str(here.parents[1] / "support")]
     arguments = [str(library), json.dumps(folders), json.dumps(CHECKS)]
-    result = subprocess.run(
-        [sys.executable, "-c", _SCRIPT, *arguments], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout.splitlines()[-1])
+    return json.loads(run_script(_SCRIPT, *arguments).splitlines()[-1])
 
 
 def spread_over(*devices):
@@ -106,6 +104,16 @@ def test_devices_that_a_worker_does_not_have(available, named):
             (nn.MSELoss(), network, LABELLED, {}), MeasurementSetup(device="cuda:0", devices=tuple(available))
         )
     assert find_placement(network, "cuda:0", ["cuda:0", "cuda:2"]).is_kept
+
+
+@pytest.mark.skipif(torch.backends.cuda.is_built(), reason="needs a PyTorch without CUDA")
+def test_a_gpu_that_this_pytorch_cannot_use():
+    """The driver's device files are there, and nobody has asked which build of PyTorch is."""
+    with pytest.warns(UserWarning, match=r"built without CUDA, so the network is measured on the CPU\. Install"):
+        evaluator = make_evaluator((nn.CrossEntropyLoss(), mlp(), LABELLED, {}), MeasurementSetup(device="cuda:0"))
+    evaluator.close()
+    assert evaluator.description.device == "cpu"
+    assert any("built without CUDA" in note for note in evaluator.description.notes)
 
 
 def test_a_network_without_values():

@@ -1,0 +1,333 @@
+"""Several data sets in one survey: each value is that of a survey of its data set alone, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torchmetrics
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from worker_cases import (
+    CASES,
+    ConvNet,
+    case,
+    classes,
+    features,
+    images,
+    mlp,
+    plane_of,
+    seeded,
+    sentence_loader,
+    state_of,
+    weighted_mean,
+)
+
+from workers.callback_fn import make_evaluator
+from workers.errors import CallbackFunctionError, SampleMemoryError, SamplesError
+from workers.evaluator import MeasurementOptions, MeasurementSetup, SampleMemory
+from workers.measurement_plan import MeasurementPlan, Workload
+
+POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-1.0, 0.7], [0.05, 1.5]])
+FAR = [(1.0, 1.0)]
+
+
+def accuracy(outputs, targets):
+    return (outputs.argmax(1) == targets).float().mean()
+
+
+def pair(count, seed, inputs=6):
+    return features(count, inputs, seed), classes(count, seed=seed + 1)
+
+
+def opened(loss, network, dataset, metrics=None, *, plan=None, workload=None, memory=None, **options):
+    setup = MeasurementSetup(
+        MeasurementOptions(**options),
+        plan=plan or (None if workload else MeasurementPlan(batch_size=16)),
+        workload=workload,
+        memory=memory or SampleMemory(),
+    )
+    return make_evaluator((loss, network, dataset, metrics or {}), setup)
+
+
+def measured(evaluator, network_plane):
+    """Returns the description, the points' values, and those of the plane's origin as a state of its own."""
+    with torch.no_grad():
+        evaluator.load(*network_plane)
+        evaluator.settle(FAR)
+        values = evaluator.measure(POINTS)
+        origin, _, buffers = network_plane
+        state = evaluator.measure_state(origin, buffers)
+        description = evaluator.description
+        evaluator.close()
+    return description, values, state
+
+
+def check_equal_alone(loss, build, datasets, metrics=None, **options):
+    """Compares with a survey of each data set alone, under the plan of all together."""
+    together = opened(loss, build(), datasets, metrics, **options)
+    plane = plane_of(build(), origin_seed=9)
+    description, values, state = measured(together, plane)
+    assert [item.name for item in description.datasets] == list(datasets)
+    assert set(values) == set(state) == set(description.metrics)
+    names = []
+    options.pop("workload", None)
+    plan = options.pop("plan", None) or description.plan
+    counts = options.pop("num_samples", None)
+    for index, (name, dataset) in enumerate(datasets.items()):
+        count = counts.get(name) if isinstance(counts, dict) else counts
+        alone = opened(loss, build(), dataset, metrics, plan=plan, num_samples=count, **options)
+        expected_description, expected, expected_state = measured(alone, plane)
+        assert not expected_description.datasets
+        found = description.datasets[index]
+        assert found.num_samples == expected_description.num_samples
+        assert found.samples_sha256 == expected_description.samples_sha256
+        assert found.partition_dependent == expected_description.partition_dependent
+        for metric in expected_description.metrics:
+            full = f"{metric}@{name}" if index else metric
+            names.append(full)
+            np.testing.assert_array_equal(values[full], expected[metric], err_msg=full)
+            np.testing.assert_array_equal(state[full], expected_state[metric], err_msg=full)
+    assert tuple(names) == description.metrics
+    return description, values
+
+
+def test_train_and_test_in_one_pass():
+    sets = {"train": pair(50, 1), "test": pair(33, 7)}
+    description, values = check_equal_alone(nn.CrossEntropyLoss(), mlp, sets, {"accuracy": accuracy})
+    assert description.metrics == (
+        *("loss", "loss_stderr", "accuracy"),
+        *("loss@test", "loss_stderr@test", "accuracy@test"),
+    )
+    assert description.num_samples == 50
+    assert (values["loss"] != values["loss@test"]).all()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_kind_of_network(name):
+    loss, _, dataset = case(name)
+    other = case(name)[2]
+    check_equal_alone(loss, lambda: case(name)[1], {"main": dataset, "few": other}, num_samples={"few": 17})
+
+
+def test_each_set_is_tested_for_its_own_partition():
+    """One data set has batches of one size, the other has batches that cannot be joined."""
+    loss = nn.CrossEntropyLoss()
+    generator = torch.Generator().manual_seed(5)
+    lengths = (3, 7, 5)
+    padded = [
+        (torch.randint(1, 11, (4, n), generator=generator), torch.randint(1, 11, (4, n), generator=generator))
+        for n in lengths
+    ]
+    even = TensorDataset(*(torch.randint(1, 11, (30, 6), generator=generator) for _ in range(2)))
+    build = lambda: case("transformer")[1]  # noqa: E731
+    check_equal_alone(loss, build, {"even": even, "ragged": padded})
+    check_equal_alone(loss, build, {"ragged": padded, "even": even}, plan=MeasurementPlan(batch_size=16))
+    check_equal_alone(loss, build, {"ragged": sentence_loader(), "others": sentence_loader(4)})
+
+
+@pytest.mark.filterwarnings("ignore:(data set .* )?loss depends on how samples")
+def test_a_loss_that_belongs_to_its_batches_keeps_those_of_each_set():
+    def loader(data, size):
+        return DataLoader(TensorDataset(*data), size)
+
+    sets = {"train": loader(pair(50, 1), 9), "test": loader(pair(40, 7), 13)}
+    with pytest.warns(UserWarning, match="data set 'test': loss depends on how samples are batched"):
+        description, _ = check_equal_alone(weighted_mean, mlp, sets)
+    assert description.partition_dependent
+    assert any(note.startswith("data set 'test': loss depends") for note in description.notes)
+
+
+def test_torchmetrics_objects_are_kept_apart():
+    metrics = {"recall": torchmetrics.Recall("multiclass", num_classes=4, average="macro")}
+    check_equal_alone(nn.CrossEntropyLoss(), mlp, {"a": pair(50, 1), "b": pair(50, 7), "c": pair(9, 3)}, metrics)
+
+
+def test_the_first_layer_of_a_plane_is_computed_once_for_each_set():
+    def build():
+        return seeded(lambda: nn.Sequential(nn.Linear(784, 32), nn.ReLU(), nn.Linear(32, 4)))
+
+    sets = {"train": pair(200, 1, 784), "test": pair(90, 7, 784)}
+    plan = MeasurementPlan(batch_size=64, first_layer=True)
+    description, _ = check_equal_alone(nn.CrossEntropyLoss(), build, sets, plan=plan)
+    assert description.plan.first_layer
+
+
+def test_a_plan_is_tuned_once_on_the_main_set_channels_last_included():
+    sets = {
+        "train": (images(40), classes(40, 5)),
+        "test": (images(24) + 1, classes(24, 5, seed=8)),
+    }
+    plan = MeasurementPlan(batch_size=16, channels_last=True)
+    check_equal_alone(nn.CrossEntropyLoss(), lambda: seeded(ConvNet), sets, plan=plan)
+    check_equal_alone(nn.CrossEntropyLoss(), lambda: seeded(ConvNet), sets, workload=Workload(compile=False))
+
+
+@pytest.mark.slow
+def test_compiled_code_fits_the_shapes_of_all_sets():
+    sets = {"train": pair(64, 1), "test": pair(41, 7)}
+    plan = MeasurementPlan(batch_size=32, compile=True)
+    description, _ = check_equal_alone(nn.CrossEntropyLoss(), mlp, sets, plan=plan)
+    assert description.plan.compile
+
+
+def test_statistics_are_recalibrated_on_the_main_set_alone():
+    """So the other sets are measured in the network that the main one makes."""
+    train, test = (images(40), classes(40, 5)), (3 * images(24) + 1, classes(24, 5, seed=8))
+    options = {"buffers": "recalibrate", "recalibration_batch_size": 8}
+    plane = plane_of(seeded(ConvNet), origin_seed=9)
+    found = measured(opened(nn.CrossEntropyLoss(), seeded(ConvNet), {"a": train, "b": test}, **options), plane)
+    note = "the statistics are recalibrated on the data set 'a' alone"
+    assert any(note in text for text in found[0].notes)
+    alone = measured(opened(nn.CrossEntropyLoss(), seeded(ConvNet), train, **options), plane)[1]
+    np.testing.assert_array_equal(found[1]["loss"], alone["loss"])
+    # The other set, where the statistics come from the main one: both as one, of which the first batch recalibrates.
+    swapped = measured(opened(nn.CrossEntropyLoss(), seeded(ConvNet), {"b": test, "a": train}, **options), plane)[1]
+    assert (np.abs(swapped["loss"] - found[1]["loss@b"]) > 1e-3).any()
+    network = seeded(ConvNet)
+    for index, point in enumerate(POINTS):
+        parameters, _ = moved_state(network, plane, point)
+        network.load_state_dict({**network.state_dict(), **parameters})
+        recalibrate_by_hand(network, train[0], 8)
+        with torch.no_grad():
+            expected = nn.functional.cross_entropy(network.eval()(test[0]), test[1])
+        np.testing.assert_allclose(found[1]["loss@b"][index], float(expected), rtol=1e-5)
+
+
+def moved_state(network, plane, point):
+    origin, directions, buffers = plane
+    state = {name: torch.from_numpy(np.array(value)) for name, value in origin.items()}
+    for coordinate, direction in zip(point, directions, strict=True):
+        for name, value in direction.items():
+            state[name] = state[name] + coordinate * torch.from_numpy(np.array(value))
+    return state, buffers
+
+
+def recalibrate_by_hand(network, inputs, batch_size):
+    layers = [layer for layer in network.modules() if isinstance(layer, nn.BatchNorm2d)]
+    network.eval()
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None
+        layer.train()
+    with torch.no_grad():
+        for batch in inputs.split(batch_size):
+            network(batch)
+    network.eval()
+
+
+def test_the_network_is_moved_once_for_all_sets(monkeypatch):
+    from workers.torch.moves import NetworkInPlace
+
+    moves = []
+    plain = NetworkInPlace.move
+    monkeypatch.setattr(NetworkInPlace, "move", lambda self, point: (moves.append(point), plain(self, point))[1])
+    evaluator = opened(nn.CrossEntropyLoss(), mlp(), {"train": pair(50, 1), "test": pair(33, 7)})
+    evaluator.load(*plane_of(mlp()))
+    evaluator.settle(FAR)
+    moves.clear()
+    evaluator.measure(POINTS)
+    assert len(moves) == len(POINTS)
+    evaluator.close()
+
+
+def test_the_network_ends_as_it_was_found():
+    network = seeded(ConvNet)
+    before = state_of(network)
+    evaluator = opened(
+        nn.CrossEntropyLoss(), network, {"a": (images(40), classes(40, 5)), "b": (images(9), classes(9, 5))}
+    )
+    measured(evaluator, plane_of(seeded(ConvNet), origin_seed=9))
+    for found, expected in zip(state_of(network), before, strict=True):
+        for name, value in expected.items():
+            np.testing.assert_array_equal(found[name], value)
+
+
+def test_smaller_batches_hold_for_all_sets():
+    evaluator = opened(nn.CrossEntropyLoss(), mlp(), {"train": pair(50, 1), "test": pair(33, 7)})
+    evaluator.load(*plane_of(mlp()))
+    before = evaluator.measure(POINTS)
+    evaluator.use_batch_size(5)
+    assert {item._plan.batch_size for item in evaluator._sets} == {5}
+    after = evaluator.measure(POINTS)
+    evaluator.close()
+    for name, values in before.items():
+        np.testing.assert_allclose(after[name], values, rtol=1e-5, err_msg=name)
+
+
+def test_other_workers_take_the_samples_of_each_set():
+    sets = {"train": pair(50, 1), "test": pair(33, 7)}
+    first = opened(nn.CrossEntropyLoss(), mlp(), sets, memory=SampleMemory(shared=True))
+    held = first.held_samples()
+    second = opened(nn.CrossEntropyLoss(), mlp(), sets, memory=SampleMemory((held,), shared=True))
+    assert second.description.datasets == first.description.datasets
+    for ours, theirs in zip(first._sets, second._sets, strict=True):
+        assert ours.samples.store.files[0].handle().inode == theirs.samples.store.files[0].handle().inode
+
+
+REFUSED = {
+    "empty": ({}, SamplesError, "dataset must hold at least one data set"),
+    "a batch of named arrays": (
+        {"x": torch.zeros(4, 6), "y": torch.zeros(4)},
+        SamplesError,
+        r"always stands for several data sets by name.*its entry 'x' is a Tensor.*put it into a list",
+    ),
+    "a dict in a dict": ({"train": {"x": torch.zeros(4, 6)}}, SamplesError, "its entry 'train' is a dict, which is no"),
+    "a text": ({"train": "cifar10"}, SamplesError, "its entry 'train' is a str, which is no data set"),
+    "a reserved name": ({"a@b": pair(9, 1)}, CallbackFunctionError, "the name of a data set must be .* but got 'a@b'"),
+    "a number as name": ({1: pair(9, 1)}, CallbackFunctionError, "the name of a data set must be .* but got 1"),
+    "no samples": ({"train": pair(9, 1), "test": []}, SamplesError, "data set 'test': dataset must hold at least one"),
+    "other shapes": (
+        {"train": pair(9, 1), "test": pair(9, 1, inputs=5)},
+        CallbackFunctionError,
+        "data set 'test': the network, loss and metrics .* cannot be evaluated on its data set",
+    ),
+    "not readable": ({"train": pair(9, 1), "test": 5}, TypeError, "data set 'test': dataset must be"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_told_is_refused(name):
+    sets, error, text = REFUSED[name]
+    with pytest.raises(error, match=f"(?s){text}"):
+        opened(nn.CrossEntropyLoss(), mlp(), sets)
+
+
+def test_numbers_of_samples_go_by_name():
+    loss, sets = nn.CrossEntropyLoss(), {"train": pair(50, 1), "test": pair(33, 7)}
+    counts = opened(loss, mlp(), sets, num_samples={"test": 20}).description.datasets
+    assert [item.num_samples for item in counts] == [50, 20]
+    counts = opened(loss, mlp(), sets, num_samples=25).description.datasets
+    assert [item.num_samples for item in counts] == [25, 25]
+    with pytest.raises(ValueError, match=r"num_samples must name data sets that callback_fn returns .* names 'val'"):
+        opened(loss, mlp(), sets, num_samples={"val": 20})
+    with pytest.raises(ValueError, match="num_samples must be one number, because callback_fn returned one data set"):
+        opened(loss, mlp(), pair(50, 1), num_samples={"train": 20})
+    with pytest.raises(ValueError, match=r"num_samples\['train'\]"):
+        MeasurementOptions({"train": 0})
+
+
+def test_samples_that_memory_does_not_hold_are_refused():
+    sets = {"train": pair(500, 1), "test": pair(330, 7)}
+    size = features(500).nbytes + classes(500).nbytes
+    with pytest.raises(SampleMemoryError, match=r"data set 'test': the samples take .* several data sets are measured"):
+        opened(nn.CrossEntropyLoss(), mlp(), sets, memory=SampleMemory(limit=size + 100))
+
+
+def test_a_point_at_which_one_set_raises_names_it():
+    class Fragile(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = mlp()
+
+        def forward(self, inputs):
+            if len(inputs) == 7 and self.body[0].weight.abs().max() > 5:
+                raise RuntimeError("too far")
+            return self.body(inputs)
+
+    evaluator = opened(nn.CrossEntropyLoss(), Fragile(), {"train": pair(32, 1), "test": pair(7, 7)})
+    evaluator.load(*plane_of(Fragile()))
+    evaluator.measure(np.zeros((1, 2)))
+    with pytest.raises(RuntimeError, match="data set 'test': too far"):
+        evaluator.measure(np.array([[50.0, 50.0]]))
+    evaluator.close()

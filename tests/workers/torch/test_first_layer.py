@@ -1,0 +1,450 @@
+"""The first layer computed once for a plane, beside the plain way and a float64 loop over the points."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from worker_cases import at_point, classes, direct_loss, evaluator_of, features, found, plane_of, seeded, state_of
+
+from workers.errors import PointsFailedError
+from workers.evaluator import MeasurementOptions, MeasurementSetup, SampleMemory
+from workers.measurement_plan import MeasurementPlan, Workload
+from workers.torch import finding_layers
+from workers.torch.evaluator import TorchEvaluator
+from workers.torch.own_loss import OwnLoss
+
+COUNT = 30
+BATCH = 8
+POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-3.0, 0.7], [0.05, 3.0], [0.3, 0.7], [0.3, -0.2]])
+
+
+def images(count=COUNT, channels=3, size=8):
+    return torch.randn(count, channels, size, size, generator=torch.Generator().manual_seed(3))
+
+
+def convolutional(first, channels=3, size=8):
+    """A convolution, and what follows it in place."""
+    with torch.no_grad():
+        width = first(images(2, channels, size)).flatten(1).shape[1]
+    return nn.Sequential(first, nn.ReLU(inplace=True), nn.Flatten(), nn.Linear(width, 4))
+
+
+class Skips(nn.Module):
+    """Uses its input twice, and the first weight too."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.head = nn.Linear(70, 70), nn.Linear(70, 4)
+
+    def forward(self, inputs):
+        hidden = inputs + torch.tanh(self.first(inputs))
+        return self.head(nn.functional.linear(hidden, self.first.weight.T))
+
+
+class Towers(nn.Module):
+    """Two layers on the same input, one of which is larger."""
+
+    def __init__(self):
+        super().__init__()
+        self.small, self.large, self.head = nn.Linear(70, 5), nn.Linear(70, 12), nn.Linear(17, 4)
+
+    def forward(self, inputs):
+        return self.head(torch.cat([self.small(inputs).tanh_(), self.large(inputs).relu_()], 1))
+
+
+class ByName(nn.Module):
+    """Takes two inputs by name, of which it scales one."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.head = nn.Linear(70, 12), nn.Linear(70, 12), nn.Linear(12, 4)
+
+    def forward(self, one, other):
+        return self.head(torch.tanh(self.first(one) * self.second(other / 2)))
+
+
+def conv(*sizes, **choices):
+    return lambda: convolutional(nn.Conv2d(3, *sizes, **choices))
+
+
+class PairsByName(torch.utils.data.Dataset):
+    def __len__(self):
+        return COUNT
+
+    def __getitem__(self, index):
+        return {"one": features(COUNT, 70)[index], "other": features(COUNT, 70, 9)[index]}, classes(COUNT)[index]
+
+
+TAKEN = {
+    "LeNet-like": (conv(6, 5), images()),
+    "stride": (conv(6, 3, stride=2, padding=1), images()),
+    "dilation": (conv(6, 3, dilation=2), images()),
+    "groups": (lambda: convolutional(nn.Conv2d(4, 8, 4, groups=2), 4), images(channels=4)),
+    "circular": (conv(6, 3, padding=1, padding_mode="circular"), images()),
+    "reflect": (conv(6, 3, padding=2, padding_mode="reflect"), images()),
+    "same": (conv(6, (3, 5), padding="same"), images()),
+    "no bias": (conv(6, 3, bias=False), images()),
+    "flat": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(192, 90), nn.Tanh(), nn.Linear(90, 4)), images()),
+    "one axis": (
+        lambda: nn.Sequential(nn.Conv1d(2, 5, 12), nn.ReLU(True), nn.Flatten(), nn.Linear(45, 4)),
+        images(channels=2, size=20)[:, :, 0],
+    ),
+    "skips": (Skips, features(COUNT, 70)),
+    "towers": (Towers, features(COUNT, 70)),
+    "alone": (lambda: nn.Linear(70, 4), features(COUNT, 70)),
+}
+
+
+def dataset_of(inputs):
+    return TensorDataset(inputs, classes(COUNT))
+
+
+def evaluators(network, dataset, loss=None, **choices):
+    """Returns an evaluator that computes the first layer once, and one that does not."""
+    loss = loss or nn.CrossEntropyLoss()
+    return [
+        evaluator_of(loss, copy.deepcopy(network), dataset, plan=MeasurementPlan(BATCH, 1, first_layer=way), **choices)
+        for way in (True, False)
+    ]
+
+
+def both(network, dataset, plane, points=POINTS, **choices):
+    """Returns whether the first layer is taken, and the losses in both ways."""
+    results, taken = [], False
+    for evaluator in evaluators(network, dataset, **choices):
+        taken |= evaluator.description.plan.first_layer
+        evaluator.load(*plane)
+        results.append(evaluator.measure(points)["loss"])
+        evaluator.close()
+    return taken, *results
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_sum_gives_what_the_layer_gives(name):
+    build, inputs = TAKEN[name]
+    network, dataset = seeded(build), dataset_of(inputs)
+    plane = plane_of(network, origin_seed=4, scale=0.2)
+    taken, once, plain = both(network, dataset, plane)
+    assert taken
+    expected = [direct_loss(nn.CrossEntropyLoss(), at_point(network, plane, point), dataset) for point in POINTS]
+    np.testing.assert_allclose(once, expected, rtol=3e-6)
+    np.testing.assert_allclose(once, plain, rtol=3e-6)
+    assert np.ptp(expected) > 1e-2
+    assert once[1] == once[5]  # in whatever order points come
+    if name != "skips":
+        assert once[0] == plain[0]  # the origin is the layer's own output
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_lines_and_spaces_of_three_axes(axes):
+    build, inputs = TAKEN["LeNet-like"]
+    network, dataset = seeded(build), dataset_of(inputs)
+    plane = plane_of(network, axes)
+    points = np.random.default_rng(0).standard_normal((5, axes))
+    taken, once, plain = both(network, dataset, plane, points)
+    assert taken
+    np.testing.assert_allclose(once, plain, rtol=3e-6)
+    expected = [direct_loss(nn.CrossEntropyLoss(), at_point(network, plane, point), dataset) for point in points]
+    np.testing.assert_allclose(once, expected, rtol=3e-6)
+
+
+def test_a_point_has_the_same_bits_whatever_was_measured_before():
+    network, dataset = seeded(TAKEN["LeNet-like"][0]), dataset_of(images())
+    first, _ = evaluators(network, dataset)
+    grid = np.array([[x, y] for y in (-0.5, -0.0, 0.0, 0.7) for x in (-1.0, -0.0, 0.0, 2.0)])
+    first.load(*plane_of(network))
+    in_order = first.measure(grid)["loss"]
+    for seed in range(3):
+        order = np.random.default_rng(seed).permutation(len(grid))
+        assert np.array_equal(first.measure(grid[order])["loss"], in_order[order])
+    first.close()
+
+
+@pytest.mark.parametrize("frozen", ["weight", "bias", "both"])
+def test_what_is_frozen_does_not_move(frozen):
+    network = seeded(TAKEN["LeNet-like"][0])
+    for name, parameter in network[0].named_parameters():
+        parameter.requires_grad_(frozen not in (name, "both"))
+    taken, once, plain = both(network, dataset_of(images()), plane_of(network))
+    assert taken
+    np.testing.assert_allclose(once, plain, rtol=3e-6)
+    assert np.ptp(once) > 1e-2
+
+
+def test_a_dictionary_of_inputs():
+    network = seeded(ByName)
+    taken, once, plain = both(network, PairsByName(), plane_of(network))
+    assert taken
+    np.testing.assert_allclose(once, plain, rtol=3e-6)
+    assert not np.array_equal(once, plain)
+
+
+def test_a_network_that_computes_its_own_loss():
+    def step(network, batch):
+        outputs = network(batch[0])
+        return nn.functional.cross_entropy(outputs, batch[1]), outputs
+
+    network = seeded(TAKEN["LeNet-like"][0])
+    loader = DataLoader(dataset_of(images()), BATCH)
+    taken, once, plain = both(network, loader, plane_of(network), loss=OwnLoss(step))
+    assert taken
+    np.testing.assert_allclose(once, plain, rtol=3e-6)
+
+
+@pytest.mark.filterwarnings("ignore:loss depends on how samples are batched")
+def test_the_datas_own_batches():
+    """The loss of a batch belongs to it; batches are found again when a plane shows so."""
+
+    def spread(outputs, targets):
+        return outputs.std()
+
+    network = seeded(TAKEN["LeNet-like"][0])
+    results = []
+    for evaluator in evaluators(network, DataLoader(dataset_of(images()), 7), loss=spread):
+        evaluator.load(*plane_of(network))
+        evaluator.settle([(1.0, 1.0)])
+        assert evaluator.description.plan.batch_size is None
+        results.append(evaluator.measure(POINTS)["loss"])
+        evaluator.close()
+    np.testing.assert_allclose(*results, rtol=3e-6)
+
+
+def test_a_loss_that_looks_at_the_weights_sees_them_move():
+    network = seeded(TAKEN["alone"][0])
+    seen = []
+    evaluator = evaluators(network, dataset_of(features(COUNT, 70)))[0]
+    evaluator._module.register_forward_pre_hook(lambda layer, _: seen.append(layer.weight[0, 0].item()))
+    plane = plane_of(network)
+    evaluator.load(*plane)
+    seen.clear()
+    evaluator.measure(np.array([[0.5, 0.0], [-1.0, 0.0]]))
+    weight, direction = (state["weight"][0, 0] for state in (plane[0], plane[1][0]))
+    assert sorted(set(seen)) == pytest.approx(sorted([weight + 0.5 * direction, weight - direction]), rel=1e-6)
+    evaluator.close()
+
+
+class InPlace(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.head = nn.Linear(70, 12), nn.Linear(12, 4)
+
+    def forward(self, inputs):
+        inputs.clamp_(-1, 1)  # the same whenever it is done again
+        return self.head(self.first(inputs).tanh())
+
+
+class BackAndForth(InPlace):
+    """PyTorch does not count what is done to ``data``."""
+
+    def forward(self, inputs):
+        inputs.data.mul_(2)
+        hidden = self.first(inputs)
+        inputs.data.div_(2)
+        return self.head(hidden.tanh())
+
+
+class Scales(InPlace):
+    def forward(self, inputs):
+        return self.head(self.first(inputs / 255).tanh())
+
+
+class Twice(InPlace):
+    def forward(self, inputs):
+        return self.head((self.first(inputs) * self.first(inputs)).tanh())
+
+
+class Lower(InPlace):
+    """Computes its first layer in bfloat16."""
+
+    def forward(self, inputs):
+        with torch.autocast("cpu", torch.bfloat16):
+            hidden = self.first(inputs)
+        return self.head(hidden.float().tanh())
+
+
+class Own(nn.Linear):
+    def forward(self, inputs):
+        return super().forward(inputs).tanh()
+
+
+def with_hook():
+    network = TAKEN["alone"][0]()
+    network.register_forward_pre_hook(lambda _, inputs: (inputs[0] * 2,))
+    return network
+
+
+def with_parametrization():
+    return nn.utils.parametrizations.weight_norm(TAKEN["alone"][0]())
+
+
+def with_own_forward():
+    network = InPlace()
+    network.forward = lambda inputs: network.head(network.first(inputs).tanh())
+    network.first.forward = lambda inputs: nn.functional.linear(inputs.relu(), network.first.weight)
+    return network
+
+
+@pytest.mark.filterwarnings("ignore:the plan says that the first layer")
+@pytest.mark.parametrize(
+    "build",
+    [
+        *(InPlace, BackAndForth, Scales, Twice, Lower, with_hook, with_parametrization, with_own_forward),
+        lambda: nn.Sequential(Own(70, 12), nn.Linear(12, 4)),
+        lambda: nn.Sequential(nn.Linear(70, 12), nn.Linear(12, 4)).bfloat16(),
+        lambda: nn.Sequential(nn.BatchNorm1d(70), nn.Linear(70, 4)),
+    ],
+)
+def test_what_cannot_be_summed_is_computed_at_each_point(build):
+    network = seeded(build)
+    dtype = next(network.parameters()).dtype
+    taken, once, plain = both(network, dataset_of(features(COUNT, 70, dtype=dtype)), plane_of(network))
+    assert not taken
+    assert np.array_equal(once, plain)
+
+
+def test_a_plan_that_cannot_be_kept_says_so():
+    with pytest.warns(UserWarning, match="the first layer is computed once for a plane, but here it is computed at"):
+        evaluator = evaluators(seeded(Scales), dataset_of(features(COUNT, 70)))[0]
+    assert not evaluator.description.plan.first_layer
+    assert any("first layer" in note for note in evaluator.description.notes)
+    evaluator.close()
+
+
+def test_recalibrated_statistics_take_the_plain_way():
+    network = seeded(lambda: nn.Sequential(nn.Linear(70, 12), nn.BatchNorm1d(12), nn.Linear(12, 4)))
+    with pytest.warns(UserWarning, match="the first layer is computed once for a plane, but here"):
+        taken, once, plain = both(network, dataset_of(features(COUNT, 70)), plane_of(network), buffers="recalibrate")
+    assert not taken
+    assert np.array_equal(once, plain)
+
+
+def test_checkpoints_are_measured_with_their_own_first_layer_and_the_network_ends_as_found():
+    network = seeded(TAKEN["LeNet-like"][0])
+    before = found(network)
+    evaluator = evaluator_of(
+        nn.CrossEntropyLoss(), network, dataset_of(images()), plan=MeasurementPlan(BATCH, 1, first_layer=True)
+    )
+    plane = plane_of(network, origin_seed=1)
+    other = plane_of(network, origin_seed=2)
+    evaluator.load(*plane)
+    values = evaluator.measure(POINTS)["loss"]
+    state = evaluator.measure_state(other[0], other[2])["loss"]
+    assert state == pytest.approx(
+        direct_loss(nn.CrossEntropyLoss(), at_point(network, other, (0, 0)), dataset_of(images())), rel=3e-6
+    )
+    assert np.array_equal(evaluator.measure(POINTS)["loss"], values)
+    parameters, _ = state_of(network)
+    expected = plane[0]["0.weight"] + np.float32(0.3) * plane[1][0]["0.weight"] - 0.2 * plane[1][1]["0.weight"]
+    np.testing.assert_allclose(parameters["0.weight"], expected, rtol=1e-5, atol=1e-6)
+    evaluator.load(*other)  # another plane
+    np.testing.assert_allclose(evaluator.measure(np.zeros((1, 2)))["loss"], state, rtol=1e-6)
+    evaluator.close()
+    assert found(network) == before
+    assert all("forward" not in vars(layer) for layer in network.modules())
+
+
+def test_a_network_that_raises_is_whole_afterwards():
+    class Raises(InPlace):
+        def forward(self, inputs):
+            outputs = self.head(self.first(inputs).tanh())
+            if abs(float(self.first.weight.detach()[0, 0])) > 50:
+                raise RuntimeError("too far")
+            return outputs
+
+    network = seeded(Raises)
+    evaluator = evaluators(network, dataset_of(features(COUNT, 70)))[0]
+    plane = plane_of(network)
+    evaluator.load(*plane)
+    values = evaluator.measure(POINTS)["loss"]
+    with pytest.raises((RuntimeError, PointsFailedError), match="too far"):
+        evaluator.measure(np.array([[1e4, 0.0]]))
+    assert all("forward" not in vars(layer) for layer in evaluator._module.modules())
+    assert np.array_equal(evaluator.measure(POINTS)["loss"], values)
+    evaluator.close()
+
+
+def test_smaller_batches_after_a_shortage_keep_nothing():
+    network = seeded(TAKEN["LeNet-like"][0])
+    once, plain = evaluators(network, dataset_of(images()))
+    for evaluator in (once, plain):
+        evaluator.load(*plane_of(network))
+        evaluator.use_batch_size(4)
+    assert once.description.plan == plain.description.plan == MeasurementPlan(4, 1)
+    assert np.array_equal(once.measure(POINTS)["loss"], plain.measure(POINTS)["loss"])
+    once.settle([(1.0, 1.0)])
+    assert not once.description.plan.first_layer
+    for evaluator in (once, plain):
+        evaluator.close()
+
+
+def tuned(network, inputs, points=400.0, limit=0.5, workers=1):
+    setup = MeasurementSetup(
+        MeasurementOptions(), workload=Workload(False, points, workers=workers), memory=SampleMemory(limit=limit)
+    )
+    evaluator = TorchEvaluator(nn.CrossEntropyLoss(), network, dataset_of(inputs), {}, setup)
+    evaluator.close()
+    return evaluator.description.plan.first_layer
+
+
+def test_tuning_takes_it_where_it_is_less_work_and_memory_allows(monkeypatch):
+    build, inputs = TAKEN["flat"]
+    kept = 4 * COUNT * 90 * 4
+    assert tuned(build(), inputs)
+    assert not tuned(build(), inputs, points=10)
+    assert tuned(build(), inputs, limit=4 * kept)
+    assert not tuned(build(), inputs, limit=4 * kept - 4)
+    assert not tuned(build(), inputs, limit=4 * kept, workers=2)
+    assert not tuned(nn.Sequential(nn.Linear(40, 30), nn.Linear(30, 4)), features(COUNT, 40))  # as fast as a sum
+    assert not tuned(nn.Sequential(nn.Conv2d(1, 4, 3), nn.Flatten(), nn.Linear(144, 4)), images(channels=1))
+    deep = nn.Sequential(nn.Linear(70, 8), nn.Linear(8, 900), nn.Linear(900, 900), nn.Linear(900, 4))
+    assert not tuned(deep, features(COUNT, 70))  # a small share of the work
+    monkeypatch.setattr(finding_layers, "_MOST_BYTES", kept - 1)
+    assert not tuned(build(), inputs)
+
+
+def test_streamed_samples_and_changed_layouts_take_the_plain_way(monkeypatch):
+    network = seeded(TAKEN["LeNet-like"][0])
+    monkeypatch.setattr("workers.samples.torch_samples._LAID_OUT_AT_ONCE", 0)
+    plan = MeasurementPlan(BATCH, 1, channels_last=True, first_layer=True)
+    with pytest.warns(UserWarning, match="the first layer is computed once for a plane, but here"):
+        evaluator = evaluator_of(nn.CrossEntropyLoss(), network, dataset_of(images()), plan=plan)
+    evaluator.close()
+    monkeypatch.undo()
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, dataset_of(images()), plan=plan)
+    assert evaluator.description.plan == plan
+    plane = plane_of(network)
+    evaluator.load(*plane)
+    expected = [
+        direct_loss(nn.CrossEntropyLoss(), at_point(network, plane, point), dataset_of(images())) for point in POINTS
+    ]
+    np.testing.assert_allclose(evaluator.measure(POINTS)["loss"], expected, rtol=3e-6)
+    evaluator.close()
+
+
+def test_a_plan_from_another_worker_gives_the_same_bits():
+    network, dataset = seeded(TAKEN["LeNet-like"][0]), dataset_of(images())
+    setup = MeasurementSetup(workload=Workload(False, 400.0))
+    first = TorchEvaluator(nn.CrossEntropyLoss(), copy.deepcopy(network), dataset, {}, setup)
+    plan = first.description.plan
+    assert plan.first_layer
+    second = evaluator_of(nn.CrossEntropyLoss(), copy.deepcopy(network), dataset, plan=plan)
+    assert second.description.plan == plan == MeasurementPlan.from_json(plan.to_json())
+    for evaluator in (first, second):
+        evaluator.load(*plane_of(network))
+    assert np.array_equal(first.measure(POINTS)["loss"], second.measure(POINTS[::-1])["loss"][::-1])
+    for evaluator in (first, second):
+        evaluator.close()
+
+
+@pytest.mark.filterwarnings("ignore:the plan says that the first layer")
+def test_what_rounds_on_purpose_takes_the_plain_way():
+    build, inputs = TAKEN["LeNet-like"]
+    network = seeded(build)
+    taken, once, plain = both(network, dataset_of(inputs), plane_of(network), precision="bfloat16")
+    assert not taken
+    assert np.array_equal(once, plain)

@@ -1,0 +1,139 @@
+"""What only a GPU can show. None was at hand when this was written, so these have never run: expect to mend them.
+
+``python tests/benchmarks/gpu.py`` runs them with the project's other tests for GPUs.
+"""
+
+from __future__ import annotations
+
+import copy
+import gc
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from worker_cases import case, classes, features, plane_of
+
+from workers.callback_fn import make_evaluator
+from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.measurement_plan import MeasurementPlan
+from workers.torch.cuda_graphs import _recorded, capture_cuda_graph
+from workers.torch.settings import measurement_settings
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [1.0, 1.0]])
+FIRST = torch.device("cuda", 0)
+
+
+def measured(loss, network, dataset, metrics=None, device="cuda:0", plan=None, precision="float32"):
+    network = copy.deepcopy(network)
+    plane = plane_of(network)
+    options = MeasurementOptions(precision=precision)
+    setup = MeasurementSetup(options, plan=plan or MeasurementPlan(16), device=device)
+    evaluator = make_evaluator((loss, network, dataset, metrics or {}), setup)
+    try:
+        evaluator.load(*plane)
+        return evaluator.measure(POINTS), evaluator._points._graph is not None, evaluator.description
+    finally:
+        evaluator.close()
+
+
+def check_that_the_gpu_is_as_it_was():
+    assert torch.cuda.current_stream() == torch.cuda.default_stream()
+    assert torch.cuda.get_sync_debug_mode() == 0
+    torch.randn(3, device=FIRST)  # raises where a generator is still being recorded
+    kept = [torch.zeros(1 << 20, device=FIRST) for _ in range(8)]
+    del kept
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.synchronize()
+
+
+def accuracy_that_waits(outputs, targets):
+    return torch.tensor((outputs.argmax(1) == targets).double().mean().item(), device=outputs.device)
+
+
+def test_what_waits_is_found_without_a_recording():
+    loss, network, dataset = case("plain")
+    expected, recorded, _ = measured(loss, network, dataset)
+    assert recorded
+    found, recorded, description = measured(loss, network, dataset, {"accuracy": accuracy_that_waits})
+    assert not recorded
+    assert any("synchronizing" in note for note in description.notes), description.notes
+    np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-6)
+    check_that_the_gpu_is_as_it_was()
+
+
+def test_a_recording_that_fails_leaves_the_gpu_as_it_was():
+    """Past the dry run: a read in the recording itself, after random numbers and memory were taken in it."""
+
+    def work():
+        numbers = torch.randn(1 << 20, device=FIRST)
+        return torch.tensor(float(numbers.sum().item()), device=FIRST)
+
+    before = torch.cuda.current_stream()
+    for _ in range(3):
+        with pytest.raises(RuntimeError):
+            _recorded(work, torch.cuda.Stream(), before, FIRST)
+        check_that_the_gpu_is_as_it_was()
+    found = torch.zeros(1, device=FIRST)
+    replay = capture_cuda_graph(lambda: found + 1, FIRST)
+    assert replay().item() == 1
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+def test_the_second_gpu_alone():
+    loss, network, dataset = case("plain")
+    expected, _, _ = measured(loss, network, dataset)
+    found, recorded, _ = measured(loss, network, dataset, device="cuda:1")
+    assert recorded
+    np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-6)
+    assert torch.cuda.current_device() == 0
+
+
+def test_samples_beyond_the_gpus_memory():
+    count = 200_000
+    dataset = (features(count), classes(count))
+    loss, network, _ = case("plain")
+    expected, _, _ = measured(loss, network, dataset, plan=MeasurementPlan(10_000))
+    before = torch.cuda.mem_get_info
+    torch.cuda.mem_get_info = lambda device=None: (1 << 20, before(device)[1])
+    torch.cuda.empty_cache()
+    try:
+        found, recorded, description = measured(loss, network, dataset, plan=MeasurementPlan(10_000))
+    finally:
+        torch.cuda.mem_get_info = before
+    assert not recorded
+    assert any("do not fit on cuda:0" in note for note in description.notes), description.notes
+    np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-6)
+
+
+@pytest.mark.parametrize(("precision", "smallest", "largest"), [("tf32", 1e-8, 2e-3), ("bfloat16", 1e-7, 2e-2)])
+def test_a_lower_precision_shows_and_leaves_no_trace(precision, smallest, largest):
+    loss, network, dataset = case("batchnorm")
+    expected, _, _ = measured(loss, network, dataset)
+    before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+    found, recorded, description = measured(loss, network, dataset, precision=precision)
+    assert recorded
+    assert (torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32) == before
+    assert description.plan.precision == precision
+    gaps = np.abs(found["loss"] / expected["loss"] - 1)
+    assert smallest < gaps.max() < largest
+    again, _, _ = measured(loss, network, dataset, precision=precision)
+    assert again["loss"].tobytes() == found["loss"].tobytes()
+
+
+def test_full_precision_whatever_the_user_has_set():
+    torch.manual_seed(0)
+    layer = nn.Conv2d(64, 64, 3).to(FIRST)
+    images = torch.randn(8, 64, 16, 16, device=FIRST)
+    expected = copy.deepcopy(layer).double()(images.double())
+    before = torch.backends.cudnn.conv.fp32_precision
+    torch.backends.cudnn.conv.fp32_precision = "tf32"
+    try:
+        with measurement_settings([FIRST], 1):
+            found = layer(images)
+        assert torch.backends.cudnn.conv.fp32_precision == "tf32"
+    finally:
+        torch.backends.cudnn.conv.fp32_precision = before
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-5)

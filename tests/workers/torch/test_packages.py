@@ -1,0 +1,266 @@
+"""Packages: compiled networks that are loaded without the compiler, from a folder that nobody else can write to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from worker_cases import classes, evaluator_of, plane_of
+
+from workers.measurement_plan import MeasurementPlan
+from workers.torch import packages
+from workers.torch.packages import PackagedNetwork, PackageError, PackageFolder
+
+THREADS = 1
+POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [0.1, 0.1]])
+
+
+class Small(nn.Module):
+    """Weights that a compiler likes to write into its code: a number, six values, tied ones, statistics."""
+
+    def __init__(self):
+        super().__init__()
+        self.factor = nn.Parameter(torch.tensor(1.5))
+        self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.second.weight = self.first.weight
+        self.norm = nn.BatchNorm1d(6)
+
+    def forward(self, inputs):
+        return self.norm(self.second(torch.tanh(self.first(inputs)))) * self.factor
+
+
+def small():
+    torch.manual_seed(0)
+    network = Small().eval()
+    network.norm.running_mean.add_(0.3)
+    return network
+
+
+def inputs(count=20):
+    return torch.randn(count, 6, generator=torch.Generator().manual_seed(1))
+
+
+def folder_at(path):
+    return PackageFolder(path, contextlib.nullcontext)
+
+
+def packaged(path, network):
+    return PackagedNetwork(network, folder_at(path), THREADS, {})
+
+
+def test_a_package_is_kept_whole_for_this_user_alone(tmp_path):
+    path = tmp_path / "new" / "packages"
+    library = folder_at(path).keep("key", b"code")
+    assert folder_at(path).find("key") == library
+    assert path.stat().st_mode & 0o777 == 0o700
+    assert folder_at(path).find("other") is None
+    folder_at(path).discard("key")
+    assert list(path.iterdir()) == []
+
+
+def shared_folder(path):
+    path.chmod(0o770)
+
+
+def shared_parent(path):
+    path.parent.chmod(0o777)
+
+
+def link(path):
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+def link_to_library(path):
+    (path / "key.so").rename(path.parent / "key.so")
+    (path / "key.so").symlink_to(path.parent / "key.so")
+
+
+def damaged(path):
+    (path / "key.so").write_bytes(b"cod")
+
+
+def without_facts(path):
+    (path / "key.json").unlink()
+
+
+def damaged_facts(path):
+    (path / "key.json").write_text("[]")
+
+
+def of_another_user(path):
+    os.chown(path, 12345, -1)
+
+
+@pytest.mark.parametrize("damage", [link_to_library, damaged, without_facts, damaged_facts])
+def test_what_is_damaged_is_not_run_but_replaced(damage, tmp_path):
+    path = tmp_path / "packages"
+    folder_at(path).keep("key", b"code")
+    damage(path)
+    assert folder_at(path).find("key") is None
+    folder_at(path).keep("key", b"code")
+    assert folder_at(path).find("key").read_bytes() == b"code"
+
+
+@pytest.mark.parametrize("damage", [shared_folder, shared_parent, link, of_another_user])
+def test_a_folder_that_others_can_write_to_is_not_used(damage, tmp_path):
+    if damage is of_another_user and os.geteuid() != 0:
+        pytest.skip("only root can give a folder away")
+    path = tmp_path / "packages"
+    folder_at(path).keep("key", b"code")
+    damage(path)
+    assert folder_at(path).find("key") is None
+    with pytest.raises(PackageError, match=r"its package cannot be kept: .*(this user alone|other users can write)"):
+        folder_at(path).keep("key", b"code")
+
+
+def test_the_folder_has_a_largest_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(packages, "_MOST_BYTES", 25)
+    folder = folder_at(tmp_path / "packages")
+    for index, key in enumerate(("old", "used", "middle")):
+        if index < 2:
+            os.utime(folder.keep(key, bytes(10)), (index, index))
+    assert folder.find("old")  # which is now the one that was used last
+    folder.keep("new", bytes(10))
+    assert [folder.find(key) is not None for key in ("old", "used", "new")] == [True, False, True]
+    folder.keep("large", bytes(100))
+    assert [path.stem for path in (tmp_path / "packages").glob("*.so")] == ["large"]
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda network: network(inputs=inputs()), "inputs are not tensors alone"),
+        (lambda network: network([inputs()]), "inputs are not tensors alone"),
+        (lambda network: network(), "inputs are not tensors alone"),
+    ],
+)
+def test_what_a_package_cannot_take_is_an_error(call, text, tmp_path):
+    with pytest.raises(PackageError, match=text):
+        call(packaged(tmp_path, small()))
+
+
+def test_the_key_knows_code_threads_and_options(tmp_path):
+    network = small()
+    other = small()
+    other.norm.eps = 0.1
+    folder = folder_at(tmp_path)
+    found = [
+        PackagedNetwork(network, folder, 1, {})._identity,
+        PackagedNetwork(other, folder, 1, {})._identity,
+        PackagedNetwork(network, folder, 2, {})._identity,
+        PackagedNetwork(network, folder, 1, {"cpp.use_decompose_tanh": True})._identity,
+    ]
+    assert len(set(found)) == 4
+    assert PackagedNetwork(small(), folder, 1, {})._identity == found[0]
+
+
+def test_attributes_are_the_networks(tmp_path):
+    assert packaged(tmp_path, small()).factor.item() == 1.5
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = packaged(tmp_path, small()).nothing
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A folder with one package, of the small network for 20 samples, and what it gives."""
+    path = tmp_path_factory.mktemp("kept")
+    network = packaged(path / "packages", small())
+    with torch.no_grad(), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(path / "compiler"))
+        values = network(inputs())
+    assert not network.found
+    return path / "packages", values
+
+
+@pytest.mark.slow
+def test_a_package_gives_the_networks_values_wherever_it_is_moved(kept):
+    path, first = kept
+    network = small()
+    found = packaged(path, network)
+    generator = torch.Generator().manual_seed(2)
+    with torch.no_grad():
+        assert torch.equal(found(inputs()), first)
+        assert found.found
+        for _ in range(3):
+            torch.testing.assert_close(found(inputs()), network(inputs()), rtol=1e-5, atol=1e-6)
+            for tensor in (*network.parameters(), network.norm.running_mean):
+                tensor.add_(torch.randn(tensor.shape, generator=generator))
+
+
+@pytest.mark.slow
+def test_another_process_needs_no_compiler(kept, tmp_path):
+    path, first = kept
+    torch.save((small().state_dict(), inputs(), first), tmp_path / "work.pt")
+    script = f"""
+import sys
+sys.path[:0] = {[str(Path(__file__).parents[3]), str(Path(__file__).parents[2] / "support")]!r}
+import torch
+from {__name__} import inputs, packaged, small
+from pathlib import Path
+_, values, expected = torch.load({str(tmp_path / "work.pt")!r}, weights_only=True)
+network = packaged(Path({str(path)!r}), small())
+with torch.no_grad():
+    assert torch.equal(network(values), expected)
+assert network.found
+assert "torch._inductor.compile_fx" not in sys.modules and "torch._dynamo" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "PATH": ""})
+
+
+@pytest.mark.slow
+def test_inputs_of_another_shape_never_meet_the_code_for_this_one(kept, monkeypatch):
+    """The code does not check: it would write beyond its memory."""
+    network = packaged(kept[0], small())
+
+    def refuse(values):
+        raise PackageError(f"asked for {tuple(values[0].shape)}")
+
+    monkeypatch.setattr(network, "_build", refuse)
+    with torch.no_grad():
+        network(inputs())
+        for values in (inputs(19), inputs(40)[::2], inputs().double()):
+            with pytest.raises(PackageError, match="asked for"):
+                network(values)
+
+
+@pytest.mark.slow
+def test_an_evaluator_measures_by_a_package_and_its_plan_says_so(kept, monkeypatch):
+    monkeypatch.setattr("workers.torch.compile_record.cache_folder", lambda: kept[0].parent)
+    monkeypatch.setattr("workers.torch.compiler.wanted_options", lambda _: {})
+    results = []
+    for compiled in (True, False):
+        evaluator = evaluator_of(
+            nn.CrossEntropyLoss(), small(), (inputs(), classes(20)), plan=MeasurementPlan(20, 1, compile=compiled)
+        )
+        plan = evaluator.description.plan
+        assert (plan.compile, plan.compiler) == ((True, "AOTInductor") if compiled else (False, ""))
+        assert evaluator.description.notes == ()
+        evaluator.load(*plane_of(small()))
+        results.append(evaluator.measure(POINTS)["loss"])
+        evaluator.close()
+    np.testing.assert_allclose(results[0], results[1], rtol=1e-5, atol=1e-7)
+    assert np.ptp(results[0]) > 1e-2
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script_method.*:DeprecationWarning")
+def test_what_cannot_be_packaged_says_so(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "compiler"))
+    network = small()
+    network.forward = lambda values: (values, values)
+    with torch.no_grad(), pytest.raises(PackageError, match="its output is not one tensor"):
+        packaged(tmp_path / "packages", network)(inputs())
+    network.forward = lambda values: values * torch.tensor([1.0, 2, 3, 4, 5, 6])
+    with torch.no_grad(), pytest.raises(PackageError, match="makes tensors of numbers"):
+        packaged(tmp_path / "packages", network)(inputs())
+    network.forward = lambda values: values * network.norm.running_mean.add_(1)
+    with torch.no_grad(), pytest.raises(PackageError, match="changes its buffers"):
+        packaged(tmp_path / "packages", network)(inputs())

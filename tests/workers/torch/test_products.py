@@ -1,0 +1,390 @@
+"""Products of the Hessian and the Gauss-Newton matrix: those of the loss of all samples, on everyday networks."""
+
+import copy
+import functools
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.data import DataLoader, TensorDataset
+from worker_cases import (
+    CASES,
+    case,
+    classes,
+    evaluator_of,
+    features,
+    found,
+    mlp,
+    plane_of,
+    seeded,
+    sentence_loader,
+    state_of,
+    weighted_mean,
+)
+
+from workers import OwnLoss
+from workers.curvature.eigenpairs import find_eigenpairs
+from workers.curvature.measuring import CurvatureSettings, check_products, measure_state_curvature
+from workers.curvature.products import SHARES, Products, ProductSettings
+from workers.errors import CurvatureError, NondeterministicLossError
+
+WEIGHTS = torch.tensor([0.2, 1.0, 3.0, 0.5])
+DIGITS = load_digits()
+IMAGES, LABELS = torch.tensor(DIGITS.data[:300] / 16), torch.tensor(DIGITS.target[:300])
+
+
+def perceptron():
+    """1,210 weights in float64, some steps away from where they began."""
+    network = seeded(lambda: nn.Sequential(nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 10))).double()
+    optimizer = torch.optim.Adam(network.parameters(), 0.01)
+    for _ in range(30):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(IMAGES), LABELS).backward()
+        optimizer.step()
+    optimizer.zero_grad()
+    return network
+
+
+def whole_hessian(network, loss):
+    """Returns the Hessian by the trainable parameters, from all samples at once in float64.
+
+    Args:
+        network: any.
+        loss: of a network.
+    """
+    network = copy.deepcopy(network).double().eval()
+    named = {name: item for name, item in network.named_parameters() if item.requires_grad}
+    sizes = [item.numel() for item in named.values()]
+
+    def of_vector(vector):
+        parts = vector.split(sizes)
+        values = {name: part.reshape(item.shape) for (name, item), part in zip(named.items(), parts, strict=True)}
+        return loss(lambda *inputs: torch.func.functional_call(network, values, inputs))
+
+    start = torch.cat([item.detach().reshape(-1) for item in named.values()])
+    with sdpa_kernel(SDPBackend.MATH):
+        return torch.autograd.functional.hessian(of_vector, start).numpy()
+
+
+def difference(evaluator, expected, matrix="hessian", memory=0.25):
+    """Returns how far a product is from the whole matrix's, as a share of its length."""
+    with evaluator.products(ProductSettings(matrix, memory)) as shares:
+        products = Products(shares)
+        vector = shares.layout.gaussian(5)
+        result = products(vector)
+    wanted = expected @ vector.astype(np.float64)
+    return float(np.linalg.norm(result - wanted) / np.linalg.norm(wanted))
+
+
+def all_batches(dataset, collate=None):
+    loader = DataLoader(dataset, len(dataset), collate_fn=collate)
+    return next(iter(loader))
+
+
+@functools.cache
+def perceptrons_hessian():
+    return whole_hessian(perceptron(), lambda net: nn.functional.cross_entropy(net(IMAGES), LABELS))
+
+
+@pytest.mark.parametrize("batch_size", [pytest.param(7, marks=pytest.mark.slow), 64, 300])
+def test_the_perceptrons_spectrum_is_that_of_its_whole_hessian(batch_size):
+    hessian = perceptrons_hessian()
+    values, vectors = np.linalg.eigh(hessian)
+    dataset = TensorDataset(IMAGES, LABELS)
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), perceptron(), dataset, batch_size=batch_size)
+    assert difference(evaluator, hessian) < 1e-12
+    with evaluator.products(ProductSettings()) as shares:
+        result = find_eigenpairs(Products(shares), 3, 1, tolerance=1e-6)
+    np.testing.assert_allclose(result.values, [*values[:-4:-1], values[0]], rtol=1e-8)
+    expected = vectors[:, [-1, -2, -3, 0]].T
+    assert (1 - np.abs((result.vectors * expected).sum(1)) < 1e-10).all()
+
+
+@pytest.mark.parametrize("memory", [0, 30_000, 10**9])
+def test_what_is_kept_from_product_to_product_changes_no_bit(memory):
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), mlp(), TensorDataset(features(), classes()), batch_size=8)
+    result = []
+    for bytes_ in (memory, 10**9):
+        with evaluator.products(ProductSettings(memory=bytes_)) as shares:
+            products = Products(shares)
+            vector = shares.layout.gaussian(1)
+            result += [products(vector), products(vector)]
+    for other in result[1:]:
+        np.testing.assert_array_equal(result[0], other)
+
+
+@pytest.mark.parametrize("matrix", ["hessian", "ggn"])
+@pytest.mark.parametrize("name", [name for name in CASES if "16" not in name])
+def test_what_is_kept_changes_no_bit_of_loss_and_gradient_either(name, matrix):
+    loss, network, dataset = case(name)
+    evaluator, result = evaluator_of(loss, network, dataset), []
+    for bytes_ in (0, 20_000, 10**9):
+        with evaluator.products(ProductSettings(matrix, memory=bytes_)) as shares:
+            products = Products(shares)
+            result.append((products.loss, products.gradient(), products(shares.layout.gaussian(1))))
+            assert bool(shares._graphs) == (bytes_ > 0) or bytes_ == 20_000
+    for other in result[1:]:
+        assert other[0] == result[0][0]
+        np.testing.assert_array_equal(other[1], result[0][1])
+        np.testing.assert_array_equal(other[2], result[0][2])
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if "16" not in name])
+def test_products_of_everyday_networks(name):
+    loss, network, dataset = case(name)
+    own = dataset if isinstance(dataset, DataLoader) else None
+    inputs, targets = all_batches(own.dataset, own.collate_fn) if own else all_batches(dataset)
+    inputs = inputs.double() if inputs.is_floating_point() else inputs
+    targets = targets.double() if targets.is_floating_point() else targets
+    expected = whole_hessian(network, lambda net: loss(net(inputs), targets))
+    assert difference(evaluator_of(loss, network, dataset), expected) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+def test_low_precision_is_computed_in_float32_from_the_same_weights(name):
+    loss, network, dataset = case(name)
+    inputs, targets = all_batches(dataset)
+    expected = whole_hessian(network, lambda net: loss(net(inputs.double()), targets))
+    evaluator = evaluator_of(loss, network, dataset)
+    assert difference(evaluator, expected) < 1e-5
+    with evaluator.products(ProductSettings()) as shares:
+        assert "low precision" in shares.notes[0]
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("batch_size", [7, 50])
+def test_class_weights_ignored_targets_and_ragged_batches(reduction, batch_size):
+    targets = classes()
+    targets[:20:2] = -100
+    loss = nn.CrossEntropyLoss(weight=WEIGHTS, reduction=reduction)
+    exact = nn.CrossEntropyLoss(weight=WEIGHTS.double(), reduction=reduction)
+    expected = whole_hessian(mlp(), lambda net: exact(net(features(dtype=torch.float64)), targets))
+    evaluator = evaluator_of(loss, mlp(), TensorDataset(features(), targets), batch_size=batch_size)
+    assert difference(evaluator, expected) < 1e-5
+
+
+def test_a_share_of_ignored_targets_counts_nothing():
+    targets = classes()
+    targets[:30] = -100
+    loss = nn.CrossEntropyLoss()
+    expected = whole_hessian(mlp(), lambda net: loss(net(features(dtype=torch.float64)), targets))
+    assert difference(evaluator_of(loss, mlp(), TensorDataset(features(), targets)), expected) < 1e-5
+
+
+def test_a_loss_that_belongs_to_its_batches_is_the_mean_over_these():
+    loader = DataLoader(TensorDataset(features(), classes()), 9)
+
+    def loss(net):
+        return sum(weighted_mean(net(x.double()), y) * len(x) for x, y in loader) / 50
+
+    with pytest.warns(UserWarning, match="depends on how samples are batched"):
+        evaluator = evaluator_of(weighted_mean, mlp(), loader)
+    assert difference(evaluator, whole_hessian(mlp(), loss)) < 1e-5
+
+
+def test_a_network_that_computes_its_own_loss():
+    def step(network, batch):
+        outputs = network(batch[0])
+        return nn.functional.cross_entropy(outputs, batch[1]), outputs
+
+    network, loader = case("transformer")[1], sentence_loader()
+    tokens, targets = all_batches(loader.dataset, loader.collate_fn)
+    expected = whole_hessian(network, lambda net: nn.functional.cross_entropy(net(tokens), targets))
+    evaluator = evaluator_of(OwnLoss(step), network, loader)
+    assert difference(evaluator, expected) < 1e-5
+    with pytest.raises(CurvatureError, match=r'matrix="ggn" needs a loss that is a function.*computes its own loss'):
+        evaluator.products(ProductSettings("ggn"))
+
+
+@pytest.mark.parametrize("loss", [nn.CrossEntropyLoss(), nn.MSELoss()], ids=["cross entropy", "squared error"])
+@pytest.mark.parametrize("memory", [0, 10**9])
+def test_the_gauss_newton_matrix(loss, memory):
+    targets = classes() if isinstance(loss, nn.CrossEntropyLoss) else features(inputs=4, seed=8)
+    exact = targets if not targets.is_floating_point() else targets.double()
+    network, inputs = mlp().double(), features(dtype=torch.float64)
+    names = dict(network.named_parameters())
+
+    def outputs(*values):
+        return torch.func.functional_call(network, dict(zip(names, values, strict=True)), (inputs,))
+
+    blocks = torch.autograd.functional.jacobian(outputs, tuple(names.values()))
+    jacobian = torch.cat([block.reshape(50 * 4, -1) for block in blocks], 1)
+    bend = torch.autograd.functional.hessian(lambda flat: loss(flat.reshape(50, 4), exact), network(inputs).reshape(-1))
+    expected = (jacobian.T @ bend @ jacobian).detach().numpy()
+    evaluator = evaluator_of(loss, mlp(), TensorDataset(features(), targets), batch_size=9)
+    assert difference(evaluator, expected, "ggn", memory) < 1e-5
+
+
+def test_the_gauss_newton_matrix_of_batch_normalization_and_of_a_transformer_is_never_negative():
+    for name in ("batchnorm", "transformer"):
+        loss, network, dataset = case(name)
+        with evaluator_of(loss, network, dataset).products(ProductSettings("ggn")) as shares:
+            result = find_eigenpairs(Products(shares), 1, 1, tolerance=0.01)
+        assert result.values[0] > 0
+        assert result.values[1] > -1e-4 * result.values[0]
+
+
+def test_shares_hold_the_same_samples_whatever_the_batch_size():
+    result = []
+    for batch_size in (3, 16, 50):
+        dataset = TensorDataset(features(), classes())
+        with evaluator_of(nn.CrossEntropyLoss(), mlp(), dataset, batch_size=batch_size).products(
+            ProductSettings()
+        ) as shares:
+            vector = shares.layout.gaussian(2)
+            result.append([shares.product(vector, share) for share in range(SHARES)])
+            assert [shares.samples_in(share) for share in range(SHARES)] == [25, 0, 0, 0] * 2
+    np.testing.assert_allclose(result[0], result[1], atol=1e-5)
+    np.testing.assert_allclose(result[0], result[2], atol=1e-5)
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(300, [150, 0, 0, 0] * 2), (1024, [256, 0] * 4), (2048, [256] * 8)])
+def test_few_samples_make_fewer_shares(count, sizes):
+    dataset = TensorDataset(features(count), classes(count))
+    with evaluator_of(nn.CrossEntropyLoss(), mlp(), dataset, batch_size=100).products(ProductSettings()) as shares:
+        found = [shares.samples_in(share) for share in range(SHARES)]
+    assert found == sizes
+
+
+def test_fewer_samples_than_shares():
+    dataset = TensorDataset(features(5), classes(5))
+    loss = nn.CrossEntropyLoss()
+    expected = whole_hessian(mlp(), lambda net: loss(net(features(5, dtype=torch.float64)), classes(5)))
+    assert difference(evaluator_of(loss, mlp(), dataset), expected) < 1e-5
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_network_and_the_loaded_plane_are_left_as_they_were(name):
+    loss, network, dataset = case(name)
+    network.train()
+    before = found(network)
+    evaluator = evaluator_of(loss, network, dataset)
+    plane = plane_of(network)
+    evaluator.load(*plane)
+    loss_before = evaluator.measure(np.array([[0.3, 0.1]]))["loss"]
+    parameters, buffers = state_of(network)
+    moved = {key: (value * 1.5).astype(value.dtype) for key, value in parameters.items()}
+    with evaluator.products(ProductSettings()) as shares:
+        measure_state_curvature(shares, moved, buffers, CurvatureSettings(top=1, trace_probes=0))
+    np.testing.assert_array_equal(evaluator.measure(np.array([[0.3, 0.1]]))["loss"], loss_before)
+    evaluator.close()
+    assert found(network) == before
+
+
+def test_the_curvature_is_that_of_the_checkpoint():
+    network = mlp()
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), mlp(), TensorDataset(features(), classes()))
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(1.7)
+    exact = features(dtype=torch.float64)
+    hessian = whole_hessian(network, lambda net: nn.functional.cross_entropy(net(exact), classes()))
+    with evaluator.products(ProductSettings()) as shares:
+        result = measure_state_curvature(
+            shares, *state_of(network), CurvatureSettings(top=2, bottom=1, trace_probes=4, keep_vectors=True)
+        )
+    values = np.linalg.eigvalsh(hessian)
+    np.testing.assert_allclose(result.eigenvalues, [values[-1], values[-2], values[0]], atol=1e-4 * values[-1])
+    assert result.trace.low < np.trace(hessian) < result.trace.high
+    expected = nn.functional.cross_entropy(network(features()), classes())
+    assert result.loss == pytest.approx(expected.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e4, 1e6])
+def test_a_saturated_network_is_flat(scale):
+    """Its products are rounding, which is not symmetric."""
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), mlp(), TensorDataset(features(), classes()))
+    parameters, buffers = state_of(mlp())
+    moved = {name: array * np.float32(scale) for name, array in parameters.items()}
+    with evaluator.products(ProductSettings()) as shares:
+        result = measure_state_curvature(shares, moved, buffers, CurvatureSettings(top=2, bottom=1, trace_probes=2))
+    assert np.abs(result.eigenvalues).max() < 1e-3
+    assert not np.isnan(result.angle_bounds).any()
+
+
+class OnceOnly(torch.autograd.Function):
+    @staticmethod
+    def forward(context, value):
+        context.save_for_backward(value)
+        return value.tanh()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(context, slope):
+        (value,) = context.saved_tensors
+        return slope * (1 - value.tanh() ** 2)
+
+
+class Once(nn.Module):
+    def forward(self, value):
+        return OnceOnly.apply(value)
+
+
+def test_an_operator_without_a_second_derivative_is_named_with_the_remedy():
+    network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), Once(), nn.Linear(8, 4)))
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, TensorDataset(features(), classes()))
+    with (
+        evaluator.products(ProductSettings()) as shares,
+        pytest.raises(CurvatureError, match=r"once_differentiable has none.*trace_by_lines"),
+    ):
+        Products(shares)(shares.layout.gaussian(0))
+
+
+def test_a_loss_that_is_not_recorded_is_an_error():
+    def loss(outputs, targets):
+        return (outputs.detach().argmax(1) == targets).float().mean()
+
+    evaluator = evaluator_of(loss, mlp(), TensorDataset(features(), classes()))
+    with (
+        evaluator.products(ProductSettings()) as shares,
+        pytest.raises(CurvatureError, match="does not depend on the network's weights in a way"),
+    ):
+        Products(shares)(shares.layout.gaussian(0))
+
+
+class Noise(nn.Module):
+    def forward(self, value):
+        return value + 0.5 * torch.randn_like(value)
+
+
+def test_a_loss_that_draws_random_numbers_is_found_out():
+    network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), Noise(), nn.Tanh(), nn.Linear(8, 4)))
+    loader = DataLoader(TensorDataset(features(), classes()), 10)
+    evaluator = evaluator_of(weighted_mean, network, loader, seed_each_point=True)
+    with evaluator.products(ProductSettings()) as shares:
+        products = Products(shares)
+        check_products(products, 0)
+        # Without seeds, what is kept would hide it.
+        shares._network.start_batch.__self__._seed = None
+        with pytest.raises(NondeterministicLossError, match="the same product with the Hessian gave two results"):
+            check_products(products, 0)
+
+
+def test_settings_that_make_no_sense():
+    with pytest.raises(ValueError, match="matrix must be"):
+        ProductSettings("fisher")
+    with pytest.raises(ValueError, match="top must be more than 0"):
+        CurvatureSettings(top=0, trace_probes=0)
+    with pytest.raises(ValueError, match=r"max_products must be top \+ bottom \(6\) or more"):
+        CurvatureSettings(bottom=1, max_products=5)
+    with pytest.raises(ValueError, match="tolerance must be"):
+        CurvatureSettings(tolerance=0.0)
+
+
+def test_recurrent_layers_have_products():
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner, self.head = nn.LSTM(6, 5, batch_first=True), nn.Linear(5, 4)
+
+        def forward(self, value):
+            return self.head(self.inner(value.unsqueeze(1))[0][:, 0])
+
+    network = seeded(Recurrent)
+    exact = features(dtype=torch.float64)
+    expected = whole_hessian(network, lambda net: nn.functional.cross_entropy(net(exact), classes()))
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, TensorDataset(features(), classes()))
+    assert difference(evaluator, expected) < 1e-5

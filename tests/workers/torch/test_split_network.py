@@ -1,0 +1,192 @@
+"""Compiled networks whose first layer is computed once for a plane."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+from worker_cases import at_point, classes, direct_loss, evaluator_of, features, found, plane_of, seeded
+
+from workers.evaluator import MeasurementSetup
+from workers.measurement_plan import MeasurementPlan, Workload
+from workers.torch import compiler
+from workers.torch.evaluator import TorchEvaluator
+from workers.torch.finding_layers import FirstCall
+from workers.torch.first_layer import FirstLayer
+from workers.torch.moves import NetworkInPlace
+from workers.torch.network_code import code_of_network
+from workers.torch.packages import PackageError
+from workers.torch.split_network import SplitNetwork, _code, _Rest
+
+COUNT, BATCH = 30, 10
+POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-3.0, 0.7], [0.05, 3.0], [0.3, 0.7], [0.3, -0.2]])
+PLAN = MeasurementPlan(BATCH, 1, compile=True, compiler="AOTInductor", first_layer=True)
+
+
+class Skips(nn.Module):
+    """Uses its input again after the first layer, whose weight it uses again as well."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.head = nn.Linear(70, 70), nn.Linear(70, 4)
+
+    def forward(self, inputs):
+        hidden = inputs.flatten(1)
+        hidden = hidden + self.first(hidden).tanh_()
+        return self.head(nn.functional.linear(hidden, self.first.weight.T))
+
+
+def data():
+    return TensorDataset(features(COUNT, 70).view(COUNT, 7, 10), classes(COUNT))
+
+
+def expected(network, plane, points=POINTS):
+    return [direct_loss(nn.CrossEntropyLoss(), at_point(network, plane, point), data()) for point in points]
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """An empty folder for packages."""
+    monkeypatch.setattr("workers.torch.compile_record.cache_folder", lambda: tmp_path)
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    return tmp_path
+
+
+@pytest.fixture
+def not_compiled(monkeypatch, kept):
+    """Packages that run what they would compile, and count how often they do."""
+
+    class Uncompiled:
+        calls = 0
+
+        def __init__(self, network, folder, threads, options, code):
+            self._network, self.found = network, False
+
+        def __call__(self, *inputs):
+            type(self).calls += 1
+            assert all(type(item) is torch.Tensor for item in inputs)
+            return self._network(*inputs)
+
+        def discard(self):
+            pass
+
+    monkeypatch.setattr(compiler, "PackagedNetwork", Uncompiled)
+    return Uncompiled
+
+
+def built(network, plan=PLAN):
+    return evaluator_of(nn.CrossEntropyLoss(), network, data(), plan=plan)
+
+
+def check(evaluator, network, rtol):
+    """Checks points, a checkpoint in between, and another plane."""
+    assert evaluator.description.plan == PLAN
+    assert evaluator.description.notes == ()
+    plane, other = plane_of(network, origin_seed=1, scale=0.2), plane_of(network, origin_seed=2, scale=0.1)
+    evaluator.load(*plane)
+    values = evaluator.measure(POINTS)["loss"]
+    np.testing.assert_allclose(values, expected(network, plane), rtol=rtol)
+    assert np.ptp(values) > 1e-2
+    state = evaluator.measure_state(other[0], other[2])["loss"]
+    np.testing.assert_allclose(state, expected(network, other, [(0, 0)])[0], rtol=rtol)
+    assert np.array_equal(evaluator.measure(POINTS[::-1])["loss"][::-1], values)
+    evaluator.load(*other)
+    np.testing.assert_allclose(evaluator.measure(POINTS)["loss"], expected(network, other), rtol=rtol)
+    evaluator.load(*plane)
+    assert np.array_equal(evaluator.measure(POINTS)["loss"], values)
+    return values
+
+
+def test_points_and_checkpoints_come_from_one_package(not_compiled):
+    network = seeded(Skips)
+    used = copy.deepcopy(network)
+    before = found(used)
+    evaluator = built(used)
+    not_compiled.calls = 0
+    check(evaluator, network, rtol=3e-6)
+    assert not_compiled.calls == (4 * len(POINTS) + 1) * COUNT // BATCH
+    evaluator.close()
+    assert found(used) == before
+
+
+def test_an_own_batch_of_all_samples(not_compiled):
+    """A loss that shows on the plane that it belongs to its batches: code for other batches is not used."""
+
+    def spread(outputs, targets):
+        return (outputs - outputs.mean(0)).abs().sum() + nn.functional.cross_entropy(outputs, targets)
+
+    network = seeded(Skips)
+    nn.init.zeros_(network.head.weight)
+    nn.init.zeros_(network.head.bias)
+    results = []
+    for plan in (PLAN, MeasurementPlan(BATCH, 1)):
+        evaluator = evaluator_of(spread, copy.deepcopy(network), data(), plan=plan)
+        evaluator.load(*plane_of(network, scale=0.1))
+        with pytest.warns(UserWarning, match="loss depends on how samples are batched"):
+            evaluator.settle([(1.0, 1.0)])
+        assert not evaluator.description.plan.compile
+        assert evaluator.description.plan.first_layer == plan.first_layer
+        results.append(evaluator.measure(POINTS)["loss"])
+        evaluator.close()
+    np.testing.assert_allclose(*results, rtol=1e-5)
+
+
+def test_smaller_batches_after_a_shortage_are_neither_compiled_nor_kept(not_compiled):
+    network = seeded(Skips)
+    evaluator = built(copy.deepcopy(network))
+    plane = plane_of(network, scale=0.2)
+    evaluator.load(*plane)
+    evaluator.use_batch_size(5)
+    plan = MeasurementPlan(5, 1, reason="not compiled: memory ran out")
+    assert evaluator.description.plan == plan
+    not_compiled.calls = 0
+    values = evaluator.measure(POINTS)["loss"]
+    assert not_compiled.calls == 0
+    other = built(copy.deepcopy(network), plan)
+    other.load(*plane)
+    assert np.array_equal(other.measure(POINTS)["loss"], values)
+    for item in (evaluator, other):
+        item.close()
+
+
+def test_tuning_leaves_the_first_layer_out_of_what_is_compiled(not_compiled):
+    network = seeded(lambda: nn.Sequential(nn.Flatten(), nn.Linear(70, 70), nn.Tanh(), nn.Linear(70, 4)))
+    setup = MeasurementSetup(workload=Workload(True, 400.0))
+    evaluator = TorchEvaluator(nn.CrossEntropyLoss(), network, data(), {}, setup)
+    plan = evaluator.description.plan
+    assert (plan.compile, plan.compiler, plan.first_layer) == (True, "AOTInductor", True)
+    evaluator.close()
+
+
+def test_the_layers_are_told_apart_and_what_it_cannot_take_is_an_error():
+    network = seeded(lambda: nn.Sequential(nn.Linear(70, 70), nn.Linear(70, 70)))
+    codes = {_code(_Rest(network, layer)) for layer in network} | {code_of_network(network)}
+    assert len(codes) == 3
+    inputs = features(COUNT, 70)
+    first = FirstLayer.of(FirstCall(network[0], inputs, 1.0), network, NetworkInPlace(network))
+    split = SplitNetwork(network, first, lambda rest, code: rest)
+    with torch.no_grad():
+        assert torch.equal(split(inputs), network(inputs))
+    assert split.append == network.append  # attributes are the network's
+    with pytest.raises(PackageError, match="inputs are not tensors alone"):
+        split(inputs=inputs)
+    network.register_forward_pre_hook(lambda _, given: (given[0] / 2,))
+    with torch.no_grad(), pytest.raises(PackageError, match="its first layer does not get these inputs"):
+        split(inputs)
+
+
+@pytest.mark.slow
+def test_a_package_gives_the_same_bits_in_every_worker(kept):
+    network = seeded(Skips)
+    results = []
+    for _ in range(2):
+        evaluator = built(copy.deepcopy(network))
+        results.append(check(evaluator, network, rtol=1e-5))
+        packages = sorted((kept / "packages").glob("*.so"))
+        evaluator.close()
+        assert len(packages) == 1
+    assert np.array_equal(*results)

@@ -1,0 +1,396 @@
+"""What users have as data: NumPy pairs, dictionaries, several inputs, lists of samples, lists of images, graphs."""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.data import DataLoader, TensorDataset
+
+from landscape import evaluate, random_plane
+from workers import CallbackFunctionError, OwnLoss, SamplesError
+from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.torch.evaluator import TorchEvaluator
+
+pytestmark = pytest.mark.filterwarnings("ignore:the two random directions")
+
+GENERATOR = torch.Generator().manual_seed(0)
+IMAGES = torch.randn(50, 1, 4, 4, generator=GENERATOR)
+CLASSES = torch.randint(0, 3, (50,), generator=GENERATOR)
+POINT = np.array([[0.3, -0.4]])
+
+
+def network(seed=0) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
+
+
+def value_of(loss, net, dataset, options=MeasurementOptions(), metrics=None, **asked):  # noqa: B008
+    """Returns the values at a point, and the evaluator's description."""
+    evaluator = TorchEvaluator(loss, net, dataset, metrics or {}, MeasurementSetup(options, **asked))
+    plane = random_plane(net, seed=1)
+    evaluator.load(plane.origin, plane.directions, plane.buffers)
+    values = {name: float(found[0]) for name, found in evaluator.measure(POINT).items()}
+    evaluator.close()
+    return values, evaluator.description
+
+
+def at_point(net):
+    """Returns the network at the point."""
+    plane, moved = random_plane(net, seed=1), copy.deepcopy(net)
+    state = plane.point(POINT[0].tolist())
+    moved.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in state.items()})
+    return moved.eval()
+
+
+# --- NumPy ---
+
+
+@pytest.mark.parametrize("float_type", [np.float32, np.float64])
+@pytest.mark.parametrize("int_type", [np.int64, np.int32, np.uint8])
+def test_numpy_pairs_are_taken_like_tensors(float_type, int_type):
+    images, classes = IMAGES.numpy().astype(float_type), CLASSES.numpy().astype(int_type)
+    found, description = value_of(nn.CrossEntropyLoss(), network(), (images, classes))
+    expected, plain = value_of(nn.CrossEntropyLoss(), network(), (IMAGES, CLASSES))
+    assert found == expected
+    assert description.samples_sha256 == plain.samples_sha256, "they are the same samples"
+    text = " ".join(description.notes)
+    assert ("inputs of float64 were converted to float32" in text) == (float_type is np.float64)
+
+
+def test_digits_of_scikit_learn_need_no_conversion():
+    from sklearn.datasets import load_digits
+
+    torch.manual_seed(0)
+    net, digits = nn.Linear(64, 10), load_digits()
+    found, _ = value_of(nn.CrossEntropyLoss(), net, (digits.data / 16, digits.target))
+    inputs = torch.from_numpy(digits.data / 16).float()
+    expected = functional.cross_entropy(at_point(net)(inputs), torch.from_numpy(digits.target)).item()
+    assert found["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_regression_targets_and_a_network_in_float64():
+    torch.manual_seed(0)
+    targets = np.random.default_rng(0).normal(size=(50, 3))
+    for dtype in (torch.float32, torch.float64):
+        net = network().to(dtype)
+        found, _ = value_of(nn.MSELoss(), net, (IMAGES.double().numpy(), targets))
+        expected = functional.mse_loss(at_point(net)(IMAGES.to(dtype)), torch.from_numpy(targets).to(dtype)).item()
+        assert found["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_read_only_and_reversed_arrays_are_read():
+    images = IMAGES.numpy()[::-1]
+    images.flags.writeable = False
+    found, _ = value_of(nn.CrossEntropyLoss(), network(), (images, CLASSES.numpy()[::-1]))
+    expected, _ = value_of(nn.CrossEntropyLoss(), network(), (IMAGES.flip(0), CLASSES.flip(0)))
+    assert found == expected
+
+
+def test_arrays_that_are_no_numbers_are_an_error():
+    with pytest.raises(SamplesError, match="arrays of numbers, but holds one of <U3"):
+        value_of(nn.CrossEntropyLoss(), network(), (IMAGES.numpy(), np.array(["cat"] * 50)))
+
+
+def test_unequal_lengths_are_an_error():
+    with pytest.raises(SamplesError, match="50 inputs and 49 targets"):
+        value_of(nn.CrossEntropyLoss(), network(), (IMAGES.numpy(), CLASSES.numpy()[:49]))
+
+
+def test_numpy_batches_are_told_what_to_do():
+    batches = [(IMAGES.numpy()[:25], CLASSES.numpy()[:25]), (IMAGES.numpy()[25:], CLASSES.numpy()[25:])]
+    with pytest.raises(SamplesError, match=r"gave NumPy arrays: convert them .torch.from_numpy.*let a DataLoader"):
+        value_of(nn.CrossEntropyLoss(), network(), batches)
+
+
+# --- several inputs, dictionaries ---
+
+
+class Siamese(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.tower = nn.Sequential(nn.Flatten(), nn.Linear(16, 5))
+
+    def forward(self, left, right):
+        return (self.tower(left) - self.tower(right)).square().sum(1)
+
+
+class WithMask(Siamese):
+    def forward(self, left, mask=None):
+        return self.tower(left).sum(1) if mask is None else (self.tower(left).sum(1) * mask)
+
+
+def siamese_value(net):
+    same = (CLASSES.flip(0) == CLASSES).float()
+    return functional.binary_cross_entropy_with_logits(at_point(net)(IMAGES, IMAGES.flip(0)), same).item()
+
+
+SAME = (CLASSES.flip(0) == CLASSES).float()
+SIAMESE = {
+    "nested pair of all samples": ((IMAGES, IMAGES.flip(0)), SAME),
+    "nested NumPy pair": ((IMAGES.numpy(), IMAGES.flip(0).numpy()), SAME.numpy()),
+    "pair of a dict": ({"left": IMAGES, "right": IMAGES.flip(0)}, SAME),
+    "tuples of three": DataLoader(TensorDataset(IMAGES, IMAGES.flip(0), SAME), batch_size=8),
+    "dictionaries": DataLoader(
+        [{"left": a, "right": b, "same": c} for a, b, c in zip(IMAGES, IMAGES.flip(0), SAME, strict=True)], batch_size=8
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SIAMESE)
+@pytest.mark.filterwarnings("ignore:batches are")
+def test_two_inputs_in_every_form(kind):
+    net = Siamese()
+    found, description = value_of(nn.BCEWithLogitsLoss(), net, SIAMESE[kind])
+    assert found["loss"] == pytest.approx(siamese_value(net), rel=1e-5)
+    assert found["loss_stderr"] > 0
+    assert description.num_samples == 50
+    told = [note for note in description.notes if "Return an OwnLoss in place of the loss" in note]
+    assert len(told) == (kind in ("tuples of three", "dictionaries")), "what is understood is said"
+    if kind == "dictionaries":
+        assert "the network gets left, right by name, and the loss gets 'same' as targets" in told[0]
+    if kind == "tuples of three":
+        assert "the network gets the first 2 (left, right), and the loss gets the last one as targets" in told[0]
+
+
+def test_what_is_understood_is_a_warning():
+    with pytest.warns(UserWarning, match="batches are tuples of 3: the network gets the first 2"):
+        value_of(nn.BCEWithLogitsLoss(), Siamese(), SIAMESE["tuples of three"])
+
+
+AMBIGUOUS = {
+    "sample weights": (network(), TensorDataset(IMAGES, CLASSES, torch.rand(50))),
+    "an optional second input": (WithMask(), TensorDataset(IMAGES, SAME, torch.rand(50))),
+    "names of other kinds": (network(), [{"image": x, "label": y} for x, y in zip(IMAGES, CLASSES, strict=True)]),
+    "two that are left": (
+        Siamese(),
+        [{"left": x, "right": x, "label": y, "index": y} for x, y in zip(IMAGES, CLASSES, strict=True)],
+    ),
+    "one that is lacking": (Siamese(), [{"left": x, "label": y} for x, y in zip(IMAGES, CLASSES, strict=True)]),
+    "no targets": (network(), TensorDataset(IMAGES)),
+}
+
+
+@pytest.mark.parametrize("kind", AMBIGUOUS)
+def test_what_is_in_doubt_is_an_error_that_shows_own_loss(kind):
+    net, dataset = AMBIGUOUS[kind]
+    with pytest.raises(SamplesError, match=r"(?s)from workers import OwnLoss.*def step.network, batch.*return OwnLoss"):
+        value_of(nn.CrossEntropyLoss(), net, DataLoader(dataset, batch_size=10))
+
+
+def test_the_error_for_a_dictionary_shows_its_own_keys():
+    samples = [{"image": x, "label": y} for x, y in zip(IMAGES, CLASSES, strict=True)]
+    with pytest.raises(SamplesError, match="gave a dict of 'image', 'label'") as error:
+        value_of(nn.CrossEntropyLoss(), network(), DataLoader(samples, batch_size=10))
+    lines = [line.strip() for line in str(error.value).splitlines()]
+    assert "outputs = network(batch['image'])" in lines
+    code = "\n".join(
+        line[4:] for line in str(error.value).splitlines() if line.startswith("    ") and "..." not in line
+    )
+    names = {"loss": functional.cross_entropy}
+    exec(code, names)  # what it shows runs
+    found, _ = value_of(OwnLoss(names["step"]), network(), DataLoader(samples, batch_size=10))
+    expected, _ = value_of(nn.CrossEntropyLoss(), network(), (IMAGES, CLASSES))
+    assert found["loss"] == pytest.approx(expected["loss"], rel=1e-6)
+
+
+def test_a_network_that_is_called_otherwise_is_told_of_own_loss():
+    pairs = DataLoader(TensorDataset(IMAGES, IMAGES.flip(0)), batch_size=10)
+    with pytest.raises(CallbackFunctionError, match=r"required positional argument: 'right'.*return an OwnLoss"):
+        value_of(nn.MSELoss(), Siamese(), pairs)
+
+
+# --- lists of samples ---
+
+
+LISTS = {
+    "a class as a number": [(x, int(y)) for x, y in zip(IMAGES, CLASSES, strict=True)],
+    "a class as a tensor": list(zip(IMAGES, CLASSES, strict=True)),
+    "a class of NumPy": [(x, y) for x, y in zip(IMAGES.numpy(), CLASSES.numpy(), strict=True)],
+    "a vector as the target": [(x, torch.zeros(3)) for x in IMAGES],
+    "texts": [("a text", 1), ("another", 0)],
+}
+
+
+@pytest.mark.parametrize("kind", LISTS)
+def test_a_list_of_samples_is_told_of_the_data_loader(kind):
+    with pytest.raises(
+        SamplesError, match=r"wrap a data set of single samples in a DataLoader.dataset, batch_size=128."
+    ):
+        value_of(nn.CrossEntropyLoss(), network(), LISTS[kind])
+
+
+def test_a_list_of_samples_in_a_data_loader_is_measured():
+    found, _ = value_of(nn.CrossEntropyLoss(), network(), DataLoader(LISTS["a class as a number"], batch_size=128))
+    expected, _ = value_of(nn.CrossEntropyLoss(), network(), (IMAGES, CLASSES))
+    assert found == expected
+
+
+# --- images of different sizes, as torchvision's detection networks take them ---
+
+
+class Detector(nn.Module):
+    """Called as torchvision's detection networks are: lists of images and of dictionaries; losses in train mode."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.head = nn.Linear(3, 4)
+
+    def forward(self, images, targets=None):
+        boxes = torch.stack([self.head(image.mean((1, 2))) for image in images])
+        if not self.training:
+            return [{"boxes": box[None]} for box in boxes]
+        wanted = torch.stack([target["boxes"].mean(0) for target in targets])
+        return {"loss_box": functional.l1_loss(boxes, wanted), "loss_size": boxes.square().mean()}
+
+
+def detection_samples():
+    generator = torch.Generator().manual_seed(3)
+
+    def sample(index):
+        image = torch.rand(3, 8 + index, 9, generator=generator)
+        boxes = torch.rand(1 + index % 3, 4, generator=generator)
+        return image, {"boxes": boxes, "labels": torch.ones(len(boxes), dtype=torch.long)}
+
+    return [sample(index) for index in range(7)]
+
+
+def detection_step(network, batch):
+    images, targets = batch
+    network.train()  # its losses come in this mode alone
+    losses = network(images, targets)
+    network.eval()
+    return sum(losses.values())
+
+
+@pytest.mark.parametrize("batch_size", [3, 4, 7])  # three images have three channels
+@pytest.mark.filterwarnings("ignore:loss is measured in lists or graphs")
+def test_detection_targets_are_counted_by_image(batch_size):
+    net, samples = Detector(), detection_samples()
+    loader = DataLoader(samples, batch_size=batch_size, collate_fn=lambda items: tuple(zip(*items, strict=True)))
+    found, description = value_of(OwnLoss(detection_step), net, loader)
+    assert description.num_samples == 7
+    moved, total = at_point(net), 0.0
+    for start in range(0, 7, batch_size):
+        part = samples[start : start + batch_size]
+        total += len(part) * detection_step(moved, tuple(zip(*part, strict=True))).item()
+    assert found["loss"] == pytest.approx(total / 7, rel=1e-6)
+
+
+def test_batches_that_cannot_be_cut_are_used_whole_and_that_is_said():
+    samples = detection_samples()
+    batches = [tuple(zip(*samples[start : start + 3], strict=True)) for start in (0, 3)]
+    _, description = value_of(OwnLoss(detection_step), Detector(), batches, MeasurementOptions(num_samples=4))
+    assert description.num_samples == 6
+    assert any("6 samples are used, because the data set's last batch cannot be cut" in x for x in description.notes)
+
+
+# --- graphs of PyTorch Geometric, the real ones ---
+
+
+def graphs(count=11):
+    data = pytest.importorskip("torch_geometric.data")
+    generator = torch.Generator().manual_seed(4)
+
+    def graph(index):
+        nodes = 3 + index % 4
+        edges = torch.randint(0, nodes, (2, 2 * nodes), generator=generator)
+        x = torch.randn(nodes, 5, generator=generator)
+        return data.Data(x=x, edge_index=edges, y=torch.tensor([index % 3]), name=f"graph {index}")
+
+    return [graph(index) for index in range(count)]
+
+
+class GraphNetwork(nn.Module):
+    def __init__(self):
+        super().__init__()
+        from torch_geometric.nn import GCNConv, global_mean_pool
+
+        torch.manual_seed(0)
+        self.first, self.second, self.pool = GCNConv(5, 8), GCNConv(8, 3), global_mean_pool
+
+    def forward(self, graph):
+        hidden = self.first(graph.x, graph.edge_index).relu()
+        return self.pool(self.second(hidden, graph.edge_index), graph.batch)
+
+
+def graph_step(network, batch):
+    outputs = network(batch)
+    return functional.cross_entropy(outputs, batch.y), outputs
+
+
+def right_classes(outputs, batch):
+    return (outputs.argmax(1) == batch.y).float().mean()
+
+
+@pytest.mark.parametrize("batch_size", [3, 4, 11])
+@pytest.mark.filterwarnings(
+    "ignore:loss is measured in lists or graphs", "ignore:metric 'accuracy' is measured in lists or graphs"
+)
+def test_batches_of_graphs(batch_size):
+    samples = graphs()
+    loader = pytest.importorskip("torch_geometric.loader").DataLoader(samples, batch_size=batch_size)
+    net = GraphNetwork()
+    found, description = value_of(OwnLoss(graph_step), net, loader, metrics={"accuracy": right_classes})
+    moved = at_point(net)
+    with torch.no_grad():
+        parts = [
+            (len(batch.y), graph_step(moved, batch)[0].item(), right_classes(moved(batch), batch).item())
+            for batch in loader
+        ]
+    assert description.num_samples == 11
+    assert found["loss"] == pytest.approx(sum(size * loss for size, loss, _ in parts) / 11, rel=1e-5)
+    assert found["accuracy"] == pytest.approx(sum(size * share for size, _, share in parts) / 11, rel=1e-6)
+    again = TorchEvaluator(OwnLoss(graph_step), GraphNetwork(), loader, {}, MeasurementSetup()).description
+    assert again.samples_sha256 == description.samples_sha256
+    samples[2].x[0, 0] += 1
+    changed = TorchEvaluator(OwnLoss(graph_step), GraphNetwork(), loader, {}, MeasurementSetup()).description
+    assert changed.samples_sha256 != description.samples_sha256
+
+
+@pytest.mark.filterwarnings("ignore:loss is measured in lists or graphs")
+def test_one_graph_and_its_nodes():
+    (graph,) = graphs(1)
+    graph.y = torch.tensor([0, 1, 2])
+
+    class Nodes(GraphNetwork):
+        def forward(self, graph):
+            return self.second(self.first(graph.x, graph.edge_index).relu(), graph.edge_index)
+
+    net = Nodes()
+    found, description = value_of(OwnLoss(graph_step), net, [graph])
+    with torch.no_grad():
+        assert found["loss"] == pytest.approx(graph_step(at_point(net), graph)[0].item(), rel=1e-5)
+    assert description.num_samples == 1
+
+
+def test_graphs_with_a_loss_of_pairs_are_told_of_own_loss():
+    loader = pytest.importorskip("torch_geometric.loader").DataLoader(graphs(), batch_size=4)
+    with pytest.raises(SamplesError, match=r"(?s)gave a DataBatch.*OwnLoss.*network.batch.x, batch.edge_index"):
+        value_of(nn.CrossEntropyLoss(), GraphNetwork(), loader)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:loss is measured in lists or graphs")
+def test_graphs_on_two_workers():
+    loader = pytest.importorskip("torch_geometric.loader").DataLoader(graphs(), batch_size=4)
+
+    def callback_fn():
+        return OwnLoss(graph_step), GraphNetwork(), loader, {}
+
+    plane = random_plane(GraphNetwork(), seed=1)
+    alone = evaluate(plane, callback_fn, size=3, device_ids=[0], progress=False)
+    two = evaluate(plane, callback_fn, size=3, device_ids=[0, 1], progress=False)
+    np.testing.assert_allclose(alone.loss, two.loss, rtol=1e-6)
+
+
+def test_an_object_that_only_looks_like_a_graph_is_no_graph():
+    with pytest.raises(SamplesError, match="gave a SimpleNamespace"):
+        value_of(nn.CrossEntropyLoss(), network(), [SimpleNamespace(x=IMAGES, num_graphs=3)])

@@ -1,0 +1,160 @@
+"""The eigenpairs that were asked for: within memory, and with the copies that one Krylov space cannot hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import CurvatureError
+from .blas_threads import one_blas_thread
+from .lanczos import Ends, Lanczos, find_ends
+from .products import Products
+from .vectors import Basis, length
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jaxtyping import Float64
+
+_STARTS = 1  # of the random numbers for starts
+_FEWEST_BESIDE = 12
+# A value must be known as well as this before it can be said to be the largest of what is left.
+_ROUGHLY = 0.1
+
+
+@one_blas_thread()
+def find_eigenpairs(
+    products: Products,
+    top: int,
+    bottom: int,
+    *,
+    tolerance: float = 1e-3,
+    max_products: int = 200,
+    copies: bool = False,
+    seed: int = 0,
+    memory: float = float("inf"),
+    gradient: Float64[np.ndarray, " weights"] | None = None,
+) -> Ends:
+    """Returns the largest and the lowest eigenvalues, with vectors and residuals.
+
+    Args:
+        products: of the matrix.
+        top: how many of the largest.
+        bottom: how many of the lowest.
+        tolerance: of each residual, as a share of its own eigenvalue.
+        max_products: of one search; what has not converged by then is marked.
+        copies: whether to search once more beside what was found, for eigenvalues of several dimensions.
+        seed: of the starts.
+        memory: bytes for the vectors.
+        gradient: of the loss, where it is known. It lies mostly along what is wanted (Gur-Ari, Roberts and Dyer 2018),
+            so that a search that starts near it takes a fifth less products.
+
+    Raises:
+        CurvatureError: more pairs are asked for than there are weights, or memory does not hold the vectors.
+    """
+    layout = products.layout
+    if top + bottom > layout.dimension:
+        raise CurvatureError(
+            f"top + bottom must be at most the number of trainable weights ({layout.dimension}), but is "
+            f"{top} + {bottom}."
+        )
+    if not top and not bottom:
+        nothing = np.zeros(0)
+        vectors = np.zeros((0, layout.dimension), layout.dtype)
+        return Ends(nothing, nothing, vectors, nothing, np.zeros(0, bool), 0)
+    rows = _rows_within(memory, products, top + bottom, max_products)
+
+    def search(number: int, locked: Basis | None) -> Lanczos:
+        def start(restart: int) -> np.ndarray:
+            drawn = layout.gaussian(seed, _STARTS, number, restart)
+            if gradient is None or number or restart or not np.isfinite(size := length(gradient)) or not size:
+                return drawn
+            # Half of it is random, so that no direction is left out.
+            mixed: np.ndarray = drawn / length(drawn.astype(np.float64)) + gradient / size
+            return mixed.astype(layout.dtype)
+
+        return Lanczos(products, start(0), rows, locked, start, products.flat)
+
+    found = find_ends(search(0, None), top, bottom, tolerance, max_products)
+    return _with_copies(found, top, bottom, tolerance, max_products, search) if copies else found
+
+
+def _with_copies(
+    found: Ends,
+    top: int,
+    bottom: int,
+    tolerance: float,
+    max_products: int,
+    search: Callable[[int, Basis | None], Lanczos],
+) -> Ends:
+    """Searches what is orthogonal to the vectors that were found until nothing there is beyond them."""
+    number = 0
+    while len(found.values) < found.vectors.shape[1] and number < top + bottom:
+        number += 1
+        locked = Basis(len(found.values), found.vectors.shape[1], str(found.vectors.dtype))
+        for vector in found.vectors:
+            rest = vector.astype(np.float64)
+            locked.remove_from(rest)
+            locked.append(rest / np.sqrt(np.dot(rest, rest)))
+        lanczos = search(number, locked)
+        limits = (
+            found.values[:top].min() if top else np.inf,
+            found.values[top:].max() if bottom else -np.inf,
+        )
+        more, beyond = True, (False, False)
+        while more and lanczos.products < max_products:
+            lanczos.compress(1, 1)
+            more = lanczos.step()
+            ritz = lanczos.ritz()
+            settled = ritz.are_converged([len(ritz.values) - 1, 0], tolerance)
+            roughly = ritz.are_converged([len(ritz.values) - 1, 0], _ROUGHLY)
+            # Within the tolerance a copy of the last one that is wanted is no news.
+            beyond = (
+                bool(top) and bool(ritz.values[-1] > limits[0] + tolerance * abs(limits[0])),
+                bool(bottom) and bool(ritz.values[0] < limits[1] - tolerance * abs(limits[1])),
+            )
+            below = bool(roughly[0]) and ritz.values[-1] + ritz.residuals[-1] < limits[0]
+            above = bool(roughly[1]) and ritz.values[0] - ritz.residuals[0] > limits[1]
+            if (not top or below or settled[0]) and (not bottom or above or settled[1]):
+                break
+        extra = lanczos.pairs(int(beyond[0]), int(beyond[1]), tolerance)
+        merged = _merged(found, extra, int(beyond[0]), top, bottom, lanczos.products)
+        if not any(beyond):
+            return merged
+        found = merged
+    return found
+
+
+def _merged(found: Ends, extra: Ends, extra_top: int, top: int, bottom: int, products: int) -> Ends:
+    values = np.concatenate([found.values, extra.values])
+    is_top = np.array([True] * top + [False] * bottom + [True] * extra_top + [False] * (len(extra.values) - extra_top))
+    upper = [index for index in np.argsort(-values, kind="stable") if is_top[index]][:top]
+    lower = [index for index in np.argsort(values, kind="stable") if not is_top[index]][:bottom]
+    chosen = [*upper, *lower]
+    gaps = np.concatenate([found.gaps, extra.gaps])
+    for index in chosen:
+        gaps[index] = min(gaps[index], np.abs(np.delete(values, index) - values[index]).min(initial=np.inf))
+    return Ends(
+        values[chosen],
+        np.concatenate([found.residuals, extra.residuals])[chosen],
+        np.concatenate([found.vectors, extra.vectors])[chosen],
+        gaps[chosen],
+        np.concatenate([found.converged, extra.converged])[chosen],
+        found.products + products,
+    )
+
+
+def _rows_within(memory: float, products: Products, wanted: int, max_products: int) -> int:
+    if not np.isfinite(memory):
+        return max_products
+    row = products.layout.bytes_of_vector
+    fewest = min(wanted + _FEWEST_BESIDE, products.layout.dimension, max_products)
+    rows = int(memory / row) - wanted  # What is wanted is copied once when it is returned.
+    if rows < fewest:
+        raise CurvatureError(
+            f"{wanted} eigenpairs need {fewest + wanted} vectors of {products.layout.dimension} weights, "
+            f"{(fewest + wanted) * row / 1e9:.2g} GB, but only {memory / 1e9:.2g} GB may be used. Ask for fewer pairs "
+            "(top, bottom), give the process more memory, or train fewer weights (freeze layers, LoRA)."
+        )
+    return min(rows, max_products)

@@ -1,0 +1,224 @@
+"""The ends of a symmetric matrix's spectrum by Lanczos' method, from products alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..errors import CurvatureError
+from .products import NOT_SYMMETRIC, Vector
+from .vectors import Basis, length
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+# Below this share of the largest eigenvalue an eigenvalue is not told from zero.
+_SMALLEST_SHARE = 1e-3
+# Of the length of the longest image; rounding leaves a hundredth of that.
+_SYMMETRY = 1e-3
+# More vectors than those that are wanted, kept when the basis is full.
+_KEPT_BESIDE = 10
+# What is left of a product, as a share of it, when nothing but rounding is left.
+_ROUNDING = {"float32": 1e-6, "float64": 1e-13}
+
+
+@dataclass(frozen=True)
+class Ends:
+    """Eigenpairs of both ends of a spectrum.
+
+    Attributes:
+        values: eigenvalues, the largest first, then those of the lower end, the lowest first; shape (pairs,).
+        residuals: the length of what each vector is off, ``|H v - value v|``; no eigenvalue is further from its value.
+            At least what rounding leaves of a product.
+        vectors: of length one, shape (pairs, weights).
+        gaps: to the next value that was seen, shape (pairs,).
+        converged: whether the residual is below the tolerance, shape (pairs,).
+        products: how many were made.
+    """
+
+    values: Float64[np.ndarray, " pairs"]
+    residuals: Float64[np.ndarray, " pairs"]
+    vectors: Vector
+    gaps: Float64[np.ndarray, " pairs"]
+    converged: np.ndarray
+    products: int
+
+
+@dataclass(frozen=True)
+class _Ritz:
+    """What a basis tells: values in ascending order, mixtures of its rows, and residuals."""
+
+    values: Float64[np.ndarray, " rows"]
+    mixing: Float64[np.ndarray, "rows rows"]
+    residuals: Float64[np.ndarray, " rows"]
+
+    def ends(self, top: int, bottom: int) -> list[int]:
+        count = len(self.values)
+        top = min(top, count)
+        return [*range(count - 1, count - 1 - top, -1), *range(min(bottom, count - top))]
+
+    def are_converged(self, chosen: list[int], tolerance: float) -> np.ndarray:
+        sizes = np.abs(self.values)
+        floor = _SMALLEST_SHARE * sizes.max(initial=0.0)
+        # A spectrum of zeros is known as it is.
+        settled: np.ndarray = self.residuals[chosen] <= tolerance * np.maximum(sizes[chosen], floor)
+        return settled
+
+
+class Lanczos:
+    """Lanczos' method with full reorthogonalisation, done twice, and thick restarts where memory is short.
+
+    Each new vector is orthogonalised against all others, so that no eigenvalue comes out twice by rounding; a value of
+    several dimensions comes out once for each start, as Krylov spaces hold one vector of it (Wu and Simon 2000;
+    Parlett 1998).
+
+    Args:
+        multiply: from a vector to the matrix times it.
+        start: not zero; shape (weights,).
+        rows: how many vectors may be held.
+        locked: orthonormal vectors that are left out: the matrix is taken on what is orthogonal to them.
+        again: from a whole number to a new start, for matrices of low rank.
+        flat: what is no curvature but rounding.
+
+    Each step checks that the matrix is symmetric, and raises ``CurvatureError`` if it is not.
+    """
+
+    def __init__(
+        self,
+        multiply: Callable[[Vector], Float64[np.ndarray, " weights"]],
+        start: Vector,
+        rows: int,
+        locked: Basis | None = None,
+        again: Callable[[int], Vector] | None = None,
+        flat: float = 0.0,
+    ) -> None:
+        self._multiply, self._locked, self._flat = multiply, locked, flat
+        self._again = again or (lambda number: np.random.default_rng([77, number]).standard_normal(start.size))
+        self._dimension = start.size - (0 if locked is None else locked.count)
+        self._basis = Basis(min(rows, self._dimension), start.size, str(start.dtype))
+        self._projected = np.zeros((self._basis.capacity, self._basis.capacity))
+        self._rounding = _ROUNDING[str(start.dtype)]
+        self._largest = 0.0
+        self._restarts = 0
+        self.products = 0
+        self._next = self._made_new(start)
+        self._coupling = np.zeros(0)
+        """Of the next vector with each row that is there; what is left out of the projected matrix."""
+
+    def step(self) -> bool:
+        """Makes one product; returns whether there is anything left to find."""
+        basis = self._basis
+        row = basis.count
+        basis.append(self._next)
+        self._projected[row, :row] = self._projected[:row, row] = self._coupling
+        image = np.array(self._multiply(basis.rows[row]), np.float64)
+        self.products += 1
+        size = length(image)
+        self._largest = max(self._largest, size)
+        self._orthogonalise(image)
+        found = basis.remove_from(image)
+        self._check_symmetry(found[:row], self._coupling)
+        self._projected[row, row] = found[row]
+        left = length(image)
+        self._coupling = np.zeros(basis.count)
+        if basis.count == self._dimension:
+            return False
+        if left <= self._rounding * max(self._largest, np.finfo(np.float64).tiny):
+            # The space is the matrix's own. Others are orthogonal to it.
+            self._restarts += 1
+            self._next = self._made_new(self._again(self._restarts))
+        else:
+            self._coupling[row] = left
+            image /= left
+            self._next = image.astype(basis.rows.dtype)
+        return True
+
+    @property
+    def is_decoupled(self) -> bool:
+        """Whether the start's own space is all found, so that what follows belongs to another start."""
+        return self._restarts > 0
+
+    def ritz(self) -> _Ritz:
+        """Returns what the basis tells by now."""
+        count = self._basis.count
+        values, mixing = np.linalg.eigh(self._projected[:count, :count])
+        return _Ritz(values, mixing, np.abs(self._coupling @ mixing))
+
+    def compress(self, top: int, bottom: int) -> None:
+        """Makes room where the basis is full: keeps the mixtures nearest to what is wanted."""
+        if not self._basis.is_full:
+            return
+        ritz = self.ritz()
+        beside = min(_KEPT_BESIDE, max(0, self._basis.count - top - bottom - 2))
+        more = (beside * top // max(1, top + bottom), beside * bottom // max(1, top + bottom))
+        kept = ritz.ends(top + more[0], bottom + more[1])
+        self._coupling = self._coupling @ ritz.mixing[:, kept]
+        self._basis.replace(self._basis.combined(ritz.mixing[:, kept]))
+        self._projected[:] = 0
+        self._projected[range(len(kept)), range(len(kept))] = ritz.values[kept]
+
+    def pairs(self, top: int, bottom: int, tolerance: float) -> Ends:
+        """Returns the ends as they are known by now."""
+        ritz = self.ritz()
+        chosen = ritz.ends(top, bottom)
+        converged = ritz.are_converged(chosen, tolerance)
+        gaps = [_gap(ritz.values, index) for index in chosen]
+        vectors = _turned(self._basis.combined(ritz.mixing[:, chosen]))
+        # Residuals go on falling in exact arithmetic only: a product is no more exact than its element type.
+        residuals = np.maximum(ritz.residuals[chosen], self._rounding * self._largest)
+        return Ends(ritz.values[chosen], residuals, vectors, np.array(gaps), converged, self.products)
+
+    def _check_symmetry(self, ahead: Float64[np.ndarray, " rows"], back: Float64[np.ndarray, " rows"]) -> None:
+        """Checks the rows' products with the newest image against those of its row with their images."""
+        if not len(ahead):
+            return
+        worst = int(np.abs(ahead - back).argmax())
+        if abs(ahead[worst] - back[worst]) > _SYMMETRY * self._largest + self._flat:
+            raise CurvatureError(NOT_SYMMETRIC.format(ahead[worst], back[worst]))
+
+    def _orthogonalise(self, vector: Float64[np.ndarray, " weights"]) -> None:
+        if self._locked is not None and self._locked.count:
+            self._locked.remove_from(vector)
+
+    def _made_new(self, start: Vector) -> Vector:
+        vector = np.array(start, np.float64)
+        self._orthogonalise(vector)
+        self._basis.remove_from(vector)
+        vector /= length(vector)
+        return vector.astype(start.dtype)
+
+
+def find_ends(lanczos: Lanczos, top: int, bottom: int, tolerance: float, max_products: int) -> Ends:
+    """Returns the ends of the spectrum, as soon as each pair's residual is below the tolerance.
+
+    Args:
+        lanczos: not begun.
+        top: how many of the largest eigenvalues; may be more than there are.
+        bottom: how many of the lowest.
+        tolerance: of each residual, as a share of its own eigenvalue.
+        max_products: after which what is known is returned.
+    """
+    more = True
+    while more and lanczos.products < max_products:
+        lanczos.compress(top, bottom)
+        more = lanczos.step()
+        ritz = lanczos.ritz()
+        if len(ritz.values) >= top + bottom and ritz.are_converged(ritz.ends(top, bottom), tolerance).all():
+            break
+    return lanczos.pairs(top, bottom, tolerance)
+
+
+def _gap(values: Float64[np.ndarray, " rows"], index: int) -> float:
+    others = np.delete(values, index)
+    return float(np.abs(others - values[index]).min(initial=np.inf))
+
+
+def _turned(vectors: Vector) -> Vector:
+    """Returns vectors of length one whose largest entries are positive."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors, dtype=np.float64))
+    largest = vectors[range(len(vectors)), np.abs(vectors).argmax(1)]
+    turned: Vector = vectors * (np.where(largest < 0, -1.0, 1.0) / lengths).astype(vectors.dtype)[:, None]
+    return turned

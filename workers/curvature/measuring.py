@@ -1,0 +1,232 @@
+"""The curvature of a loss at one set of weights: everything that is asked for, in one go."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collectors.networks.weight_space import State
+from collectors.validation import check_bool, check_int, wrong_value
+
+from ..errors import CurvatureError, NondeterministicLossError
+from .blas_threads import one_blas_thread
+from .density import Density, find_density
+from .eigenpairs import find_eigenpairs
+from .products import NOT_SYMMETRIC, ROUNDING, Layout, Products, ProductSettings, ShareProducts, Vector
+from .trace import Trace, find_trace
+from .vectors import length
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+_CHECKS = 4  # of the random numbers for the check of symmetry
+_SYMMETRY = 1e-3
+_REPEATS = 1e-5
+# In time, measured on networks for images and texts: a product took 4 to 6, the loss with its gradient 3 to 4.
+_PASSES_OF_PRODUCT, _PASSES_OF_GRADIENT = 5, 4
+
+
+@dataclass(frozen=True)
+class CurvatureSettings:
+    """What is measured of a loss's curvature.
+
+    Attributes:
+        products: of which matrix, and in how much memory.
+        top: how many of the largest eigenvalues.
+        bottom: how many of the lowest.
+        trace_probes: products for the trace beside the eigenpairs; 0 measures none.
+        density_probes: starts for the density of the eigenvalues; 0 measures none.
+        density_steps: products for each of these.
+        tolerance: of an eigenpair's residual, as a share of its own eigenvalue.
+        max_products: of one search for eigenpairs.
+        copies: whether eigenvalues of several dimensions are searched for once more, as planes need it.
+        keep_vectors: whether the eigenvectors are returned.
+        seed: of all random numbers.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has the wrong value.
+    """
+
+    products: ProductSettings = ProductSettings()  # noqa: RUF009
+    top: int = 5
+    bottom: int = 0
+    trace_probes: int = 10
+    density_probes: int = 0
+    density_steps: int = 40
+    tolerance: float = 1e-3
+    max_products: int = 200
+    copies: bool = False
+    keep_vectors: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("top", "bottom", "trace_probes", "density_probes", "seed"):
+            check_int(name, getattr(self, name), minimum=0)
+        for name in ("density_steps", "max_products"):
+            check_int(name, getattr(self, name), minimum=1)
+        for name in ("copies", "keep_vectors"):
+            check_bool(name, getattr(self, name))
+        if self.max_products < self.top + self.bottom:
+            raise wrong_value("max_products", f"top + bottom ({self.top + self.bottom}) or more", self.max_products)
+        if not isinstance(self.tolerance, float) or not 0 < self.tolerance < 1:
+            raise wrong_value("tolerance", "a number between 0 and 1", self.tolerance)
+        if not (self.top or self.bottom or self.trace_probes or self.density_probes):
+            raise wrong_value("top", "more than 0 where bottom, trace_probes and density_probes are 0", self.top)
+
+
+@dataclass(frozen=True)
+class CurvatureValues:
+    """The curvature of a loss at one set of weights.
+
+    Attributes:
+        loss: the mean over all samples.
+        gradient_norm: the length of its gradient.
+        eigenvalues: the largest first, then those of the lower end, the lowest first; shape (top + bottom,).
+        residuals: no true eigenvalue is further from an eigenvalue than this; shape (top + bottom,).
+        angle_bounds: residual over gap: about the sine of the largest angle between a vector and the true one, where it
+            is below one; shape (top + bottom,).
+        converged: whether the residual is within the tolerance, shape (top + bottom,).
+        vectors: the eigenvectors, shape (top + bottom, weights); None where they are not kept.
+        trace: with its interval, or None.
+        density: or None.
+        products: how many products were made, without those of a check.
+        notes: what the user should know, in sentences.
+    """
+
+    loss: float
+    gradient_norm: float
+    eigenvalues: Float64[np.ndarray, " pairs"]
+    residuals: Float64[np.ndarray, " pairs"]
+    angle_bounds: Float64[np.ndarray, " pairs"]
+    converged: np.ndarray
+    vectors: Vector | None
+    trace: Trace | None
+    density: Density | None
+    products: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def forward_passes(self) -> int:
+        """As how many losses of all samples this took about as long, the same on every machine."""
+        return _PASSES_OF_GRADIENT + _PASSES_OF_PRODUCT * self.products
+
+
+@one_blas_thread()
+def measure_curvature(
+    products: Products, settings: CurvatureSettings, *, memory: float = float("inf"), notes: Sequence[str] = ()
+) -> CurvatureValues:
+    """Returns the curvature of what the products are of.
+
+    Args:
+        products: at a set of weights.
+        settings: what is measured.
+        memory: bytes for vectors.
+        notes: what is known of the products.
+
+    Raises:
+        CurvatureError: the loss or its gradient is not a number, more eigenpairs are asked for than there are weights,
+            or memory does not hold their vectors.
+    """
+    gradient = products.gradient() if np.isfinite(products.loss) else np.full(1, np.nan)
+    gradient_norm = length(gradient)
+    if not np.isfinite(gradient_norm):
+        raise CurvatureError(
+            f"the loss is {products.loss:g} and its gradient's length {gradient_norm:g} at these weights, where "
+            "curvature has no meaning: leave this checkpoint out, or look for what makes the loss infinite."
+        )
+    ends = find_eigenpairs(
+        products,
+        settings.top,
+        settings.bottom,
+        tolerance=settings.tolerance,
+        max_products=settings.max_products,
+        copies=settings.copies,
+        seed=settings.seed,
+        memory=memory,
+        gradient=gradient,
+    )
+    texts = list(notes)
+    if not ends.converged.all():
+        texts.append(
+            f"{int((~ends.converged).sum())} of {len(ends.values)} eigenpairs are not within the tolerance after "
+            f"{ends.products} products: see their residuals, raise max_products or tolerance."
+        )
+    trace = find_trace(products, ends, settings.trace_probes, seed=settings.seed) if settings.trace_probes else None
+    density = None
+    if settings.density_probes:
+        density = find_density(
+            products, settings.density_probes, settings.density_steps, seed=settings.seed, memory=memory
+        )
+    angles = np.divide(ends.residuals, ends.gaps, out=np.full(len(ends.gaps), np.inf), where=ends.gaps > 0)
+    return CurvatureValues(
+        products.loss,
+        gradient_norm,
+        ends.values,
+        ends.residuals,
+        angles,
+        ends.converged,
+        ends.vectors if settings.keep_vectors else None,
+        trace,
+        density,
+        products.count,
+        tuple(texts),
+    )
+
+
+def measure_state_curvature(
+    shares: ShareProducts, parameters: State, buffers: State | None, settings: CurvatureSettings, *, check: bool = True
+) -> CurvatureValues:
+    """Returns the curvature at one set of weights, on one worker.
+
+    Args:
+        shares: of that worker.
+        parameters: every parameter, by name.
+        buffers: every buffer, by name; None keeps those that are there.
+        settings: what is measured.
+        check: whether the products are tried for symmetry first.
+    """
+    shares.move(parameters, buffers)
+    products = Products(shares, weights_length_of(parameters, shares.layout))
+    if check and np.isfinite(products.loss):
+        check_products(products, settings.seed)
+    return measure_curvature(products, settings, notes=shares.notes, memory=shares.memory_for_vectors)
+
+
+def weights_length_of(parameters: State, layout: Layout) -> float:
+    """Returns the length of all trainable weights."""
+    with np.errstate(over="ignore"):
+        return float(np.sqrt(sum(np.square(parameters[name].astype(np.float64)).sum() for name in layout.names)))
+
+
+def check_products(products: Products, seed: int) -> None:
+    """Checks that products are those of a symmetric matrix, and come out again; takes three with a part of the samples.
+
+    Whether all shares together are symmetric, Lanczos' method looks without a product more.
+
+    Args:
+        products: of all shares.
+        seed: of the vectors.
+
+    Raises:
+        NondeterministicLossError: the same product gave two results.
+        CurvatureError: the matrix is not symmetric.
+    """
+    layout = products.layout
+    one, other = (layout.gaussian(seed, _CHECKS, number) for number in range(2))
+    share = products.counting_share
+    ahead, again = products.of_share(one, share), products.of_share(one, share, fresh=True)
+    if not np.allclose(ahead, again, rtol=_REPEATS, atol=_REPEATS * float(np.abs(again).max(initial=0.0))):
+        raise NondeterministicLossError(
+            "the same product with the Hessian gave two results: the loss draws random numbers at each call. Seed them "
+            "(seed_each_point=True), or switch off what draws them."
+        )
+    back = products.of_share(other, share)
+    first, second = float(np.dot(other, ahead)), float(np.dot(one, back))
+    lengths = length(one.astype(np.float64)), length(other.astype(np.float64))
+    floor = ROUNDING[layout.dtype] * length(back) * lengths[0] + products.flat * lengths[0] * lengths[1]
+    if abs(first - second) > _SYMMETRY * (abs(first) + abs(second)) + floor:
+        raise CurvatureError(NOT_SYMMETRIC.format(first, second))

@@ -1,0 +1,294 @@
+"""Products of a loss's curvature matrix with vectors, added up over fixed shares of the samples (contract 2)."""
+
+from __future__ import annotations
+
+import contextlib
+import zlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.networks.weight_space import State
+from collectors.validation import check_choice, check_int, wrong_value
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+
+SHARES = 8
+"""Into how many parts the samples fall, however many workers there are; a power of two."""
+
+SHARE_FOR_VECTORS = 0.25
+"""Of a machine's free memory."""
+
+WITHOUT_GRADIENTS = "landscape.trace_by_lines measures the trace of the Hessian from losses alone, in any framework"
+"""What there is where nothing can be differentiated."""
+
+ROUNDING = {"float32": 1e-6, "float64": 1e-12}
+"""Of products, by their element type."""
+
+COMPUTED_IN_FLOAT32 = (
+    "the network's weights are in low precision; its curvature is computed from the same weights in float32, because "
+    "second derivatives in low precision are rounding."
+)
+"""What the user should know of a network in bfloat16 or float16."""
+
+NOT_SYMMETRIC = (
+    "the products are not those of a symmetric matrix (u.Hv = {:.6g}, v.Hu = {:.6g}): a backward of the network or the "
+    "loss is not the derivative of its forward, or the network changes its own state. Look for custom Functions, "
+    "straight-through estimators and hooks on gradients."
+)
+"""What there is no curvature of."""
+
+MATRICES = ("hessian", "ggn")
+Matrix: TypeAlias = Literal["hessian", "ggn"]
+Vector: TypeAlias = NDArray[np.floating[Any]]
+"""One number for each trainable weight, shape (weights,), in the order of ``Layout``."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a network's trainable tensors lie side by side in one vector; tied ones count once.
+
+    Attributes:
+        names: of the tensors, in the network's order.
+        shapes: theirs.
+        dtype: of vectors that lose nothing against the products: "float32", or "float64" for a network that has it.
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+    dtype: str = "float32"
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of elements of each tensor."""
+        return [int(np.prod(shape, dtype=np.int64)) for shape in self.shapes]
+
+    @property
+    def dimension(self) -> int:
+        """The length of a vector."""
+        return sum(self.sizes)
+
+    @property
+    def bytes_of_vector(self) -> int:
+        """How much memory a vector takes."""
+        return self.dimension * np.dtype(self.dtype).itemsize
+
+    def draw(self, seed: Sequence[int], sample: Callable[[np.random.Generator, int], Any]) -> Vector:
+        """Returns random numbers for each tensor, which do not depend on what other tensors there are.
+
+        Args:
+            seed: whole numbers.
+            sample: from a generator and a count to that many numbers.
+        """
+        vector = np.empty(self.dimension, self.dtype)
+        end = 0
+        for name, size in zip(self.names, self.sizes, strict=True):
+            vector[end : end + size] = sample(np.random.default_rng([*seed, zlib.crc32(name.encode())]), size)
+            end += size
+        return vector
+
+    def gaussian(self, *seed: int) -> Vector:
+        """Returns standard normal numbers, shape (weights,)."""
+        return self.draw(seed, lambda generator, size: generator.standard_normal(size))
+
+    def rademacher(self, *seed: int) -> Vector:
+        """Returns numbers that are -1 or 1, shape (weights,)."""
+        return self.draw(seed, lambda generator, size: generator.integers(0, 2, size, np.int8) * 2 - 1)
+
+    def as_state(self, vector: Vector) -> dict[str, Vector]:
+        """Returns a vector as arrays of the tensors' shapes, by name."""
+        parts = np.split(vector, np.cumsum(self.sizes)[:-1])
+        return {name: part.reshape(shape) for name, shape, part in zip(self.names, self.shapes, parts, strict=True)}
+
+
+@dataclass(frozen=True)
+class ProductSettings:
+    """Which products are made.
+
+    Attributes:
+        matrix: "hessian", or "ggn" (the generalised Gauss-Newton matrix, which is never negative for a convex loss of
+            the outputs).
+        memory: bytes that may be kept from product to product, or a share of the memory that is free (float).
+        neighbours: how many workers use this machine's memory at once; pools know it.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has the wrong value.
+    """
+
+    matrix: Matrix = "hessian"
+    memory: int | float = 0.25
+    neighbours: int = 1
+
+    def __post_init__(self) -> None:
+        check_int("neighbours", self.neighbours, minimum=1)
+        check_choice("matrix", self.matrix, MATRICES)
+        if isinstance(self.memory, float):
+            if not 0 <= self.memory <= 1:
+                raise wrong_value(
+                    "memory", "a number of bytes, or a share from 0.0 to 1.0 of what is free", self.memory
+                )
+        else:
+            check_int("memory", self.memory, minimum=0)
+
+
+class ShareProducts(ABC):
+    """What one worker makes of shares of the samples, with the network at one set of weights.
+
+    Sums are numerators of the mean over samples; who adds up all shares divides by the sum of their weights.
+    """
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """How vectors are made."""
+
+    @property
+    @abstractmethod
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know, in sentences."""
+
+    @property
+    @abstractmethod
+    def memory_for_vectors(self) -> float:
+        """Bytes that eigenvectors may take on the host."""
+
+    @abstractmethod
+    def samples_in(self, share: int) -> int:
+        """Returns how many samples a share holds."""
+
+    @abstractmethod
+    def move(self, parameters: State, buffers: State | None) -> None:
+        """Puts the network at a set of weights.
+
+        Args:
+            parameters: every parameter, by name.
+            buffers: every buffer, by name; None keeps those that are there.
+        """
+
+    @abstractmethod
+    def loss(self, share: int) -> tuple[float, float | None]:
+        """Returns a share's sum of losses and its weight; None where the loss is a sum, which has no weight."""
+
+    @abstractmethod
+    def gradient(self, share: int) -> Float64[np.ndarray, " weights"]:
+        """Returns the gradient of a share's sum of losses, shape (weights,)."""
+
+    @abstractmethod
+    def product(self, vector: Vector, share: int, *, fresh: bool = False) -> Float64[np.ndarray, " weights"]:
+        """Returns the matrix of a share's sum of losses times a vector, shape (weights,).
+
+        Args:
+            vector: shape (weights,).
+            share: which.
+            fresh: whether everything is computed anew, also what is kept from product to product.
+
+        Raises:
+            CurvatureError: the network or the loss has no second derivative.
+        """
+
+    def together(self) -> contextlib.AbstractContextManager[None]:
+        """Returns a context in which many calls cost less than they do apart."""
+        return contextlib.nullcontext()
+
+    def total_losses(self) -> list[tuple[float, float | None]]:
+        """Returns what ``loss`` gives for each share, in order."""
+        with self.together():
+            return [self.loss(share) for share in range(SHARES)]
+
+    def total_gradient(self) -> Float64[np.ndarray, " weights"]:
+        """Returns the gradients of all shares, added up."""
+        return self._total(self.gradient)
+
+    def total_product(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
+        """Returns the products of all shares with a vector, added up."""
+        return self._total(lambda share: self.product(vector, share))
+
+    def _total(self, part: Callable[[int], Float64[np.ndarray, " weights"]]) -> Float64[np.ndarray, " weights"]:
+        with self.together():
+            total: Float64[np.ndarray, " weights"] = add_shares(
+                range(SHARES), lambda shares: part(shares.start) if len(shares) == 1 else None
+            )
+        return total
+
+    @abstractmethod
+    def close(self) -> None:
+        """Leaves the network as it was found, bit for bit, and frees what was kept."""
+
+    def __enter__(self) -> ShareProducts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class Products:
+    """The curvature matrix of the mean loss over all samples at one set of weights, as what makes products.
+
+    Args:
+        shares: at that set of weights.
+        weights_length: of all trainable weights, if it is known.
+    """
+
+    def __init__(self, shares: ShareProducts, weights_length: float = 0.0) -> None:
+        self._shares, self.layout = shares, shares.layout
+        self.count = 0
+        """How many products were made."""
+        parts = shares.total_losses()
+        weights = [weight for _, weight in parts if weight is not None]
+        self._weight = sum(weights) if weights else 1.0
+        counting = (share for share, (_, weight) in enumerate(parts) if weight != 0 and shares.samples_in(share))
+        self.counting_share = next(counting, 0)
+        """The first share of which samples count."""
+        self.loss = sum(value for value, _ in parts) / self._weight if self._weight else float("nan")
+        """The mean over all samples."""
+        squared = weights_length * weights_length
+        self.flat = ROUNDING[self.layout.dtype] * abs(self.loss) / squared if squared else 0.0
+        """Curvature that bends the loss over the weights' length by less than rounding, so that it is zero."""
+
+    def gradient(self) -> Float64[np.ndarray, " weights"]:
+        """Returns the gradient, shape (weights,)."""
+        return self._shares.total_gradient() / self._weight
+
+    def __call__(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
+        """Returns the matrix times a vector, shape (weights,)."""
+        self.count += 1
+        return self._shares.total_product(np.ascontiguousarray(vector, self.layout.dtype)) / self._weight
+
+    def of_share(self, vector: Vector, share: int, *, fresh: bool = False) -> Float64[np.ndarray, " weights"]:
+        """Returns what a share adds to a product, and counts none; ``fresh`` as of ``ShareProducts``."""
+        return self._shares.product(np.ascontiguousarray(vector, self.layout.dtype), share, fresh=fresh) / self._weight
+
+
+def add_shares(shares: range, known: Callable[[range], Any]) -> Any:
+    """Returns the sum of some shares' parts, by halves of halves, so that who adds up which half changes no bit.
+
+    Args:
+        shares: that follow each other, as many as a power of two.
+        known: from such shares to their sum, which is not changed; None where their halves are to be added. Single
+            shares must be known.
+    """
+    total = known(shares)
+    if total is not None:
+        return total
+    middle = len(shares) // 2
+    first = add_shares(shares[:middle], known)
+    return first + add_shares(shares[middle:], known)
+
+
+def whole_halves(shares: range) -> list[range]:
+    """Returns shares that follow each other as few parts, each of which ``add_shares`` can add up."""
+    parts, start = [], shares.start
+    while start < shares.stop:
+        size = SHARES
+        while start % size or start + size > shares.stop:
+            size //= 2
+        parts.append(range(start, start + size))
+        start += size
+    return parts

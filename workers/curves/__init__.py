@@ -1,0 +1,1 @@
+"""Curves through weight space whose ends are given, and how they are fitted, in any framework with gradients."""

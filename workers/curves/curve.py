@@ -1,0 +1,131 @@
+"""A curve between two sets of weights: which part of each control point is in a point, and how far its fitting is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.networks.weight_space import State
+from collectors.validation import check_choice, check_float, check_int, wrong_value
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+KINDS = ("bezier", "polygon")
+
+
+@dataclass(frozen=True)
+class CurveShape:
+    """Which curve runs through, or near, a row of control points; the first and the last one are its ends.
+
+    Attributes:
+        kind: "bezier" (a Bezier curve: smooth, touches the ends alone) or "polygon" (straight from one to the next).
+        bends: how many control points there are between the ends.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value.
+    """
+
+    kind: str = "bezier"
+    bends: int = 1
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, KINDS)
+        check_int("bends", self.bends, minimum=1, maximum=64)
+
+    def weights(self, t: NDArray[Any] | float) -> Float64[np.ndarray, "places points"]:
+        """Returns how much of each control point is in the curve's points; each row adds up to one.
+
+        Args:
+            t: places from 0 to 1, shape (places,) or a number.
+        """
+        places = np.atleast_1d(np.asarray(t, np.float64))
+        degree = self.bends + 1
+        if self.kind == "polygon":
+            found: Float64[np.ndarray, "places points"] = np.maximum(
+                0.0, 1 - np.abs(places[:, None] * degree - np.arange(degree + 1))
+            )
+            return found
+        steps = np.arange(degree + 1)
+        choices = np.array([math.comb(degree, int(step)) for step in steps], np.float64)
+        return choices * places[:, None] ** steps * (1 - places[:, None]) ** (degree - steps)
+
+
+@dataclass(frozen=True)
+class FittingSettings:
+    """How a curve is fitted.
+
+    Attributes:
+        shape: of the curve.
+        steps: of the optimizer, which is Adam with a rate that falls linearly to zero.
+        learning_rate: in the first step.
+        batch_size: samples of a step.
+        seed: of the places on the curve and of the batches.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value.
+    """
+
+    shape: CurveShape = CurveShape()
+    steps: int = 500
+    learning_rate: float = 0.01
+    batch_size: int = 64
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_int("steps", self.steps, minimum=1)
+        check_int("batch_size", self.batch_size, minimum=1)
+        check_int("seed", self.seed, minimum=0)
+        if not check_float("learning_rate", self.learning_rate) > 0:
+            raise wrong_value("learning_rate", "a number above 0", self.learning_rate)
+
+    def place(self, step: int) -> float:
+        """Returns where on the curve a step computes its gradient."""
+        return float(np.random.default_rng([self.seed, 0, step]).random())
+
+    def order(self, epoch: int, count: int) -> NDArray[np.int64]:
+        """Returns the order of samples, or of whole batches, in an epoch, shape (count,)."""
+        return np.random.default_rng([self.seed, 1, epoch]).permutation(count)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitting:
+    """How far the fitting of a curve is; whoever goes on from here ends with the same bits.
+
+    Attributes:
+        step: how many steps are done.
+        bends: the bends, float32 (float64 for a network that has it), shape (bends, weights), in the network's order of
+            trainable parameters.
+        first: Adam's running means of their gradients, of the same shape.
+        second: those of the squared gradients.
+        losses: of the steps so far, each at its place and on its batch, shape (step,).
+    """
+
+    step: int
+    bends: NDArray[Any]
+    first: NDArray[Any]
+    second: NDArray[Any]
+    losses: Float64[np.ndarray, " step"]
+
+
+@dataclass(frozen=True)
+class CurveTask:
+    """A curve to be fitted.
+
+    Attributes:
+        settings: how.
+        first: every parameter of the first network, by name.
+        last: those of the last one.
+        buffers: every buffer with which the network computes, by name.
+    """
+
+    settings: FittingSettings
+    first: State
+    last: State
+    buffers: State

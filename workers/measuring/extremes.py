@@ -1,0 +1,169 @@
+"""Both ends of the Hessian's spectrum at each point, beside the loss (Li et al. 2018, section 6)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collectors.networks.weight_space import State, interpolated_buffers, move_along
+
+from ..curvature.eigenpairs import find_eigenpairs
+from ..curvature.measuring import check_products, weights_length_of
+from ..curvature.products import Products, ProductSettings, ShareProducts
+from ..errors import CallbackFunctionError
+from ..evaluator import Evaluator, EvaluatorDescription, OriginMeasurement, Partition, PassCost
+from ..metric_names import EXTREMES
+from .checks import check_loaded, check_points
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+TOLERANCE = 1e-2
+"""Of each end's residual, as a share of its own size."""
+
+_MAX_PRODUCTS = 200
+"""After which an end that is not known so well is NaN."""
+
+
+class WithExtremes(Evaluator):
+    """Measures what another evaluator measures, and the ends of the Hessian's spectrum of the main data set's loss.
+
+    Every point is searched from the same start, so that the same weights give the same bits, whoever measures them.
+
+    Args:
+        evaluator: of any framework that makes products.
+
+    Raises:
+        CurvatureError: it makes none.
+        CallbackFunctionError: it measures a metric that has the name of an end.
+    """
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._inner = evaluator
+        self._plane: tuple[State, Sequence[State], State, Sequence[State]] | None = None
+        self._is_checked = False
+        taken = sorted({*EXTREMES} & {*evaluator.description.metrics})
+        if taken:
+            raise CallbackFunctionError(
+                f"extremes=True measures {', '.join(EXTREMES)}, but callback_fn has metrics of the name {taken}. "
+                "Rename these, or leave extremes out."
+            )
+        evaluator.products(ProductSettings()).close()
+
+    @property
+    def description(self) -> EvaluatorDescription:
+        """What is measured: the other evaluator's metrics, and the ends."""
+        inner = self._inner.description
+        return replace(
+            inner,
+            metrics=(*inner.metrics, *EXTREMES),
+            options=replace(inner.options, extremes=True),
+        )
+
+    def load(
+        self, origin: State, directions: Sequence[State], buffers: State, end_buffers: Sequence[State] = ()
+    ) -> None:
+        """Puts a plane on the device."""
+        self._inner.load(origin, directions, buffers, *([end_buffers] if end_buffers else []))
+        self._plane = (origin, directions, buffers, end_buffers)
+
+    def settle(self, far_points: Sequence[Sequence[float]], partition: Partition | None = None) -> Partition | None:
+        """Finds out how the loss is added up."""
+        return self._inner.settle(far_points, partition)
+
+    def measure(self, points: Float64[np.ndarray, "points axes"]) -> dict[str, Float64[np.ndarray, " points"]]:
+        """Measures points of the loaded plane."""
+        origin, directions, buffers, end_buffers = check_loaded(self._plane)
+        checked, space = check_points(points, len(directions)), self.description.space
+        values = self._inner.measure(points)
+        found = []
+        with self._inner.products(ProductSettings()) as shares:
+            for point in checked.tolist():
+                parameters = {**origin, **move_along(space, origin, directions, point)}
+                between = interpolated_buffers(space, buffers, end_buffers, point)
+                shares.move(parameters, {**buffers, **between})
+                found.append(self._ends(shares, parameters)[0])
+        return values | {name: np.array([ends[name] for ends in found], np.float64) for name in EXTREMES}
+
+    def measure_state(self, parameters: State, buffers: State | None) -> dict[str, float]:
+        """Measures one full set of weights, off the plane."""
+        values = self._inner.measure_state(parameters, buffers)
+        with self._inner.products(ProductSettings()) as shares:
+            shares.move(parameters, check_loaded(self._plane)[2] if buffers is None else buffers)
+            return values | self._ends(shares, parameters)[0]
+
+    def measure_origin(self, far: Sequence[float]) -> OriginMeasurement | None:
+        """Measures the loaded plane's origin, whose ends are known once, and how long they take."""
+        measured = self._inner.measure_origin(far)
+        if measured is None:
+            return None
+        origin, _, buffers, _ = check_loaded(self._plane)
+        with self._inner.products(ProductSettings()) as shares:
+            shares.move(origin, buffers)
+            if not self._is_checked:
+                check_products(Products(shares, weights_length_of(origin, shares.layout)), 0)
+                self._is_checked = True
+            shares.move(origin, buffers)  # forgets what is kept: each point makes its own
+            start = time.perf_counter()
+            ends, products = self._ends(shares, origin)
+            seconds = time.perf_counter() - start
+        return replace(
+            measured,
+            values=tuple(values | ends for values in measured.values),
+            seconds=measured.seconds + seconds,
+            seconds_of_extremes=seconds,
+            products=products,
+        )
+
+    def use_batch_size(self, batch_size: int) -> None:
+        """Measures in smaller batches from now on."""
+        self._inner.use_batch_size(batch_size)
+
+    @property
+    def pass_cost(self) -> PassCost | None:
+        """What a pass costs; samples are held, so there is none."""
+        return self._inner.pass_cost
+
+    @property
+    def can_differentiate(self) -> bool:
+        """Whether the other evaluator does."""
+        return self._inner.can_differentiate
+
+    def products(self, settings: ProductSettings) -> ShareProducts:
+        """Returns the other evaluator's products."""
+        return self._inner.products(settings)
+
+    def held_samples(self) -> bytes | None:
+        """Returns what other workers of this machine need to use this one's samples."""
+        return self._inner.held_samples()
+
+    def close(self) -> None:
+        """Leaves the user's network as it was found."""
+        self._inner.close()
+
+    def _ends(self, shares: ShareProducts, parameters: State) -> tuple[dict[str, float], int]:
+        """Returns the ends where the network is, and how many products that took."""
+        highest = lowest = float("nan")
+        products = Products(shares, weights_length_of(parameters, shares.layout))
+        gradient = products.gradient() if np.isfinite(products.loss) else np.full(1, np.nan)
+        if np.isfinite(gradient).all():
+            ends = find_eigenpairs(
+                products,
+                1,
+                1,
+                tolerance=TOLERANCE,
+                max_products=_MAX_PRODUCTS,
+                memory=shares.memory_for_vectors,
+                gradient=gradient,
+            )
+            highest, lowest = (
+                float(value) if known else float("nan")
+                for value, known in zip(ends.values, ends.converged, strict=True)
+            )
+        with np.errstate(all="ignore"):
+            ratio = float(np.abs(np.divide(lowest, highest)))
+        return dict(zip(EXTREMES, (highest, lowest, ratio), strict=True)), products.count

@@ -1,0 +1,187 @@
+"""The loss of each group of samples, such as each class, from the sums that the loss is made of anyway."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..errors import CallbackFunctionError, SamplesError
+from ..metric_names import name_in_group
+from ..samples.batches import Batch, is_tensor
+from ..samples.data_sets import naming_set, note_of_set
+from ..samples.samples import Samples
+from .totals import Pending, SampleSums, Total
+
+if TYPE_CHECKING:
+    from jaxtyping import Int64
+
+_MOST_GROUPS = 1000
+
+
+@dataclass(frozen=True)
+class SampleGroups:
+    """The groups of a data set's samples.
+
+    Attributes:
+        labels: the groups' numbers, those of all data sets.
+        ids: the place of each sample's group among the labels, int64[n].
+    """
+
+    labels: tuple[int, ...]
+    ids: Int64[np.ndarray, " n"]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each group's loss is called."""
+        return tuple(name_in_group("loss", label) for label in self.labels)
+
+    def means(self, numerators: Any, denominators: Any) -> Any:
+        """Returns each group's loss, NaN where it has no sample, in NumPy or on a tensor's device, shape (groups,).
+
+        Args:
+            numerators: of each sample, float64, shape (n,).
+            denominators: the same, or None for a loss that is a sum.
+        """
+        if is_tensor(numerators):
+            torch = sys.modules["torch"]
+            ids = torch.as_tensor(self.ids, device=numerators.device)
+            empty = numerators.new_zeros(len(self.labels))
+            weights = torch.ones_like(numerators) if denominators is None else denominators
+            sums = [empty.index_add(0, ids, part) for part in (numerators, weights)]
+        else:
+            weights = np.ones_like(numerators) if denominators is None else denominators
+            sums = [np.bincount(self.ids, part, len(self.labels)) for part in (numerators, weights)]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            if denominators is None:
+                return sums[0] * (sums[1] / sums[1])  # NaN for no samples
+            return sums[0] / sums[1]
+
+
+class GroupedLoss(Total):
+    """A loss, and beside it the loss of each group of samples.
+
+    Args:
+        loss: a sum over samples.
+        groups: of all the samples that are added between two resets.
+    """
+
+    splits = True
+
+    def __init__(self, loss: SampleSums, groups: SampleGroups) -> None:
+        self._loss, self._groups = loss, groups
+        self.adds_up = loss.adds_up
+
+    def reset(self) -> None:
+        """Starts a new sum."""
+        self._loss.reset()
+
+    def add(self, outputs: Any, batch: Batch) -> None:
+        """Adds one batch."""
+        self._loss.add(outputs, batch)
+
+    def pending(self) -> Pending:
+        """Returns the loss, its standard error, and each group's loss."""
+        whole, means = self._loss.pending(), self._groups.means(*self._loss.sums)
+        own = len(whole.numbers)
+
+        def finish(numbers: Sequence[float]) -> dict[str, float]:
+            groups = (float(number) for number in numbers[own:])
+            return {**whole.finish(numbers[:own]), **dict(zip(self._groups.names, groups, strict=True))}
+
+        return Pending([*whole.numbers, *means], finish)
+
+
+def check_splits(loss: Total, option: str = "groups") -> None:
+    """Checks that a loss has a value for each sample.
+
+    Args:
+        loss: as it is added up.
+        option: that needs these values.
+
+    Raises:
+        CallbackFunctionError: it has none.
+    """
+    if not loss.splits:
+        raise CallbackFunctionError(
+            f"{option} needs a loss that has a value for each sample, such as nn.CrossEntropyLoss, but this one gives "
+            f"one number for a batch. Leave {option} out, or return a loss with a reduction attribute; a network that "
+            "computes its own loss of a batch has none, so let it return outputs, and a loss function compare them."
+        )
+
+
+def find_groups(
+    choice: str | Callable[[Any, Any], Any], sets: Mapping[str, Samples]
+) -> tuple[list[SampleGroups], list[str], str]:
+    """Returns the groups of each data set's samples.
+
+    Args:
+        choice: "target", or a function of (inputs, targets) that returns a whole number for each sample.
+        sets: the samples, by the data set's name.
+
+    Returns:
+        The groups, what the user should know, and a SHA-256 of all of them.
+
+    Raises:
+        SamplesError: there is no whole number for each sample.
+        CallbackFunctionError: there are more than 1,000 groups, or the function raises.
+    """
+    found: list[NDArray[np.int64]] = []
+    for name, samples in sets.items():
+        with naming_set(name):
+            found.append(np.concatenate([_ids_of(choice, batch) for batch in samples.own_batches]))
+    labels = np.unique(np.concatenate(found))
+    if len(labels) > _MOST_GROUPS:
+        raise CallbackFunctionError(
+            f"groups must be at most {_MOST_GROUPS}, each of which is a surface of its own, but there are "
+            f"{len(labels)}. Join them with groups=a function of (inputs, targets)."
+        )
+    notes = []
+    for (name, _), ids in zip(sets.items(), found, strict=True):
+        absent = sorted(set(labels.tolist()) - set(ids.tolist()))
+        if absent:
+            shown = ", ".join(map(str, absent[:10])) + (", ..." if len(absent) > 10 else "")
+            notes.append(note_of_set(name, f"there is no sample of the groups {shown}, whose loss is NaN."))
+    numbers = tuple(int(label) for label in labels)
+    digest = hashlib.sha256(b"".join(ids.astype("<i8").tobytes() for ids in found)).hexdigest()
+    return [SampleGroups(numbers, np.searchsorted(labels, ids)) for ids in found], notes, digest
+
+
+def targets_of(batch: Batch) -> Any:
+    """Returns a batch's targets, without the weights that Keras has beside them."""
+    targets = batch.targets
+    if isinstance(targets, Mapping) and set(targets) <= {"targets", "sample_weight"}:
+        return targets["targets"]
+    return targets
+
+
+def whole_numbers(found: Any, batch: Batch) -> NDArray[np.int64] | None:
+    """Returns one whole number for each of a batch's samples, shape (samples,); None where these are something else."""
+    array = np.asarray(found.cpu() if is_tensor(found) else found)
+    if array.dtype.kind not in "iub" or array.size != batch.size or array.ndim > 2:
+        return None
+    return array.reshape(-1).astype(np.int64)
+
+
+def _ids_of(choice: str | Callable[[Any, Any], Any], batch: Batch) -> NDArray[np.int64]:
+    targets = targets_of(batch)
+    if isinstance(choice, str):
+        found, origin = targets, 'groups="target" needs targets that are'
+    else:
+        try:
+            found, origin = choice(batch.inputs, targets), "the function groups must return"
+        except Exception as error:
+            raise CallbackFunctionError(f"the function groups raised {type(error).__name__}: {error}") from error
+    numbers = whole_numbers(found, batch)
+    if numbers is None:
+        array = np.asarray(found.cpu() if is_tensor(found) else found)
+        raise SamplesError(
+            f"{origin} one whole number for each sample, but for {batch.size} samples got {array.dtype} of shape "
+            f"{array.shape}."
+        )
+    return numbers

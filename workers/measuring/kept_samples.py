@@ -1,0 +1,113 @@
+"""The loss of each sample at a point, kept from the sums that the loss of all is made of anyway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..metric_names import SAMPLE_LOSSES
+from ..sample_losses import KeptSamples
+from ..samples.batches import Batch, is_tensor
+from ..samples.samples import Samples
+from .groups import targets_of, whole_numbers
+from .totals import Pending, SampleSums, Total
+
+if TYPE_CHECKING:
+    from jaxtyping import Float32, Float64
+
+
+class KeptLoss(Total):
+    """A loss, and beside it that of each sample.
+
+    Args:
+        loss: a sum over samples.
+        shown: the same, perhaps with groups; it adds up.
+    """
+
+    splits = True
+
+    def __init__(self, loss: SampleSums, shown: Total) -> None:
+        self._loss, self._shown = loss, shown
+        self.adds_up = loss.adds_up
+
+    def reset(self) -> None:
+        """Starts a new sum."""
+        self._shown.reset()
+
+    def add(self, outputs: Any, batch: Batch) -> None:
+        """Adds one batch."""
+        self._shown.add(outputs, batch)
+
+    def pending(self) -> Pending:
+        """Returns what is shown, and the samples' losses."""
+        return replace(self._shown.pending(), samples={SAMPLE_LOSSES: own_losses(*self._loss.sums)})
+
+
+def own_losses(numerators: Any, denominators: Any) -> Any:
+    """Returns each sample's own loss, in NumPy or on a tensor's device; NaN for a sample that does not count.
+
+    Args:
+        numerators: float64, shape (..., samples).
+        denominators: of each sample, shape (samples,), or None for a loss that is a sum.
+    """
+    if denominators is None:
+        return numerators
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return numerators / denominators
+
+
+def as_kept(losses: Any) -> Float32[np.ndarray, "*_ samples"]:
+    """Returns losses of samples in the form in which they are kept; what is too large for float32 becomes infinite."""
+    with np.errstate(over="ignore"):
+        return np.asarray(losses.cpu() if is_tensor(losses) else losses).astype(np.float32)
+
+
+def as_columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Float32[np.ndarray, "points samples"]]:
+    """Returns the losses of samples by name, of each of which every point has one row."""
+    return {name: np.stack([as_kept(row[name]) for row in rows]) for name in (rows[0] if rows else ())}
+
+
+def values_at(columns: Mapping[str, NDArray[Any]], row: int) -> dict[str, float]:
+    """Returns the metrics of one point.
+
+    Args:
+        columns: what an evaluator returned.
+        row: of the point.
+    """
+    return {name: float(column[row]) for name, column in columns.items() if column.ndim == 1}
+
+
+def samples_at(columns: Mapping[str, NDArray[Any]], row: int) -> dict[str, Float32[np.ndarray, " samples"]] | None:
+    """Returns the losses of each set's samples at one point, by the set's name; None where none are kept."""
+    found = {_set_of(name): np.array(column[row]) for name, column in columns.items() if column.ndim > 1}
+    return found or None
+
+
+def describe_kept(
+    name: str, samples: Samples, denominators: Float64[np.ndarray, " samples"] | None = None
+) -> KeptSamples:
+    """Returns what is known of the samples of a set, whatever the point.
+
+    Args:
+        name: of the data set.
+        samples: of it.
+        denominators: of each in the mean; None where that is not known yet, or where there is no mean.
+    """
+    numbers = [whole_numbers(targets_of(batch), batch) for batch in samples.own_batches]
+    targets = b"" if any(item is None for item in numbers) else _bytes(item for item in numbers if item is not None)
+    weights = b""
+    if denominators is not None and (denominators != denominators[0]).any():
+        weights = denominators.astype("<f8").tobytes()
+    return KeptSamples(name, samples.count, targets, weights)
+
+
+def _bytes(parts: Iterable[NDArray[np.int64]]) -> bytes:
+    return np.concatenate([*parts]).astype("<i8").tobytes()
+
+
+def _set_of(name: str) -> str:
+    return name.removeprefix(SAMPLE_LOSSES).removeprefix("@")

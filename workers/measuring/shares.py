@@ -1,0 +1,75 @@
+"""Samples dealt out to fixed shares, so that a sum over shares does not depend on who computes which."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..samples.batches import Batch, cut
+
+# Fewer samples at once cost more each; two workers always get halves.
+_FEWEST_SAMPLES = 256
+_MOST_JOINED = 4
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """Samples of one share in one batch: of the batch with this number, from ``start`` to ``stop``."""
+
+    batch: int
+    start: int
+    stop: int
+
+
+class SharedBatches:
+    """Batches in pieces, numbered in order, of which none belongs to two shares.
+
+    Args:
+        batches: all samples, in order.
+        shares: how many there are; some hold nothing where there are fewer samples, or fewer whole batches.
+        whole: whether batches are kept, because a loss belongs to them; otherwise they are cut where a share ends, and
+            shares hold the same samples whatever the batch size. Of few samples, two or four neighbouring shares are
+            one, and the others of these hold nothing.
+        longest: samples of a piece, counted from where its share begins: few lengths, where each is compiled for.
+    """
+
+    def __init__(self, batches: Sequence[Batch], shares: int, *, whole: bool, longest: int | None = None) -> None:
+        self._batches, self._whole = batches, whole
+        sizes = [batch.size for batch in batches]
+        begins = [0, *itertools.accumulate(sizes)]
+        self.count = begins[-1]
+        """How many samples there are."""
+        self._pieces: list[_Piece] = []
+        self.shares: list[range] = []
+        """Of each share, the numbers of its pieces."""
+        joined = 1
+        while not whole and 2 * joined <= _MOST_JOINED and self.count * joined < shares * _FEWEST_SAMPLES:
+            joined *= 2
+        for share in range(shares):
+            first = len(self._pieces)
+            if whole:
+                numbers = range(len(sizes) * share // shares, len(sizes) * (share + 1) // shares)
+                self._pieces += [_Piece(number, 0, sizes[number]) for number in numbers]
+            else:
+                start, stop = (self.count * (end // joined * joined) // shares for end in (share, share + joined))
+                stop = start if share % joined else stop
+                for number, (begin, size) in enumerate(zip(begins, sizes, strict=False)):
+                    here = range(max(start - begin, 0), min(stop - begin, size), longest or max(size, 1))
+                    self._pieces += [_Piece(number, piece, min(piece + here.step, here.stop)) for piece in here]
+            self.shares.append(range(first, len(self._pieces)))
+
+    def batch(self, number: int) -> Batch:
+        """Returns a piece."""
+        piece = self._pieces[number]
+        batch = self._batches[piece.batch]
+        return batch if self._whole else cut(batch, piece.start, piece.stop)
+
+    def size(self, number: int) -> int:
+        """Returns how many samples a piece holds."""
+        piece = self._pieces[number]
+        return piece.stop - piece.start
+
+    def number_of_batch(self, number: int) -> int:
+        """Returns of which batch a piece is."""
+        return self._pieces[number].batch

@@ -1,0 +1,115 @@
+"""What one worker does where curvature is measured: whole sets of weights, or some shares of the samples at one."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from collectors.networks.weight_space import State
+
+from ..curvature.measuring import CurvatureSettings, CurvatureValues, measure_state_curvature
+from ..curvature.products import SHARES, Layout, ProductSettings, ShareProducts, add_shares
+from ..errors import PoolError
+from ..evaluator import Evaluator
+
+CurvatureOutcome: TypeAlias = tuple[CurvatureValues | None, str | None]
+"""The curvature, or the traceback of what went wrong."""
+
+
+class WorkerCurvature:
+    """Measures curvature with an evaluator, whose network is as it was found after each call but ``open``.
+
+    Args:
+        evaluator: of this worker.
+    """
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self._evaluator = evaluator
+        self._checked: ProductSettings | None = None
+        self._shares: ShareProducts | None = None
+        self._is_at: object = None
+
+    def measure(self, read: Callable[[], tuple[State, State | None]], settings: CurvatureSettings) -> CurvatureOutcome:
+        """Measures the curvature at one set of weights; the first time the products are tried for symmetry.
+
+        Args:
+            read: as of ``CurvatureTask``.
+            settings: what is measured.
+
+        Raises:
+            CurvatureError: the evaluator cannot differentiate.
+        """
+        self.close()
+        with self._evaluator.products(settings.products) as shares:
+            values, error = measure_on(shares, read, settings, check=self._checked != settings.products)
+        if values is not None:
+            self._checked = settings.products
+        return values, error
+
+    def open(self, settings: ProductSettings) -> tuple[Layout, list[int]]:
+        """Gets ready for shares of the samples; returns how vectors are made, and the samples in each share.
+
+        Raises:
+            CurvatureError: the evaluator cannot differentiate.
+        """
+        self.close()
+        self._shares = self._evaluator.products(settings)
+        return self._shares.layout, [self._shares.samples_in(share) for share in range(SHARES)]
+
+    def add(
+        self,
+        where: tuple[object, ProductSettings, Callable[[], tuple[State, State | None]]],
+        method: str,
+        parts: Sequence[range],
+        options: Mapping[str, Any],
+        *arguments: Any,
+    ) -> list[Any]:
+        """Returns what a method of ``ShareProducts`` gives for some shares, added up for each part of them.
+
+        Args:
+            where: identifies a set of weights; settings, for a worker that is not open; and reads those weights.
+            method: its name.
+            parts: as of ``whole_halves``.
+            options: of the method, by name.
+            arguments: before the share.
+        """
+        key, settings, read = where
+        if self._shares is None:
+            self.open(settings)
+        shares = self._shares
+        assert shares is not None
+        if self._is_at != key:
+            shares.move(*read())
+            self._is_at = key
+
+        def known(part: range) -> Any:
+            return getattr(shares, method)(*arguments, part.start, **options) if len(part) == 1 else None
+
+        with shares.together():
+            return [add_shares(part, known) for part in parts]
+
+    def close(self) -> tuple[str, ...]:
+        """Leaves the network as it was found; returns what the user should know of what was done since ``open``."""
+        if self._shares is None:
+            return ()
+        notes = self._shares.notes
+        self._shares.close()
+        self._shares = self._is_at = None
+        return notes
+
+
+def measure_on(
+    shares: ShareProducts, read: Callable[[], tuple[State, State | None]], settings: CurvatureSettings, *, check: bool
+) -> CurvatureOutcome:
+    """Measures the curvature at one set of weights; an exception becomes its traceback.
+
+    Raises:
+        PoolError: no worker is left.
+    """
+    try:
+        return measure_state_curvature(shares, *read(), settings, check=check), None
+    except PoolError:
+        raise
+    except Exception:
+        return None, traceback.format_exc()

@@ -1,0 +1,81 @@
+"""callback_fn called before a pool opens, because a plane must know the network; the pool takes its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from collectors.networks.readers import framework_of, without_average
+from collectors.validation import check_instance
+
+from ..callback_fn import call_callback, space_of
+from ..errors import CallbackFunctionError
+from ..evaluator import Evaluator
+
+
+class FirstCall:
+    """Is callback_fn itself, except that the first call in this process gets what it returned while it was described.
+
+    So the data set of a survey in this process is built once. What a worker in another process gets is the function.
+
+    Args:
+        function: callback_fn.
+
+    Attributes:
+        func: callback_fn, as in ``functools.partial``.
+        space: the network's description.
+
+    Raises:
+        TypeError: the function cannot be called.
+        CallbackFunctionError: it raised, or returned no network.
+    """
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self.func = check_instance("callback_fn", function, Callable, "a function without arguments")  # type: ignore[arg-type]
+        self._results = [call_callback(function)]
+        self.space = space_of(self._results[0])
+        # By it a pool of processes sees which frameworks they need.
+        self.__code__ = getattr(function, "__code__", None)
+
+    def network(self) -> object:
+        """Returns the network; it must be asked for before the call.
+
+        Raises:
+            CallbackFunctionError: the function returns an Evaluator, whose network nobody else knows.
+        """
+        result = self._results[0]
+        if isinstance(result, Evaluator):
+            raise CallbackFunctionError(
+                "callback_fn returns an Evaluator, which does not show its network's weights; name a checkpoint file."
+            )
+        return result[1]
+
+    def example(self, count: int = 32) -> Any:
+        """Returns the inputs of the first samples, as a PyTorch network takes them; must be asked for before the call.
+
+        Raises:
+            CallbackFunctionError: the network is of another framework, or the function returns an Evaluator.
+            SamplesError: there are no samples, or the network does not take them.
+        """
+        network = self.network()
+        if framework_of(network) != "torch":
+            raise CallbackFunctionError(
+                f"callback_fn returns a {type(network).__name__}, which is no PyTorch network; others are not aligned."
+            )
+        from ..torch.example import example_inputs
+
+        model, _, dataset, _ = self._results[0]
+        return example_inputs(model, without_average(network), dataset, count)  # type: ignore[arg-type]
+
+    def __call__(self) -> Any:
+        """Returns what callback_fn returns."""
+        return self._results.pop() if self._results else self.func()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What is sent elsewhere is built there, and no longer needed here.
+        self._results.clear()
+        return _same, (self.func,)
+
+
+def _same(function: Callable[[], Any]) -> Callable[[], Any]:
+    return function

@@ -1,0 +1,42 @@
+"""The losses of single samples at a few points."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+
+@dataclass(frozen=True, eq=False)
+class SampleLosses:
+    """The losses of single samples at a few points, from which the loss is made.
+
+    Attributes:
+        numerators: of each sample, shape (points, samples).
+        denominators: how much each sample counts at all points, shape (samples,): the loss is the sum of the numerators
+            over theirs; None for a loss that is a sum.
+    """
+
+    numerators: Float64[np.ndarray, "points samples"]
+    denominators: Float64[np.ndarray, " samples"] | None
+
+
+@dataclass(frozen=True)
+class KeptSamples:
+    """The samples of a data set whose losses are kept at each point.
+
+    Attributes:
+        name: of the data set; "" where it has none.
+        count: how many samples.
+        targets: of each, int64 in little-endian bytes; empty where targets are not one whole number for each sample.
+        weights: how much each counts in the mean, float64 in little-endian bytes; empty where all count alike.
+    """
+
+    name: str
+    count: int
+    targets: bytes = b""
+    weights: bytes = b""

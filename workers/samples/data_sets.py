@@ -1,0 +1,167 @@
+"""Which data sets are measured: one, or several by name."""
+
+from __future__ import annotations
+
+import contextlib
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..errors import SamplesError
+from ..evaluator import MeasurementOptions, SampleMemory
+from ..metric_names import check_set_name
+from .samples import Samples
+
+_SEVERAL = "several data sets are measured at each point in turn, and all of them must be in memory"
+_GROUPS = "the groups of all samples must be known before the first point"
+_KEPT = "the loss of each sample is kept, and for that all samples must be in memory"
+_EXAMPLE = '{"train": train_loader, "test": test_loader}'
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """A data set as callback_fn gave it.
+
+    Attributes:
+        name: in a mapping; "" where there is one data set without a name.
+        data: in any form that the evaluator of the network reads.
+        options: with the number of its own samples.
+    """
+
+    name: str
+    data: object
+    options: MeasurementOptions
+
+
+def find_data_sets(dataset: object, options: MeasurementOptions) -> list[DataSet]:
+    """Returns the data sets that callback_fn's third item stands for, the main one first.
+
+    A mapping always stands for several data sets by name, and anything else for one. A batch may be a mapping as well,
+    but a batch is no data set: it lies in a list or comes from a loader. So the two cannot be taken for each other.
+
+    Args:
+        dataset: the third item.
+        options: how many samples of each.
+
+    Raises:
+        SamplesError: the mapping is empty, or an entry is an array or a batch instead of a data set.
+        CallbackFunctionError: a landscape file cannot store values under a name.
+        ValueError: the options name a data set that is not there.
+    """
+    if not isinstance(dataset, Mapping):
+        if isinstance(options.num_samples, Mapping):
+            raise ValueError(
+                f"num_samples must be one number, because callback_fn returned one data set without a name, but got "
+                f"{dict(options.num_samples)}. For numbers by name, return a mapping such as {_EXAMPLE}."
+            )
+        return [DataSet("", dataset, options)]
+    if not dataset:
+        raise SamplesError(f"dataset must hold at least one data set, such as {_EXAMPLE}, but the mapping is empty.")
+    for name, data in dataset.items():
+        check_set_name(name)
+        if hasattr(data, "shape") or isinstance(data, Mapping | str | bytes) or data is None:
+            kind = "a dict" if isinstance(data, Mapping) else f"a {type(data).__name__}"
+            raise SamplesError(
+                "dataset is a mapping, which always stands for several data sets by name, such as "
+                f"{_EXAMPLE}; but its entry {name!r} is {kind}, which is no data set. If the mapping is a single batch "
+                "of named arrays, put it into a list ([batch]), or give a pair of (inputs, targets) with a dict of "
+                "arrays as inputs."
+            )
+    counts = options.num_samples if isinstance(options.num_samples, Mapping) else None
+    unknown = [name for name in counts or () if name not in dataset]
+    if unknown:
+        raise ValueError(
+            f"num_samples must name data sets that callback_fn returns ({', '.join(map(repr, dataset))}), but names "
+            f"{', '.join(map(repr, unknown))}."
+        )
+    return [
+        DataSet(name, data, options if counts is None else replace(options, num_samples=counts.get(name)))
+        for name, data in dataset.items()
+    ]
+
+
+@dataclass(frozen=True)
+class ReadSet:
+    """A data set whose samples are read.
+
+    Attributes:
+        name: "" where there is one data set without a name.
+        samples: wherever they are.
+        notes: what the user should know of them.
+    """
+
+    name: str
+    samples: Samples
+    notes: list[str]
+
+
+def read_sets(
+    dataset: object,
+    options: MeasurementOptions,
+    memory: SampleMemory,
+    read: Callable[[Any, MeasurementOptions, SampleMemory], tuple[Samples, list[str]]],
+) -> list[ReadSet]:
+    """Returns the data sets that callback_fn's third item stands for with their samples, the main one first.
+
+    Args:
+        dataset: the third item.
+        options: how many samples of each, and which.
+        memory: where all of them are kept.
+        read: returns the samples of one, and notes.
+
+    Raises:
+        LandscapeError: a data set cannot be measured; the text names it.
+        TypeError: a data set is of a kind that cannot be read.
+        ValueError: the options do not fit the data sets.
+    """
+    found = find_data_sets(dataset, options)
+    sets: list[ReadSet] = []
+    for index, item in enumerate(found):
+        own = memory
+        if item.name:
+            own = _memory_of_set(memory, index, [known.samples for known in sets], alone=len(found) == 1)
+        if options.groups is not None:
+            own = replace(own, obstacle=_GROUPS)
+        if options.keep_samples:
+            own = replace(own, obstacle=_KEPT)
+        with naming_set(item.name):
+            sets.append(ReadSet(item.name, *read(item.data, item.options, own)))
+    if len(sets) > 1 and options.buffers == "recalibrate":
+        main = sets[0]
+        main.notes.append(f"at each point, the statistics are recalibrated on the data set {main.name!r} alone.")
+    return sets
+
+
+@contextlib.contextmanager
+def naming_set(name: str) -> Iterator[None]:
+    """Puts the name of a data set in front of what is raised; "" is none."""
+    try:
+        yield
+    except Exception as error:
+        prefix = f"data set {name!r}: "
+        if name and error.args and isinstance(error.args[0], str) and not error.args[0].startswith("data set "):
+            error.args = (prefix + error.args[0], *error.args[1:])
+        raise
+
+
+def note_of_set(name: str, note: str) -> str:
+    """Returns a note that says which data set it is about."""
+    return f"data set {name!r}: {note}" if name else note
+
+
+def _memory_of_set(memory: SampleMemory, index: int, before: Sequence[Samples], *, alone: bool) -> SampleMemory:
+    """Returns where the samples of one of several named data sets are kept.
+
+    Args:
+        memory: of all of them.
+        index: which one.
+        before: the samples that are kept already.
+        alone: whether it is the only one.
+    """
+    held = [pickle.loads(item)[index] for item in memory.held]
+    limit = memory.limit
+    if isinstance(limit, int):
+        limit = max(1, limit - sum(item.nbytes for item in before))
+    obstacle = memory.obstacle if alone else _SEVERAL
+    return replace(memory, held=tuple(item for item in held if item is not None), limit=limit, obstacle=obstacle)

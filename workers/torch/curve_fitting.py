@@ -1,0 +1,222 @@
+"""Fits the bends of a curve between two networks, on the user's own network."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn.modules.batchnorm import _NormBase
+
+from collectors.networks.batches import call_network
+from collectors.networks.weight_space import State
+
+from ..curves.curve import CurveTask, Fitting, FittingSettings
+from ..errors import CurveError
+from ..samples.batches import Batch
+from ..samples.samples import Samples
+from .moved_network import DifferentiatedNetwork, MovedNetwork
+from .moves import collapsed
+from .second_order import twice_differentiable
+from .settings import normalization_layers
+
+_BETAS = (0.9, 0.999)
+_EPSILON = 1e-8
+
+
+class CurveSamples:
+    """From what a step's batch is taken.
+
+    Args:
+        samples: all of them.
+        keeps_batches: whether only whole batches of the data set have a loss.
+        settings: how the curve is fitted.
+    """
+
+    def __init__(self, samples: Samples, keeps_batches: bool, settings: FittingSettings) -> None:
+        self._samples, self._settings, self._keeps_batches = samples, settings, keeps_batches
+        self._size = min(settings.batch_size, samples.count)
+        # What is left over at the end of an epoch is left out, so that all batches have one size.
+        self._in_epoch = len(samples.own_batches) if keeps_batches else samples.count // self._size
+        self._epoch, self._order = -1, np.zeros(0, np.int64)
+
+    def batch(self, step: int) -> tuple[Batch, int]:
+        """Returns the batch of a step, and its number; each epoch has its own order."""
+        epoch, number = divmod(step, self._in_epoch)
+        if epoch != self._epoch:
+            count = self._in_epoch if self._keeps_batches else self._samples.count
+            self._epoch, self._order = epoch, self._settings.order(epoch, count)
+        if self._keeps_batches:
+            chosen = int(self._order[number])
+            return self._samples.own_batches[chosen], chosen
+        return self._samples.chosen(self._order[number * self._size : (number + 1) * self._size]), number
+
+
+class CurveFitter(MovedNetwork):
+    """A network that is moved along a curve whose bends follow the gradient of the loss.
+
+    The gradient of a bend is that of the loss at a point, times the bend's weight in that point, so that any network
+    will do (Garipov et al. 2018). Batch normalization computes with the statistics of the batch; all else is in eval
+    mode.
+
+    Args:
+        network: what the evaluator gives.
+        samples: from which batches are taken.
+        task: the curve.
+    """
+
+    def __init__(self, network: DifferentiatedNetwork, samples: CurveSamples, task: CurveTask) -> None:
+        super().__init__(network)
+        self._samples, self._task = samples, task
+        self._norms = normalization_layers(network.module)
+        try:
+            if self._norms and samples.batch(0)[0].size < 2:
+                raise CurveError(
+                    "BatchNorm needs batches of at least two samples for its statistics; raise batch_size, or let the "
+                    "data set give larger batches."
+                )
+            self.move(task.first, task.buffers)
+            self._ends = [self._flat(state) for state in (task.first, task.last)]
+        except BaseException:
+            self.close()
+            raise
+
+    def fit(self, begun: Fitting | None, seconds: float) -> Fitting:
+        """Makes steps until all are done or the time is over, one at least.
+
+        Args:
+            begun: how far an earlier call came; None begins on the straight line.
+            seconds: how long.
+
+        Raises:
+            CurveError: the loss is not finite.
+        """
+        settings, device = self._task.settings, self._ends[0].device
+        held = self._straight() if begun is None else begun
+        bends, first, second = (
+            torch.from_numpy(np.array(array)).to(device) for array in (held.bends, held.first, held.second)
+        )
+        losses, step, stop = held.losses.tolist(), held.step, time.perf_counter() + seconds
+        with self._computing():
+            while step < settings.steps:
+                t = settings.place(step)
+                batch, number = self._samples.batch(step)
+                weights = torch.from_numpy(settings.shape.weights(t)[0]).to(device, bends.dtype)
+                self._place(weights, bends)
+                loss, slope = self._gradient(self._fitting(batch), number)
+                losses.append(self._checked(loss, slope, t, step))
+                _adam(bends, first, second, weights[1:-1, None] * slope, settings, step)
+                step += 1
+                if time.perf_counter() > stop:
+                    break
+        found, means, squares = (item.cpu().numpy() for item in (bends, first, second))
+        return Fitting(step, found, means, squares, np.array(losses, np.float64))
+
+    def gradient(self, bends: NDArray[Any], t: float, batch: Batch) -> tuple[float, NDArray[Any]]:
+        """Returns the loss at a place of the curve, and its gradient by the bends.
+
+        Args:
+            bends: shape (bends, weights).
+            t: from 0 to 1.
+            batch: on which.
+        """
+        with self._computing():
+            held = torch.from_numpy(np.array(bends)).to(self._ends[0].device)
+            weights = torch.from_numpy(self._task.settings.shape.weights(t)[0]).to(held.device, held.dtype)
+            self._place(weights, held)
+            loss, slope = self._gradient(self._fitting(batch), 0)
+            return float(loss), (weights[1:-1, None] * slope).cpu().numpy()
+
+    def _straight(self) -> Fitting:
+        count = self._task.settings.shape.bends
+        shares = [number / (count + 1) for number in range(1, count + 1)]
+        first, last = self._ends
+        bends = torch.stack([first + share * (last - first) for share in shares]).cpu().numpy()
+        return Fitting(0, bends, np.zeros_like(bends), np.zeros_like(bends), np.zeros(0))
+
+    def _flat(self, state: State) -> torch.Tensor:
+        device, dtype = self._parameters[0].device, getattr(torch, self.layout.dtype)
+        parts = [np.asarray(state[name]).astype(self.layout.dtype).reshape(-1) for name in self.layout.names]
+        return torch.from_numpy(np.concatenate(parts)).to(device, dtype)
+
+    def _place(self, weights: torch.Tensor, bends: torch.Tensor) -> None:
+        """Moves the network to the point with these shares of the control points."""
+        point = weights[0] * self._ends[0] + weights[-1] * self._ends[1] + weights[1:-1] @ bends
+        with torch.no_grad():
+            for target, part in zip(self._parameters, torch.split(point, self.layout.sizes), strict=True):
+                target.copy_(part.view(target.shape))
+
+    def _gradient(self, batch: Batch, number: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Returns a batch's loss, and its gradient by all weights, shape (weights,)."""
+        self._network.start_batch(number)
+        outputs = call_network(self._network.forward, batch.inputs)
+        loss, weight = self._network.total.differentiable(outputs, batch)
+        if weight is not None:
+            loss = loss / weight
+        zero = torch.zeros_like(self._ends[0])
+        if not loss.requires_grad or (weight is not None and float(weight) == 0):
+            return loss.detach().new_zeros(()), zero  # padding alone teaches nothing
+        found = torch.autograd.grad(loss, self._parameters, allow_unused=True)
+        parts = [
+            part.reshape(-1) if part is not None else parameter.new_zeros(parameter.numel())
+            for part, parameter in zip(found, self._parameters, strict=True)
+        ]
+        return loss.detach(), torch.cat([part.to(zero.device, zero.dtype) for part in parts])
+
+    def _checked(self, loss: torch.Tensor, slope: torch.Tensor, t: float, step: int) -> float:
+        value = float(loss)
+        if not math.isfinite(value) or not bool(torch.isfinite(slope).all()):
+            raise CurveError(
+                f"the loss or its gradient is not finite at t = {t:.3f} of the curve, in step {step + 1} of "
+                f"{self._task.settings.steps} (loss {value:g}). Use a lower learning_rate (it is "
+                f"{self._task.settings.learning_rate:g}); if it is step 1, look at the loss on the straight line first "
+                "(landscape.barrier)."
+            )
+        return value
+
+    @contextlib.contextmanager
+    def _computing(self) -> Iterator[None]:
+        network = self._network
+        with (
+            network.settings(),
+            twice_differentiable(network.module, network.devices),
+            _batch_statistics(self._norms),
+        ):
+            yield
+
+
+@contextlib.contextmanager
+def _batch_statistics(layers: list[_NormBase]) -> Iterator[None]:
+    """Lets normalization layers compute with the statistics of each batch; their own stay as they are."""
+    kept = [[(buffer, collapsed(buffer).clone()) for buffer in layer.buffers()] for layer in layers]
+    try:
+        for layer in layers:
+            layer.train()
+        yield
+    finally:
+        for layer, buffers in zip(layers, kept, strict=True):
+            layer.eval()
+            with torch.no_grad():
+                for buffer, value in buffers:
+                    collapsed(buffer).copy_(value)
+
+
+def _adam(
+    bends: torch.Tensor,
+    first: torch.Tensor,
+    second: torch.Tensor,
+    slopes: torch.Tensor,
+    settings: FittingSettings,
+    step: int,
+) -> None:
+    """Moves bends as Adam does (Kingma and Ba 2015); what it keeps is plain, so that it travels and is stored."""
+    first.lerp_(slopes, 1 - _BETAS[0])
+    second.mul_(_BETAS[1]).addcmul_(slopes, slopes, value=1 - _BETAS[1])
+    rate = settings.learning_rate * (1 - step / settings.steps)
+    corrected = second.div(1 - _BETAS[1] ** (step + 1)).sqrt_().add_(_EPSILON)
+    bends.addcdiv_(first, corrected, value=-rate / (1 - _BETAS[0] ** (step + 1)))

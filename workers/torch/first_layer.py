@@ -1,0 +1,207 @@
+"""The first layer of a network, computed once for a plane instead of at each point (PyTorch, on CPUs).
+
+A layer that is linear in its weights, and whose input is the batch itself, has the output ``A0 + b * A2 + a * A1`` at
+the point (a, b): ``A0`` is that of the plane's origin, and ``A1`` and ``A2`` are those of the directions. One sum takes
+the place of a matrix product or a convolution. Of LeNet-5 the first layer is two fifths of the time, of a perceptron on
+784 inputs more than two thirds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import nn
+
+from collectors.networks.batches import call_network
+from collectors.networks.torch_network import to_tensor
+from collectors.networks.weight_space import State
+
+from ..samples.batches import Batch
+from .finding_layers import FirstCall, Own
+from .moves import NetworkInPlace
+
+NO_FIRST_LAYER = (
+    "the plan says that the first layer is computed once for a plane, but here it is computed at each point: the "
+    "network has no such layer, or is not measured in the same way. The last bits of a loss may differ."
+)
+"""What the user should know where a plan cannot be kept."""
+
+_Key: TypeAlias = tuple[int, torch.Size, tuple[int, ...], torch.dtype]
+
+
+class _ReachedError(BaseException):
+    """Ends a forward pass at the layer; no network catches it."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Outputs of the layer for one batch: at the origin, along each direction, and in the current row of points."""
+
+    origin: torch.Tensor
+    along: list[torch.Tensor]
+    row: torch.Tensor
+
+
+class FirstLayer:
+    """The first layer of a network on a plane.
+
+    Args:
+        layer: of the network; its input is a batch's own tensor.
+        forward: makes outputs of a batch's inputs, with the network that has the layer.
+        parameters: the layer's, by name.
+        share: of the network's multiplications that are the layer's.
+    """
+
+    def __init__(
+        self, layer: nn.Module, forward: Callable[..., Any], parameters: Mapping[str, torch.Tensor], share: float = 0.0
+    ) -> None:
+        self.share = share
+        self.layer, self._forward, self._parameters = layer, forward, parameters
+        self._plain: Callable[..., torch.Tensor] = layer.forward
+        self._states: list[dict[str, torch.Tensor]] = []
+        self._parts: dict[_Key, _Part] = {}
+        self._parts_of_inputs: dict[tuple[_Key, ...], _Part] = {}
+        self._compiled = self._on_plane = False
+        self._row: tuple[float, ...] | None = None
+        self._coordinate = 0.0
+
+    @classmethod
+    def of(cls, call: FirstCall, forward: Callable[..., Any], moves: NetworkInPlace) -> FirstLayer | None:
+        """Returns a layer of the network that is moved; None where its parameters are parts of others."""
+        tensors = [tensor for tensor in call.layer._parameters.values() if tensor is not None]
+        parameters = {moves.name_of(tensor) or "": tensor.detach() for tensor in tensors}
+        if "" in parameters or len(parameters) < len(tensors):
+            return None
+        return cls(call.layer, forward, parameters, call.share)
+
+    def load(self, states: Sequence[State]) -> None:
+        """Takes over a plane.
+
+        Args:
+            states: at the origin and along each direction, values by name; what does not move has none there.
+        """
+        self._parts, self._parts_of_inputs = {}, {}
+        # Copies, because an array may be a small part of shared memory that would be kept for it.
+        self._states = [
+            {name: to_tensor(state[name]).clone() for name in self._parameters if name in state} for state in states
+        ]
+
+    def prepare(self, batches: Sequence[Batch], *, compiled: bool) -> None:
+        """Computes what is kept for each batch; the layer's parameters must be set to the origin's afterwards.
+
+        Args:
+            batches: whose memory stays what and where it is.
+            compiled: whether the network is a ``SplitNetwork``, which asks for ``outputs_for``.
+        """
+        self._parts, self._parts_of_inputs, self._row, self._compiled = {}, {}, None, compiled
+        found = [(batch, self._input_for(batch)) for batch in batches]
+        inputs = [(batch, values) for batch, values in found if values is not None]
+        outputs: list[list[torch.Tensor]] = [[] for _ in inputs]
+        for state in self._states:
+            for name, tensor in self._parameters.items():
+                tensor.copy_(state[name]) if name in state else tensor.zero_()
+            for (_, values), kept in zip(inputs, outputs, strict=True):
+                kept.append(self._plain(values))
+        for (batch, values), (origin, *along) in zip(inputs, outputs, strict=True):
+            # Along a line there is but one row.
+            part = _Part(origin, along, torch.empty_like(origin) if len(along) > 1 else origin)
+            self._parts[_key(values)] = part
+            if compiled:
+                self._parts_of_inputs[_keys(batch.inputs)] = part
+
+    def rehearse(self, batches: Sequence[Batch], *, compiled: bool) -> None:
+        """Gets ready for the point 0 of a line through where the network is, to be timed there.
+
+        Args:
+            batches: a few.
+            compiled: as for ``prepare``.
+        """
+        here = {name: tensor.clone() for name, tensor in self._parameters.items()}
+        self._states = [here, {}]
+        try:
+            self.prepare(batches, compiled=compiled)
+        finally:
+            for name, tensor in self._parameters.items():
+                tensor.copy_(here[name])
+
+    @contextlib.contextmanager
+    def at(self, coordinates: Sequence[float]) -> Iterator[None]:
+        """Lets the layer give what was kept, at a point of the plane.
+
+        The order of the additions is always the same, whether a row is at hand or not.
+
+        Args:
+            coordinates: of the point.
+        """
+        self._coordinate, *others = (coordinate + 0.0 for coordinate in coordinates)  # of two zeros, the positive one
+        row = tuple(others)
+        if row != self._row:
+            self._row = None
+            for part in self._parts.values():
+                for number, (coordinate, along) in enumerate(zip(row, part.along[1:], strict=True)):
+                    torch.add(part.row if number else part.origin, along, alpha=coordinate, out=part.row)
+            self._row = row
+        with contextlib.nullcontext() if self._compiled else replaced_forward(self.layer, self._output):
+            self._on_plane = True
+            try:
+                yield
+            finally:
+                self._on_plane = False
+
+    def outputs_for(self, inputs: tuple[Any, ...]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
+        """Returns a row, a direction and a coordinate, whose sum and product are the layer's outputs where it is now.
+
+        Args:
+            inputs: of the network; None is returned where the layer does not get one of them.
+        """
+        part = self._parts_of_inputs.get(_keys(inputs)) if self._on_plane else None
+        if part is not None:
+            return part.row, part.along[0], torch.tensor(self._coordinate, dtype=part.row.dtype)
+        values = self._input_for(Batch(inputs, None, 0))
+        if values is None:
+            return None
+        output = self._plain(values)
+        return output, torch.zeros_like(output), torch.zeros((), dtype=output.dtype)
+
+    def _output(self, values: Any, *others: Any, **named: Any) -> torch.Tensor:
+        part = self._parts.get(_key(values)) if type(values) is torch.Tensor and not others and not named else None
+        if part is None:
+            return self._plain(values, *others, **named)
+        # Always a tensor of its own: the network may go on in place.
+        return torch.add(part.row, part.along[0], alpha=self._coordinate)
+
+    def _input_for(self, batch: Batch) -> torch.Tensor | None:
+        """Returns what the layer gets of a batch; None where that is not the batch's own memory."""
+        seen: list[Any] = []
+
+        def stop(*values: Any) -> None:
+            seen.extend(values)
+            raise _ReachedError
+
+        own = Own(batch)
+        with contextlib.suppress(_ReachedError), replaced_forward(self.layer, stop):
+            call_network(self._forward, batch.inputs)
+        return seen[0] if len(seen) == 1 and own.holds(seen[0]) and not own.changed else None
+
+
+@contextlib.contextmanager
+def replaced_forward(layer: nn.Module, forward: Callable[..., object]) -> Iterator[None]:
+    """Lets a layer call another function, which gets what it is called with."""
+    vars(layer)["forward"] = forward
+    try:
+        yield
+    finally:
+        del vars(layer)["forward"]
+
+
+def _keys(inputs: Any) -> tuple[_Key, ...]:
+    items = inputs if isinstance(inputs, tuple | list) else (inputs,)
+    return tuple(_key(item) for item in items if isinstance(item, torch.Tensor))
+
+
+def _key(values: torch.Tensor) -> _Key:
+    return values.data_ptr(), values.shape, values.stride(), values.dtype

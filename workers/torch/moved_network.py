@@ -1,0 +1,102 @@
+"""A user's network while it is differentiated: at any weights, in at least float32, and as it was found in the end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from collectors.networks.torch_network import named_tensors, to_tensor
+from collectors.networks.weight_space import State
+
+from ..curvature.products import Layout
+from ..measuring.totals import Total
+from ..samples.batches import Batch, map_batch
+from .gradients import own_tensor
+from .moves import collapsed
+from .precision import at_least_float32
+
+_LOW = (torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class DifferentiatedNetwork:
+    """What an evaluator gives of its network and loss.
+
+    Attributes:
+        module: the network, in eval mode, where it computes.
+        forward: makes the outputs for the loss.
+        total: adds the loss up.
+        batches: from a batch size to the samples; None gives the data set's own batches.
+        batch_size: of the plan; None where the data set's own batches are kept.
+        settings: makes the context in which everything is computed.
+        devices: on which the network computes.
+        start_batch: is called with a batch's number before it is computed.
+    """
+
+    module: nn.Module
+    forward: Callable[..., Any]
+    total: Total
+    batches: Callable[[int | None], Sequence[Batch]]
+    batch_size: int | None
+    settings: Callable[[], contextlib.AbstractContextManager[None]]
+    devices: tuple[torch.device, ...]
+    start_batch: Callable[[int], None]
+
+
+class MovedNetwork:
+    """A network that is moved in place; one in bfloat16 or float16 is computed in float32 meanwhile.
+
+    Args:
+        network: what the evaluator gives.
+    """
+
+    def __init__(self, network: DifferentiatedNetwork) -> None:
+        self._network = network
+        entries = named_tensors(network.module)
+        self._tensors = {info.name: tensor for info, tensor in entries}
+        self._is_buffer = {info.name: info.role == "buffer" for info, _ in entries}
+        trainable = [info for info in (info for info, _ in entries) if info.trainable and info.size]
+        self._parameters = [self._tensors[info.name] for info in trainable]
+        dtypes = {tensor.dtype for tensor in self._parameters}
+        self._layout = Layout(
+            tuple(info.name for info in trainable),
+            tuple(info.shape for info in trainable),
+            "float64" if torch.float64 in dtypes else "float32",
+        )
+        self._found = [(tensor, tensor.data, collapsed(tensor.detach()).clone()) for tensor in self._tensors.values()]
+        low = [tensor for tensor in self._tensors.values() if tensor.dtype in _LOW]
+        self._is_widened = bool(low)
+        for tensor in low:
+            tensor.data = tensor.data.float()
+
+    @property
+    def layout(self) -> Layout:
+        """How vectors are made."""
+        return self._layout
+
+    def move(self, parameters: State, buffers: State | None) -> None:
+        """Puts the network at a set of weights."""
+        with torch.no_grad():
+            for name, target in self._tensors.items():
+                state = buffers if self._is_buffer[name] else parameters
+                if state is not None:
+                    collapsed(target).copy_(collapsed(to_tensor(state[name]), target))
+
+    def close(self) -> None:
+        """Leaves the network as it was found."""
+        with torch.no_grad():
+            while self._found:
+                tensor, data, values = self._found.pop()
+                if tensor.data_ptr() != data.data_ptr():
+                    tensor.data = data
+                collapsed(tensor.detach()).copy_(values)
+
+    def _fitting(self, batch: Batch) -> Batch:
+        """Returns a batch as the network takes it now."""
+        batch = map_batch(own_tensor, batch)
+        return map_batch(at_least_float32, batch) if self._is_widened else batch

@@ -1,0 +1,248 @@
+"""What a network computes, as one number: its layers, their settings and all code that they reach (PyTorch)."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import hashlib
+import logging
+import platform
+import sys
+import types
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+_SIMPLE = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
+_NAMED = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, np.dtype, np.generic)
+_SHARED = ("torch", "numpy")
+_COLLECTIONS = (dict, tuple, list, collections.OrderedDict, collections.deque)
+_WRITTEN_IN_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+_MOST_OBJECTS = 20_000
+_MOST_BYTES = 1 << 20
+
+
+class UnknownCodeError(Exception):
+    """Something that a network reaches has neither a value nor source that could be compared."""
+
+
+def code_of_network(network: nn.Module) -> str:
+    """Returns a hash of all that decides what a network computes, but for the values of its weights and buffers.
+
+    That are the layers with their settings, shapes and memory layouts, and the byte code of every function that these
+    reach by name. PyTorch, NumPy and Python count by their versions.
+
+    Raises:
+        UnknownCodeError: the network reaches something that cannot be compared, such as an open file.
+    """
+    description = _Description()
+    try:
+        description.add(network)
+    except RecursionError:
+        raise UnknownCodeError("it is nested too deeply") from None
+    return description.digest()
+
+
+class _Description:
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256(repr((platform.python_version(), torch.__version__, np.__version__)).encode())
+        self._seen: dict[int, int] = {}
+        self._kept: list[object] = []  # so that no other object gets the address of one that was seen
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def add(self, value: Any) -> None:
+        if isinstance(value, _SIMPLE) and type(value) in _SIMPLE:
+            self._say(type(value).__name__, value)
+        elif isinstance(value, _NAMED):
+            self._say(type(value).__name__, str(value))
+        elif id(value) in self._seen:
+            self._say("again", self._seen[id(value)])
+        else:
+            self._add_new(value)
+
+    def _add_new(self, value: Any) -> None:
+        self._seen[id(value)] = len(self._seen)
+        self._kept.append(value)
+        if len(self._seen) > _MOST_OBJECTS:
+            raise UnknownCodeError("it is too large")
+        self._say(type(value).__name__)
+        self._add_object(value)
+
+    def _add_object(self, value: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            self._add_tensor(value, with_values=not isinstance(value, nn.Parameter))
+        elif isinstance(value, np.ndarray):
+            self._add_values(value)
+        elif isinstance(value, nn.Module):
+            self._add_module(value)
+        elif isinstance(value, Mapping):
+            self._add_instance(value)
+            for key, item in value.items():
+                self.add(key)
+                self.add(item)
+        elif isinstance(value, tuple | list | collections.deque):
+            self._add_instance(value)
+            for item in value:
+                self.add(item)
+        elif isinstance(value, set | frozenset):
+            self._say(*sorted(map(repr, value)))
+        else:
+            self._add_code_or_instance(value)
+
+    def _add_code_or_instance(self, value: Any) -> None:
+        if isinstance(value, types.FunctionType):
+            self._add_function(value)
+        elif isinstance(value, types.MethodType):
+            self.add(value.__self__)
+            self.add(value.__func__)
+        elif isinstance(value, functools.partial):
+            for part in (value.func, value.args, value.keywords):
+                self.add(part)
+        elif isinstance(value, property):
+            for function in (value.fget, value.fset, value.fdel):
+                self.add(function)
+        elif isinstance(value, staticmethod | classmethod):
+            self.add(value.__func__)
+        elif isinstance(value, functools.cached_property):
+            self.add(value.func)
+        elif isinstance(value, weakref.ref):
+            self.add(value())
+        elif isinstance(value, types.CodeType):
+            self._add_code(value)
+        elif isinstance(value, type):
+            self._add_class(value)
+        elif isinstance(value, types.ModuleType):
+            self._add_file(value)
+        elif isinstance(value, types.BuiltinFunctionType | types.MethodDescriptorType | types.WrapperDescriptorType):
+            self._say(value.__qualname__, str(getattr(value, "__module__", None)))
+        elif isinstance(value, logging.Logger):
+            self._say(value.name)
+        elif _is_shared(type(value)) and callable(value) and hasattr(value, "__name__"):
+            self._say(str(value.__name__), str(value))  # operators of PyTorch
+        else:
+            self._add_instance(value)
+
+    def _add_module(self, module: nn.Module) -> None:
+        self.add(type(module))
+        for name, item in vars(module).items():
+            self._say(name)
+            if name in ("_parameters", "_buffers"):
+                for key, tensor in item.items():
+                    self._say(key)
+                    if tensor is None or id(tensor) in self._seen:
+                        self.add(tensor)
+                    else:
+                        self._seen[id(tensor)] = len(self._seen)
+                        self._add_tensor(tensor, with_values=False)
+            else:
+                self.add(item)
+
+    def _add_tensor(self, tensor: torch.Tensor, *, with_values: bool) -> None:
+        self._say(type(tensor).__name__, tuple(tensor.shape), tensor.dtype, tensor.device, tensor.requires_grad)
+        if tensor.layout is not torch.strided:
+            raise UnknownCodeError(f"it holds a tensor of layout {tensor.layout}")
+        self._say(tensor.stride())
+        if with_values:
+            if tensor.device.type != "cpu":
+                raise UnknownCodeError("it holds a tensor on a device that is neither parameter nor buffer")
+            self._add_values(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy())
+
+    def _add_values(self, values: np.ndarray[Any, Any]) -> None:
+        if values.dtype.hasobject or values.nbytes > _MOST_BYTES:
+            raise UnknownCodeError("it holds a large array that is neither parameter nor buffer")
+        self._say(values.shape, values.dtype)
+        self._hash.update(values.tobytes())
+
+    def _add_function(self, function: types.FunctionType) -> None:
+        self._say(function.__module__, function.__qualname__)
+        if _is_shared(function):
+            return
+        self.add(function.__code__)
+        self.add(function.__defaults__)
+        self.add(function.__kwdefaults__)
+        for cell in function.__closure__ or ():
+            with contextlib.suppress(ValueError):  # an empty one
+                self.add(cell.cell_contents)
+        for name in sorted(_names(function.__code__)):
+            if name in function.__globals__:
+                self._say(name)
+                self.add(function.__globals__[name])
+
+    def _add_code(self, code: types.CodeType) -> None:
+        self._say(code.co_name, code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_flags)
+        for constant in code.co_consts:
+            self.add(constant)
+
+    def _add_class(self, class_: type) -> None:
+        self._say(class_.__module__, class_.__qualname__)
+        if _is_shared(class_):
+            return
+        for base in class_.__bases__:
+            self.add(base)
+        for name, item in vars(class_).items():
+            if name in ("__dict__", "__weakref__", "__doc__", "__annotations__", "__module__"):
+                continue
+            self._say(name)
+            if not isinstance(item, types.GetSetDescriptorType | types.MemberDescriptorType):
+                self.add(item)
+
+    def _add_file(self, module: types.ModuleType) -> None:
+        self._say(module.__name__)
+        if _is_shared_name(module.__name__):
+            return
+        file = getattr(module, "__file__", None)
+        try:
+            self._hash.update(Path(file or "").read_bytes())
+        except OSError:
+            raise UnknownCodeError(f"module {module.__name__} has no file") from None
+
+    def _add_instance(self, value: Any) -> None:
+        """Adds an object's class and attributes; one of a built-in collection has none."""
+        class_ = type(value)
+        if class_ in (*_COLLECTIONS, types.MappingProxyType):
+            return
+        if _built_in_base(class_) not in (object, *_COLLECTIONS):
+            # It may hold what no attribute shows.
+            raise UnknownCodeError(f"it reaches an object of {class_.__module__}.{class_.__qualname__}")
+        self.add(class_)
+        self.add(dict(getattr(value, "__dict__", {})))
+        for base in class_.__mro__:
+            for name, item in vars(base).items():
+                if isinstance(item, types.MemberDescriptorType):
+                    self._say(name)
+                    self.add(getattr(value, name, None))
+
+    def _say(self, *words: object) -> None:
+        self._hash.update(repr(words).encode())
+        self._hash.update(b"\n")
+
+
+def _names(code: types.CodeType) -> set[str]:
+    names = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            names |= _names(constant)
+    return names
+
+
+def _built_in_base(class_: type) -> type:
+    """Returns the first ancestor that was not written in Python."""
+    return next(base for base in class_.__mro__ if not base.__flags__ & _WRITTEN_IN_PYTHON)
+
+
+def _is_shared(value: Any) -> bool:
+    return _is_shared_name(str(getattr(value, "__module__", None) or ""))
+
+
+def _is_shared_name(module: str) -> bool:
+    """Returns whether a version says what is in a module."""
+    top = module.partition(".")[0]
+    return top in _SHARED or (top in sys.stdlib_module_names and top != "__main__")

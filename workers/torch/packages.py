@@ -1,0 +1,250 @@
+"""Compiled networks in files that are loaded without the compiler (PyTorch's AOTInductor, on CPUs)."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import platform
+import stat
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from collectors.errors import FileWriteError
+from collectors.files.local_files import write_bytes
+
+from .network_code import UnknownCodeError, code_of_network
+
+_MOST_BYTES = 256 * 2**20
+_OPTIONS = {
+    # Otherwise the values of small weights would be written into the code.
+    "always_keep_tensor_constants": True,
+    "aot_inductor.package_constants_in_so": False,
+    # Each header is used once: compiling it beforehand takes 7 of 30 CPU seconds, and saves none.
+    "aot_inductor.precompile_headers": False,
+    # What calls the kernels gains nothing from optimization or notes for debuggers, which take 1 of 5.5 CPU seconds.
+    "aot_inductor.compile_wrapper_opt_level": "O0",
+    "aot_inductor.enable_line_tables": False,
+}
+# Otherwise the compiler is tried out for each kind of vector instruction that the CPU has, which takes 7 CPU seconds.
+_TRUSTED = {"cpp.vec_isa_ok": True}
+
+
+class PackageError(Exception):
+    """A network cannot be packaged; the text says why."""
+
+
+class PackageFolder:
+    """The folder of packages: this user's alone, because what lies in it is run.
+
+    Args:
+        path: of the folder.
+        compiling: enters the environment in which the compiler runs.
+    """
+
+    def __init__(self, path: Path, compiling: Callable[[], AbstractContextManager[None]]) -> None:
+        self._path, self.compiling = path, compiling
+
+    def find(self, key: str) -> Path | None:
+        """Returns the package's library where it is whole and ours."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            self._check()
+            library, facts = self._path / f"{key}.so", self._path / f"{key}.json"
+            if not (_is_ours(library) and _is_ours(facts)):
+                return None
+            if hashlib.sha256(library.read_bytes()).hexdigest() == json.loads(facts.read_text())["sha256"]:
+                os.utime(library)
+                return library
+        return None
+
+    def keep(self, key: str, library: bytes) -> Path:
+        """Writes a package's library and returns its path; the packages that were used least recently make room.
+
+        Raises:
+            PackageError: the folder is not safe, or cannot be written.
+        """
+        try:
+            # Where a user's files are the group's by default, the folder around it would be refused.
+            self._path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            self._path.mkdir(mode=0o700, exist_ok=True)
+            self._check()
+            path = self._path / f"{key}.so"
+            write_bytes(path, library)
+            facts = {"sha256": hashlib.sha256(library).hexdigest(), "torch": torch.__version__}
+            write_bytes(path.with_suffix(".json"), json.dumps(facts).encode())
+        except (OSError, FileWriteError) as error:
+            raise PackageError(f"its package cannot be kept: {error}") from error
+        self._make_room(path)
+        return path
+
+    def discard(self, key: str) -> None:
+        """Removes a package."""
+        for suffix in (".so", ".json"):
+            with contextlib.suppress(OSError):
+                (self._path / f"{key}{suffix}").unlink()
+
+    def _check(self) -> None:
+        """Raises OSError where somebody else could put files into the folder, or put another one in its place."""
+        found = self._path.lstat()
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise PermissionError(f"{self._path} is not a folder of this user alone (mode 0700)")
+        for parent in self._path.resolve().parents:
+            found = parent.stat()
+            shared = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
+            if shared or found.st_uid not in (0, os.geteuid()):
+                raise PermissionError(f"other users can write to {parent}, which holds {self._path}")
+
+    def _make_room(self, newest: Path) -> None:
+        with contextlib.suppress(OSError):
+            libraries = [path for path in self._path.glob("*.so") if path != newest]
+            total = newest.stat().st_size
+            for path in sorted(libraries, key=lambda path: path.stat().st_mtime, reverse=True):
+                total += path.stat().st_size
+                if total > _MOST_BYTES:
+                    self.discard(path.stem)
+
+
+class PackagedNetwork:
+    """A network that runs from packages, one for each shape of its inputs; what there is none of is compiled.
+
+    The packages hold no weights: they read the network's own, wherever these are moved. Attributes are the network's.
+
+    Args:
+        network: in eval mode, on the CPU; its tensors stay where they are.
+        folder: keeps packages.
+        threads: for which it is compiled.
+        options: of the compiler.
+        code: tells networks apart by what they compute.
+
+    Raises:
+        PackageError: the network cannot be packaged.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        folder: PackageFolder,
+        threads: int,
+        options: dict[str, Any],
+        code: Callable[[nn.Module], str] = code_of_network,
+    ) -> None:
+        self._network, self._folder, self._options = network, folder, {**options, **_OPTIONS}
+        self._tensors = {
+            name: tensor.detach()
+            for tensors in (network.named_parameters, network.named_buffers)
+            for name, tensor in tensors(remove_duplicate=False)
+        }
+        if sys.platform != "linux" or any(tensor.device.type != "cpu" for tensor in self._tensors.values()):
+            raise PackageError("it is not on a CPU under Linux")
+        try:
+            found = code(network)
+        except UnknownCodeError as error:
+            raise PackageError(f"packages of it cannot be told apart: {error}") from error
+        deterministic = torch.are_deterministic_algorithms_enabled()
+        switches = (torch.backends.mkldnn.enabled, torch.get_default_dtype(), deterministic)
+        self._identity = repr((found, threads, sorted(self._options.items()), switches, _cpu()))
+        self._runners: dict[Any, tuple[str, Any]] = {}
+        self.found = False
+        """Whether a package was there."""
+
+    def __call__(self, *inputs: Any, **named: Any) -> Any:
+        """Runs the network.
+
+        Raises:
+            PackageError: it cannot be packaged for these inputs.
+        """
+        if named or not inputs or not all(type(item) is torch.Tensor for item in inputs):
+            raise PackageError("its inputs are not tensors alone")
+        # A package does not check what it is given: it would write beyond its memory.
+        shapes = (
+            *((item.shape, item.stride(), item.dtype, item.device.type) for item in inputs),
+            # Autocast is compiled into the code.
+            torch.is_autocast_enabled("cpu") and torch.get_autocast_dtype("cpu"),
+        )
+        if shapes not in self._runners:
+            self._runners[shapes] = self._open(inputs, repr(shapes))
+        return self._runners[shapes][1].run(list(inputs))[0]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._network, name)
+
+    def discard(self) -> None:
+        """Removes the packages that are in use."""
+        while self._runners:
+            self._folder.discard(self._runners.popitem()[1][0])
+        self.found = False
+
+    def _open(self, inputs: tuple[torch.Tensor, ...], shapes: str) -> tuple[str, Any]:
+        key = hashlib.sha256(f"{self._identity}{shapes}".encode()).hexdigest()[:32]
+        library = self._folder.find(key)
+        self.found |= library is not None
+        if library is None:
+            library = self._folder.keep(key, self._build(inputs))
+        try:
+            runner = torch._C._aoti.AOTIModelContainerRunnerCpu(str(library), 1)
+            names = runner.get_constant_names_to_original_fqns()
+            tensors = {name: self._tensors[original] for name, original in names.items()}
+            runner.update_constant_buffer(tensors, False, True, True)
+        except (RuntimeError, TypeError, AttributeError, KeyError) as error:
+            self._folder.discard(key)
+            raise PackageError(f"its package cannot be loaded: {_first_line(error)}") from error
+        return key, runner
+
+    def _build(self, inputs: tuple[torch.Tensor, ...]) -> bytes:
+        with self._folder.compiling(), warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            try:
+                program = torch.export.export(self._network, inputs, strict=False)
+                # Only in this form does it say what is changed in place.
+                signature = program.run_decompositions({}).graph_signature
+                if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
+                    raise PackageError("it changes its buffers or inputs")
+                if len(signature.user_outputs) != 1 or not program.call_spec.out_spec.is_leaf():
+                    raise PackageError("its output is not one tensor")
+                if not set(program.constants) <= set(self._tensors):
+                    raise PackageError("it makes tensors of numbers")
+                try:
+                    return _compile(program, inputs, self._options | _TRUSTED)
+                except Exception:  # perhaps the compiler is older than the CPU
+                    return _compile(program, inputs, self._options)
+            except PackageError:
+                raise
+            except Exception as error:
+                raise PackageError(f"it cannot be compiled ahead of time: {_first_line(error)}") from error
+
+
+def _compile(program: torch.export.ExportedProgram, inputs: tuple[torch.Tensor, ...], options: dict[str, Any]) -> bytes:
+    import torch._inductor
+
+    return Path(str(torch._inductor.aot_compile(program.module(), inputs, options=options))).read_bytes()
+
+
+def _is_ours(path: Path) -> bool:
+    found = path.lstat()
+    return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o002
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+@functools.cache
+def _cpu() -> str:
+    """Returns what the compiler makes use of: code for one CPU ends the process on another."""
+    found = [platform.machine(), torch.backends.cpu.get_cpu_capability()]
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("flags", "Features", "model name", "CPU part")):
+                found.append(line)
+            elif not line:
+                break
+    return hashlib.sha256(repr(found).encode()).hexdigest()

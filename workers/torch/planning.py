@@ -1,0 +1,150 @@
+"""Finds out how a PyTorch network is run: in which batches, layout and threads, compiled or not, within memory."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+import torch
+from torch import nn
+
+from ..errors import SamplesError
+from ..measurement_plan import MeasurementPlan, Workload
+from ..measuring.memory_shortage import halved, is_memory_shortage
+from ..measuring.partition import run_batches
+from ..measuring.totals import Total
+from ..measuring.tuning import tune
+from ..samples.batches import Batch
+from ..samples.samples import Samples
+from .compiling import PlanChooser, SettledPlan, has_images
+from .first_layer import FirstLayer
+from .forward import ForwardPass
+from .kept_plan import KeptPlan
+from .placement import Placement
+
+_Result = TypeVar("_Result")
+
+
+class NetworkPlanning:
+    """Times a network, and settles on a plan.
+
+    Args:
+        network: in eval mode, where it computes.
+        placement: where that is.
+        forward: makes of it what is timed.
+        loss: is added up over batches.
+        metrics: by name, beside it.
+        settings: from threads to the context in which everything is computed.
+        others: the samples of data sets beside the main one, which compiled code must fit as well.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        placement: Placement,
+        forward: ForwardPass,
+        loss: Total,
+        metrics: Mapping[str, Total],
+        settings: Callable[[int], contextlib.AbstractContextManager[None]],
+        others: Sequence[Samples] = (),
+    ) -> None:
+        self._network, self._placement, self._forward = network, placement, forward
+        self._loss, self._metrics, self._settings, self._others = loss, metrics, settings, others
+
+    def tune(
+        self,
+        samples: Samples,
+        threads: int,
+        channels_last: Callable[[], Samples],
+        *,
+        fixed_batches: bool,
+        precision: str,
+    ) -> tuple[MeasurementPlan, float]:
+        """Returns the fastest plan without compiling, and its samples per second; one that is kept is not timed.
+
+        Args:
+            samples: on the device.
+            threads: CPU threads that may be used.
+            channels_last: returns the samples in that memory layout.
+            fixed_batches: whether the data set's own batches must be kept.
+            precision: in which the network computes.
+        """
+        asked = MeasurementPlan(None if fixed_batches else 1, threads, precision=precision)
+        kept = KeptPlan(self._network, samples, self._placement.inputs, asked)
+        return kept.find() or kept.tuned(
+            lambda: tune(
+                self._time,
+                threads,
+                samples,
+                fixed_batches=fixed_batches,
+                ran_out_of_memory=ran_out_of_memory,
+                channels_last=channels_last if has_images(samples, self._network) else None,
+                largest_first=self._placement.uses_cuda,
+            )
+        )
+
+    def settle(
+        self,
+        samples: Samples,
+        plan: MeasurementPlan,
+        rate: float | None,
+        workload: Workload,
+        first_layer: FirstLayer | None = None,
+    ) -> SettledPlan:
+        """Returns the plan, compiled or not, and the network that runs so.
+
+        Args:
+            samples: on the device, in the plan's layout.
+            plan: tuned, or from elsewhere.
+            rate: samples per second that tuning measured; None for a plan from elsewhere.
+            workload: what was asked for, and for how many points.
+            first_layer: is not compiled with the rest; None where all of it is.
+        """
+        obstacle = self._forward.obstacle
+        if self._placement.is_kept:
+            obstacle = "it is spread over devices, or hooks of Accelerate run it"
+        elif samples.passes is not None:
+            obstacle = "its samples are read anew in each pass, in batches of several shapes"
+        chooser = PlanChooser(
+            self._network, samples, self._placement.inputs, self._run, obstacle, first_layer, self._others
+        )
+        return chooser.from_user(plan) if rate is None else chooser.from_tuning(plan, rate, workload)
+
+    def _time(self, plan: MeasurementPlan, batches: Sequence[Batch]) -> None:
+        # A few batches may hold nothing but padding, which has no mean.
+        with self._settings(plan.threads), contextlib.suppress(SamplesError):
+            run_batches(self._forward.of(self._network), batches, self._loss, {})
+
+    def _run(self, network: Callable[..., object], batches: Sequence[Batch]) -> dict[str, float]:
+        return run_batches(self._forward.of(network), batches, self._loss, self._metrics)
+
+
+def within_memory(
+    measure: Callable[[MeasurementPlan], _Result], plan: MeasurementPlan, count: int
+) -> tuple[_Result, MeasurementPlan]:
+    """Returns what is measured, and the plan in smaller batches where memory does not suffice for its own.
+
+    Args:
+        measure: measures under a plan; one from elsewhere may ask for larger batches than fit here.
+        plan: the first that is tried.
+        count: how many samples there are.
+    """
+    while True:
+        size = plan.batch_size
+        try:
+            return measure(plan), plan
+        except Exception as error:
+            if not ran_out_of_memory(error) or size is None or size < 2:
+                raise
+        # Only here is the exception gone, and with it the memory that its frames held.
+        plan = replace(plan, batch_size=halved(size, count))
+
+
+def ran_out_of_memory(error: Exception) -> bool:
+    """Returns whether an exception means that a batch was too large, and frees what PyTorch keeps of a GPU's memory."""
+    found = is_memory_shortage(error)
+    if found and torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
+    return found

@@ -1,0 +1,305 @@
+"""PyTorch's products of the Hessian and of the generalised Gauss-Newton matrix, share by share of the samples."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import torch
+
+from collectors.networks.batches import call_network
+from collectors.networks.torch_network import to_tensor
+from collectors.networks.weight_space import State
+
+from ..curvature.products import (
+    COMPUTED_IN_FLOAT32,
+    SHARE_FOR_VECTORS,
+    SHARES,
+    WITHOUT_GRADIENTS,
+    ProductSettings,
+    ShareProducts,
+    Vector,
+)
+from ..errors import CurvatureError
+from ..measuring.memory_shortage import halved, is_memory_shortage
+from ..measuring.shares import SharedBatches
+from ..samples.batches import Batch
+from ..samples.memory import free_memory
+from ..samples.samples import Samples
+from .convolutions import OwnConvolutions
+from .gradients import Gradients
+from .moved_network import DifferentiatedNetwork, MovedNetwork
+from .own_loss import OwnLoss
+from .placement import Placement
+from .second_order import BatchGraph, SavedBytes, check_graph, second_derivative_errors, twice_differentiable
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+_Result = TypeVar("_Result")
+
+
+class TorchProducts(MovedNetwork, ShareProducts):
+    """Products on the user's own network, which is moved in place and ends as it was found (``close``).
+
+    A network in bfloat16 or float16 is computed in float32 meanwhile. First derivatives are kept for as many batches as
+    memory allows, which makes a product twice as fast, and made anew for the others.
+
+    Args:
+        network: what the evaluator gives.
+        settings: which products.
+    """
+
+    def __init__(self, network: DifferentiatedNetwork, settings: ProductSettings) -> None:
+        super().__init__(network)
+        self._settings = settings
+        self._notes: list[str] = [COMPUTED_IN_FLOAT32] if self._is_widened else []
+        self._is_ready = False
+        try:
+            self._use_batch_size(network.batch_size)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the user should know."""
+        return tuple(self._notes)
+
+    @property
+    def memory_for_vectors(self) -> float:
+        """This worker's part of a quarter of the host's free memory, whatever graphs may take."""
+        return SHARE_FOR_VECTORS * free_memory() / self._settings.neighbours
+
+    def samples_in(self, share: int) -> int:
+        """Returns how many samples a share holds."""
+        return sum(self._samples.size(number) for number in self._samples.shares[share])
+
+    def move(self, parameters: State, buffers: State | None) -> None:
+        """Puts the network at a set of weights."""
+        self._forget()
+        super().move(parameters, buffers)
+
+    def loss(self, share: int) -> tuple[float, float | None]:
+        """Returns a share's sum of losses and its weight."""
+
+        def add() -> tuple[float, float | None]:
+            value, weights = 0.0, []
+            for number in self._samples.shares[share]:
+                # Made already here where it is kept: its forward pass is all that a loss takes.
+                graph = self._kept_graph_of(number)
+                if graph is not None:
+                    loss, weight = graph.loss, graph.weight
+                else:
+                    numerator, weight = self._total_of(number)
+                    loss = float(numerator.detach()) if self._counts(weight) else 0.0
+                value += loss
+                weights += [] if weight is None else [float(weight)]
+            return value, sum(weights) if weights else None
+
+        return self._within_memory(add)
+
+    def gradient(self, share: int) -> Float64[np.ndarray, " weights"]:
+        """Returns the gradient of a share's sum of losses."""
+
+        def add() -> Float64[np.ndarray, " weights"]:
+            sums = _Sums(self._parameters)
+            for number in self._samples.shares[share]:
+                graph = self._kept_graph_of(number)
+                if graph is not None:
+                    sums.add(graph.gradient())
+                    continue
+                numerator, weight = self._total_of(number)
+                if self._counts(weight) and numerator.requires_grad:
+                    sums.add(torch.autograd.grad(numerator, self._parameters, allow_unused=True))
+            return sums.vector()
+
+        return self._within_memory(add)
+
+    def product(self, vector: Vector, share: int, *, fresh: bool = False) -> Float64[np.ndarray, " weights"]:
+        """Returns the matrix of a share's sum of losses times a vector."""
+
+        def add() -> Float64[np.ndarray, " weights"]:
+            sums, numbers = _Sums(self._parameters), self._samples.shares[share]
+            parts = self._in_shapes(vector) if numbers else []
+            for number in numbers:
+                graph, kept = self._graph_of(number, fresh=fresh)
+                if graph is not None:
+                    sums.add(graph.product(parts, keep=kept))
+            return sums.vector()
+
+        return self._within_memory(add)
+
+    def close(self) -> None:
+        """Leaves the network as it was found."""
+        self._forget()
+        super().close()
+
+    def _use_batch_size(self, batch_size: int | None) -> None:
+        self._batch_size = batch_size
+        self._samples = SharedBatches(self._network.batches(batch_size), SHARES, whole=batch_size is None)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._graphs: dict[int, BatchGraph] = {}
+        self._bytes_per_sample: float | None = None
+        self._budget: float | None = None
+
+    def _batch(self, number: int) -> Batch:
+        return self._fitting(self._samples.batch(number))
+
+    def _outputs(self, number: int, batch: Batch) -> Any:
+        self._network.start_batch(self._samples.number_of_batch(number))
+        with OwnConvolutions():
+            return call_network(self._network.forward, batch.inputs)
+
+    def _total_of(self, number: int) -> tuple[Any, Any]:
+        batch = self._batch(number)
+        return self._network.total.differentiable(self._outputs(number, batch), batch)
+
+    def _kept_graph_of(self, number: int) -> BatchGraph | None:
+        """Returns a batch's derivatives if they are kept from now on, and None where memory does not allow that."""
+        if (
+            number not in self._graphs
+            and self._budget is not None
+            and self._bytes_per_sample is not None
+            and self._bytes_per_sample * self._samples.size(number) > self._budget
+        ):
+            return None
+        graph, kept = self._graph_of(number, fresh=False)
+        return graph if kept else None
+
+    def _graph_of(self, number: int, *, fresh: bool) -> tuple[BatchGraph | None, bool]:
+        """Returns a batch's derivatives, None where it holds nothing that counts, and whether they are kept."""
+        if not fresh and number in self._graphs:
+            return self._graphs[number], True
+        size = self._samples.size(number)
+        counted = SavedBytes(self._parameters)
+        counting = counted.counting() if self._bytes_per_sample is None else contextlib.nullcontext()
+        with counting:
+            batch = self._batch(number)
+            outputs = self._outputs(number, batch)
+            graph = BatchGraph(outputs, batch, self._network.total, self._parameters, self._settings.matrix)
+        if not graph.counts:
+            return None, False
+        if self._bytes_per_sample is None:
+            check_graph(graph)
+            self._bytes_per_sample = max(counted.total / size, 1.0)
+        needed = self._bytes_per_sample * size
+        if self._budget is None:
+            self._budget = self._memory()
+        if fresh or needed > self._budget:
+            return graph, False
+        self._budget -= needed
+        self._graphs[number] = graph
+        return graph, True
+
+    def _memory(self) -> float:
+        memory = self._settings.memory
+        if isinstance(memory, int):
+            return memory
+        device = self._parameters[0].device
+        if device.type == "cuda":
+            return memory * torch.cuda.mem_get_info(device)[0]
+        return memory * free_memory() / self._settings.neighbours
+
+    def _in_shapes(self, vector: Vector) -> list[torch.Tensor]:
+        ends = np.cumsum(self._layout.sizes)[:-1]
+        return [
+            to_tensor(np.ascontiguousarray(part)).reshape(parameter.shape).to(parameter.device, parameter.dtype)
+            for part, parameter in zip(np.split(vector, ends), self._parameters, strict=True)
+        ]
+
+    @staticmethod
+    def _counts(weight: Any) -> bool:
+        return weight is None or float(weight) != 0
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Makes ready for all that is called inside, once."""
+        if self._is_ready:
+            yield
+            return
+        module, devices = self._network.module, self._network.devices
+        with (
+            self._network.settings(),
+            twice_differentiable(module, devices),
+            second_derivative_errors(self._settings.matrix),
+        ):
+            self._is_ready = True
+            try:
+                yield
+            finally:
+                self._is_ready = False
+
+    def _within_memory(self, work: Callable[[], _Result]) -> _Result:
+        """Returns what some work gives: with fewer graphs, then in smaller batches, where memory runs out."""
+        while True:
+            try:
+                with self.together():
+                    return work()
+            except Exception as error:
+                if not is_memory_shortage(error):
+                    raise
+                size, had = self._batch_size, bool(self._graphs)
+                if not had and (size is None or size < 2):
+                    raise
+            if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+                torch.cuda.empty_cache()
+            self._forget()
+            if had:
+                self._budget = 0.0
+            elif size is not None:
+                smaller = halved(size, self._samples.count)
+                self._notes.append(f"memory ran out: the curvature is computed in batches of {smaller} samples.")
+                self._use_batch_size(smaller)
+
+
+class _Sums:
+    """A sum of vectors in float64.
+
+    Args:
+        parameters: in whose shapes they are.
+    """
+
+    def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
+        self._totals = [torch.zeros(item.shape, dtype=torch.float64, device=item.device) for item in parameters]
+
+    def add(self, parts: Sequence[torch.Tensor | None]) -> None:
+        """Adds a vector; None is zero."""
+        for total, part in zip(self._totals, parts, strict=True):
+            if part is not None:
+                total.add_(part.detach())
+
+    def vector(self) -> Float64[np.ndarray, " weights"]:
+        """Returns the sum, shape (weights,)."""
+        return torch.cat([total.reshape(-1).cpu() for total in self._totals]).numpy()
+
+
+def check_products(
+    settings: ProductSettings, placement: Placement, samples: Samples, own_loss: OwnLoss | None, gradients: Gradients
+) -> None:
+    """Checks that a network and its loss have the products that are asked for.
+
+    Raises:
+        CurvatureError: they have not.
+    """
+    if placement.is_kept:
+        raise CurvatureError(
+            "the network is spread over several devices, and products of its Hessian are made on one: let callback_fn "
+            f"put it on one device. Or {WITHOUT_GRADIENTS}."
+        )
+    if samples.passes is not None:
+        raise CurvatureError(
+            "the samples are read anew in each pass, because they do not fit into memory, and products of the Hessian "
+            "need them held: use fewer samples (num_samples) or allow more memory (sample_memory). Or "
+            f"{WITHOUT_GRADIENTS}."
+        )
+    if settings.matrix == "ggn" and (own_loss is not None or gradients.are_on):
+        why = "the network computes its own loss" if own_loss is not None else "the loss differentiates by itself"
+        raise CurvatureError(
+            f'matrix="ggn" needs a loss that is a function of (outputs, targets) alone, but {why}: use '
+            'matrix="hessian".'
+        )

@@ -1,0 +1,227 @@
+"""A user's data set as a PyTorch network takes it: pairs of arrays, and batches that are not (inputs, targets)."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+from collectors.networks.batches import is_graph, leaves, map_leaves
+from collectors.networks.torch_network import to_tensor
+
+from ..errors import SamplesError
+from ..evaluator import MeasurementOptions, SampleMemory
+from ..samples.array_samples import is_pair_of_arrays
+from ..samples.batches import WRAP, Batch, as_batch, as_whole_batch, is_array
+from ..samples.samples import Samples
+from ..samples.torch_samples import read_samples
+
+_TARGETS = ("targets", "target", "labels", "label", "y")
+_OTHERWISE = "Return an OwnLoss in place of the loss if that is not what you mean."
+
+
+class Rows(Dataset[Any]):
+    """The samples of (inputs, targets), which are tensors or nested tuples, lists and dictionaries of them.
+
+    Args:
+        inputs: of all samples.
+        targets: of all samples.
+
+    Raises:
+        SamplesError: their lengths differ.
+    """
+
+    def __init__(self, inputs: Any, targets: Any) -> None:
+        self._pair = inputs, targets
+        lengths = {len(leaf) for leaf in leaves(self._pair) if is_array(leaf) and leaf.ndim}
+        if len(lengths) != 1:
+            raise SamplesError(
+                f"dataset must hold as many targets as inputs, but its arrays have the lengths {sorted(lengths)}."
+            )
+        self._count = lengths.pop()
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, index: int) -> Any:
+        return map_leaves(lambda leaf: leaf[index] if is_array(leaf) and leaf.ndim else leaf, self._pair)
+
+
+def read_user_data(
+    dataset: object, options: MeasurementOptions, memory: SampleMemory, *, network: nn.Module, whole: bool
+) -> tuple[Samples, list[str]]:
+    """Reads the samples once, in data-set order; see ``read_samples``.
+
+    Args:
+        dataset: a data set that callback_fn returned.
+        options: how many samples, and which.
+        memory: where they are kept.
+        network: that takes its batches.
+        whole: whether a batch is handed to the network as it is, because that computes its own loss.
+
+    Returns:
+        The samples, and notes for the user.
+    """
+    notes: list[str] = []
+    if whole:
+        return read_samples(dataset, options, as_whole_batch, memory)
+    samples, more = read_samples(_as_torch_data(dataset, network, notes), options, _batch_maker(network, notes), memory)
+    return samples, [*notes, *more]
+
+
+def _as_torch_data(dataset: object, network: nn.Module, notes: list[str]) -> object:
+    """Returns the data set with a pair of NumPy arrays as tensors, in the element types that networks and losses take.
+
+    Args:
+        dataset: the user's; one that is no pair of arrays is returned itself.
+        network: whose floating-point type the inputs get where NumPy has another one.
+        notes: for the user; more may be added.
+
+    Raises:
+        SamplesError: an array holds objects, or the lengths differ.
+    """
+    if isinstance(dataset, tuple | list) and len(dataset) == 2 and all(isinstance(x, torch.Tensor) for x in dataset):
+        return dataset
+    if not is_pair_of_arrays(dataset):
+        return dataset
+    assert isinstance(dataset, tuple | list)
+    own = {item.dtype for item in network.parameters() if item.is_floating_point()}
+    dtype = own.pop() if len(own) == 1 else None
+    changed: set[str] = set()
+
+    def tensors(value: Any, wanted: torch.dtype | None, *, targets: bool) -> Any:
+        return map_leaves(lambda leaf: _as_tensor(leaf, wanted, changed, targets=targets), value)
+
+    inputs = tensors(dataset[0], dtype, targets=False)
+    wide = None if dtype is None else torch.promote_types(dtype, torch.float32)
+    pair = inputs, tensors(dataset[1], wide, targets=True)
+    if changed:
+        notes.append(f"of the NumPy arrays, {' and '.join(sorted(changed))}, as the network and its loss take them.")
+    return pair if all(isinstance(part, torch.Tensor) for part in pair) else Rows(*pair)
+
+
+def _batch_maker(network: nn.Module, notes: list[str]) -> Callable[[object], Batch]:
+    """Returns what makes a batch of (inputs, targets) from what the data set gives, for a loss of outputs and targets.
+
+    A pair is one. A dictionary or a longer tuple is one too where the network's ``forward`` leaves no doubt: it takes
+    all entries but one, by their names or their number, and that one is the targets.
+
+    Args:
+        network: the network.
+        notes: for the user; says how such batches were understood.
+    """
+
+    def make(item: object) -> Batch:
+        found = _split(item, network)
+        if found is None:
+            if isinstance(item, tuple | list) and len(item) == 2:
+                _check_tensors(item[0])
+                return as_batch(item)
+            raise SamplesError(_no_pair(item, network))
+        inputs, targets, text = found
+        if text not in notes:
+            notes.append(text)
+            warnings.warn(text, stacklevel=2)
+        return as_batch((inputs, targets))
+
+    return make
+
+
+def _check_tensors(inputs: object) -> None:
+    if isinstance(inputs, np.ndarray):
+        raise SamplesError(
+            "dataset must give tensors to a PyTorch network, but gave NumPy arrays: convert them (torch.from_numpy), "
+            "let a DataLoader do so, or give one pair (inputs, targets) of arrays with all samples. If they are single "
+            f"samples: {WRAP}."
+        )
+
+
+def _as_tensor(leaf: Any, dtype: torch.dtype | None, changed: set[str], *, targets: bool) -> Any:
+    if isinstance(leaf, torch.Tensor) or not isinstance(leaf, np.ndarray):
+        return leaf
+    if leaf.dtype.kind not in "fiubc" and leaf.dtype.name != "bfloat16":
+        raise SamplesError(
+            f"dataset must hold arrays of numbers, but holds one of {leaf.dtype}; convert it to numbers (tokens, "
+            "classes), or use a DataLoader whose collate_fn makes tensors."
+        )
+    wanted = dtype if leaf.dtype.kind == "f" else None
+    if leaf.dtype.kind in "iu" and (targets or (leaf.dtype.kind == "u" and leaf.dtype.itemsize > 1)):
+        wanted = torch.int64  # which PyTorch's losses take
+        leaf = leaf.astype(np.int64, copy=False)
+    tensor = to_tensor(leaf)
+    if wanted is None or tensor.dtype == wanted:
+        return tensor
+    kind = "targets" if targets else "inputs"
+    changed.add(f"the {kind} of {leaf.dtype.name} were converted to {str(wanted).removeprefix('torch.')}")
+    return tensor.to(wanted)
+
+
+def _split(item: object, network: nn.Module) -> tuple[Any, Any, str] | None:
+    """Returns inputs, targets and how they were found; None where a network's ``forward`` does not say."""
+    taken = _parameters(network)
+    if taken is None:
+        return None
+    if isinstance(item, Mapping) and item:
+        rest = [key for key in item if key not in taken]
+        needed = {name for name, parameter in taken.items() if parameter.default is parameter.empty}
+        if len(rest) != 1 or len(item) < 2 or not needed <= item.keys():
+            return None
+        inputs = {key: value for key, value in item.items() if key != rest[0]}
+        names = ", ".join(inputs)
+        text = f"batches are dictionaries: the network gets {names} by name, and the loss gets {rest[0]!r} as targets"
+        return inputs, item[rest[0]], f"{text}. {_OTHERWISE}"
+    if isinstance(item, tuple | list) and len(item) > 2:
+        ordered = [parameter for parameter in taken.values() if parameter.kind is not parameter.KEYWORD_ONLY]
+        if len(ordered) != len(item) - 1 or any(parameter.default is not parameter.empty for parameter in ordered):
+            return None
+        names = ", ".join(parameter.name for parameter in ordered)
+        text = f"batches are tuples of {len(item)}: the network gets the first {len(item) - 1} ({names})"
+        text += ", and the loss gets the last one as targets"
+        return tuple(item[:-1]), item[-1], f"{text}. {_OTHERWISE}"
+    return None
+
+
+def _parameters(network: nn.Module) -> dict[str, inspect.Parameter] | None:
+    """Returns what ``forward`` takes; None where it takes anything."""
+    try:
+        found = inspect.signature(network.forward).parameters
+    except (TypeError, ValueError):
+        return None
+    if any(parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD) for parameter in found.values()):
+        return None
+    return dict(found)
+
+
+def _no_pair(item: object, network: nn.Module) -> str:
+    """Returns the text of the error for a batch that is no pair: what it is, and the OwnLoss that takes it."""
+    shown, call, targets = f"a {type(item).__name__}", "network(batch)", "batch"
+    if isinstance(item, Mapping):
+        keys = [repr(key) for key in item]
+        shown += f" of {', '.join(keys[:6])}{', ...' if len(keys) > 6 else ''}"
+        likely = next((key for key in reversed(keys) if key.strip("'") in _TARGETS), keys[-1] if keys else "'targets'")
+        others = [key for key in keys if key != likely] or ["'inputs'"]
+        call, targets = f"network(batch[{others[0]}])", f"batch[{likely}]"
+    elif isinstance(item, tuple | list):
+        shown += f" of {len(item)}"
+        call, targets = "network(batch[0])", "batch[0]"
+        if len(item) > 2:
+            call, targets = f"network(*batch[:{len(item) - 1}])", "batch[-1]"
+    elif is_graph(item):
+        call, targets = "network(batch.x, batch.edge_index, batch.batch)", "batch.y"
+    own = " A network that computes its own loss from such a batch needs no step: return None in place of the loss."
+    return (
+        f"dataset must give batches of (inputs, targets), but gave {shown}. Say how the loss of "
+        f"{type(network).__name__} comes from such a batch, and return it in place of the loss:\n"
+        "    from workers import OwnLoss\n"
+        "    def step(network, batch):\n"
+        f"        outputs = {call}\n"
+        f"        return loss(outputs, {targets}), outputs\n"
+        "    ... return OwnLoss(step), network, dataset, metrics  # metrics get (outputs, batch)\n"
+        "(docs/losses.md has more.)" + (own if isinstance(item, Mapping) else "") + f" Or {WRAP}, or give pairs."
+    )
