@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import os
 import sys
 import traceback
@@ -12,23 +14,30 @@ import typer
 
 from collectors.errors import LandscapeError
 
+from .commands.align import align
 from .commands.arguments import as_typed
-from .commands.exchange import export, import_checkpoints, import_landscape
-from .commands.look import info, plot, view, watch
+from .commands.compare import compare
+from .commands.curvature import curvature
+from .commands.evaluate import evaluate
+from .commands.exchange import export, import_checkpoints, import_landscape, log
+from .commands.grid import refine, widen
+from .commands.info import info
+from .commands.look import plot, view, watch
 from .commands.measure import demo, devices, run
+from .commands.paths import barrier, connect
 
 _EPILOG = (
     "Exit codes: 0 done; 1 an error, explained with its remedy; 2 unknown options; 3 a bug of this program; "
-    "130 interrupted by Ctrl-C; 143 terminated. What was measured until then is in the landscape file."
+    "130 interrupted by Ctrl-C; 143 terminated. What was measured until then is in the file."
 )
 _DEBUG_VARIABLE = "LANDSCAPE_DEBUG"
 
 app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, epilog=_EPILOG)
 
 for panel, commands in (
-    ("Measure", (run, demo, devices)),
+    ("Measure", (run, curvature, compare, evaluate, barrier, align, connect, refine, widen, demo, devices)),
     ("Look", (info, plot, view, watch)),
-    ("Exchange files with other tools", (export, import_landscape, import_checkpoints)),
+    ("Other tools", (export, log, import_landscape, import_checkpoints)),
 ):
     for command in commands:
         app.command(command.__name__.replace("_", "-"), rich_help_panel=panel)(command)
@@ -64,6 +73,8 @@ def settings(
 def main() -> None:
     """Runs the command line; errors end it with one clear text instead of a traceback."""
     warnings.showwarning = _show_warning
+    # At its end, Python looks through all objects for rings; with a framework's that takes half a second.
+    atexit.register(gc.freeze)
     try:
         app()
     except (LandscapeError, TypeError, ValueError, ImportError, OSError) as error:

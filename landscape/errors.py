@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import dropwhile
+
 from collectors.errors import LandscapeError
+
+_MESSAGE_CHARACTERS = 300
 
 
 class LandscapeNotFoundError(LandscapeError, FileNotFoundError):
@@ -25,6 +29,10 @@ class LandscapeIdentityError(LandscapeError):
     """The file holds another experiment than the one to measure."""
 
 
+class LandscapeGridError(LandscapeError):
+    """The file holds measured points that the grid of this call lacks."""
+
+
 class LandscapeWriteError(LandscapeError, OSError):
     """The landscape could not be written; what was on the disk is still there."""
 
@@ -39,3 +47,17 @@ class PlaneError(LandscapeError):
 
 class DegenerateTrajectoryError(PlaneError):
     """The checkpoints of a trajectory do not span the directions that were asked for."""
+
+
+class AlignmentError(LandscapeError):
+    """Two networks cannot be aligned by permuting their units."""
+
+
+def error_message(text: str) -> str:
+    """Returns what was raised, of its traceback's text, in one line that is not too long."""
+    innermost = text.rpartition("Traceback (most recent call last):\n")[-1]
+    lines = list(dropwhile(lambda line: line.startswith(" "), innermost.splitlines()))
+    message = " ".join(" ".join(lines).split())
+    if len(message) > _MESSAGE_CHARACTERS:
+        return f"{message[:_MESSAGE_CHARACTERS].rstrip()} ..."
+    return message or "no text"

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from collectors.errors import LandscapeError
-from collectors.files.places import AnyPath, check_can_be_file, check_directory
-from collectors.files.remote_path import RemotePath
-from collectors.networks.weight_space import WeightSpace
-from collectors.validation import check_bool, check_instance, wrong_type
-from workers.evaluator import MeasurementOptions
-from workers.pools.open_pool import open_pool
+from collectors.validation import check_instance, wrong_type
 
+from .file.saving import output_file
 from .landscape import Landscape
-from .planes.plane import Plane, buffer_policy, write_directions
-from .survey.experiment import choose_plan
-from .survey.forecast import fewest_points
+from .paths.path import Path
+from .planes.extent import check_extent
+from .planes.plane import Axes, Plane
 from .survey.options import SurveyOptions, documented, with_defaults
-from .survey.settings import SurveySettings
-from .survey.survey import survey
+from .survey.plane_survey import survey_plane
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -33,7 +27,7 @@ if TYPE_CHECKING:
 
 @documented(SurveyOptions)
 def evaluate(
-    plane: Plane,
+    plane: Plane | Path,
     callback_fn: Callable[[], Any],
     *,
     x: ArrayLike | None = None,
@@ -41,21 +35,26 @@ def evaluate(
     size: int | tuple[int, int] = 40,
     device_ids: list[int] | None = None,
     output: str | os.PathLike[str] | None = None,
-    num_samples: int | None = None,
+    num_samples: int | Mapping[str, int | None] | None = None,
     **options: Unpack[SurveyOptions],
 ) -> Landscape:
     """Measures a plane or a line.
 
     Args:
-        plane: from ``random_plane``, ``pca_plane``, ``plane_through``, ``line_between``, ...
+        plane: from ``random_plane``, ``pca_plane``, ``plane_through``, ``line_between``, ``hessian_plane``, ..., or a
+            ``Path``. The vectors of ``hessian_plane`` are always kept beside ``output``, as ``save_directions`` does,
+            and the control points of a path in ``<stem>_path.safetensors``.
         callback_fn: takes no argument, returns (model, network, dataset, metrics) or an Evaluator.
-        x: coordinates along the first direction, shape (nx,), increasing; None takes the plane's own axes.
+        x: coordinates along the first direction, shape (nx,), increasing; None takes the plane's own axes, or those
+            of ``limits`` or ``margin``.
         y: coordinates along the second direction, shape (ny,), increasing; a line has none.
         size: points along each axis where the plane's own axes are taken.
         device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
         output: the landscape file, or its fsspec URL such as ``s3://bucket/run/landscape.h5``; None keeps the landscape
-            in memory only. A file of the same identity is continued.
-        num_samples: samples that a value is averaged over; None means all of the data set.
+            in memory only. A file of the same identity is continued; if it is on another grid, all that is measured
+            must be on the new grid as well, and is kept.
+        num_samples: samples that a value is averaged over; None means all of the data set. Where callback_fn returns
+            several data sets by name, one number for each of them, or a mapping by name.
         **options: see ``SurveyOptions``.
 
     Returns:
@@ -67,50 +66,29 @@ def evaluate(
         LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
     """
     chosen: SurveyOptions = with_defaults("evaluate", SurveyOptions, options)
+    route, plane = (plane, plane.line()) if isinstance(plane, Path) else (None, plane)
+    if route is not None and chosen["save_directions"]:
+        raise ValueError("save_directions must be left out for a path, whose control points are kept in any case.")
     check_instance("plane", plane, Plane, "a Plane (from random_plane, pca_plane, plane_through, line_between)")
     if plane.dimension == 1 and y is not None:
         raise ValueError("y must be None for a line, which has one direction; use a plane, or leave y out.")
-    own_x, own_y = plane.axes(size) if x is None or (y is None and plane.dimension == 2) else (None, None)
-    x_axis = own_x if x is None else _axis("x", x)
-    y_axis = own_y if y is None else _axis("y", y)
-    assert x_axis is not None
-    settings = SurveySettings.checked(chosen)
-    buffers = buffer_policy(chosen["buffers"], plane.decomposition, plane.end_buffers)
-    measured = MeasurementOptions(
-        num_samples, chosen["samples"], settings.seed, buffers, chosen["recalibration_batch_size"]
+    limits, margin = check_extent(chosen["limits"], chosen["margin"])
+    if not (x is None and y is None) and not (limits is None and margin is None):
+        raise ValueError("x and y say where the grid ends; leave out limits and margin, or x and y.")
+
+    def grid(plane: Plane) -> Axes:
+        needs_axes = x is None or (y is None and plane.dimension == 2)
+        own_x, own_y = plane.axes(size, margin, limits) if needs_axes else (None, None)
+        x_axis = own_x if x is None else _axis("x", x)
+        assert x_axis is not None
+        return x_axis, own_y if y is None else _axis("y", y)
+
+    path = None if output is None else output_file(output)
+    data, report = survey_plane(
+        plane, callback_fn, grid, chosen, path=path, device_ids=device_ids, num_samples=num_samples
     )
-    path = None if output is None else _output_file(output)
-    if check_bool("save_directions", chosen["save_directions"]) and path is None:
-        raise ValueError("save_directions needs output, beside which the directions are kept; give output a path.")
-    with open_pool(
-        callback_fn,
-        measured,
-        device_ids=device_ids,
-        devices_per_worker=chosen["devices_per_worker"],
-        workers_per_device=chosen["workers_per_device"],
-        address=chosen["address"],
-        sample_memory=chosen["sample_memory"],
-        plan=choose_plan(chosen["plan"], [path] if path is not None and not settings.overwrite else []),
-        compile=chosen["compile"],
-        points=fewest_points(len(x_axis) * (1 if y_axis is None else len(y_axis)), settings.sampling),
-        seconds=settings.budget,
-    ) as pool:
-        _check_same_network(plane, pool.description.space)
-        if chosen["buffers"] not in ("auto", pool.description.options.buffers):
-            raise ValueError(
-                f'buffers="{buffers}" does not reach the Evaluator that callback_fn returns, whose description says '
-                f'"{pool.description.options.buffers}". Leave buffers out, or build the Evaluator with these options.'
-            )
-        data, report = survey(
-            pool,
-            plane,
-            (x_axis, y_axis),
-            path=path,
-            attributes={"seed": settings.seed, "samples": measured.samples},
-            settings=settings,
-        )
-        if chosen["save_directions"] and path is not None:
-            write_directions(path, plane)
+    if route is not None and path is not None:
+        route.keep_beside(path)
     return Landscape(data, path, report)
 
 
@@ -125,21 +103,3 @@ def _axis(name: str, values: object) -> Float64[np.ndarray, " n"]:
             f"with values {np.array2string(axis.reshape(-1)[:6], threshold=6)}."
         )
     return axis
-
-
-def _output_file(output: object) -> AnyPath:
-    path = check_directory("output", output)
-    if isinstance(path, RemotePath):
-        path.parent.check_writable("output")
-    else:
-        check_can_be_file("output", path)
-    return path
-
-
-def _check_same_network(plane: Plane, space: WeightSpace) -> None:
-    if differences := space.differences(plane.space):
-        raise LandscapeError(
-            f"the plane was made for another network ({plane.space.network}) than callback_fn returns:\n  "
-            + "\n  ".join(differences[:20])
-            + "\nUse the same network for both."
-        )

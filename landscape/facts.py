@@ -3,32 +3,48 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from itertools import dropwhile, islice
+from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .figures.texts import kind_text, network_name, sampling_notes, unit_of
+from workers.measurement_plan import plan_text
+from workers.metric_names import MetricName, other_datasets
+
+from .errors import error_message
+from .figures.eigenvectors import eigenvectors_text
+from .figures.texts import kind_text, main_dataset, network_name, precision_name, sampling_notes, unit_of
 from .file.checkpoints import CheckpointsData
 from .file.checks import PointStatus
 from .file.data import LandscapeData
 from .file.own_values import own_values_text
+from .file.samples import kept_text
 from .roles import CHECKPOINT, ORIGIN
+from .sampling.sampling import first_grid_counts
 from .shares import percentages
+from .topology.words import minima_text, topology_json
 
 SUMMARY_VERSION = 2
 """Grows when a name of ``summary_json`` goes or changes its meaning; a new name alone leaves it."""
 
 _FAILURES_IN_TEXT = 10
+_ROUNDING = {
+    "TF32": "matrix products and convolutions keep about three digits of what they multiply",
+    "bfloat16": "the network computes with two to three digits, and loss and metrics in float32 from its outputs",
+}
 _FAILURES_ON_PAGE = 5
-_MESSAGE_CHARACTERS = 300
 
 
 def summary_text(landscape: LandscapeData) -> str:
     """Returns what a landscape file holds, one fact to a line."""
-    lines = [(name, _printable(text)) for name, text in _facts(landscape, _FAILURES_IN_TEXT)]
+    return as_lines(_facts(landscape, _FAILURES_IN_TEXT, landscape.path))
+
+
+def as_lines(facts: Sequence[tuple[str, str]]) -> str:
+    """Returns names and texts as a table, one to a line, in which nothing can move a terminal's cursor."""
+    lines = [(name, _printable(text)) for name, text in facts]
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
 
@@ -39,8 +55,8 @@ def summary_json(landscape: LandscapeData) -> dict[str, Any]:
     Its names: ``summary_version``, ``file``, ``complete``, ``grid`` (``shape`` as rows and columns; ``x`` and ``y``
     with ``size``, ``minimum``, ``maximum``), ``points`` (how many have each status), ``metrics`` (per name
     ``minimum``, ``maximum`` and their places ``minimum_at``, ``maximum_at`` as coordinates, over finite values, and
-    ``not_finite``), ``origin`` (with its role), ``directions``, ``checkpoints`` (one value per row, and ``runs``),
-    ``errors`` (places), and ``attributes`` as the file has them.
+    ``not_finite``), ``topology`` (of the loss; see ``topology_json``), ``origin`` (with its role), ``directions``,
+    ``checkpoints`` (one value per row, and ``runs``), ``errors`` (places), and ``attributes`` as the file has them.
     """
     found: dict[str, Any] = {
         "summary_version": SUMMARY_VERSION,
@@ -53,6 +69,7 @@ def summary_json(landscape: LandscapeData) -> dict[str, Any]:
         },
         "points": {status.name.lower(): count for status, count in landscape.status_counts.items()},
         "metrics": {name: _metric(values, landscape) for name, values in landscape.metrics.items()},
+        "topology": topology_json(landscape),
         "origin": {
             "x": landscape.origin.x,
             "y": landscape.origin.y,
@@ -60,52 +77,66 @@ def summary_json(landscape: LandscapeData) -> dict[str, Any]:
             "metrics": landscape.origin.metrics,
             **{name: getattr(landscape.origin, name) for name in ("role", "name", "run", "number")},
         },
-        "directions": {"explained_variance_ratio": landscape.explained_variance_ratio, "cosine": landscape.cosine},
-        "checkpoints": None if landscape.checkpoints is None else _checkpoints(landscape.checkpoints),
+        "directions": {
+            "explained_variance_ratio": landscape.explained_variance_ratio,
+            "cosine": landscape.cosine,
+            "eigenvalues": landscape.directions.eigenvalues,
+            "residuals": landscape.directions.residuals,
+        },
+        "checkpoints": None if landscape.checkpoints is None else _checkpoints(landscape, landscape.checkpoints),
         "errors": sorted(landscape.errors),
         "attributes": landscape.attributes,
     }
-    plain: dict[str, Any] = _plain(found)
+    plain: dict[str, Any] = as_json(found)
     return plain
 
 
 def page_facts(landscape: LandscapeData) -> list[list[str]]:
-    """Returns rows of name and text for the page: the facts of ``landscape info``, with fewer failures."""
-    return [[name, text] for name, text in _facts(landscape, _FAILURES_ON_PAGE)]
+    """Returns rows of name and text for the page: the facts of ``landscape info``, with fewer failures.
+
+    Pages are given to others, so of the file's path only the name is in them.
+    """
+    path = landscape.path
+    return [[name, text] for name, text in _facts(landscape, _FAILURES_ON_PAGE, None if path is None else path.name)]
 
 
-def _facts(landscape: LandscapeData, failures_at_most: int) -> list[tuple[str, str]]:
-    """Returns names and texts; what the file does not say is left out."""
+def _facts(landscape: LandscapeData, failures_at_most: int, file: object) -> list[tuple[str, str]]:
+    """Returns names and texts, that of the file among them; what the file does not say is left out."""
     known = {name: value for name, value in landscape.attributes.items() if value is not None}
     intervals, imported = known.get("intervals"), known.get("imported")
     shape = f"{len(landscape.x)}" + ("" if landscape.y is None else f" x {len(landscape.y)}")
     versions = known.get("versions")
     rows: list[tuple[str, object]] = [
-        ("file", landscape.path),
+        ("file", file),
         ("imported from", _imported(imported) if isinstance(imported, Mapping) else None),
         ("network", network_name(landscape)),
         ("landscape", f"{kind_text(landscape)}, {shape} points"),
         ("normalization", known.get("normalization")),
         ("centering", known.get("centering")),
         ("random directions", directions_text(landscape)),
+        ("eigenvectors", eigenvectors_text(landscape)),
         ("points", _points(landscape)),
         ("sampling", sampling_text(landscape)),
         ("complete", _complete(landscape)),
         ("intervals", f"{known.get('unit', '-')}s {_intervals(intervals)}" if intervals else None),
         ("steps per epoch", known.get("step_per_epoch")),
-        ("samples", _samples(known)),
+        ("data sets", datasets_text(landscape)),
+        ("samples", samples_text(known)),
+        ("losses of samples", kept_text(landscape.kept_samples)),
         ("seeds", seeds_text(landscape)),
         ("buffers", known.get("buffers")),
-        ("measurement plan", plan_text(known.get("measurement_plan"))),
-        *((name, value_range(values)) for name, values in landscape.metrics.items()),
+        ("precision", _precision(known.get("measurement_plan"))),
+        ("measured in", plan_text(known.get("measurement_plan"))),
+        *((name, value_range(values, landscape.status)) for name, values in landscape.metrics.items()),
+        ("minima", minima_text(landscape)),
         ("origin", _origin(landscape)),
         *who_is_there(landscape),
-        ("drawn losses", own_values_text(landscape.checkpoints, "loss", unit_of(landscape))),
+        ("drawn losses", _drawn_losses(landscape)),
         ("explained variance", explained_variance_text(landscape)),
         ("cosine of the directions", None if landscape.cosine is None else f"{landscape.cosine:.3g}"),
         (f"largest distance of the path from the {_cut(landscape)}", distance_text(landscape)),
         ("made", known.get("created")),
-        ("versions", _versions(versions) if isinstance(versions, Mapping) else versions),
+        ("versions", versions_text(versions) if isinstance(versions, Mapping) else versions),
         *_notes_and_failures(landscape, failures_at_most),
     ]
     return [(name, str(value)) for name, value in rows if value is not None and str(value)]
@@ -113,23 +144,15 @@ def _facts(landscape: LandscapeData, failures_at_most: int) -> list[tuple[str, s
 
 def failures(landscape: LandscapeData, at_most: int) -> list[str]:
     """Returns where points failed and what was raised there, without the traceback; then how many more there are."""
-    texts = [f"{place}: {_message(text)}" for place, text in islice(landscape.errors.items(), at_most)]
+    texts = [f"{place}: {error_message(text)}" for place, text in islice(landscape.errors.items(), at_most)]
     left = len(landscape.errors) - at_most
     return [*texts, f"... and {left} more"] if left > 0 else texts
 
 
-def plan_text(plan: object) -> str | None:
-    """Returns how a landscape was computed, and why so; None where there is no plan."""
-    if not isinstance(plan, Mapping) or not plan:
-        return None
-    size, threads = plan.get("batch_size"), plan.get("threads")
-    parts = [
-        "the data set's own batches" if size is None else f"batches of {size}",
-        f"{threads} CPU thread" + ("s" if threads != 1 else ""),
-        *(["channels-last"] if plan.get("channels_last") else []),
-        "compiled" if plan.get("compile") else "eager",
-    ]
-    return ", ".join(parts) + (f" ({plan['reason']})" if plan.get("reason") else "")
+def _precision(plan: object) -> str | None:
+    """Returns what a precision that is not full means; None elsewhere."""
+    name = precision_name(plan)
+    return f"{name}: {_ROUNDING[name]}, so small differences between points are rounding" if name in _ROUNDING else None
 
 
 def sampling_text(landscape: LandscapeData) -> str | None:
@@ -180,8 +203,11 @@ def seeds_text(landscape: LandscapeData) -> str | None:
         texts.append(f"directions' seed {known['directions_seed']}")
     if known.get("seed") is not None:
         adaptive = (known.get("sampling") or {}).get("mode") == "adaptive"
-        used = known.get("samples") == "random" or adaptive
+        seeded = known.get("seed_each_point") is True
+        used = known.get("samples") == "random" or adaptive or seeded
         texts.append(f"samples' seed {known['seed']}" + ("" if used else " (nothing was drawn by it)"))
+        if seeded:
+            texts.append("which also seeds the loss's random numbers at each point")
     return ", ".join(texts) or None
 
 
@@ -213,14 +239,43 @@ def who_is_there(landscape: LandscapeData) -> list[tuple[str, str]]:
         count = f"{len(path)} checkpoint" + ("s" if len(path) > 1 else "")
         counted = "number" if unit == CHECKPOINT else unit
         span = f"{counted} {numbers[0]}" if len(path) == 1 else f"{counted}s {numbers[0]} to {numbers[-1]}"
+        pending = int((found.status[path] == PointStatus.PENDING).sum())
+        span += f"; the own loss of {pending} is not measured" if pending else ""
         rows.append(("run", ": ".join(text for text in (found.run_name(path[0]), f"{count}, {span}") if text)))
     for row in found.networks:
-        own, projected = (
-            _measured_text(values["loss"][row], PointStatus(int(status[row])))
-            for values, status in ((found.metrics, found.status), (found.projected, found.projected_status))
-        )
-        rows.append(("network", f"{found.name[row]}: own loss {own}, on the {_cut(landscape)} {projected}"))
+        texts = []
+        for loss in _losses(landscape):
+            own, projected = (
+                _measured_text(values[loss][row], PointStatus(int(status[row])))
+                for values, status in ((found.metrics, found.status), (found.projected, found.projected_status))
+            )
+            called = MetricName.read(loss, landscape.metrics).text(main_dataset(landscape))
+            texts.append(f"own {called} {own}, on the {_cut(landscape)} {projected}")
+        rows.append(("network", f"{found.name[row]}: {'; '.join(texts)}"))
     return rows
+
+
+def datasets_text(landscape: LandscapeData) -> str | None:
+    """Returns on which data sets the metrics were measured; None where there is only one."""
+    others = other_datasets(landscape.metrics)
+    if not others:
+        return None
+    main = main_dataset(landscape)
+    first = f"{main} (the main one: loss)" if main else "the main one (loss)"
+    return ", ".join([first, *(f"{name} (loss@{name})" for name in others)])
+
+
+def _losses(landscape: LandscapeData) -> list[str]:
+    """Returns the names of the losses of all data sets that checkpoints have too, the main one first."""
+    found = landscape.checkpoints
+    names = ["loss", *(f"loss@{name}" for name in other_datasets(landscape.metrics))]
+    return [name for name in names if found is None or (name in found.metrics and name in found.projected)]
+
+
+def _drawn_losses(landscape: LandscapeData) -> str | None:
+    unit, main = unit_of(landscape), main_dataset(landscape)
+    texts = [own_values_text(landscape.checkpoints, name, unit, main) for name in _losses(landscape)]
+    return "; ".join(text for text in texts if text) or None
 
 
 def _cut(landscape: LandscapeData) -> str:
@@ -231,27 +286,25 @@ def _measured_text(value: float, status: PointStatus) -> str:
     return f"{value:.4g}" if status == PointStatus.MEASURED else status.name.lower()
 
 
-def value_range(values: NDArray[Any]) -> str:
-    """Returns the smallest and the largest finite value as text, and how many are not finite."""
+def value_range(values: NDArray[Any], status: NDArray[Any] | None = None) -> str:
+    """Returns the smallest and the largest finite value as text, and how many are not finite or not there.
+
+    Args:
+        values: of a grid.
+        status: ``PointStatus`` of each point, where some may have no value yet.
+    """
     finite = values[np.isfinite(values)]
     if not len(finite):
         return "no finite value"
-    rest = values.size - finite.size
-    return f"{finite.min():.4g} to {finite.max():.4g}" + (f", {rest} not finite" if rest else "")
+    pending = 0 if status is None else int((np.isnan(values) & (status == PointStatus.PENDING)).sum())
+    rest = values.size - finite.size - pending
+    text = f"{finite.min():.4g} to {finite.max():.4g}" + (f", {rest} not finite" if rest else "")
+    return text + (f", {pending} without a value yet" if pending else "")
 
 
 def _notes_and_failures(landscape: LandscapeData, at_most: int) -> list[tuple[str, object]]:
     notes = [("note", note) for note in landscape.attributes.get("notes") or ()]
     return [*notes, *(("failed", text) for text in failures(landscape, at_most))]
-
-
-def _message(text: str) -> str:
-    innermost = text.rpartition("Traceback (most recent call last):\n")[-1]
-    lines = list(dropwhile(lambda line: line.startswith(" "), innermost.splitlines()))
-    message = " ".join(" ".join(lines).split())
-    if len(message) > _MESSAGE_CHARACTERS:
-        return f"{message[:_MESSAGE_CHARACTERS].rstrip()} ..."
-    return message or "no text"
 
 
 def _imported(source: Mapping[str, Any]) -> str:
@@ -267,7 +320,13 @@ def _points(landscape: LandscapeData) -> str:
 def _complete(landscape: LandscapeData) -> str:
     if landscape.complete:
         return "yes"
-    return "no" if "imported" in landscape.attributes else "no; the call that made it continues from here"
+    if "imported" in landscape.attributes:
+        return "no"
+    known, size = first_grid_counts(landscape.status)
+    picture = (
+        "" if known == size else f", and no picture yet: {known} of the {size} points of its coarse grid are measured"
+    )
+    return f"no{picture}; the call that made it continues from here"
 
 
 def _intervals(intervals: object) -> str:
@@ -276,13 +335,15 @@ def _intervals(intervals: object) -> str:
     return ", ".join(str(item[0]) if len(item) == 1 else f"{item[0]} to {item[-1]} ({len(item)})" for item in intervals)
 
 
-def _samples(attributes: Mapping[str, Any]) -> str | None:
+def samples_text(attributes: Mapping[str, Any]) -> str | None:
     """Returns how many samples a value is averaged over, and which; None where the file does not say."""
-    count = attributes.get("num_samples")
-    return None if count is None else f"{count} ({attributes.get('samples', 'first')})"
+    count, which = attributes.get("num_samples"), attributes.get("samples", "first")
+    if sets := attributes.get("datasets"):
+        return ", ".join(f"{item['name']} {item['num_samples']}" for item in sets) + f" ({which})"
+    return None if count is None else f"{count} ({which})"
 
 
-def _versions(versions: object) -> str | None:
+def versions_text(versions: object) -> str | None:
     """Returns programs with their versions; None where there are none."""
     if not isinstance(versions, Mapping) or not versions:
         return None
@@ -311,18 +372,21 @@ def _metric(values: NDArray[Any], landscape: LandscapeData) -> dict[str, Any]:
     return {**found, "not_finite": int((~finite).sum())}
 
 
-def _checkpoints(found: CheckpointsData) -> dict[str, Any]:
+def _checkpoints(landscape: LandscapeData, found: CheckpointsData) -> dict[str, Any]:
     columns = {name: getattr(found, name) for name in ("number", "x", "y", "residual", "norm", "run", "name")}
     roles = [found.role(row) for row in range(len(found.number))]
-    losses = {"loss": found.metrics["loss"], "projected_loss": found.projected["loss"]}
+    losses: dict[str, Any] = {"sha256": found.sha256}
+    for name in _losses(landscape):
+        losses |= {name: found.metrics[name], f"projected_{name}": found.projected[name]}
     return {"runs": found.runs, **columns, "role": roles, **losses}
 
 
-def _plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
+    """Returns arrays, numbers and mappings as JSON values; None for what is not finite."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [as_json(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

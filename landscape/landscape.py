@@ -16,13 +16,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from collectors.errors import LandscapeError
 from collectors.files.remote_path import RemotePath
+from workers.metric_names import other_datasets
 
 from . import figures
-from .figures.texts import kind_text, printable
+from .figures.texts import kind_text, precision_notes, printable
 from .file.checks import PointStatus
 from .file.data import LandscapeData
-from .file.landscape_file import path_of, read_landscape
+from .file.landscape_file import read_landscape
+from .file.samples import KeptLosses
+from .file.whole_file import path_of
 from .shares import percentages
 
 if TYPE_CHECKING:
@@ -33,10 +37,12 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from .figures import Look
+    from .sampling.value_at import ValueAt
     from .survey.survey import SurveyReport
+    from .topology.topology import Topology
 
 
-_MAPPINGS = ("metrics", "errors", "attributes")
+_MAPPINGS = ("metrics", "errors", "attributes", "kept_samples")
 
 
 class Landscape(LandscapeData):
@@ -44,7 +50,7 @@ class Landscape(LandscapeData):
 
     Rows are y and columns are x: ``loss[j, i]`` was measured at ``(x[i], y[j])``. A line has no y, and its arrays
     have the shape (nx,). The methods ``plot_...`` take the options of ``figures.Look``: metric, levels, scale,
-    colormap, trajectory, clip, theme, style, aspect.
+    colormap, trajectory, clip, theme, style, aspect, title, size, camera, topology.
 
     Args:
         data: what was measured.
@@ -62,6 +68,7 @@ class Landscape(LandscapeData):
             the plane; or None.
         errors: tracebacks of what failed, by place.
         attributes: where the landscape comes from: decomposition, intervals, samples, seed, plan, versions, ...
+        kept_samples: the losses of samples by the data set's name, where they were kept; ``samples`` gives one.
         path: the file it lies in, or None.
         report: what measuring it cost, or None.
     """
@@ -69,6 +76,7 @@ class Landscape(LandscapeData):
     metrics: Mapping[str, Float64[np.ndarray, "*grid"]]  # type: ignore[assignment]
     errors: Mapping[str, str]  # type: ignore[assignment]
     attributes: Mapping[str, Any]  # type: ignore[assignment]
+    kept_samples: Mapping[str, KeptLosses]  # type: ignore[assignment]
     report: SurveyReport | None
 
     def __init__(
@@ -124,6 +132,77 @@ class Landscape(LandscapeData):
 
         return cls(import_landscape(path, format, loss=loss, axis_order=axis_order))
 
+    def at(self, x: float, y: float | None = None, metric: str = "loss") -> ValueAt:
+        """Returns a metric at any place within the grid, and whether it was measured there.
+
+        At a measured point of the grid it is the measurement. Elsewhere it lies between the four points around the
+        place (two on a line) and is interpolated linearly in each direction, so that it never leaves their range;
+        ``landscape.measure_points`` measures there instead.
+
+        Args:
+            x: first coordinate.
+            y: second coordinate; left out on a line.
+            metric: which one.
+
+        Raises:
+            KeyError: the landscape has no such metric.
+            TypeError: a coordinate is no number.
+            ValueError: the place lies outside the grid, or there is not one coordinate for each axis.
+        """
+        from .sampling.value_at import value_at
+
+        return value_at(self, x, y, metric)
+
+    def topology(self, metric: str = "loss", persistence: float | None = None) -> Topology:
+        """Returns the minima of the measured grid, the saddles between them, and how deep each minimum is.
+
+        They are minima of the grid in this plane, not of the network: a network's minimum needs all directions. A point
+        of a plane has eight neighbours, one of a line two; of neighbours with equal values, the one with the smaller
+        index is the lower. Points without a finite value are left out; the result says how many.
+
+        Args:
+            metric: whose minima.
+            persistence: a minimum counts if one must climb by more than this to reach a lower one. None: by more than
+                twice the error of the values around it, so that noise and interpolation make no minima. The error is
+                the largest, among the points of its basin and those around, of the standard error plus adaptive
+                sampling's estimate (of the loss) plus the rounding of the precision.
+
+        Raises:
+            KeyError: the landscape has no such metric.
+            TypeError: ``persistence`` is no number.
+            ValueError: ``persistence`` is negative or not finite.
+
+        Source: Edelsbrunner, Letscher and Zomorodian 2002.
+        """
+        from .topology.topology import find_topology
+
+        return find_topology(self, metric, persistence)
+
+    def samples(self, name: str | None = None) -> KeptLosses:
+        """Returns the loss of each sample at every measured point, as ``keep_samples=True`` kept it.
+
+        Of a landscape that was loaded, the losses are read from its file when they are asked for, and not before:
+        ``samples.at(row, column)`` reads one point, ``samples.losses()`` all of them.
+
+        Args:
+            name: of the data set; None takes the main one.
+
+        Raises:
+            KeyError: there is no such data set.
+            LandscapeError: the losses of samples were not kept.
+        """
+        if not self.kept_samples:
+            raise LandscapeError(
+                "the losses of samples were not kept. Measure the landscape with keep_samples=True (--keep-samples on "
+                "the command line) to another file, or with overwrite=True."
+            )
+        chosen = next(iter(self.kept_samples)) if name is None else name
+        if chosen not in self.kept_samples:
+            raise KeyError(
+                f"no losses of samples of a data set {name!r} were kept; of {list(self.kept_samples)} they were"
+            )
+        return self.kept_samples[chosen]
+
     def plot_contour(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
         """Draws filled contours with the paths of runs, networks and the origin; see ``figures.plot_contour``."""
         return figures.plot_contour(self, ax, **look)
@@ -144,9 +223,31 @@ class Landscape(LandscapeData):
         """Draws a line's loss, and other metrics on a second axis; see ``figures.plot_profile``."""
         return figures.plot_profile(self, ax, others=others, **look)
 
-    def plot_difference(self, other: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
-        """Draws this landscape minus another one on the same grid; see ``figures.plot_difference``."""
-        return figures.plot_difference(self, other, ax, **look)
+    def plot_difference(
+        self, other: LandscapeData | str, minus: str | None = None, ax: Axes | None = None, **look: Unpack[Look]
+    ) -> Axes:
+        """Draws this landscape minus another one on the same grid, or one of its metrics minus another.
+
+        ``landscape.plot_difference("loss@test", "loss")`` is the gap of generalisation; see
+        ``figures.plot_difference``.
+        """
+        return figures.plot_difference(self, other, minus, ax, **look)
+
+    def plot_multiples(self, metrics: Sequence[str], kind: str | None = None, **look: Unpack[Look]) -> list[Axes]:
+        """Draws several metrics side by side, those of one quantity on one scale; see ``figures.plot_multiples``."""
+        return figures.plot_multiples(self, kind=kind, metrics=metrics, **look)
+
+    def plot_persistence(
+        self, ax: Axes | None = None, *, persistence: float | None = None, **look: Unpack[Look]
+    ) -> Axes:
+        """Draws how deep each minimum of the grid is; see ``figures.plot_persistence``."""
+        return figures.plot_persistence(self, ax, persistence=persistence, **look)
+
+    def plot_merge_tree(
+        self, ax: Axes | None = None, *, persistence: float | None = None, **look: Unpack[Look]
+    ) -> Axes:
+        """Draws which minima of the grid are joined by which saddle; see ``figures.plot_merge_tree``."""
+        return figures.plot_merge_tree(self, ax, persistence=persistence, **look)
 
     def save_animation(
         self, path: str | os.PathLike[str], kind: str = "contour", *, seconds: float = 6.0, **look: Unpack[Look]
@@ -154,21 +255,31 @@ class Landscape(LandscapeData):
         """Writes the optimizer's walk over the plane as GIF or MP4; see ``figures.save_animation``."""
         return figures.save_animation(self, path, kind, seconds=seconds, **look)
 
-    def to_xarray(self) -> xarray.Dataset:
+    def to_xarray(self, *, samples: str | bool = False) -> xarray.Dataset:
         """Returns the grid as an xarray Dataset with the coordinates x and y.
 
         Its attributes are those of the landscape; what is no number or text is JSON (``json.loads``), so that
         ``to_netcdf`` can write the Dataset.
 
+        Args:
+            samples: whether the loss of each sample is in it too, read whole, as ``sample_loss`` of dimensions (y, x,
+                sample) with the coordinates ``target`` and ``weight`` where there are any: True for the main data set,
+                or the name of another one.
+
         Raises:
             ImportError: xarray is not installed.
+            KeyError: there is no such data set.
+            LandscapeError: the losses of samples were not kept.
         """
-        from .exchange.arrays import grid_dataset
+        from .exchange.arrays import grid_dataset, with_samples
 
         try:
-            return grid_dataset(self)
+            dataset = grid_dataset(self)
         except ImportError as error:
             raise ImportError("to_xarray needs xarray: pip install 'summary-landscape[xarray]'") from error
+        if isinstance(samples, bool) and not samples:
+            return dataset
+        return with_samples(dataset, self.samples(None if isinstance(samples, bool) else samples))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Writes the landscape as a landscape file, which ``load`` reads, and returns its path.
@@ -236,8 +347,9 @@ class Landscape(LandscapeData):
 
     def __repr__(self) -> str:
         shape = " x ".join(str(len(axis)) for axis in (self.x, self.y) if axis is not None)
-        low, high = self.loss_range
-        parts = [f"{printable(kind_text(self), 48)}, {shape} points", f"loss {low:.4g} to {high:.4g}"]
+        parts = [f"{printable(kind_text(self), 48)}, {shape} points", f"loss {_range_text(self.loss)}"]
+        for name in other_datasets(self.metrics):
+            parts.append(f"on {printable(name, 24)} {_range_text(self[f'loss@{name}'])}")
         if self.explained_variance_ratio is not None:
             share = percentages([self.explained_variance_ratio.sum()])[0]
             parts.append(f"{share} of the variance explained")
@@ -246,7 +358,7 @@ class Landscape(LandscapeData):
             parts.append(f"{counts[PointStatus.INTERPOLATED]} of {self.status.size} points interpolated")
         if not self.complete:
             parts.append(f"{counts[PointStatus.MEASURED]} of {self.status.size} points measured")
-        return f"Landscape({'; '.join(parts)})"
+        return f"Landscape({'; '.join([*parts, *precision_notes(self)])})"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         if importlib.util.find_spec("plotly") is None:
@@ -260,6 +372,11 @@ class Landscape(LandscapeData):
         image = io.BytesIO()
         figures.save_figure(self.plot_profile() if self.y is None else self.plot_contour(), image, dpi=120)
         return image.getvalue()
+
+
+def _range_text(values: NDArray[Any]) -> str:
+    finite = values[np.isfinite(values)]
+    return f"{finite.min():.4g} to {finite.max():.4g}" if len(finite) else "nan to nan"
 
 
 def _contents(data: LandscapeData) -> dict[str, Any]:

@@ -19,6 +19,7 @@ NO_RUN = -1
 """Stands for the run of a network that belongs to none."""
 
 _LONGEST_NAME = 100
+_SHOWN, _SHOWN_LETTERS = 4, 24
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Members:
         runs: the runs' names; a single run may have the name "".
         name: n names of networks; "" for a checkpoint, which its number names.
         final: n times whether it holds the weights with which its run's training ended.
+        sha256: n times the SHA-256 by which its weights are recognized; empty where nobody computed them.
     """
 
     number: tuple[int, ...] = ()
@@ -59,6 +61,22 @@ class Members:
     runs: tuple[str, ...] = ()
     name: tuple[str, ...] = ()
     final: tuple[bool, ...] = ()
+    sha256: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Says who they are in a few words."""
+        parts = []
+        for index, name in enumerate(self.runs):
+            count = self.run.count(index)
+            of_run = f" of {_shortened(name)}" if name else ""
+            parts.append(f"{count} checkpoint{'s' * (count != 1)}{of_run}")
+        named = [_shortened(name) for name, run in zip(self.name, self.run, strict=True) if run == NO_RUN]
+        if named:
+            more = f" and {len(named) - _SHOWN} more" if len(named) > _SHOWN else ""
+            parts.append(f"networks {', '.join(named[:_SHOWN])}{more}")
+        if len(parts) > _SHOWN:
+            parts[_SHOWN:] = [f"{len(parts) - _SHOWN} more"]
+        return ", ".join(parts)
 
     @classmethod
     def of_runs(cls, runs: Mapping[str, Sequence[int]], finished: Sequence[bool]) -> Members:
@@ -112,3 +130,7 @@ def check_name(label: str, name: object, *, needed: bool = True) -> str:
         least = 1 if needed else 0
         raise ValueError(f"{label} must be a name of {least} to {_LONGEST_NAME} printable letters, but got {name!r}.")
     return name
+
+
+def _shortened(name: str) -> str:
+    return repr(name if len(name) <= _SHOWN_LETTERS else f"{name[: _SHOWN_LETTERS - 3]}...")

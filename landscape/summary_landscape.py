@@ -5,49 +5,50 @@ from __future__ import annotations
 import os
 import shutil
 import time
-import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from collectors.errors import RunDirectoryError
 from collectors.files.places import AnyPath, check_directory
 from collectors.files.remote_path import RemotePath
-from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
-from collectors.run_directory.settings import LandscapeSettings
 from collectors.validation import check_bool, check_choice, check_device_ids, wrong_value
-from collectors.weights.safetensors_file import StateReader
 from workers.evaluator import MeasurementOptions
 from workers.pools.open_pool import open_pool
 
+from .curvature.hessian_plane import EigenvectorSettings
+from .curvature.options import DEFAULTS as CURVATURE_DEFAULTS
+from .curvature.options import EXPLANATIONS as CURVATURE_EXPLANATIONS
+from .curvature.options import RunCurvatureOptions
 from .errors import LandscapeWriteError
 from .file.saving import make_output_folder
 from .landscape import Landscape
+from .planes.axis_curvature import FACTORS
 from .planes.directions import NORMALIZATIONS
-from .planes.from_checkpoints import plane_of_runs, random_plane_of
+from .planes.extent import check_extent
+from .planes.further_runs import PLANES_OF, find_further_runs
 from .planes.pca import CENTERINGS
-from .planes.plane import Plane, buffer_policy, write_directions
-from .planes.runs import Run
-from .roles import Members
-from .survey.experiment import choose_plan
-from .survey.forecast import fewest_points
-from .survey.options import RunOptions, documented, with_defaults
+from .planes.plane import buffer_policy
+from .planes.plane_file import write_directions
+from .run_jobs import find_jobs, plane_of_job
+from .survey.experiment import choose_plan, function_attribute, run_attributes
+from .survey.forecast import Announcer, fewest_points
+from .survey.options import RunOptions, documented, pool_options, with_defaults
 from .survey.settings import SurveySettings
 from .survey.survey import forecast_survey, survey
 
 if TYPE_CHECKING:
     from typing import Unpack
 
+    from .curvature.curvature import Curvature
 
-@dataclass(frozen=True)
-class _Job:
-    """One landscape to draw: the plane through an interval, or random directions around one checkpoint."""
 
-    kind: str
-    numbers: tuple[int, ...]
-    path: AnyPath
+_DRY_RUN = (
+    "dry run: reads the data set, times a few batches and measures one landscape's origin; compiles nothing, and "
+    "writes no landscape"
+)
 
 
 class SummaryLandscape:
@@ -80,8 +81,9 @@ class SummaryLandscape:
         """Measures the landscapes of the run, one after another, each on all devices.
 
         For every interval, the plane of its checkpoints' principal directions is measured ("train"); around the last
-        checkpoint of the last interval, a plane of random directions ("result"). A landscape that an earlier call left
-        unfinished is continued.
+        checkpoint of the last interval, a plane of random directions or of eigenvectors, as ``directions`` says
+        ("result"). A landscape that an earlier call left unfinished is continued. With ``also``, other runs and
+        networks are drawn on the planes of the intervals too.
 
         Args:
             callback_fn: takes no argument, returns (model, network, dataset, metrics); for PyTorch a Model or a loss
@@ -114,46 +116,72 @@ class SummaryLandscape:
         # A run's planes are not made of given networks, so that "auto" is the same for both kinds.
         buffers = buffer_policy(chosen["buffers"], "pca or random")
         measured = MeasurementOptions(
-            settings.num_samples, chosen["samples"], how.seed, buffers, chosen["recalibration_batch_size"]
+            settings.num_samples,
+            chosen["samples"],
+            how.seed,
+            buffers,
+            chosen["recalibration_batch_size"],
+            chosen["precision"],
+            chosen["groups"],
+            chosen["seed_each_point"],
+            chosen["extremes"],
+            chosen["keep_samples"],
         )
         check_choice("normalization", chosen["normalization"], NORMALIZATIONS)
         centering = check_choice("centering", chosen["centering"], CENTERINGS)
         check_device_ids("device_ids", device_ids)
         deadline = None if how.budget is None else time.perf_counter() + how.budget
-        check_bool("save_directions", chosen["save_directions"])
-        check_bool("dry_run", chosen["dry_run"])
-        check_bool("perturb_one_dimensional", chosen["perturb_one_dimensional"])
+        limits, margin = check_extent(chosen["limits"], chosen["margin"])
+        for name in ("save_directions", "dry_run", "perturb_one_dimensional"):
+            check_bool(name, chosen[name])
+        vectors = EigenvectorSettings.of_run(chosen)
+        plane_of = check_choice("plane_of", chosen["plane_of"], PLANES_OF)
+        others = find_further_runs(chosen["also"], run)
+        spanning = {name: other.path for name, other in others.runs.items()} if plane_of == "all" else {}
         folder = _output_folder(self._path, output)
-        jobs = _jobs(run, settings, folder, _check_stem(chosen["name"]))
+        jobs = find_jobs(
+            run, settings, folder, _check_stem(chosen["name"]), list(spanning), chosen["directions"], vectors
+        )
         landscapes = []
+        say, timed = Announcer(shown=chosen["dry_run"]), None
+        say(_DRY_RUN, timed=False)
+        say("building the network, reading the samples, timing a few batches")
         with open_pool(
             callback_fn,
             measured,
             device_ids=device_ids,
-            devices_per_worker=chosen["devices_per_worker"],
-            workers_per_device=chosen["workers_per_device"],
-            address=chosen["address"],
-            sample_memory=chosen["sample_memory"],
-            plan=choose_plan(chosen["plan"], [] if how.overwrite else [job.path for job in jobs]),
-            compile=chosen["compile"],
-            points=fewest_points(len(jobs) * settings.landscape_size**2, how.sampling),
+            **pool_options(chosen),
+            plan=choose_plan(chosen["plan"], [] if how.overwrite else [job.path for job in jobs], measured.precision),
+            points=len(jobs) * fewest_points((settings.landscape_size,) * 2, how.sampling),
             seconds=how.budget,
+            rehearsal=chosen["dry_run"],
         ) as pool:
             space = pool.description.space
+            say(f"opening checkpoints, computing the directions of {len(jobs)} landscape{'s' if len(jobs) > 1 else ''}")
             # All planes are built before the first point is measured, so that a damaged checkpoint shows at once.
             # Each checkpoint is opened, and its SHA-256 checked, once for all the landscapes that it is part of.
             numbers = dict.fromkeys(number for job in jobs for number in job.numbers)
             readers = {number: run.checkpoint(number, space) for number in numbers}
-            planes = [_plane(job, readers, space, chosen, run.metadata.final_number) for job in jobs]
+            final = run.metadata.final_number
+            factors = [run.factors(job.numbers[-1]) if job.kind == FACTORS else () for job in jobs]
+            planes = [
+                plane_of_job(job, readers, pool, chosen, final, others, vectors, seen)
+                for job, seen in zip(jobs, factors, strict=True)
+            ]
             for index, (job, plane) in enumerate(zip(jobs, planes, strict=True)):
-                axes = plane.axes(settings.landscape_size)
+                axes = plane.axes(settings.landscape_size, margin, limits)
                 if deadline is not None:
                     # What is left is shared by the landscapes that are left.
                     left = max(deadline - time.perf_counter(), 0.0) / (len(jobs) - index)
                     how = replace(how, share=left)
                 if chosen["dry_run"]:
-                    forecast = forecast_survey(pool, plane, axes, path=job.path, settings=how)
-                    print(f"{job.path.name}: {forecast}")  # noqa: T201
+                    if timed is None:
+                        say(f"measuring a point: a pass over {pool.description.num_samples:,} samples, a part twice")
+                    # A point of the other landscapes takes as long.
+                    forecast, timed = forecast_survey(pool, plane, axes, path=job.path, settings=how, timed=timed)
+                    say(f"{job.path.name}: {forecast}", timed=False)
+                    if plane.curvature is not None and not plane.curvature.is_known:
+                        say(vectors.cost(max(origin.measured.seconds for origin in timed)), timed=False)
                     continue
                 data, report = survey(
                     pool,
@@ -167,13 +195,66 @@ class SummaryLandscape:
                         "seed": how.seed,
                         "samples": measured.samples,
                         "centering": centering if job.kind == "pca" else None,
+                        **function_attribute(callback_fn),
+                        **run_attributes(self._path, spanning if job.kind == "pca" else {}, folder),
                     },
                     settings=how,
                 )
-                if chosen["save_directions"]:
+                if chosen["save_directions"] and plane.curvature is None:
                     write_directions(job.path, plane)
                 landscapes.append(Landscape(data, job.path, report))
         return landscapes
+
+    @documented(RunCurvatureOptions, CURVATURE_DEFAULTS, CURVATURE_EXPLANATIONS)
+    def gen_curvature(
+        self,
+        callback_fn: Callable[[], Any],
+        numbers: Iterable[int] | None = None,
+        *,
+        device_ids: list[int] | None = None,
+        output: str | os.PathLike[str] | None = None,
+        num_samples: int | Mapping[str, int | None] | None = None,
+        **options: Unpack[RunCurvatureOptions],
+    ) -> Curvature | None:
+        """Measures how the loss bends at the checkpoints: eigenvalues of its Hessian, their sum, their density.
+
+        The file, ``curvature_<first>-<last>.h5``, is written as checkpoints are measured; an interrupted call goes on
+        with those that are missing, and failed ones are tried again.
+
+        Args:
+            callback_fn: takes no argument, returns (model, network, dataset, metrics) of PyTorch or JAX.
+            numbers: of the checkpoints (their steps or epochs); None takes all. What the file holds of others stays.
+            device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
+            output: the directory for the file, a folder or an fsspec URL; None means summary_dir.
+            num_samples: samples that the loss is a mean over; None takes as many as were collected for landscapes.
+            **options: see ``RunCurvatureOptions``.
+
+        Returns:
+            The curvature, a row for each checkpoint of the file; None after a dry run.
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            ValueError: an argument has a wrong value.
+            RunDirectoryError: the directory holds no usable run.
+            CheckpointError: a checkpoint is missing, damaged, or of another network.
+            CurvatureError: nothing can be differentiated, or the loss is finite at no checkpoint.
+            LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
+        """
+        from .curvature.measuring import measure_run
+
+        name = "SummaryLandscape.gen_curvature"
+        chosen: RunCurvatureOptions = with_defaults(name, RunCurvatureOptions, options, CURVATURE_DEFAULTS)
+        run = RunDirectory(self._path)
+        return measure_run(
+            run,
+            callback_fn,
+            numbers,
+            _output_folder(self._path, output),
+            stem=_check_stem(chosen["name"], "curvature"),
+            device_ids=device_ids,
+            num_samples=run.settings.num_samples if num_samples is None else num_samples,
+            chosen=chosen,
+        )
 
     def clean_ckpt(self) -> None:
         """Removes the run's checkpoints and their metadata; landscape files stay."""
@@ -182,64 +263,6 @@ class SummaryLandscape:
             shutil.rmtree(folder, ignore_errors=True)
         else:
             folder.remove_folder()
-
-
-def _jobs(run: RunDirectory, settings: LandscapeSettings, folder: AnyPath, stem: str) -> list[_Job]:
-    """Returns what to draw from the checkpoints that exist; names what is missing.
-
-    Raises:
-        RunDirectoryError: nothing can be drawn.
-    """
-    unit = settings.unit
-    usable = []
-    for interval in settings.intervals:
-        present, missing = run.present(interval), run.missing(interval)
-        if len(present) < 3:
-            warnings.warn(
-                f"{run.path} has only {len(present)} of the checkpoints of {unit}s {list(interval)} (missing: "
-                f"{missing}); a plane needs three, so this interval is left out.",
-                stacklevel=3,
-            )
-            continue
-        usable.append(tuple(present))
-        if missing:
-            warnings.warn(
-                f"{run.path} has no checkpoints of {unit}s {missing}; the landscape is drawn without them.",
-                stacklevel=3,
-            )
-    if not usable:
-        raise RunDirectoryError(
-            f"{run.path} has fewer than three checkpoints in every interval; it has those of {unit}s "
-            f"{sorted(run.metadata.files)}. Train longer, or pass collect_landscape={{'intervals': [[...]]}} with "
-            "numbers that exist."
-        )
-    jobs = []
-    if settings.create_landscape.train:
-        ends = [(interval[0], interval[-1]) for interval in usable]
-        for index, interval in enumerate(usable):
-            label = f"{interval[0]}-{interval[-1]}" + (f"_{index}" if ends.count(ends[index]) > 1 else "")
-            jobs.append(_Job("pca", interval, folder / f"{stem}_{label}_pca.h5"))
-    if settings.create_landscape.result:
-        last = usable[-1][-1]
-        jobs.append(_Job("random", (last,), folder / f"{stem}_{last}_random.h5"))
-    return jobs
-
-
-def _plane(
-    job: _Job, readers: Mapping[int, StateReader], space: WeightSpace, options: RunOptions, final: int | None
-) -> Plane:
-    run = Run("", tuple(readers[number] for number in job.numbers), job.numbers, finished=job.numbers[-1] == final)
-    if job.kind == "pca":
-        return plane_of_runs([run], space, centering=options["centering"])
-    role = Members.of_runs({"": job.numbers}, [run.finished]).origin(-1)
-    return random_plane_of(
-        run.readers[-1],
-        space,
-        seed=options["seed"],
-        normalization=options["normalization"],
-        perturb_one_dimensional=options["perturb_one_dimensional"],
-        role=role,
-    )
 
 
 def _output_folder(run: AnyPath, output: str | os.PathLike[str] | None) -> AnyPath:
@@ -253,9 +276,9 @@ def _output_folder(run: AnyPath, output: str | os.PathLike[str] | None) -> AnyPa
     return make_output_folder("output", folder)
 
 
-def _check_stem(name: object) -> str:
+def _check_stem(name: object, usual: str = "landscape") -> str:
     if name is None:
-        return "landscape"
+        return usual
     if not isinstance(name, str):
         raise TypeError(f"name must be a str, but got {type(name).__name__}.")
     if not name.strip() or "/" in name or "\0" in name or name.startswith("."):

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any
 
 import typer
 
@@ -18,35 +18,13 @@ from collectors.errors import LandscapeError
 from workers.errors import CallbackFunctionError
 
 from ..shadowing import check_folder
-from ..survey.options import EXPLANATIONS, RunOptions, parameters, set_options
-
-_Command = TypeVar("_Command", bound=Callable[..., None])
-
 
 # Of every command: files are written by commands that have these.
 _COMMON = {"overwrite": "--overwrite", "output": "--output"}
 _VALUE = r"(?:(?P<text>\"[^\"]*\"|'[^']*'|[\w.+-]*\w)(?![\w(]))?"
 _spelling: Mapping[str, str] = _COMMON
 
-_CONTINUE = "What was measured is in the landscape file; the same command continues from there."
-
-
-def shown(name: str, *flags: str) -> Any:
-    """Returns typer's option of that name in ``RunOptions``."""
-    sentence = EXPLANATIONS[name].replace("``", "").split(". ")[0].rstrip(".")
-    return typer.Option(*flags, help=f"{sentence[0].upper()}{sentence[1:]}.")
-
-
-def with_options(*names: str) -> Callable[[_Command], _Command]:
-    """Gives a command, in place of its ``**options``, those of ``RunOptions``, which typer must be able to read."""
-
-    def complete(command: _Command) -> _Command:
-        chosen = [option for option in parameters(RunOptions) if option.name in names]
-        named = [option.replace(annotation=Annotated[option.annotation, shown(option.name)]) for option in chosen]
-        set_options(command, named, evaluated=True)
-        return command
-
-    return complete
+_CONTINUE = "What was measured is in the file; the same command continues from there."
 
 
 def load_function(text: str) -> Callable[[], Any]:
@@ -94,11 +72,11 @@ def options_named(options: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except (LandscapeError, TypeError, ValueError, OSError) as error:
-        if "collect_landscape={" in str(error):
-            error.add_note("The command line has no option for that; collect_landscape is an argument in Python.")
         # What the user's own function said is quoted as it is.
         if len(error.args) == 1 and not isinstance(error, CallbackFunctionError):
             error.args = (as_typed(str(error)),)
+        if "collect_landscape={" in str(error):
+            error.add_note("The command line has no option for that; collect_landscape is an argument in Python.")
         raise
     finally:
         _spelling = before
@@ -112,12 +90,14 @@ def as_typed(text: str) -> str:
     """
     text, mark, traceback = text.partition("Traceback (most recent call last)")
     for name, option in _spelling.items():
+        if "={" in name:
+            text = text.replace(name, option)
         if name.isidentifier():
             text = re.sub(rf"(?<![\w.'\"/(-]){name}={_VALUE}", partial(_option_with_value, option), text)
         # In a sentence, only a name that is no English word is surely an argument's.
         sure = rf"|(?<![\w'/.-]){re.escape(name)}(?!\w|\.\w|=)" if "_" in name and name.isidentifier() else ""
         text = re.sub(rf"^{re.escape(name)}(\[[^\]]*\])*(?= |=){sure}", option, text)
-    return re.sub(r"\b([Tt]he same) call\b", r"\1 command", text) + mark + traceback
+    return re.sub(r"\b([Tt]he same|[Tt]his) call\b", r"\1 command", text) + mark + traceback
 
 
 def _option_with_value(option: str, found: re.Match[str]) -> str:
@@ -128,6 +108,22 @@ def _option_with_value(option: str, found: re.Match[str]) -> str:
     return option if value in ("", "True", option.removeprefix("--")) else f"{option} {value}"
 
 
+def sample_counts(text: str | None) -> int | dict[str, int] | None:
+    """Returns a number of samples, or one for each data set of a text such as ``train=1000,test=500``."""
+    if text is None:
+        return None
+    try:
+        if "=" not in text:
+            return int(text)
+        pairs = (item.split("=") for item in text.split(","))
+        return {name.strip(): int(count) for name, count in pairs}
+    except ValueError as error:
+        raise ValueError(
+            "--samples must be a whole number such as 1000, or one for each data set such as train=1000,test=500, but "
+            f"got {text!r}."
+        ) from error
+
+
 def integers(option: str, text: str | None) -> list[int] | None:
     """Returns the whole numbers of a text such as ``0,1``; None where the option is absent."""
     try:
@@ -136,6 +132,19 @@ def integers(option: str, text: str | None) -> list[int] | None:
         raise ValueError(
             f"{option} must be whole numbers separated by commas, such as 0,1, but got {text!r}."
         ) from error
+
+
+def numbers(option: str, text: str | None) -> list[float] | None:
+    """Returns the numbers of a text such as ``-1,1.5``; None where the option is absent."""
+    try:
+        return None if text is None else [float(item) for item in text.split(",")]
+    except ValueError as error:
+        raise ValueError(f"{option} must be numbers separated by commas, such as -1,1.5, but got {text!r}.") from error
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Returns the values that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
 
 
 @contextlib.contextmanager
@@ -159,3 +168,44 @@ def interruptible() -> Iterator[None]:
         raise typer.Exit(128 + number) from error
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def read_levels(text: str) -> int | str | list[float]:
+    """Returns --levels as the figures take it."""
+    if text.isdigit():
+        return int(text)
+    if "," not in text and not text.replace(".", "", 1).isdigit():
+        return text
+    try:
+        return [float(value) for value in text.split(",")]
+    except ValueError:
+        raise ValueError(f"--levels must be numbers with commas between them, but got {text!r}.") from None
+
+
+def read_clip(text: str) -> float | tuple[float | None, float | None]:
+    """Returns --clip as the figures take it: one number, or two of which one may be left out."""
+    try:
+        ends = [float(part) if part.strip() else None for part in text.split(",")]
+    except ValueError:
+        ends = []
+    if len(ends) == 1 and ends[0] is not None:
+        return ends[0]
+    if len(ends) != 2:
+        raise ValueError(f"--clip must be the largest value, or smallest,largest such as 0.1,2, but got {text!r}.")
+    return ends[0], ends[1]
+
+
+def read_pair(option: str, text: str, between: str, expected: str) -> tuple[float, float]:
+    """Returns two numbers of an option.
+
+    Args:
+        option: which one, for the error's text.
+        text: as it is typed.
+        between: what stands between the numbers.
+        expected: what it must be, for the error's text.
+    """
+    try:
+        first, second = map(float, text.lower().split(between))
+    except ValueError:
+        raise ValueError(f"{option} must be {expected}, but got {text!r}.") from None
+    return first, second

@@ -1,4 +1,4 @@
-"""The commands for files of other tools: ``export``, ``import-landscape`` and ``import-checkpoints``."""
+"""The commands for other tools: ``export``, ``log``, ``import-landscape`` and ``import-checkpoints``."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from typing import Annotated
 
 import typer
 
+from collectors.validation import check_choice
+
 from .arguments import integers, options_named
+from .survey_options import choice
 
 _CHECKPOINT_OPTIONS = {
     "run_directory": "RUN_DIRECTORY",
     "paths": "CHECKPOINTS",
     "numbers": "--numbers",
+    "unit": "--unit",
+    "strip_prefix": "--strip-prefix",
     "import_checkpoints['unit']": "--unit",
     "existing": "--overwrite",
 }
@@ -25,8 +30,9 @@ def export(
     ],
     format: Annotated[
         str | None,
-        typer.Option(
-            help="csv, landscaper, li, mindinsight, netcdf, npz or vtk; not needed for .csv, .nc, .npz and .vts."
+        choice(
+            ("csv", "landscaper", "li", "mindinsight", "netcdf", "npz", "vtk"),
+            help="Not needed for .csv, .nc, .npz and .vts.",
         ),
     ] = None,
     metric: Annotated[
@@ -44,13 +50,51 @@ def export(
         typer.echo(str(path))
 
 
+def log(
+    file: Annotated[str, typer.Argument(help="A landscape file, or its URL.")],
+    to: Annotated[str, choice(("tensorboard", "wandb", "mlflow"), help="The experiment tracker.")],
+    run: Annotated[
+        str | None,
+        typer.Option(help="The id of a run of Weights & Biases or MLflow; by default a new one is made for it."),
+    ] = None,
+    project: Annotated[str | None, typer.Option(help="The run's project (wandb) or experiment (mlflow).")] = None,
+    directory: Annotated[
+        Path | None, typer.Option(help="Of tensorboard: where its event file goes; by default beside the landscape.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="What it is called there; by default as the file.")] = None,
+) -> None:
+    """Shows a landscape in an experiment tracker: its picture and, but for TensorBoard, page and file as well."""
+    from .. import trackers
+    from ..landscape import Landscape
+
+    check_choice("--to", to, ("tensorboard", "wandb", "mlflow"))
+    for option, value, places in (
+        ("--run", run, ("wandb", "mlflow")),
+        ("--project", project, ("wandb", "mlflow")),
+        ("--directory", directory, ("tensorboard",)),
+    ):
+        if value is not None and to not in places:
+            raise ValueError(f"{option} is for --to {' and --to '.join(places)}; leave it out.")
+    with options_named({"name": "--name", "place": "--directory"}):
+        landscape = Landscape.load(file)
+        if to == "tensorboard":
+            trackers.log_to_tensorboard(landscape, directory, name=name)
+        elif to == "wandb":
+            with trackers.wandb_run(run, project) as active:
+                trackers.log_to_wandb(landscape, active, name=name)
+        else:
+            with trackers.mlflow_run(run, project) as run_id:
+                trackers.log_to_mlflow(landscape, run_id, name=name)
+    typer.echo(f"{file}: logged to {to}")
+
+
 def import_landscape(
     file: Annotated[Path, typer.Argument(help="A surface file of Li et al.'s scripts or an archive of Landscaper.")],
     output: Annotated[Path, typer.Option("-o", "--output", help="The landscape file to write.")],
-    format: Annotated[str | None, typer.Option(help="li or landscaper; by default what the file is.")] = None,
+    format: Annotated[str | None, choice(("li", "landscaper"), help="By default what the file is.")] = None,
     loss: Annotated[str | None, typer.Option(help="Of li: which data set is the loss; by default train_loss.")] = None,
     axis_order: Annotated[
-        str | None, typer.Option(help="Of landscaper: xy (as it computes) or yx (as it draws); by default xy.")
+        str | None, choice(("xy", "yx"), help="Of landscaper: xy is as it computes, yx as it draws; by default xy.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a file that is there.")] = False,
 ) -> None:
@@ -66,13 +110,25 @@ def import_landscape(
 
 def import_checkpoints(
     run_directory: Annotated[str, typer.Argument(help="The run directory to build, or its URL.")],
-    checkpoints: Annotated[list[Path], typer.Argument(help="Checkpoints in the order of training.")],
-    numbers: Annotated[str | None, typer.Option(help="The step or epoch of each, such as 1,2,3.")] = None,
-    unit: Annotated[str, typer.Option(help="What the numbers count: step or epoch.")] = "epoch",
+    checkpoints: Annotated[
+        list[str], typer.Argument(help="Checkpoints, a folder of them, a pattern in quotes, or URLs.")
+    ],
+    numbers: Annotated[
+        str | None,
+        typer.Option(help="The step or epoch of each, such as 1,2,3; else what their names or the files say."),
+    ] = None,
+    unit: Annotated[
+        str | None,
+        choice(("step", "epoch"), help="What the numbers count; else what the names or the files say."),
+    ] = None,
+    strip_prefix: Annotated[
+        str | None,
+        typer.Option(help="What the names of the wanted tensors begin with, such as model.; it is removed."),
+    ] = None,
     network_name: Annotated[str, typer.Option(help="What to call the network.")] = "network",
     overwrite: Annotated[bool, typer.Option(help="Replace the run that is already there.")] = False,
 ) -> None:
-    """Builds a run directory from checkpoints, which stay as they are: files, or the folders of FSDP and DeepSpeed."""
+    """Builds a run directory from checkpoints, which stay as they are: files, or folders such as checkpoint-500."""
     from collectors.run_directory import importing
 
     with options_named(_CHECKPOINT_OPTIONS):
@@ -81,7 +137,9 @@ def import_checkpoints(
             checkpoints,
             numbers=integers("--numbers", numbers),
             unit=unit,
+            strip_prefix=strip_prefix,
             network_name=network_name,
             existing="overwrite" if overwrite else "error",
+            report=typer.echo,
         )
     typer.echo(f"{run.path}: {run.settings.unit}s {sorted(run.metadata.files)}")

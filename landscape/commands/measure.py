@@ -8,13 +8,23 @@ from typing import Annotated, Any
 
 import typer
 
-from .arguments import integers, interruptible, load_function, options_named, shown, with_options
+from .arguments import given, integers, interruptible, load_function, options_named, sample_counts
+from .survey_options import SURVEY_OPTIONS, WORKER_OPTIONS, option_names, with_options
 
-_Devices = Annotated[str | None, typer.Option(help="Device ids such as 0,1; all when absent.")]
-_WORKER_OPTIONS = ("devices_per_worker", "workers_per_device", "address")
+Devices = Annotated[str | None, typer.Option(help="Device ids such as 0,1; all when absent.")]
+Function = Annotated[
+    str, typer.Option(help="module:function of the callback_fn; the working directory is searched first.")
+]
+Samples = Annotated[
+    str | None,
+    typer.Option(
+        "--samples", help="How many samples the loss is averaged over: 1000, or by data set: train=1000,test=500."
+    ),
+]
+
 _RUN_OPTIONS = (
-    *_WORKER_OPTIONS, "seed", "buffers", "sampling", "tolerance", "relative_tolerance", "overwrite", "progress",
-    "normalization", "perturb_one_dimensional", "centering", "name",
+    *SURVEY_OPTIONS, "also", "plane_of", "normalization", "perturb_one_dimensional", "centering", "directions",
+    "which", "rise", "name", "dry_run",
 )  # fmt: skip
 
 OPTIONS = {
@@ -22,12 +32,11 @@ OPTIONS = {
     "num_samples": "--samples",
     "collect_landscape['landscape_size']": "--size",
     "collect_landscape['num_samples']": "--samples",
-    "samples": "--sample-choice",
+    "collect_landscape['intervals']": "--interval",
+    "collect_landscape={'intervals': [[...]]}": "--interval",
     "device_ids": "--devices",
-    **{
-        name: f"--{name.replace('_', '-')}"
-        for name in ("output", "budget", "sample_memory", "compile", "plan", *_RUN_OPTIONS)
-    },
+    "output": "--output",
+    **option_names(*_RUN_OPTIONS),
 }
 
 
@@ -36,21 +45,22 @@ def run(
     run_directory: Annotated[
         str, typer.Argument(help="The directory that a SummaryCollector wrote, or its URL such as s3://bucket/run.")
     ],
-    function: Annotated[
-        str, typer.Option(help="module:function of the callback_fn; the working directory is searched first.")
-    ],
-    devices: _Devices = None,
+    *,
+    function: Function,
+    devices: Devices = None,
     size: Annotated[int | None, typer.Option(help="Grid points per axis (3 to 256).")] = None,
-    samples: Annotated[int | None, typer.Option(help="How many samples the loss is averaged over.")] = None,
-    sample_choice: Annotated[str, shown("samples")] = "first",
-    budget: Annotated[str | None, shown("budget")] = None,
-    dry_run: Annotated[bool, shown("dry_run", "--dry-run")] = False,
+    num_samples: Samples = None,
     train: Annotated[bool | None, typer.Option(help="Measure the intervals' PCA landscapes.")] = None,
-    result: Annotated[bool | None, typer.Option(help="Measure the random landscape of the result.")] = None,
+    result: Annotated[
+        bool | None, typer.Option(help="Measure the landscape of the result, around the last checkpoint.")
+    ] = None,
+    interval: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Checkpoints of a PCA landscape: 0,5,10, or 0-10 for all from 0 to 10; repeat it for more landscapes."
+        ),
+    ] = None,
     output: Annotated[str | None, typer.Option("-o", "--output", help="Directory of the landscape files.")] = None,
-    sample_memory: Annotated[str, shown("sample_memory")] = "auto",
-    compile: Annotated[bool | None, typer.Option(help="torch.compile; when absent, where it pays off.")] = None,
-    plan: Annotated[str | None, typer.Option(metavar="FILE", help=shown("plan").help)] = None,
     **options: Any,
 ) -> None:
     """Measures the landscapes of a collected run; after an interruption the same command continues."""
@@ -58,41 +68,40 @@ def run(
 
     if train is False and result is False:
         raise ValueError("--no-train and --no-result leave no landscape to measure; leave one of them out.")
-    drawn = _given(train=train, result=result)
-    settings = _given(landscape_size=size, num_samples=samples, create_landscape=drawn)
+    drawn = given(train=train, result=result) or None
     with interruptible(), options_named(OPTIONS):
+        intervals = [numbers_of("--interval", text, run_directory) for text in interval or ()] or None
+        replaced = given(
+            landscape_size=size,
+            num_samples=sample_counts(num_samples),
+            create_landscape=drawn,
+            intervals=intervals,
+        )
         landscapes = SummaryLandscape(run_directory).gen_landscapes_with_multi_process(
-            load_function(function),
-            settings,
-            integers("--devices", devices),
-            output,
-            samples=sample_choice,
-            budget=_number_or_text(budget),
-            dry_run=dry_run,
-            sample_memory=sample_memory,
-            compile="auto" if compile is None else compile,
-            plan=plan,
-            **options,
+            load_function(function), replaced or None, integers("--devices", devices), output, **options
         )
     for landscape in landscapes:
         typer.echo(f"{landscape.path}\n  {landscape!r}")
 
 
-def _given(**values: Any) -> dict[str, Any] | None:
-    """Returns the values that are not None; None where there is none."""
-    return {name: value for name, value in values.items() if value is not None} or None
+def numbers_of(option: str, text: str, run_directory: str) -> list[int]:
+    """Returns the numbers of checkpoints such as ``0,5,20``; of a range such as ``0-20``, those that the run has."""
+    ends = [part.strip() for part in text.split("-")]
+    if len(ends) != 2 or not all(end.isdecimal() for end in ends):
+        return integers(option, text) or []
+    from collectors.run_directory.directory import RunDirectory, find_run
+
+    first, last = map(int, ends)
+    there = sorted(RunDirectory(find_run(run_directory)).metadata.files)
+    found = [number for number in there if first <= number <= last]
+    if not found:
+        raise ValueError(f"{option} {text} holds no checkpoint of {run_directory}, which has {there}.")
+    return found
 
 
-def _number_or_text(text: str | None) -> float | str | None:
-    try:
-        return None if text is None else float(text)
-    except ValueError:
-        return text
-
-
-@with_options(*_WORKER_OPTIONS)
+@with_options(*WORKER_OPTIONS)
 def devices(
-    devices: _Devices = None,
+    devices: Devices = None,
     as_json: Annotated[bool, typer.Option("--json", help="As JSON, for programs.")] = False,
     **options: Any,
 ) -> None:

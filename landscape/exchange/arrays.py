@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import xarray
 
     from ..file.data import LandscapeData
+    from ..file.samples import KeptLosses
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
@@ -145,6 +146,14 @@ def grid_dataset(landscape: LandscapeData) -> xarray.Dataset:
         coords=axes,
         attrs={name: _plain(value) for name, value in landscape.attributes.items()},
     )
+
+
+def with_samples(dataset: xarray.Dataset, samples: KeptLosses) -> xarray.Dataset:
+    """Returns the Dataset of a grid with the loss of each sample, its target and its weight."""
+    columns = {"target": samples.targets, "weight": samples.weights}
+    known = {name: ("sample", np.array(values)) for name, values in columns.items() if values is not None}
+    axes = tuple(name for name in ("y", "x") if name in dataset.coords)
+    return dataset.assign(sample_loss=((*axes, "sample"), samples.losses())).assign_coords(known)
 
 
 def _origin_values(landscape: LandscapeData) -> dict[str, float]:

@@ -15,7 +15,7 @@ from ..errors import LandscapeDamagedError, LandscapeExportError
 from ..file.checkpoints import OriginData
 from ..file.checks import PointStatus
 from ..file.data import DirectionsData, LandscapeData
-from ..file.reading import reason
+from ..file.hdf5_reading import reason
 
 Images = dict[Path, Callable[[], bytes]]
 """What makes the content of each file of an export."""

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from collectors.errors import LandscapeError
 from collectors.weights.safetensors_file import CheckpointFile
+from workers.metric_names import other_datasets
 
 from ..errors import LandscapeFormatError
 from ..file.checks import PointStatus
 from ..file.data import LandscapeData
-from ..file.encoding import FORMAT
-from ..file.reading import BoundedReader, member_names, read_attribute
-from ..planes.plane import directions_path
+from ..file.hdf5_reading import BoundedReader, member_names, read_attribute
+from ..file.kind import LANDSCAPE
+from ..planes.plane_file import directions_path
 from .formats import ExportFormat, Images, check_square, damaged, foreign_landscape, warn_of_gaps, warn_of_interpolated
 
 _PROGRAM = "Li et al.'s surface file"
@@ -32,13 +33,16 @@ _AXES = ("xcoordinates", "ycoordinates")
 _THEIR_NAMES = (*_AXES, "dir_file", "train_loss")
 _ALWAYS_POSITIVE = ("train_loss", "train_acc", "test_loss", "test_acc")
 _NOT_MEASURED = -1
+_EIGENVALUES = {"max_eigenvalue": "max_eig", "min_eigenvalue": "min_eig"}
 
 
 def li_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
     """Returns what makes ``<stem>.h5`` and, where there are such data, the two files beside it.
 
-    The loss is ``train_loss``. ``train_acc`` is in percent: the metric of that name, or 100 x "accuracy". All other
-    metrics keep their names, which ``--surf_name`` takes. Rows are y and columns are x. NaN stays NaN, which the
+    The loss is ``train_loss``. ``train_acc`` is in percent: the metric of that name, or 100 x "accuracy". ``test_loss``
+    and ``test_acc`` are those of the data set "test", or of the only one beside the main one. The ends of the Hessian's
+    spectrum are ``max_eig`` and ``min_eig``, as plot_hessian_eigen.py calls them. All other metrics keep their names,
+    which ``--surf_name`` takes. Rows are y and columns are x. NaN stays NaN, which the
     scripts neither draw nor measure again.
 
     Raises:
@@ -68,10 +72,11 @@ def li_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
 def read_li_surface(path: Path, loss: str | None = None) -> LandscapeData:
     """Reads the surface or the line in a file of ``plot_surface.py``.
 
-    The metric "loss" is the data set that ``loss`` names, by default ``train_loss``; all others of the grid's size
-    keep their names, accuracies their percent. A loss of -1 means not measured yet: such points are pending and have
-    NaN. Grids that are not square are stored as (nx, ny) but filled as (ny, nx); they are reshaped. The file has
-    neither directions nor path; the direction file that it names is not opened.
+    The metric "loss" is the data set that ``loss`` names, by default ``train_loss``; ``test_loss`` beside that is
+    "loss@test". All others of the grid's size keep their names, accuracies their percent. A loss of -1 means not
+    measured yet: such points are pending and have NaN. Grids that are not square are stored as (nx, ny) but filled as
+    (ny, nx); they are reshaped. The file has neither directions nor path; the direction file that it names is not
+    opened.
 
     Raises:
         LandscapeDamagedError: it is truncated, no HDF5 file, or its sizes do not fit together.
@@ -81,7 +86,7 @@ def read_li_surface(path: Path, loss: str | None = None) -> LandscapeData:
 
     try:
         with h5py.File(path, "r", locking="best-effort") as file:
-            if read_attribute(file, "format") == FORMAT:
+            if read_attribute(file, "format") == LANDSCAPE.format:
                 raise LandscapeFormatError(f"{path} is a landscape file of this program already. Open it as it is.")
             return _landscape(file, path, loss)
     except LandscapeError:
@@ -95,18 +100,30 @@ def _surface(landscape: LandscapeData) -> dict[str, NDArray[Any]]:
     if landscape.y is not None:
         values["ycoordinates"] = landscape.y
     values["train_loss"] = landscape.loss
+    test = _test_set(landscape)
+    theirs = {"loss"} if test is None else {"loss", f"loss@{test}"}
+    if test is not None:
+        values["test_loss"] = landscape[f"loss@{test}"]
     for name, metric in landscape.metrics.items():
-        if name in _THEIR_NAMES:
+        if name in _THEIR_NAMES or (name in values and name not in theirs):
             warnings.warn(f"the metric {name!r} is left out of {_PROGRAM}, which uses that name itself.", stacklevel=3)
-        elif name != "loss":
-            values[name] = metric
-    if "accuracy" in landscape.metrics and "train_acc" not in landscape.metrics:
-        values["train_acc"] = 100 * landscape["accuracy"]
-    elif landscape.y is None and "train_acc" not in landscape.metrics:
+        elif name not in theirs:
+            values[_EIGENVALUES.get(name, name)] = metric
+    accuracies = [("train_acc", "accuracy")] + ([] if test is None else [("test_acc", f"accuracy@{test}")])
+    for percent, share in accuracies:
+        if share in landscape.metrics and percent not in landscape.metrics:
+            values[percent] = 100 * landscape[share]
+    if landscape.y is None and "train_acc" not in values:
         warnings.warn(
             "the landscape has neither 'accuracy' nor 'train_acc', without which plot_1D.py stops.", stacklevel=3
         )
     return values
+
+
+def _test_set(landscape: LandscapeData) -> str | None:
+    """Returns the data set that is their test set; None where there is none, or nobody knows which."""
+    others = other_datasets(landscape.metrics)
+    return "test" if "test" in others else others[0] if len(others) == 1 else None
 
 
 def _warn_of_losses_taken_for_missing(loss: NDArray[Any]) -> None:
@@ -196,6 +213,9 @@ def _landscape(file: object, path: Path, loss: str | None) -> LandscapeData:
     for name in {loss, *_ALWAYS_POSITIVE} & metrics.keys():
         metrics[name][metrics[name] == _NOT_MEASURED] = np.nan
     metrics = {"loss": metrics.pop(loss), **metrics}
+    if loss == "train_loss" and "test_loss" in metrics:
+        # Two data sets of ours, whose surfaces are drawn on one scale.
+        metrics["loss@test"] = metrics.pop("test_loss")
     status = np.where(pending, PointStatus.PENDING, PointStatus.MEASURED).astype(np.uint8)
     imported = {"format": "li", "file": path.name, "loss": loss}
     return foreign_landscape(x, y, metrics, status, imported, [])

@@ -3,25 +3,41 @@
 from ..scales.choosing import choose_scale
 from ..scales.scale import Scale
 from .animation import save_animation, walk_frames
+from .barriers import plot_barriers
 from .canvas import figure_pixels, save_figure
+from .comparison import plot_comparison
 from .contour import plot_contour, plot_contour_lines, plot_heatmap
+from .curvature_sheet import CurvatureLook
 from .difference import plot_difference
+from .merge_tree import plot_merge_tree
 from .multiples import plot_multiples
+from .persistence import plot_persistence
 from .profile import plot_profile
+from .routes import plot_routes
+from .sharpness import plot_sharpness
 from .sheet import Look
+from .spectrum import plot_spectrum
 from .surface3d import plot_surface
 
 __all__ = [
+    "CurvatureLook",
     "Look",
     "Scale",
     "choose_scale",
     "figure_pixels",
+    "plot_barriers",
+    "plot_comparison",
     "plot_contour",
     "plot_contour_lines",
     "plot_difference",
     "plot_heatmap",
+    "plot_merge_tree",
     "plot_multiples",
+    "plot_persistence",
     "plot_profile",
+    "plot_routes",
+    "plot_sharpness",
+    "plot_spectrum",
     "plot_surface",
     "save_animation",
     "save_figure",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 DIVERGING = "RdBu_r"
 # Of curves: Okabe and Ito (2008), distinct to all common kinds of colour vision; the darker half on light.
-_THEMES: dict[str, dict[str, Any]] = {
+THEMES: dict[str, dict[str, Any]] = {
     "light": {
         "page": "#ffffff",
         "ink": "#111111",
@@ -46,7 +46,7 @@ _THEMES: dict[str, dict[str, Any]] = {
         },
     },
 }
-_STYLES: dict[str, dict[str, Any]] = {
+STYLES: dict[str, dict[str, Any]] = {
     "screen": {"paper": False, "factor": 1.0, "text_size": 10.0, "small_size": 9.0, "number_size": 8.0},
     "paper": {"paper": True, "factor": 0.62, "text_size": 8.0, "small_size": 7.0, "number_size": 6.0},
 }
@@ -129,16 +129,16 @@ def choose_appearance(theme: str | None, style: str, ax: Axes | None) -> Appeara
         TypeError: ``theme`` or ``style`` is no string.
         ValueError: ``theme`` or ``style`` is unknown.
     """
-    sizes = _STYLES[check_choice("style", style, tuple(_STYLES))]
+    sizes = STYLES[check_choice("style", style, tuple(STYLES))]
     if theme is not None:
-        return Appearance(theme, True, **_THEMES[check_choice("theme", theme, tuple(_THEMES))], **sizes)
+        return Appearance(theme, True, **THEMES[check_choice("theme", theme, tuple(THEMES))], **sizes)
     import matplotlib
     from matplotlib.colors import to_rgba
 
     behind = matplotlib.rcParams["figure.facecolor"] if ax is None else ax.get_facecolor()
     red, green, blue, alpha = to_rgba(behind)
     theme = "dark" if alpha > 0 and 0.299 * red + 0.587 * green + 0.114 * blue < 0.5 else "light"
-    return Appearance(theme, False, **_THEMES[theme], **sizes)
+    return Appearance(theme, False, **THEMES[theme], **sizes)
 
 
 def find_colormap(name: Any) -> Colormap:

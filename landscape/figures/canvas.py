@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from collectors.files.local_files import write_bytes
 from collectors.files.places import check_can_be_file
-from collectors.validation import check_path, wrong_type, wrong_value
+from collectors.validation import check_float, check_path, wrong_type, wrong_value
 
 from .fitting import fit
 
@@ -31,6 +32,49 @@ def new_axes(width: float, height: float, projection: str | None = None) -> Axes
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="compressed").add_subplot(projection=projection)
+
+
+def check_size(size: object, ax: object = None) -> tuple[float, float] | None:
+    """Returns the width and the height of a figure of its own, in inches; None where nobody chose.
+
+    Raises:
+        TypeError: it is no pair of numbers.
+        ValueError: it is too small or too large, or the axes are given.
+    """
+    if size is None:
+        return None
+    if ax is not None:
+        raise ValueError("size must be left out where ax is given: it is that of a figure of its own.")
+    expected = "(width, height) in inches, each from 1 to 100"
+    width, height = _pair("size", size, expected)
+    if not (1 <= width <= 100 and 1 <= height <= 100):
+        raise wrong_value("size", expected, size)
+    return width, height
+
+
+def check_camera(camera: object, function: str, *, flat: bool) -> tuple[float, float] | None:
+    """Returns from where a surface is seen, azimuth and elevation in degrees; None where nobody chose.
+
+    Raises:
+        TypeError: it is no pair of numbers.
+        ValueError: the elevation is none, or the picture is flat.
+    """
+    if camera is None:
+        return None
+    if flat:
+        raise ValueError(f"camera must be left out for {function}, which is flat; plot_surface has one.")
+    expected = "(azimuth, elevation) in degrees, the elevation from -90 to 90"
+    azimuth, elevation = _pair("camera", camera, expected)
+    if not -90 <= elevation <= 90:
+        raise wrong_value("camera", expected, camera)
+    return azimuth, elevation
+
+
+def _pair(name: str, value: object, expected: str) -> tuple[float, float]:
+    if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:
+        raise wrong_type(name, expected, value)
+    first, second = (check_float(f"{name}[{index}]", item) for index, item in enumerate(value))
+    return first, second
 
 
 def settle(figure: Any) -> None:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from .appearance import readable
 from .labels import free
+from .minima import draw_minima, minima_pixels
 from .missing import draw_interpolated, draw_missing, edges
 from .path import Ink, annotate, draw_path, halo, path_pixels
 from .sheet import Kind, Look, Sheet, draw_picture
@@ -27,7 +28,8 @@ def plot_contour(landscape: LandscapeData, ax: Axes | None = None, **look: Unpac
     Args:
         landscape: a plane; ``metric[j, i]`` is drawn at ``(x[i], y[j])``.
         ax: where to draw; None makes a figure of its own, which is ``axes.figure``.
-        **look: metric, levels, scale, colormap, trajectory, clip, theme, style, aspect; see ``Look``.
+        **look: metric, levels, scale, colormap, trajectory, clip, theme, style, aspect, title, size, topology; see
+            ``Look``.
 
     Returns:
         The axes.
@@ -113,6 +115,7 @@ def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
     if sheet.trajectory:
         sheet.entries += draw_path(ax, landscape, sheet.frame.place, ink, look.factor)
         sheet.note_own_values()
+    draw_minima(sheet)
     x, y = sheet.plane
     corners = sheet.frame.mesh(edges(x), edges(y))
     sheet.entries += draw_missing(ax, corners, sheet.border, sheet.values, sheet.status, look.missing)
@@ -128,6 +131,7 @@ def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
         taken = (
             path_pixels(ax, landscape, sheet.frame.place) if sheet.trajectory or sheet.avoid_path else np.empty((0, 4))
         )
+        taken = np.vstack([taken, minima_pixels(sheet)])
         text = Ink(look.ink, look.page) if on_page else Ink("black", "white")
         rim = 0.45 if on_page else 0.2
         boxes = np.empty((0, 4)) if lines is None else _label_lines(sheet, lines, taken, text, rim)
@@ -199,6 +203,6 @@ def _label_lines(sheet: Sheet, lines: Any, taken: NDArray[Any], ink: Ink, rim: f
     return boxes[kept]
 
 
-CONTOUR = Kind("plot_contour", draw_filled)
-CONTOUR_LINES = Kind("plot_contour_lines", draw_lines)
-HEATMAP = Kind("plot_heatmap", draw_heatmap)
+CONTOUR = Kind("plot_contour", draw_filled, minima=True)
+CONTOUR_LINES = Kind("plot_contour_lines", draw_lines, minima=True)
+HEATMAP = Kind("plot_heatmap", draw_heatmap, minima=True)

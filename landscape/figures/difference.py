@@ -1,4 +1,4 @@
-"""Two planes measured on the same grid, one minus the other: where each of them is lower."""
+"""Two planes on the same grid, or two metrics of one plane, one minus the other: where each of them is lower."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..file.checks import PointStatus
 from ..file.data import LandscapeData
 from .contour import draw_filled
 from .sheet import Kind, Look, begin
-from .texts import missed_notes, plain, title
+from .texts import metric_text, missed_notes, plain, precision_notes, title
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -22,15 +22,26 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def plot_difference(first: LandscapeData, second: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
-    """Draws the first plane's metric minus the second's, in colours that change at zero, with the first one's path.
+def plot_difference(
+    first: LandscapeData,
+    second: LandscapeData | str,
+    minus: str | None = None,
+    ax: Axes | None = None,
+    **look: Unpack[Look],
+) -> Axes:
+    """Draws one surface minus another in colours that change at zero, with the first one's path.
+
+    ``plot_difference(first, second)`` subtracts the same metric of two planes on one grid;
+    ``plot_difference(landscape, "loss@test", "loss")`` subtracts two metrics of one plane, which is the gap of
+    generalisation.
 
     Args:
         first: a plane.
-        second: a plane on the same grid.
+        second: a plane on the same grid, or one of the first plane's metrics.
+        minus: the metric that is subtracted, where ``second`` is a metric.
         ax: where to draw; None makes a figure of its own, which is ``axes.figure``.
-        **look: metric, levels, scale ("auto", "linear" or "symlog"), colormap (of two hues), trajectory, clip (largest
-            difference), theme, style, aspect; see ``Look``.
+        **look: metric (of two planes), levels, scale ("auto", "linear" or "symlog"), colormap (of two hues),
+            trajectory, clip (largest difference), theme, style, aspect, title, size; see ``Look``.
 
     Returns:
         The axes.
@@ -40,22 +51,43 @@ def plot_difference(first: LandscapeData, second: LandscapeData, ax: Axes | None
         ValueError: a landscape is a line, the grids differ, or an argument has a wrong value.
         TypeError: an argument is unknown or has the wrong type.
     """
-    for name, landscape in (("first", first), ("second", second)):
-        if not isinstance(landscape, LandscapeData):
-            raise wrong_type(name, "a Landscape", landscape)
-    if first.y is None or second.y is None:
+    if not isinstance(first, LandscapeData):
+        raise wrong_type("first", "a Landscape", first)
+    if isinstance(second, LandscapeData):
+        if minus is not None:
+            raise wrong_type("minus", "left out where two landscapes are given; metric= says which metric", minus)
+        landscapes, metrics = (first, second), (look.get("metric", "loss"),) * 2
+        label = f"difference of {metric_text(first, metrics[0])}"
+    else:
+        landscapes, metrics = (first, first), _two_metrics(second, minus, look)
+        label = " minus ".join(metric_text(first, name) for name in metrics)
+    if first.y is None or landscapes[1].y is None:
         raise ValueError("plot_difference needs two planes, but got a line; plot_multiples draws lines side by side.")
-    check_same_grid(first, second)
-    metric = look.get("metric", "loss")
-    values = difference(first[metric], second[metric])
+    check_same_grid(*landscapes)
+    values = difference(*(landscape[name] for landscape, name in zip(landscapes, metrics, strict=True)))
     with begin(
-        DIFFERENCE, first, ax, look, values=values, status=joint_status(first.status, second.status), diverging=True,
-        label=f"difference of {plain(metric)}", estimates=missed_notes(first, second),
+        DIFFERENCE, first, ax, {**look, "metric": metrics[0]}, values=values, diverging=True, label=label,
+        status=joint_status(landscapes[0].status, landscapes[1].status),
+        estimates=[*precision_notes(*landscapes), *missed_notes(*landscapes)],
     ) as sheet:  # fmt: skip
-        sheet.heading = "" if sheet.own and sheet.appearance.paper else _heading(first, second)
+        if sheet.heading is None and landscapes[0] is not landscapes[1]:
+            sheet.heading = "" if sheet.own and sheet.appearance.paper else _heading(*landscapes)
         draw_filled(sheet)
         sheet.finish()
     return sheet.ax
+
+
+def _two_metrics(metric: object, minus: object, look: Look) -> tuple[str, str]:
+    for name, value in (("second", metric), ("minus", minus)):
+        if not isinstance(value, str):
+            expected = "a Landscape, or the name of a metric" if name == "second" else "the name of a metric"
+            raise wrong_type(name, expected, value)
+    if "metric" in look:
+        raise ValueError(
+            f"metric must be left out where two metrics are subtracted ({metric!r} minus {minus!r}), but got "
+            f"{look['metric']!r}."
+        )
+    return str(metric), str(minus)
 
 
 def check_same_grid(first: LandscapeData, second: LandscapeData) -> None:

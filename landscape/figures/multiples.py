@@ -1,23 +1,25 @@
-"""Several landscapes side by side on one scale: the same colour is the same value in all of them."""
+"""Several landscapes, or metrics of one, side by side: the same colour is the same value of a quantity in all."""
 
 from __future__ import annotations
 
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from collectors.validation import check_choice, check_int, wrong_type, wrong_value
 
 from ..file.data import LandscapeData
 from ..scales.frame import choose_frame
+from ..scales.scale import Scale
 from .appearance import choose_appearance, draw_legend_below
-from .canvas import settle
+from .canvas import check_size, settle
 from .contour import CONTOUR, CONTOUR_LINES, HEATMAP
 from .profile import PROFILE
 from .sheet import Kind, Look, Sheet, begin, check_look, shared_scale
 from .surface3d import SURFACE
-from .texts import member_names, missed_notes, plain, title
+from .texts import member_names, metric_text, missed_notes, plain, precision_notes, quantity_text, title
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -29,61 +31,115 @@ _BRACKET = re.compile(r" \([^()]*\)$")
 
 
 def plot_multiples(
-    landscapes: Sequence[LandscapeData],
+    landscapes: LandscapeData | Sequence[LandscapeData],
     titles: Sequence[str] | None = None,
     kind: str | None = None,
     columns: int | None = None,
+    *,
+    metrics: Sequence[str] | None = None,
     **look: Unpack[Look],
 ) -> list[Axes]:
-    """Draws several landscapes, such as runs or intervals of one run, on one shared scale.
+    """Draws several landscapes, such as runs or intervals of one run, or several metrics, on one shared scale.
+
+    ``plot_multiples(landscape, metrics=["loss", "loss@test"])`` draws the surfaces of two data sets. Metrics that
+    measure the same share a scale; of different ones, such as a loss and an accuracy, each has its own, and the legend
+    says so.
 
     Args:
-        landscapes: all planes, or all lines.
-        titles: one for each; None takes what tells the landscapes apart.
+        landscapes: one, or several that are all planes or all lines.
+        titles: one for each picture; None takes what tells them apart.
         kind: "contour", "lines", "heatmap" or "surface" for planes, "profile" for lines; None is "contour" or
             "profile".
         columns: how many stand in a row; None chooses.
-        **look: metric, levels, scale, colormap, trajectory, clip, theme, style, aspect; see ``Look``. In the style
-            "paper" the figure is as wide as two columns.
+        metrics: what is drawn of each landscape, in this order; None is the look's metric alone.
+        **look: metric, levels, scale, colormap, trajectory, clip, theme, style, aspect, size, camera; see ``Look``. In
+            the style "paper" the figure is as wide as two columns.
 
     Returns:
-        The axes of each landscape, in order, on one figure.
+        The axes of each picture, in order, on one figure: all metrics of the first landscape, then of the next.
 
     Raises:
         KeyError: a landscape has no such metric.
         ValueError: there is no landscape, lines and planes are mixed, or an argument has a wrong value.
         TypeError: an argument is unknown or has the wrong type.
     """
-    landscapes, names = _check(landscapes, titles)
-    plane = landscapes[0].y is not None
-    chosen = KINDS[check_choice("kind", kind or ("contour" if plane else "profile"), tuple(KINDS))]
     options = check_look("plot_multiples", look)
-    count = len(landscapes)
-    if columns is None:
-        across = count if count <= 3 else math.ceil(math.sqrt(count))
+    if options.get("title") is not None:
+        raise ValueError("title must be left out for plot_multiples, whose pictures have titles=[...] each.")
+    size = check_size(options.get("size"))
+    each = _check(landscapes)
+    shown = _check_metrics(metrics, options)
+    pictures = [_Picture(landscape, metric) for landscape in each for metric in shown]
+    names = _check_titles(titles, each, shown)
+    plane = each[0].y is not None
+    chosen = KINDS[check_choice("kind", kind or ("contour" if plane else "profile"), tuple(KINDS))]
+    if columns is not None:
+        across = min(check_int("columns", columns, minimum=1), len(pictures))
+    elif len(shown) > 1 and len(each) > 1:
+        across = len(shown)
     else:
-        across = min(check_int("columns", columns, minimum=1), count)
-    shared = shared_scale(chosen, landscapes, options)
+        across = len(pictures) if len(pictures) <= 3 else math.ceil(math.sqrt(len(pictures)))
+    scales = _scales(chosen, pictures, options)
     appearance = choose_appearance(options.get("theme"), options.get("style", "screen"), None)
     with appearance.applied():
         aspect = options.get("aspect", "equal")
-        ratios = [choose_frame(landscape, aspect).ratio for landscape in landscapes]
-        grid = _grid(chosen, ratios, across, paper=appearance.paper)
-        own: Look = {**options, "scale": shared, "levels": None, "clip": None}
+        ratios = [choose_frame(picture.landscape, aspect).ratio for picture in pictures]
+        grid = _grid(chosen, ratios, across, size, paper=appearance.paper)
         sheets = []
-        for landscape, name, ax in zip(landscapes, names, grid, strict=True):
-            with begin(chosen, landscape, ax, own, furniture=False, heading=name) as sheet:
+        for picture, name, ax in zip(pictures, names, grid, strict=True):
+            own: Look = {
+                **options, "metric": picture.metric, "scale": scales[picture.quantity], "levels": None, "clip": None,
+                "size": None,
+            }  # fmt: skip
+            heading = "\n".join([name, *precision_notes(picture.landscape)])
+            label = picture.quantity if len(shown) > 1 else metric_text(picture.landscape, picture.metric)
+            with begin(chosen, picture.landscape, ax, own, furniture=False, heading=heading, label=label) as sheet:
                 chosen.draw(sheet)
                 sheets.append(sheet)
+        if len(shown) > 1 and len(each) == 1 and not appearance.paper:
+            # Each picture's own heading says which metric it shows.
+            grid[0].figure.suptitle(title(each[0]))
         _drop_repeated_labels(sheets, across)
-        _write_shared(sheets)
+        _write_shared(sheets, list(scales))
         settle(grid[0].figure)
         for sheet in sheets:
             sheet.write_late()
     return grid
 
 
-def _check(landscapes: Any, titles: Any) -> tuple[list[LandscapeData], list[str]]:
+@dataclass(frozen=True)
+class _Picture:
+    """One of the pictures: a landscape, and which of its metrics."""
+
+    landscape: LandscapeData
+    metric: str
+
+    @property
+    def quantity(self) -> str:
+        return quantity_text(self.landscape, self.metric)
+
+
+def _scales(kind: Kind, pictures: Sequence[_Picture], look: Look) -> dict[str, Scale]:
+    """Returns the scale of each quantity."""
+    found: dict[str, list[_Picture]] = {}
+    for picture in pictures:
+        found.setdefault(picture.quantity, []).append(picture)
+    for name in ("scale", "levels", "clip"):
+        value = look.get(name)
+        if len(found) > 1 and value is not None and not isinstance(value, str | int):
+            raise ValueError(
+                f"{name} must be left out for pictures of different quantities ({', '.join(found)}), each of which has "
+                f"a scale of its own, but got {value!r}. Draw them one by one, or choose metrics of one quantity."
+            )
+    return {
+        quantity: shared_scale(kind, [each.landscape for each in alike], look, metrics=[each.metric for each in alike])
+        for quantity, alike in found.items()
+    }
+
+
+def _check(landscapes: Any) -> list[LandscapeData]:
+    if isinstance(landscapes, LandscapeData):
+        return [landscapes]
     if isinstance(landscapes, str) or not isinstance(landscapes, Sequence):
         raise wrong_type("landscapes", "a list of landscapes", landscapes)
     for index, landscape in enumerate(landscapes):
@@ -93,13 +149,33 @@ def _check(landscapes: Any, titles: Any) -> tuple[list[LandscapeData], list[str]
         raise wrong_value("landscapes", "at least one landscape", [])
     if len({landscape.y is None for landscape in landscapes}) > 1:
         raise ValueError("landscapes must be all planes or all lines, but some are lines and some are planes.")
+    return list(landscapes)
+
+
+def _check_metrics(metrics: Any, look: Look) -> list[str]:
+    if metrics is None:
+        return [look.get("metric", "loss")]
+    if isinstance(metrics, str) or not isinstance(metrics, Sequence):
+        raise wrong_type("metrics", 'a list of names such as ["loss", "loss@test"]', metrics)
+    if not metrics or not all(isinstance(name, str) for name in metrics):
+        raise wrong_value("metrics", "a list of at least one name", list(metrics))
+    if "metric" in look:
+        raise ValueError(f"metric must be left out where metrics says what is drawn, but got {look['metric']!r}.")
+    return list(metrics)
+
+
+def _check_titles(titles: Any, landscapes: Sequence[LandscapeData], metrics: Sequence[str]) -> list[str]:
+    """Returns a title for each picture: the user's, or what tells the pictures apart."""
+    count = len(landscapes) * len(metrics)
     if titles is None:
-        return list(landscapes), _names(landscapes)
+        names = _names(landscapes) if len(landscapes) > 1 or len(metrics) == 1 else [""]
+        texts = [metric_text(landscapes[0], metric) for metric in metrics] if len(metrics) > 1 else [""]
+        return ["\n".join(part for part in (name, text) if part) for name in names for text in texts]
     if isinstance(titles, str) or not isinstance(titles, Sequence) or not all(isinstance(name, str) for name in titles):
-        raise wrong_type("titles", "a list of texts, one for each landscape", titles)
-    if len(titles) != len(landscapes):
-        raise wrong_value("titles", f"a list of {len(landscapes)} texts, one for each landscape", list(titles))
-    return list(landscapes), [plain(name) for name in titles]
+        raise wrong_type("titles", "a list of texts, one for each picture", titles)
+    if len(titles) != count:
+        raise wrong_value("titles", f"a list of {count} texts, one for each picture", list(titles))
+    return [plain(name) for name in titles]
 
 
 def _names(landscapes: Sequence[LandscapeData]) -> list[str]:
@@ -112,8 +188,10 @@ def _names(landscapes: Sequence[LandscapeData]) -> list[str]:
     return [f"{index}: {name}" if names.count(name) > 1 else name for index, name in enumerate(names, 1)]
 
 
-def _grid(kind: Kind, ratios: Sequence[float], across: int, *, paper: bool) -> list[Axes]:
-    """Returns the axes of each picture, given the proportions of each plane."""
+def _grid(
+    kind: Kind, ratios: Sequence[float], across: int, size: tuple[float, float] | None, *, paper: bool
+) -> list[Axes]:
+    """Returns the axes of each picture, given the proportions of each plane; None chooses the figure's size."""
     from matplotlib.figure import Figure
 
     count = len(ratios)
@@ -128,7 +206,7 @@ def _grid(kind: Kind, ratios: Sequence[float], across: int, *, paper: bool) -> l
     else:
         tall = down * (0.95 if kind.projection else 0.7) * each
     height = (0.55 if paper else 0.7) + tall
-    figure = Figure(figsize=(width, height), layout="constrained")
+    figure = Figure(figsize=size or (width, height), layout="constrained")
     return [figure.add_subplot(down, across, index + 1, projection=kind.projection) for index in range(count)]
 
 
@@ -145,14 +223,17 @@ def _drop_repeated_labels(sheets: list[Sheet], across: int) -> None:
             sheet.ax.set_ylabel("")
 
 
-def _write_shared(sheets: list[Sheet]) -> None:
-    """Draws one colour bar and one legend for all."""
+def _write_shared(sheets: list[Sheet], quantities: Sequence[str]) -> None:
+    """Draws one colour bar for all, or one beside each picture where they show different quantities; and one legend."""
     from matplotlib.lines import Line2D
 
     figure: Any = sheets[0].ax.figure
-    drawn = next((sheet for sheet in sheets if sheet.mappable is not None), None)
-    if drawn is not None:
-        drawn.write_bar([sheet.ax for sheet in sheets], pad=0.02, aspect=30)
+    drawn = [sheet for sheet in sheets if sheet.mappable is not None]
+    if len(quantities) > 1:
+        for sheet in drawn:
+            sheet.write_bar(sheet.ax, pad=0.02, aspect=20 * max(1.0, 1 / sheet.frame.ratio), shrink=sheet.share)
+    elif drawn:
+        drawn[0].write_bar([sheet.ax for sheet in sheets], pad=0.02, aspect=30)
     entries: dict[tuple[str, object], Any] = {}
     own = {plain(name, 32) for sheet in sheets for name in member_names(sheet.landscape)}
     for sheet in sheets:
@@ -164,6 +245,9 @@ def _write_shared(sheets: list[Sheet]) -> None:
             if (name, marker) not in entries:
                 entries[name, marker] = entry
                 entry.set_label(name)
+    if len(quantities) > 1:
+        note = f"a scale each for {', '.join(quantities[:-1])} and {quantities[-1]}"
+        entries[note, None] = Line2D([], [], linestyle="none", label=note)
     for note in missed_notes(*(sheet.landscape for sheet in sheets)):
         entries[note, None] = Line2D([], [], linestyle="none", label=note)
     if entries:

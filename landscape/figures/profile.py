@@ -10,16 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.validation import wrong_type
+from workers.metric_names import MetricName
 
 from ..file.checks import PointStatus
 from ..file.own_values import own_values, own_values_text
 from ..scales.choosing import choose_scale
-from ..scales.landscape_scale import known
+from ..scales.landscape_scale import joint_scale, known
 from ..scales.scale import Scale
+from .minima import draw_minima
 from .missing import missing_kinds
 from .path import PATH, RUN_COLORS, STAR, network_marks, origin_label, sized
 from .sheet import OWN_VALUES_WIDTH, Kind, Look, Sheet, begin
-from .texts import plain, unit_of
+from .texts import main_dataset, metric_text, plain, quantity_text, unit_of
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 
 _MANY_POINTS = 41
+# Curves differ in stroke as well as colour: paper may be printed grey.
+STROKES = ("--", "-.", ":")
 _MISSING = {"pending": ".", "failed": "x", "not finite": "^"}
 
 
@@ -42,8 +46,9 @@ def plot_profile(
     Args:
         landscape: a line; ``metric[i]`` is drawn at ``x[i]``.
         ax: where to draw; None makes a figure of its own, which is ``axes.figure``.
-        others: further metrics, drawn against an axis on the right, which is the figure's last.
-        **look: metric, levels, scale, trajectory, clip, theme, style; see ``Look``.
+        others: further metrics. Those that measure the same on another data set or group, such as "loss@test" beside
+            "loss", are drawn on the same axis; all others against an axis on the right, which is the figure's last.
+        **look: metric, levels, scale, trajectory, clip, theme, style, title, size, topology; see ``Look``.
 
     Returns:
         The axes on the left.
@@ -56,22 +61,48 @@ def plot_profile(
     names = [others] if isinstance(others, str) else others
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise wrong_type("others", "the name of a metric, or a list of names", others)
-    with begin(PROFILE, landscape, ax, look) as sheet:
-        draw_profile(sheet)
-        if names:
-            _draw_others(sheet, names)
+    metric = look.get("metric", "loss")
+    beside = [name for name in names if name != metric and same_quantity(landscape, name, metric)]
+    right = [name for name in names if name not in (metric, *beside)]
+    more: dict[str, Any] = {}
+    if beside:
+        shown = [metric, *beside]
+        scale, levels, clip = look.get("scale", "auto"), look.get("levels"), look.get("clip")
+        if not isinstance(scale, Scale):
+            look = {**look, "levels": None, "clip": None}
+            look["scale"] = joint_scale([landscape] * len(shown), shown, scale, levels, clip, count=PROFILE.count)
+        more["label"] = quantity_text(landscape, metric)
+    with begin(PROFILE, landscape, ax, look, **more) as sheet:
+        draw_profile(sheet, several=bool(beside))
+        series = sheet.appearance.series[1:]
+        colors = [series[index % len(series)] for index in range(len(beside) + len(right))]
+        for index, name in enumerate(beside):
+            _draw_curve(sheet, sheet.ax, name, colors[index], STROKES[index % len(STROKES)])
+        if right:
+            _draw_right(sheet, right, colors[len(beside) :], len(beside))
         sheet.finish()
     return sheet.ax
 
 
-def draw_profile(sheet: Sheet) -> None:
-    """Fills a sheet with a curve."""
+def same_quantity(landscape: LandscapeData, one: str, other: str) -> bool:
+    """Returns whether two metrics measure the same, on different data sets or groups; they share a scale."""
+    return len({MetricName.read(name, landscape.metrics).quantity for name in (one, other)}) == 1
+
+
+def draw_profile(sheet: Sheet, *, several: bool = False) -> None:
+    """Fills a sheet with a curve.
+
+    Args:
+        sheet: for a line.
+        several: whether other curves follow on the same axis, so that the legend must say which is this one.
+    """
     ax, scale, look = sheet.ax, sheet.scale, sheet.appearance
     set_value_axis(ax, scale.tall)
-    _draw_curve(sheet, ax, sheet.metric, look.series[0], "-")
+    _draw_curve(sheet, ax, sheet.metric, look.series[0], "-", named=several)
     _draw_missing(sheet)
     if sheet.trajectory:
         _draw_checkpoints(sheet)
+    draw_minima(sheet)
     sheet.write_labels()
     (length,) = sheet.landscape.directions.norms
     if np.isfinite(length) and abs(length - 1) > 1e-9:
@@ -84,23 +115,25 @@ def draw_profile(sheet: Sheet) -> None:
         sheet.write_flat_note()
 
 
-def _draw_curve(sheet: Sheet, ax: Axes, metric: str, color: str, stroke: str) -> None:
+def _draw_curve(sheet: Sheet, ax: Axes, metric: str, color: str, stroke: str, *, named: bool = True) -> None:
     """Draws one metric: its curve, its points, and a band one standard error to both sides."""
     landscape, factor, x = sheet.landscape, sheet.appearance.factor, sheet.landscape.x
     size = factor * (4 if len(x) <= _MANY_POINTS else 2.5)
     measured = known(landscape[metric], landscape.status)
     main = metric == sheet.metric
-    stderr = landscape.metrics.get(f"{metric}_stderr")
+    stderr = landscape.metrics.get(MetricName.read(metric, landscape.metrics).standard_error)
+    called = metric_text(landscape, metric)
     if stderr is not None and np.isfinite(stderr).any():
-        label = f"{plain(metric)} ± standard error{_hold_band(ax, measured, stderr)}"
+        label = f"{called} ± standard error{_hold_band(ax, measured, stderr)}"
         low, high = measured - stderr, measured + stderr
         if ax.get_yscale() == "log":
             low = np.where(np.isfinite(measured), np.maximum(low, ax.get_ylim()[0]), np.nan)
         band = ax.fill_between(x, low, high, color=color, alpha=0.25, linewidth=0, label=label, zorder=1)
         sheet.entries.append(band)
-    curve = ax.plot(x, measured, color=color, linewidth=1.5 * factor, linestyle=stroke, label=plain(metric), zorder=2)
-    if not main:
+    curve = ax.plot(x, measured, color=color, linewidth=1.5 * factor, linestyle=stroke, label=called, zorder=2)
+    if named:
         sheet.entries += curve
+    if not main:
         return
     for status, name, face in (
         (PointStatus.MEASURED, "measured", color),
@@ -152,23 +185,30 @@ def _draw_missing(sheet: Sheet) -> None:
         )  # fmt: skip
 
 
-def _draw_others(sheet: Sheet, names: Sequence[str]) -> None:
+def _draw_right(sheet: Sheet, names: Sequence[str], colors: Sequence[str], drawn: int) -> None:
+    """Draws metrics against an axis on the right.
+
+    Args:
+        sheet: with the main metric.
+        names: of the metrics.
+        colors: of their curves.
+        drawn: how many strokes are in use already.
+    """
     landscape, look = sheet.landscape, sheet.appearance
-    # Curves differ in stroke as well as colour: paper may be printed grey.
-    strokes = ("--", "-.", ":")
     values = np.concatenate([known(landscape[name], landscape.status) for name in names])
-    scale = choose_scale(values, "auto", count=PROFILE.count, metric=", ".join(names))
+    quantities = list(dict.fromkeys(quantity_text(landscape, name) for name in names))
+    scale = choose_scale(values, "auto", count=PROFILE.count, metric=", ".join(quantities))
     right = sheet.ax.twinx()
     set_value_axis(right, scale)
-    colors = look.series[1:]
     for index, name in enumerate(names):
-        _draw_curve(sheet, right, name, colors[index % len(colors)], strokes[index % len(strokes)])
-    right.set_ylabel(scale.label(", ".join(plain(name) for name in names)))
+        _draw_curve(sheet, right, name, colors[index], STROKES[(drawn + index) % len(STROKES)])
+    right.set_ylabel(scale.label(metric_text(landscape, names[0]) if len(names) == 1 else ", ".join(quantities)))
     if len(names) == 1:
         right.yaxis.label.set_color(colors[0])
         right.tick_params(axis="y", labelcolor=colors[0])
-    sheet.ax.yaxis.label.set_color(look.series[0])
-    sheet.ax.tick_params(axis="y", labelcolor=look.series[0])
+    if not drawn:
+        sheet.ax.yaxis.label.set_color(look.series[0])
+        sheet.ax.tick_params(axis="y", labelcolor=look.series[0])
     sheet.ax.set_zorder(right.get_zorder() + 1)
     sheet.ax.patch.set_visible(False)
 
@@ -190,7 +230,7 @@ def set_value_axis(ax: Axes, scale: Scale) -> None:
 
 def _draw_checkpoints(sheet: Sheet) -> None:
     ax, landscape, metric, look = sheet.ax, sheet.landscape, sheet.metric, sheet.appearance
-    found, point = landscape.checkpoints, landscape.origin
+    found, point, called = landscape.checkpoints, landscape.origin, metric_text(landscape, metric)
     value = point.metrics.get(metric, float("nan"))
     named = [(point.x, value, plain(point.name, 24))]
     if found is not None and metric in found.projected:
@@ -201,13 +241,13 @@ def _draw_checkpoints(sheet: Sheet) -> None:
             sheet.entries += ax.plot(
                 found.x[rows], values[rows], linestyle="none", marker="D", markersize=5 * look.factor, color=color,
                 zorder=4, markeredgecolor="0.1", markeredgewidth=look.factor,
-                label=f"{name} (projected {plain(metric)})",
+                label=f"{name} (projected {called})",
             )  # fmt: skip
             named += [(found.x[row], values[row], str(found.number[row])) for row in rows]
         for row, style in network_marks(landscape):
             sheet.entries += ax.plot(
                 found.x[[row]], values[[row]], linestyle="none", label=f"{plain(found.name[row], 32)} (projected "
-                f"{plain(metric)})", zorder=4, **sized(style, look.factor),
+                f"{called})", zorder=4, **sized(style, look.factor),
             )  # fmt: skip
             named.append((found.x[row], values[row], plain(found.name[row], 24)))
     if found is not None:
@@ -226,7 +266,7 @@ def _draw_checkpoints(sheet: Sheet) -> None:
 def _draw_own_values(sheet: Sheet, found: CheckpointsData) -> None:
     """Marks the own values that differ from the drawn ones, each joined to the mark on the curve; says why."""
     own, ax, look = own_values(found, sheet.metric), sheet.ax, sheet.appearance
-    text = own_values_text(found, sheet.metric, unit_of(sheet.landscape))
+    text = own_values_text(found, sheet.metric, unit_of(sheet.landscape), main_dataset(sheet.landscape))
     if text is None:
         return
     rows = [value.row for value in own]
@@ -241,4 +281,6 @@ def _draw_own_values(sheet: Sheet, found: CheckpointsData) -> None:
     sheet.entries += ax.get_lines()[-1:]
 
 
-PROFILE = Kind("plot_profile", draw_profile, plane=False, count=8, size=(6.4, 4.4), paper_height=2.5, heights=True)
+PROFILE = Kind(
+    "plot_profile", draw_profile, plane=False, count=8, size=(6.4, 4.4), paper_height=2.5, heights=True, minima=True
+)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.validation import check_bool, wrong_type
+from collectors.validation import check_bool, check_instance, wrong_type
 
 from ..file.own_values import own_values_text
 from ..scales.choosing import Clip, choose_scale
@@ -19,9 +19,22 @@ from ..scales.frame import Frame, choose_frame
 from ..scales.landscape_scale import joint_scale, known
 from ..scales.levels import Levels, number_text
 from ..scales.scale import Scale
+from ..topology.topology import Topology, wanted_topology
 from .appearance import DIVERGING, Appearance, choose_appearance, draw_legend, find_colormap
-from .canvas import new_axes, settle
-from .texts import axis_label, flat_note, plain, sampling_notes, short_axis_label, status_note, title, unit_of
+from .canvas import check_camera, check_size, new_axes, settle
+from .texts import (
+    axis_label,
+    flat_note,
+    main_dataset,
+    metric_text,
+    plain,
+    plain_lines,
+    short_axis_label,
+    status_note,
+    title,
+    unit_of,
+    value_notes,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,6 +69,11 @@ class Look(TypedDict, total=False):
             directions stand at their own angle. "fill" lets the plane's coordinates fill a square, and the picture
             says by how much that stretches it. A plane of more than 6 : 1 is always drawn like that. A line has no
             aspect.
+        title: in place of the landscape's own; "" leaves it out.
+        size: width and height in inches of a figure of its own, without the legend below a surface; None chooses.
+        camera: from where a surface is seen, (azimuth, elevation) in degrees; None looks over its lowest corner.
+        topology: whether the grid's minima and the saddles between them are marked, on a plane seen from above or on a
+            profile; a number marks the minima with a barrier higher than that. See ``Landscape.topology``.
     """
 
     metric: str
@@ -67,6 +85,10 @@ class Look(TypedDict, total=False):
     theme: str | None
     style: str
     aspect: str
+    title: str | None
+    size: tuple[float, float] | None
+    camera: tuple[float, float] | None
+    topology: bool | float
 
 
 @dataclass(frozen=True)
@@ -82,6 +104,7 @@ class Kind:
         paper_height: height in inches in the column of a paper.
         projection: "3d", or None.
         heights: whether the path has heights of its own, which the scale must hold.
+        minima: whether it can mark minima and saddles.
     """
 
     function: str
@@ -92,6 +115,7 @@ class Kind:
     paper_height: float = 3.05
     projection: str | None = None
     heights: bool = False
+    minima: bool = False
 
 
 @dataclass
@@ -114,11 +138,13 @@ class Sheet:
         frame: where the points of a plane lie.
         furniture: whether the colour bar and the legend are drawn; several pictures share theirs.
         heading: the title, in place of the landscape's own.
-        estimates: notes about interpolated points; several pictures have no room for them.
+        estimates: notes about precision and interpolated points; several pictures have no room for them.
         avoid_path: whether labels keep clear of the path although it is not drawn: an animation draws it later.
         diverging: whether the colours change at zero.
         entries: of the legend.
         mappable: what the colour bar explains.
+        camera: azimuth and elevation in degrees; None chooses.
+        topology: minima and saddles to mark, or None.
         border: of the part of the plane that is drawn, in the picture's coordinates.
         late: what is placed in pixels, so must wait until the axes no longer move.
     """
@@ -143,6 +169,8 @@ class Sheet:
     diverging: bool = False
     entries: list[Any] = field(default_factory=list)
     mappable: Any = None
+    camera: tuple[float, float] | None = None
+    topology: Topology | None = None
     border: Any = None
     late: list[Callable[[], None]] = field(default_factory=list)
 
@@ -200,8 +228,11 @@ class Sheet:
 
     def note_own_values(self) -> None:
         """Says in the legend where a checkpoint's own value is not the one that is drawn at its foot, and why."""
-        text = own_values_text(self.landscape.checkpoints, self.metric, unit_of(self.landscape))
-        if text is not None and self.furniture:
+        text = own_values_text(
+            self.landscape.checkpoints, self.metric, unit_of(self.landscape), main_dataset(self.landscape)
+        )
+        # A difference draws neither value.
+        if text is not None and self.furniture and not self.diverging:
             from matplotlib.lines import Line2D
 
             label = textwrap.fill(plain(text, 240), OWN_VALUES_WIDTH)
@@ -241,7 +272,8 @@ class Sheet:
             (bar.ax.set_xlim if across else bar.ax.set_ylim)(*ends)
         text = self.scale.label(self.label)
         narrow = len(text) * 0.55 * self.appearance.text_size > length
-        bar.set_label(text.replace(" (", "\n(") if narrow else text)
+        # A difference has the names of two metrics.
+        bar.set_label(text.replace(" (", "\n(").replace(" minus ", "\nminus ") if narrow else text)
         bar.outline.set_edgecolor(self.ax.spines["left"].get_edgecolor())
         return bar
 
@@ -314,16 +346,26 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
     appearance = choose_appearance(options.get("theme"), options.get("style", "screen"), ax)
     colors = find_colormap(options.get("colormap", DIVERGING if diverging else "viridis"))
     frame = choose_frame(landscape, options.get("aspect", "equal"))
+    size = check_size(options.get("size"), ax)
+    camera = check_camera(options.get("camera"), kind.function, flat=kind.projection != "3d")
+    if (wanted := options.get("topology", False)) is not False and (diverging or not kind.minima):
+        raise ValueError(
+            f"topology must be left out for {kind.function}: plot_contour, plot_contour_lines, plot_heatmap and "
+            "plot_profile mark minima."
+        )
+    if (heading := options.get("title")) is not None:
+        more.setdefault("heading", plain_lines(check_instance("title", heading, str, "a str or None")))
     with appearance.applied():
         own = ax is None
         if ax is None:
             sized = (3.4, kind.paper_height) if appearance.paper else kind.size
-            ax = new_axes(*(sized if kind.size and sized else frame.size(paper=appearance.paper)), kind.projection)
-        label = more.pop("label", plain(metric))
-        more.setdefault("estimates", sampling_notes(landscape, metric))
+            sized = size or (sized if kind.size and sized else frame.size(paper=appearance.paper))
+            ax = new_axes(*sized, kind.projection)
+        label = more.pop("label", metric_text(landscape, metric))
+        more.setdefault("estimates", value_notes(landscape, metric))
         yield Sheet(
             landscape, ax, own, metric, label, values, status, measured, scale, appearance, colors, trajectory, frame,
-            **more,
+            camera=camera, topology=wanted_topology(landscape, metric, wanted), **more,
         )  # fmt: skip
 
 
@@ -335,12 +377,22 @@ def check_look(function: str, look: Look) -> Look:
     return look
 
 
-def shared_scale(kind: Kind, landscapes: Sequence[LandscapeData], look: Look) -> Scale:
-    """Returns the user's scale, or one that spans several pictures of one kind."""
+def shared_scale(
+    kind: Kind, landscapes: Sequence[LandscapeData], look: Look, metrics: Sequence[str] | None = None
+) -> Scale:
+    """Returns the user's scale, or one that spans several pictures of one kind.
+
+    Args:
+        kind: of the pictures.
+        landscapes: one for each picture.
+        look: the user's options.
+        metrics: one for each picture; None takes the look's for all.
+    """
     scale, levels, clip = look.get("scale", "auto"), look.get("levels"), look.get("clip")
     if not isinstance(scale, Scale):
         path = kind.heights and look.get("trajectory", True)
-        return joint_scale(landscapes, look.get("metric", "loss"), scale, levels, clip, count=kind.count, path=path)
+        names = look.get("metric", "loss") if metrics is None else metrics
+        return joint_scale(landscapes, names, scale, levels, clip, count=kind.count, path=path)
     if levels is not None or clip is not None:
         raise ValueError("scale is a Scale, which has its levels and its clip already; leave out levels and clip.")
     return scale

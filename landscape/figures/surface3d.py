@@ -16,7 +16,7 @@ from .missing import missing_kinds
 from .occlusion import Relief
 from .path import EDGE, PATH, RUN_COLORS, STAR, START, end_number, network_marks, origin_label, run_label, sized
 from .sheet import Kind, Look, Sheet, draw_picture
-from .texts import flat_note, plain
+from .texts import flat_note, metric_text, plain
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -41,8 +41,8 @@ def plot_surface(landscape: LandscapeData, ax: Axes | None = None, **look: Unpac
     Args:
         landscape: a plane; ``metric[j, i]`` is drawn above ``(x[i], y[j])``.
         ax: three-dimensional axes; None makes a figure of its own, which is ``axes.figure``.
-        **look: metric, levels, scale, colormap, trajectory, clip, theme, style, aspect; see ``Look``. On a logarithmic
-            scale heights are logarithms, and ticks say the values.
+        **look: metric, levels, scale, colormap, trajectory, clip, theme, style, aspect, title, size, camera; see
+            ``Look``. On a logarithmic scale heights are logarithms, and ticks say the values.
 
     Returns:
         The axes.
@@ -75,7 +75,8 @@ def draw_surface(sheet: Sheet) -> None:
     if not scale.flat:
         _draw_floor(sheet, heights, floor)
     _write_labels(sheet)
-    space.view_init(elev=_ELEVATION, azim=_azimuth(heights))
+    azimuth, elevation = sheet.camera or (_azimuth(heights), _ELEVATION)
+    space.view_init(elev=elevation, azim=azimuth)
     if sheet.trajectory:
         _draw_path(sheet, Relief(*sheet.plane, heights, sheet.frame.matrix), floor)
         sheet.note_own_values()
@@ -201,7 +202,7 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
             x, y, _ = points.T
             below = np.full(len(x), floor)
             space.plot(x, y, below, color=sheet.appearance.soft, linewidth=0.8 * factor, linestyle=":", zorder=1.5)
-            label = f"{run_label(landscape, rows)} (projected {plain(metric)})"
+            label = f"{run_label(landscape, rows)} (projected {metric_text(landscape, metric)})"
             stroke: dict[str, Any] = {"color": color, "linewidth": 1.6 * factor}
             dots: dict[str, Any] = {
                 "color": color, "marker": "o", "markersize": 3.5 * factor, "markeredgecolor": EDGE,

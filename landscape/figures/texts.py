@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from workers.metric_names import MetricName, other_datasets
+
 from ..file.checks import PointStatus
 from ..roles import CHECKPOINT
 from ..shares import is_almost_nothing, percentages
+from .eigenvectors import (
+    MATRIX_NAMES,
+    eigenvector_label,
+    is_along_eigenvectors,
+    matrix_text,
+    short_eigenvector_label,
+)
 
 if TYPE_CHECKING:
     from jaxtyping import UInt8
@@ -20,6 +29,7 @@ if TYPE_CHECKING:
 
 _MOST_NAMES = 4
 _LONGEST_UNIT = 32
+_FULL, _LOWER = "float32", {"tf32": "TF32", "bfloat16": "bfloat16"}
 _NORMALIZED = {"filter": "filter-normalized", "layer": "layer-normalized", "weight": "weight-normalized"}
 
 
@@ -28,10 +38,40 @@ def plain(text: object, limit: int = 48) -> str:
     return printable(text, limit).replace("$", r"\$")
 
 
+def plain_lines(text: str, limit: int = 240) -> str:
+    """Returns a user's lines, each as ``plain`` does."""
+    return "\n".join(plain(line, limit) for line in text.split("\n"))
+
+
 def printable(text: object, limit: int) -> str:
     """Returns text without control characters, cut to at most ``limit`` letters."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in str(text))
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+
+
+def metric_text(landscape: LandscapeData, metric: str, write: Callable[[object], str] = plain) -> str:
+    """Returns a metric in words, with the data set where the landscape has several, such as "loss on test".
+
+    Args:
+        landscape: whose metric.
+        metric: its name.
+        write: returns a text of the file as the picture can show it.
+    """
+    return write(MetricName.read(metric, landscape.metrics).text(main_dataset(landscape)))
+
+
+def quantity_text(landscape: LandscapeData, metric: str) -> str:
+    """Returns what a metric measures, without the data set, such as "loss"."""
+    return plain(MetricName.read(metric, landscape.metrics).quantity)
+
+
+def main_dataset(landscape: LandscapeData) -> str:
+    """Returns the name of the main data set where the landscape has several and the file says it, else ""."""
+    found = landscape.attributes.get("datasets")
+    if not other_datasets(landscape.metrics) or not isinstance(found, list | tuple) or not found:
+        return ""
+    first = found[0].get("name") if isinstance(found[0], Mapping) else found[0]
+    return first if isinstance(first, str) else ""
 
 
 def axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | None = None) -> str:
@@ -58,27 +98,33 @@ def axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | No
         return f"random direction{_number(landscape, axis)}" + (f" ({told})" if told else "")
     if kind == "points":
         return _between(landscape, axis)
+    if kind == "path":
+        return f"along the curve {_between(landscape, axis)}"
+    if is_along_eigenvectors(landscape):
+        return eigenvector_label(landscape, axis)
     return f"direction{_number(landscape, axis)}"
 
 
 def _distance_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry) -> str:
     if axis == 1 and geometry.oblique:
-        return f"distance at a right angle to it (cosine of the directions {geometry.cosine:.2f})"
+        return f"distance at a right angle to it (cosine of the directions {geometry.cosine:z.2f})"
     name = axis_label(landscape, axis)
     if name.startswith("towards "):
         return f"distance {name}"
     head, _, rest = name.partition(" (")
-    article = "the " if head.startswith(("first", "second")) else ""
+    article = "the " if head.startswith(("first", "second")) or is_along_eigenvectors(landscape) else ""
     return f"distance along {article}{head}" + (f" ({rest}" if rest else "")
 
 
 def short_axis_label(landscape: LandscapeData, axis: int, geometry: PlaneGeometry | None = None) -> str:
     """Returns the label of an axis in a few words; the arguments are ``axis_label``'s."""
     if geometry is not None and axis == 1 and geometry.oblique:
-        return f"distance across (cosine {geometry.cosine:.2f})"
+        return f"distance across (cosine {geometry.cosine:z.2f})"
     name = axis_label(landscape, axis).split(" (")[0]
     if str(landscape.attributes.get("decomposition", "")).lower() == "pca":
         name = f"PC {axis + 1}" + _explained(landscape, axis, "{} of variance")
+    if is_along_eigenvectors(landscape):
+        name = short_eigenvector_label(landscape, axis)
     if geometry is None:
         return name
     return f"distance {name}" if name.startswith("towards ") else f"distance along {name.removeprefix('random ')}"
@@ -129,6 +175,7 @@ def full_title(landscape: LandscapeData, write: Callable[[object, int], str]) ->
         parts.append(f"{unit} {numbers[0]}")
     elif numbers:
         parts.append(f"{unit}s {numbers[0]} to {numbers[-1]}")
+    parts += [matrix] if (matrix := matrix_text(landscape)) else []
     return ", ".join(parts)
 
 
@@ -137,8 +184,12 @@ def kind_text(landscape: LandscapeData) -> str:
     kind, line = str(landscape.attributes.get("decomposition", "unknown")), landscape.y is None
     if kind.lower() == "points":
         return "line between networks" if line else "plane through networks"
+    if kind.lower() == "path":
+        return "curve between networks"
     if kind.lower() == "custom":
         return "given direction" if line else "given directions"
+    if is_along_eigenvectors(landscape):
+        return f"{MATRIX_NAMES[kind.lower()]} eigenvector{'' if line else 's'}"
     return kind
 
 
@@ -202,6 +253,30 @@ def sampling_notes(landscape: LandscapeData, metric: str = "loss") -> list[str]:
     if metric == "loss" and not report["reached"]:
         notes.append(f"the tolerance of {100 * report['tolerance']:.2g} % is not reached")
     return [*notes, *missed_notes(landscape)]
+
+
+def value_notes(landscape: LandscapeData, metric: str = "loss") -> list[str]:
+    """Returns how exact the values are, where they are not all measured in full precision.
+
+    Args:
+        landscape: whose values.
+        metric: what is shown.
+    """
+    return [*precision_notes(landscape), *sampling_notes(landscape, metric)]
+
+
+def precision_notes(*landscapes: LandscapeData) -> list[str]:
+    """Returns in which precision landscapes were measured; empty where that is the full one of all."""
+    found = list(
+        dict.fromkeys(precision_name(landscape.attributes.get("measurement_plan")) for landscape in landscapes)
+    )
+    return [] if found == [_FULL] else [f"measured in {' and '.join(found)}"]
+
+
+def precision_name(plan: object) -> str:
+    """Returns the precision of a measurement plan as it is written in a text."""
+    name = plan.get("precision") if isinstance(plan, Mapping) else None
+    return _LOWER.get(str(name), _FULL)
 
 
 def missed_notes(*landscapes: LandscapeData) -> list[str]:

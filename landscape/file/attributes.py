@@ -39,6 +39,15 @@ def _check_notes(name: str, value: object) -> None:
         _check_text(f"{name}[{index}]", note)
 
 
+def _check_data_sets(name: str, value: object) -> None:
+    for index, item in enumerate(_checked_list(name, value)):
+        label = f"{name}[{index}]"
+        found = _check_entries(label, item, _DATA_SET_CHECKS)
+        missing = [key for key in _DATA_SET_CHECKS if key not in found]
+        if missing:
+            raise wrong_value(label, f"a data set with {missing}", dict(found))
+
+
 def _check_intervals(name: str, value: object) -> None:
     for index, interval in enumerate(_checked_list(name, value)):
         numbers = _checked_list(f"{name}[{index}]", interval)
@@ -69,6 +78,11 @@ def _check_number_or_none(name: str, value: object) -> None:
 
 
 _check_text: _Check = partial(check_instance, types=str, expected="a str")
+_DATA_SET_CHECKS: dict[str, _Check] = {
+    "name": _check_text,
+    "num_samples": partial(check_int, minimum=1),
+    "sha256": _check_text,
+}
 _SAMPLING_CHECKS: dict[str, _Check] = {"mode": _check_text, "finished": check_bool}
 _CHECK_OF_TYPE: dict[str, _Check] = {
     "int": partial(check_int, minimum=0),
@@ -83,6 +97,8 @@ _CHECKS: dict[str, _Check] = {
     # Another version's plan may have other entries too: the file can be read, but not continued.
     "measurement_plan": partial(_check_entries, checks=PLAN_CHECKS),
     "notes": _check_notes,
+    "datasets": _check_data_sets,
+    "groups": _check_text,
     "intervals": _check_intervals,
     "perturb_one_dimensional": check_bool,
     "directions_seed": partial(check_int, minimum=0),

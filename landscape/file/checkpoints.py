@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,10 @@ from .checks import PointStatus, check_array, check_metric_names, check_metrics,
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float64, Int64, UInt8
 
+_DIGEST = re.compile("([0-9a-f]{64})?")
 
-@dataclass
+
+@dataclass(repr=False)
 class CheckpointsData:
     """The n networks that are projected onto the plane: checkpoints of runs, and networks that belong to no run.
 
@@ -39,6 +42,7 @@ class CheckpointsData:
         runs: the runs' names; a single run may have the name "".
         name: n names; "" for a checkpoint, which its number names.
         final: whether the row holds the weights with which its run's training ended, bool[n].
+        sha256: n digests by which the weights are recognized; "" where a file does not say.
     """
 
     number: Int64[np.ndarray, " n"]
@@ -56,6 +60,11 @@ class CheckpointsData:
     runs: tuple[str, ...]
     name: tuple[str, ...]
     final: Bool[np.ndarray, " n"]
+    sha256: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        count, measured = len(self.number), int((self.status == PointStatus.MEASURED).sum())
+        return f"CheckpointsData({count} networks, {measured} measured; metrics {', '.join(self.metrics)})"
 
     @classmethod
     def empty(
@@ -72,6 +81,7 @@ class CheckpointsData:
         runs: Sequence[str] = ("",),
         name: Sequence[str] | None = None,
         final: Iterable[bool] | None = None,
+        sha256: Sequence[str] | None = None,
     ) -> CheckpointsData:
         """Returns checkpoints with known geometry and all measurements pending; by default, those of one run."""
         names = tuple(metric_names)
@@ -97,6 +107,7 @@ class CheckpointsData:
             runs=tuple(runs),
             name=("",) * count if name is None else tuple(name),
             final=np.zeros(count, np.bool_) if final is None else np.array(list(final), np.bool_),
+            sha256=tuple(sha256 or ("",) * count),
         )
 
     @property
@@ -124,7 +135,8 @@ class CheckpointsData:
                 parts[name] = value[rows]
             elif isinstance(value, dict):
                 parts[name] = {metric: values[rows] for metric, values in value.items()}
-        return replace(self, **parts, name=tuple(self.name[row] for row in rows))
+        parts |= {name: tuple(getattr(self, name)[row] for row in rows) for name in ("name", "sha256")}
+        return replace(self, **parts)
 
     def run_name(self, row: int) -> str:
         """Returns the name of a row's run; "" where it has none."""
@@ -218,6 +230,11 @@ def _check_roles(checkpoints: CheckpointsData) -> None:
     if len(checkpoints.name) != len(checkpoints.number):
         raise ValueError(
             f"checkpoints.name must have {len(checkpoints.number)} names, but has {len(checkpoints.name)}."
+        )
+    if len(checkpoints.sha256) != len(checkpoints.number) or not all(map(_DIGEST.fullmatch, checkpoints.sha256)):
+        raise ValueError(
+            f"checkpoints.sha256 must have {len(checkpoints.number)} SHA-256 in hexadecimal or empty texts, but got "
+            f"{checkpoints.sha256[:3]}."
         )
     if ((checkpoints.run < NO_RUN) | (checkpoints.run >= len(runs))).any():
         raise ValueError(

@@ -15,6 +15,7 @@ import numpy as np
 from .checkpoints import CheckpointsData, OriginData, check_checkpoints, check_origin
 from .checks import PointStatus, check_array, check_axis, check_metrics, check_status
 from .geometry import PlaneGeometry, plane_geometry
+from .samples import KeptLosses
 
 if TYPE_CHECKING:
     from jaxtyping import Float64, UInt8
@@ -34,14 +35,18 @@ class DirectionsData:
         norms: their Euclidean lengths, float64[d].
         explained_variance_ratio: float64[d], or None where the directions come from no decomposition.
         cosine: between the two directions of a plane, or None for a line.
+        eigenvalues: of the matrix whose eigenvectors the directions are, float64[d], or None where they are none.
+        residuals: no true eigenvalue is further away than that, float64[d], or None.
     """
 
     norms: Float64[np.ndarray, " d"]
     explained_variance_ratio: Float64[np.ndarray, " d"] | None = None
     cosine: float | None = None
+    eigenvalues: Float64[np.ndarray, " d"] | None = None
+    residuals: Float64[np.ndarray, " d"] | None = None
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class LandscapeData:
     """A loss landscape: a grid of measured points, the networks projected on it, and where all of it comes from.
 
@@ -50,11 +55,13 @@ class LandscapeData:
         y: float64[ny], finite and increasing, or None for a line; a line's grid arrays have the shape (nx,).
         metrics: float64[ny, nx] by name, "loss" always among them; NaN while pending or failed.
         status: ``PointStatus`` of each grid point, uint8[ny, nx].
-        directions: lengths and explained variance of the directions.
+        directions: lengths, explained variance and eigenvalues of the directions.
         origin: the origin, and which network it is.
         checkpoints: checkpoints of runs and networks of no run, projected onto the plane; or None.
         errors: traceback by place ("grid/3,5" is row 3, column 5; "checkpoints/4/own"; "origin").
         attributes: everything else worth keeping, as JSON values; tuples come back from a file as lists.
+        kept_samples: the loss of each sample at every measured point, by the data set's name, the main one first; empty
+            where these were not kept.
         path: the file that it was read from, or None.
     """
 
@@ -67,6 +74,7 @@ class LandscapeData:
     checkpoints: CheckpointsData | None = None
     errors: dict[str, str] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
+    kept_samples: dict[str, KeptLosses] = field(default_factory=dict)
     path: AnyPath | None = None
 
     @classmethod
@@ -100,6 +108,15 @@ class LandscapeData:
         )
         data.validate()
         return data
+
+    def __repr__(self) -> str:
+        points = " x ".join(str(len(axis)) for axis in (self.x, self.y) if axis is not None)
+        measured = int((self.status == PointStatus.MEASURED).sum())
+        parts = [f"{points} points, {measured} measured", f"metrics {', '.join(self.metrics)}"]
+        if self.checkpoints is not None:
+            parts.append(f"{len(self.checkpoints.number)} networks projected")
+        parts += [] if self.path is None else [str(self.path)]
+        return f"LandscapeData({'; '.join(parts)})"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -170,12 +187,14 @@ class LandscapeData:
         check_status("status", self.status, self.shape)
         count = 1 if self.y is None else 2
         check_array("directions.norms", self.directions.norms, (count,), np.float64)
-        if self.directions.explained_variance_ratio is not None:
-            ratio = self.directions.explained_variance_ratio
-            check_array("directions.explained_variance_ratio", ratio, (count,), np.float64)
+        for name in ("explained_variance_ratio", "eigenvalues", "residuals"):
+            if (values := getattr(self.directions, name)) is not None:
+                check_array(f"directions.{name}", values, (count,), np.float64)
         check_origin(self.origin, line=self.y is None)
         if self.checkpoints is not None:
             check_checkpoints(self.checkpoints, line=self.y is None)
+        for samples in self.kept_samples.values():
+            samples.check(self.shape)
 
 
 @dataclass(frozen=True)

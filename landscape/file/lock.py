@@ -1,4 +1,4 @@
-"""The lock of a landscape file, and the temporary files that killed writers left beside it."""
+"""The lock of a file that is rewritten as a whole, and the temporary files that killed writers left beside it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from collectors.files.locks import LockHeldError, ProcessLock, is_held, private_
 from collectors.files.remote_path import RemotePath
 
 from ..errors import LandscapeLockedError, LandscapeWriteError
+from .kind import LANDSCAPE, FileKind
 
 
 @contextmanager
-def lock_landscape(path: str | os.PathLike[str] | RemotePath) -> Iterator[None]:
-    """Holds the right to write a landscape file, by a lock that the system frees when its holder dies.
+def lock_landscape(path: str | os.PathLike[str] | RemotePath, kind: FileKind = LANDSCAPE) -> Iterator[None]:
+    """Holds the right to write a file, by a lock that the system frees when its holder dies.
 
     The lock is on ``.<name>.lock`` beside the file, because the file itself is replaced at every write. That of a file
     behind a URL is in a private folder of this machine, and keeps out only the writers on this machine.
@@ -33,11 +34,11 @@ def lock_landscape(path: str | os.PathLike[str] | RemotePath) -> Iterator[None]:
         lock = ProcessLock(file)
     except LockHeldError as error:
         raise LandscapeLockedError(
-            f"landscape file {path} is being written by {error}. Wait for it, end it, or write to another place."
+            f"{kind.word} file {path} is being written by {error}. Wait for it, end it, or write to another place."
         ) from error
     except OSError as error:
         raise LandscapeWriteError(
-            f"landscape file {path} cannot be locked for writing ({file or error.filename}: {error.strerror}). The "
+            f"{kind.word} file {path} cannot be locked for writing ({file or error.filename}: {error.strerror}). The "
             "file on the disk is untouched. Choose an output directory that is writable and on a file system with "
             "locks."
         ) from error

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from workers.metric_names import MetricName
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -84,29 +86,32 @@ def _least_difference(checkpoints: CheckpointsData, metric: str) -> NDArray[np.f
     with np.errstate(invalid="ignore"):
         size = np.fmax(abs(checkpoints.metrics[metric]), abs(checkpoints.projected[metric]))
         size = np.where(np.isfinite(size), size, 0.0)
-        errors = [part.get(f"{metric}_stderr") for part in (checkpoints.metrics, checkpoints.projected)]
+        error_name = MetricName.read(metric, checkpoints.metrics).standard_error
+        errors = [part.get(error_name) for part in (checkpoints.metrics, checkpoints.projected)]
         known = [error for error in errors if error is not None]
         error = np.fmax.reduce(known) if known else np.full(len(size), np.nan)
     return np.where(np.isfinite(error), np.maximum(STANDARD_ERRORS * error, _ROUNDING * size), SHARE * size)
 
 
-def own_values_text(checkpoints: CheckpointsData | None, metric: str, unit: str) -> str | None:
+def own_values_text(checkpoints: CheckpointsData | None, metric: str, unit: str, main: str = "") -> str | None:
     """Returns where own values differ most from the drawn ones, and why; None where none does.
 
     Args:
         checkpoints: of a landscape.
         metric: which of its metrics.
         unit: of the checkpoints' numbers.
+        main: the name of the main data set, if it is to be said.
     """
     found = own_values(checkpoints, metric)
     if checkpoints is None or not found:
         return None
+    called = MetricName.read(metric, checkpoints.metrics).text(main)
     most = max(found, key=lambda value: abs(value.own - value.drawn))
-    numbers = f"own {metric} {most.own:.3g}, drawn {most.drawn:.3g}"
+    numbers = f"own {called} {most.own:.3g}, drawn {most.drawn:.3g}"
     why = f": {most.reason}" if most.reason else ""
     if len(checkpoints.number) == 1:
         return f"{checkpoints.label(most.row, unit)}: {numbers}{why}"
     return (
-        f"own {metric} differs at {len(found)} of {len(checkpoints.number)} networks, most at "
+        f"own {called} differs at {len(found)} of {len(checkpoints.number)} networks, most at "
         f"{checkpoints.label(most.row, unit)} ({numbers}{why})"
     )

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import math
-import re
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from workers.metric_names import PLANE_BUFFERS_SUFFIX, PROJECTED_PREFIX
 
 from .attributes import check_attributes
 from .checkpoints import CheckpointsData, OriginData
-from .checks import MAXIMUM_AXIS_LENGTH, PointStatus, ordered
+from .checks import PointStatus, ordered
 from .data import DirectionsData, LandscapeData
-from .encoding import OWN_ATTRIBUTES
+from .hdf5_reading import BoundedReader, read_attributes, read_errors
+from .samples_in_file import GROUP, read_samples
 
 _FIXED = ("x", "y", "status")
 
@@ -30,11 +26,8 @@ _FIXED_COLUMNS = (
 _FIXED_OF_ORIGIN = ("x", "y", "status", "number")
 
 
-_CHECKPOINT_TEXTS = ("name", "run_name")
+_CHECKPOINT_TEXTS = ("name", "run_name", "sha256")
 _ORIGIN_TEXTS = ("role", "name", "run")
-
-
-_MAXIMUM_MEMBERS = 10_000
 
 
 def read_root(file: Any, size: int) -> LandscapeData:
@@ -59,112 +52,28 @@ def read_root(file: Any, size: int) -> LandscapeData:
             norms=directions["norms"],
             explained_variance_ratio=directions.get("explained_variance_ratio"),
             cosine=float(directions["cosine"]) if "cosine" in directions else None,
+            eigenvalues=directions.get("eigenvalues"),
+            residuals=directions.get("residuals"),
         ),
         origin=_origin(reader, groups["origin"]),
         checkpoints=_checkpoints(reader, groups["checkpoints"]) if "checkpoints" in groups else None,
-        errors=_errors(reader, groups["errors"]),
-        attributes=_attributes(file),
+        errors=read_errors(reader, groups["errors"]),
+        attributes=read_attributes(file),
     )
     data.validate()
     check_attributes(data.attributes)
+    if GROUP in groups:
+        sets = data.attributes.get("datasets")
+        first = sets[0]["name"] if sets else None
+        data.kept_samples = read_samples(reader, groups[GROUP], data.status == PointStatus.MEASURED, first)
+        data.validate()
     return data
-
-
-def read_attribute(file: Any, name: str) -> Any:
-    """Returns an attribute that is one number or one text of a fixed length; None for any other.
-
-    Texts of variable length are not touched: HDF5 keeps them in a heap that has no checksums.
-    """
-    import h5py
-
-    if name not in file.attrs:
-        return None
-    attribute = file.attrs.get_id(name)
-    if attribute.shape != () or attribute.dtype.kind not in "fiubS" or h5py.check_vlen_dtype(attribute.dtype):
-        return None
-    value = file.attrs[name]
-    return value.decode("utf-8") if isinstance(value, bytes) else value.item()
-
-
-def reason(error: object) -> str:
-    """Returns what an error says, in a line; of HDF5's reports of a failed read, only what the system said.
-
-    Those have the time, the descriptor and the address of a buffer in them, of which no user makes anything.
-    """
-    text = str(error)
-    # Their time ends with a line break.
-    said = re.search(r"errno = \d+, error message = '([^']*)'", text)
-    return said[1] if said else (text.splitlines() or [type(error).__name__])[0]
-
-
-class BoundedReader:
-    """Reads members of groups until they have claimed as many bytes as the file has.
-
-    Without the bound, a small file whose members all name the same bytes would fill the memory.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._remaining = size
-
-    def members(self, group: Any, texts: Sequence[str] = ()) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Returns a group's arrays, read, and its groups, unread.
-
-        Args:
-            group: of the file.
-            texts: the names of those arrays that hold texts; all others hold numbers.
-        """
-        import h5py
-
-        arrays, groups = {}, {}
-        for name in member_names(group):
-            member = group[name]
-            if isinstance(member, h5py.Group):
-                groups[name] = member
-            elif isinstance(member, h5py.Dataset):
-                arrays[name] = self.array(member, name, "S" if name in texts else "fiu")
-        return arrays, groups
-
-    def array(self, dataset: Any, name: str, kinds: str = "fiu") -> NDArray[Any]:
-        """Returns a data set's values, when its type is of one of the kinds (NumPy's letters)."""
-        self._check_storage(dataset, name)
-        if dataset.dtype.kind not in kinds:
-            raise ValueError(f"{name!r} has the type {dataset.dtype}")
-        return np.array(dataset[()])
-
-    def _check_storage(self, dataset: Any, name: str) -> None:
-        import h5py
-
-        shape = dataset.shape
-        if shape is None or len(shape) > 2 or max(shape, default=0) > MAXIMUM_AXIS_LENGTH**2:
-            raise ValueError(f"{name!r} has the shape {shape}")
-        properties = dataset.id.get_create_plist()
-        inside = properties.get_layout() in (h5py.h5d.CONTIGUOUS, h5py.h5d.COMPACT)
-        if not inside or properties.get_external_count():
-            raise ValueError(f"{name!r} is stored in chunks, by reference or in another file")
-        claimed = math.prod(shape) * dataset.dtype.itemsize
-        if dataset.id.get_storage_size() < claimed:
-            raise ValueError(f"{name!r} claims {claimed} bytes, more than are there")
-        self._remaining -= claimed
-        if self._remaining < 0:
-            raise ValueError(f"{name!r} claims more bytes than the file has")
-
-
-def member_names(group: Any) -> list[str]:
-    """Returns the names of a group's members, all of which are in the file itself."""
-    import h5py
-
-    if len(group) > _MAXIMUM_MEMBERS:
-        raise ValueError(f"a group claims {len(group)} members")
-    names = list(group)
-    for name in names:
-        # A soft or an external link may lead to any file that this user can read.
-        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            raise ValueError(f"{name!r} is a link to another place")
-    return names
 
 
 def _checkpoints(reader: BoundedReader, group: Any) -> CheckpointsData:
     columns, _ = reader.members(group, _CHECKPOINT_TEXTS)
+    # Files that were written before checkpoints had digests lack them.
+    columns.setdefault("sha256", np.full(len(columns["name"]), b""))
     texts = {name: tuple(text.decode("utf-8") for text in columns.pop(name)) for name in _CHECKPOINT_TEXTS}
     final = columns.pop("final")
     if final.dtype != np.uint8 or (final > 1).any():
@@ -187,6 +96,7 @@ def _checkpoints(reader: BoundedReader, group: Any) -> CheckpointsData:
         with_plane_buffers=ordered(with_plane_buffers),
         runs=texts["run_name"],
         name=texts["name"],
+        sha256=texts["sha256"],
         final=final.astype(np.bool_),
     )
 
@@ -202,26 +112,3 @@ def _origin(reader: BoundedReader, group: Any) -> OriginData:
         number=int(values["number"]) if "number" in values else None,
         **texts,
     )
-
-
-def _errors(reader: BoundedReader, group: Any) -> dict[str, str]:
-    if not {"place", "traceback", "traceback_index"} <= set(member_names(group)):
-        raise ValueError("errors lacks a data set")
-    places = reader.array(group["place"], "errors/place", kinds="S")
-    indices = reader.array(group["traceback_index"], "errors/traceback_index")
-    tracebacks = reader.array(group["traceback"], "errors/traceback", kinds="S")
-    if places.shape != indices.shape or (indices < 0).any():
-        raise ValueError(f"errors has {places.shape} places and {indices.shape} indices")
-    texts = [text.decode("utf-8") for text in tracebacks]
-    return {place.decode("utf-8"): texts[index] for place, index in zip(places, indices, strict=True)}
-
-
-def _attributes(file: Any) -> dict[str, Any]:
-    """Returns the file's attributes, JSON decoded; what other programs may have added in other types is left."""
-    as_json = set(json.loads(read_attribute(file, "json_attributes")))
-    attributes = {}
-    for name in file.attrs:
-        value = None if name in OWN_ATTRIBUTES else read_attribute(file, name)
-        if value is not None:
-            attributes[name] = json.loads(value) if name in as_json else value
-    return attributes

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
-from collectors.files.places import check_can_be_directory, check_can_be_file
+from collectors.files.places import AnyPath, check_can_be_directory, check_can_be_file, check_directory
+from collectors.files.remote_path import RemotePath
 from collectors.validation import check_bool, check_path
 
 from ..errors import LandscapeWriteError
 from .data import LandscapeData
-from .landscape_file import write_landscape
+from .encoding import landscape_bytes
+from .kind import LANDSCAPE, FileKind
 from .lock import lock_landscape
+from .whole_file import write_image
 
 
 def make_output_folder(name: str, folder: Path) -> Path:
@@ -39,6 +43,23 @@ def make_output_folder(name: str, folder: Path) -> Path:
     return folder
 
 
+def output_file(output: object) -> AnyPath:
+    """Returns where a file of ours goes, after checking that it can be written there.
+
+    Raises:
+        TypeError: it is no path.
+        ValueError: it is no usable path.
+        OSError: it is a folder, or its folder does not exist.
+        LandscapeError: the server of a URL cannot be reached.
+    """
+    path = check_directory("output", output)
+    if isinstance(path, RemotePath):
+        path.parent.check_writable("output")
+    else:
+        check_can_be_file("output", path)
+    return path
+
+
 def save_landscape(path: str | os.PathLike[str], data: LandscapeData, *, overwrite: bool = False) -> Path:
     """Writes a landscape file and returns its path.
 
@@ -47,13 +68,27 @@ def save_landscape(path: str | os.PathLike[str], data: LandscapeData, *, overwri
         LandscapeLockedError: a survey is writing that file.
         LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
     """
+    return save_whole(path, lambda: landscape_bytes(data), LANDSCAPE, overwrite=overwrite)
+
+
+def save_whole(
+    path: str | os.PathLike[str], encode: Callable[[], bytes], kind: FileKind, *, overwrite: bool = False
+) -> Path:
+    """Writes a file of any of our kinds as ``save_landscape`` does.
+
+    Args:
+        path: of the file.
+        encode: makes its bytes.
+        kind: of the file.
+        overwrite: whether a file of that name is replaced.
+    """
     target = check_path("path", path)
     check_bool("overwrite", overwrite)
     check_can_be_file("path", target)
-    with lock_landscape(target):
+    with lock_landscape(target, kind):
         if os.path.lexists(target) and not overwrite:
             raise already_there(target)
-        write_landscape(target, data)
+        write_image(target, encode(), kind)
     return target
 
 

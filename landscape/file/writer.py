@@ -1,12 +1,13 @@
-"""Keeps the landscape file on disk at most a few seconds behind the measurement."""
+"""Keeps a file on disk at most a few seconds behind the measurement."""
 
 from __future__ import annotations
 
 import contextlib
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 from collectors.files.background import NewestState
 from collectors.files.local_files import unsent_folder
@@ -17,26 +18,40 @@ from collectors.files.retrying import LAST_PAUSES_SECONDS, retry
 from ..errors import LandscapeWriteError
 from .data import LandscapeData
 from .encoding import landscape_bytes
-from .landscape_file import write_image
+from .kind import LANDSCAPE, FileKind
+from .lock import lock_landscape
+from .whole_file import write_image
+
+D = TypeVar("D")
 
 FLUSH_SECONDS = 5.0
 
 
-class LandscapeWriter:
-    """Writes a landscape when it is entered, left, and every few seconds while it changes.
+class LandscapeWriter(Generic[D]):
+    """Writes a file as a whole when it is entered, left, and every few seconds while its data changes.
 
     Args:
         path: the file, on this machine or behind a URL; None keeps the landscape in memory only.
         data: what is written; change it only through ``update``.
         flush_seconds: how far the file may be behind.
+        encode: makes the file's bytes of the data.
+        kind: of the file.
 
     Raises:
         LandscapeWriteError: from ``update`` and on leaving, when the file could not be written.
     """
 
-    def __init__(self, path: AnyPath | None, data: LandscapeData, flush_seconds: float = FLUSH_SECONDS) -> None:
-        self._place = RemoteStore(path) if isinstance(path, RemotePath) else path
-        self._data = data
+    def __init__(
+        self,
+        path: AnyPath | None,
+        data: D,
+        flush_seconds: float = FLUSH_SECONDS,
+        *,
+        encode: Callable[[D], bytes] = landscape_bytes,  # type: ignore[assignment]
+        kind: FileKind = LANDSCAPE,
+    ) -> None:
+        self._place = RemoteStore(path, kind) if isinstance(path, RemotePath) else path
+        self._data, self._encode, self._kind = data, encode, kind
         self._lock = threading.Lock()
         self._flushes = NewestState("landscape-writer", self._write, flush_seconds)
 
@@ -47,7 +62,7 @@ class LandscapeWriter:
             change()
         self._flushes.touch()
 
-    def __enter__(self) -> LandscapeWriter:
+    def __enter__(self) -> LandscapeWriter[D]:
         # The first write shows at once whether the place can be written to, before hours of measuring.
         self._write()
         return self
@@ -66,10 +81,10 @@ class LandscapeWriter:
         if self._place is None:
             return
         with self._lock:
-            image = landscape_bytes(self._data)
+            image = self._encode(self._data)
         # The measurement must not wait for a slow disk or server.
         if not isinstance(self._place, RemoteStore):
-            write_image(self._place, image)
+            write_image(self._place, image, self._kind)
         elif last:
             self._place.write_last(image)
         else:
@@ -77,17 +92,18 @@ class LandscapeWriter:
 
 
 class RemoteStore:
-    """Where a landscape's bytes go.
+    """Where a file's bytes go.
 
     The first write fails at once, because it shows whether the place can be written at all. From then on a failure is
     a warning, the newest bytes are kept on this machine, and the next write tries again.
 
     Args:
         path: of the file.
+        kind: of the file.
     """
 
-    def __init__(self, path: RemotePath) -> None:
-        self._path = path
+    def __init__(self, path: RemotePath, kind: FileKind = LANDSCAPE) -> None:
+        self._path, self._kind = path, kind
         self._has_worked = False
         self._kept: Path | None = None
 
@@ -102,15 +118,15 @@ class RemoteStore:
         except OSError as error:
             if not self._has_worked:
                 raise LandscapeWriteError(
-                    f"landscape file {self._path} cannot be written: {error.strerror}. What was there is untouched. "
-                    "Check the address and your right to write there, then run again."
+                    f"{self._kind.word} file {self._path} cannot be written: {error.strerror}. What was there is "
+                    "untouched. Check the address and your right to write there, then run again."
                 ) from error
             was_kept = self._kept is not None
             kept = self._keep(image)
             if not was_kept:
                 warnings.warn(
-                    f"landscape file {self._path} cannot be written at the moment: {error.strerror}. What is measured "
-                    f"is kept in {kept}, and the next write in a few seconds tries again.",
+                    f"{self._kind.word} file {self._path} cannot be written at the moment: {error.strerror}. What is "
+                    f"measured is kept in {kept}, and the next write in a few seconds tries again.",
                     stacklevel=2,
                 )
         else:
@@ -138,7 +154,7 @@ class RemoteStore:
             raise  # it cannot even be kept on this machine
         except OSError as error:
             raise LandscapeWriteError(
-                f"landscape file {self._path} cannot be written: {error.strerror}. What was measured is in "
+                f"{self._kind.word} file {self._path} cannot be written: {error.strerror}. What was measured is in "
                 f"{self._kept}: copy it there once that is possible, else the next run measures it again."
             ) from error
         self._forget()
@@ -146,7 +162,7 @@ class RemoteStore:
     def _keep(self, image: bytes) -> Path:
         if self._kept is None:
             self._kept = unsent_folder() / self._path.name
-        write_image(self._kept, image)
+        write_image(self._kept, image, self._kind)
         return self._kept
 
     def _forget(self) -> None:
@@ -155,3 +171,19 @@ class RemoteStore:
                 self._kept.unlink()
                 self._kept.parent.rmdir()
             self._kept = None
+
+
+def add_attributes(path: AnyPath | None, data: LandscapeData, attributes: Mapping[str, Any]) -> None:
+    """Adds attributes to a landscape and, where they are others than before, to its file.
+
+    Raises:
+        LandscapeLockedError: another writer is at the file.
+        LandscapeWriteError: it cannot be written.
+    """
+    if all(data.attributes.get(name) == value for name, value in attributes.items()):
+        return
+    if path is None:
+        data.attributes.update(attributes)
+        return
+    with lock_landscape(path), LandscapeWriter(path, data) as writer:
+        writer.update(lambda: data.attributes.update(attributes))

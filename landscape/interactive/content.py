@@ -9,10 +9,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from workers.metric_names import MetricName, other_datasets
+
 from ..facts import page_facts
 from ..figures.difference import check_same_grid, difference, joint_status
 from ..figures.path import network_marks
-from ..figures.texts import axis_label, full_title, kind_text, sampling_notes, unit_of
+from ..figures.texts import (
+    axis_label,
+    full_title,
+    kind_text,
+    main_dataset,
+    metric_text,
+    precision_name,
+    precision_notes,
+    sampling_notes,
+    unit_of,
+)
 from ..file.checks import PointStatus
 from ..file.own_values import own_values
 from ..roles import NETWORK
@@ -23,6 +35,10 @@ from ..scales.scale import Scale
 
 if TYPE_CHECKING:
     from ..file.data import LandscapeData
+
+
+# Of a landscape with many groups of samples; each has a scale, about 1 kB.
+_MOST_DIFFERENCES = 60
 
 
 def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
@@ -39,6 +55,7 @@ def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
         "name": name,
         "title": title(landscape),
         "note": note(landscape),
+        "precision": precision_name(landscape.attributes.get("measurement_plan")),
         "estimates": {metric: "; ".join(sampling_notes(landscape, metric)) for metric in landscape.metrics},
         "largest_gap": (landscape.attributes.get("sampling") or {}).get("largest_gap"),
         "unit": str(landscape.attributes.get("unit") or "checkpoint"),
@@ -49,6 +66,9 @@ def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
         "x": _encoded(landscape.x),
         "y": None if landscape.y is None else _encoded(landscape.y),
         "metrics": _all_encoded(landscape.metrics),
+        "names": {metric: _name(landscape, metric) for metric in landscape.metrics},
+        "datasets": _datasets(landscape),
+        "metric_differences": metric_differences(landscape),
         "status": _encoded(landscape.status, "u1"),
         "scales": {metric: _scales(landscape, metric) for metric in landscape.metrics},
         "checkpoints": None if landscape.checkpoints is None else _checkpoints(landscape),
@@ -70,7 +90,7 @@ def title(landscape: LandscapeData) -> str:
 
 
 def note(landscape: LandscapeData) -> str:
-    """Returns what kind of plane or line it is, its size, and what is not measured."""
+    """Returns what kind of plane or line it is, its size, what is not measured, and a precision that is not full."""
     kind = "" if landscape.attributes.get("decomposition") is None else kind_text(landscape)
     kind = {"pca": "principal directions of the checkpoints", "random": "random directions"}.get(kind.lower(), kind)
     size = f"line of {len(landscape.x)} points"
@@ -82,7 +102,7 @@ def note(landscape: LandscapeData) -> str:
         for status in (PointStatus.INTERPOLATED, PointStatus.FAILED, PointStatus.PENDING)
         if counts[status]
     )
-    return "; ".join(part for part in (kind, size, unfinished) if part)
+    return "; ".join(part for part in (kind, size, unfinished, *precision_notes(landscape)) if part)
 
 
 def _frame(landscape: LandscapeData, aspect: str) -> dict[str, Any]:
@@ -109,6 +129,41 @@ def difference_scales(first: LandscapeData, second: LandscapeData) -> dict[str, 
             values = known(difference(first[metric], second[metric]), status)
             found[metric] = _as_json(choose_scale(values, symmetric=True, metric=metric), values, metric)
     return found
+
+
+def metric_differences(landscape: LandscapeData) -> list[dict[str, Any]]:
+    """Returns which metrics of a landscape can be subtracted from each other, and the scales of the differences.
+
+    These are the ones of one quantity and group on different data sets: the later minus the earlier set.
+    """
+    found: list[dict[str, Any]] = []
+    read = {metric: MetricName.read(metric, landscape.metrics) for metric in landscape.metrics}
+    sets = ["", *other_datasets(landscape.metrics)]
+    for name in read.values():
+        later = [MetricName(name.quantity, name.group, dataset) for dataset in sets[sets.index(name.dataset) + 1 :]]
+        for other in map(str, later):
+            if other not in landscape.metrics or name.is_error or len(found) == _MOST_DIFFERENCES:
+                continue
+            values = known(difference(landscape[other], landscape[str(name)]), landscape.status)
+            scale = _as_json(choose_scale(values, symmetric=True, metric=other), values, other)
+            found.append({"metrics": [other, str(name)], "scale": scale})
+    return found
+
+
+def _name(landscape: LandscapeData, metric: str) -> dict[str, Any]:
+    """Returns what a metric's name says, for the page's controls and captions."""
+    name = MetricName.read(metric, landscape.metrics)
+    return {
+        "quantity": name.quantity,
+        "dataset": name.dataset or main_dataset(landscape) or "main data set",
+        "text": metric_text(landscape, metric, str),
+        "standard_error": name.standard_error,
+        "is_error": name.is_error,
+    }
+
+
+def _datasets(landscape: LandscapeData) -> list[str]:
+    return [main_dataset(landscape) or "main data set", *other_datasets(landscape.metrics)]
 
 
 def _scales(landscape: LandscapeData, metric: str) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import math
 from typing import TYPE_CHECKING, Any
@@ -13,12 +12,11 @@ from numpy.typing import NDArray
 from ..figures.appearance import Appearance, choose_appearance
 from ..figures.missing import edges
 from ..figures.path import END, PATH, RUN_COLORS, STAR, START, network_marks
-from ..figures.texts import axis_label, printable, sampling_notes, short_axis_label, unit_of
+from ..figures.texts import axis_label, metric_text, sampling_notes, short_axis_label, unit_of
 from ..file.checks import PointStatus
 from ..scales.frame import choose_frame
-from ..scales.landscape_scale import known, landscape_scale
-from ..scales.scale import Scale
 from .content import note, title
+from .metric_views import MetricView, Picture, literal, metric_menu, metric_views
 
 if TYPE_CHECKING:
     from ..file.data import LandscapeData
@@ -37,15 +35,16 @@ _PIECES = 12
 _EDGE = {"color": "#1a1a1a", "width": 1}
 _STAR = {"symbol": "star", "size": 14, "color": STAR["color"]}
 _PATH_TEMPLATE = (
-    "%{customdata[0]}<br>own loss %{customdata[1]:.6g}<br>loss on the {where} %{customdata[2]:.6g}"
+    "%{customdata[0]}<br>own {metric} %{customdata[1]:.6g}<br>{metric} at its foot on the {where} %{customdata[2]:.6g}"
     "<br>distance from the {where} %{customdata[3]:.4g}<extra></extra>"
 )
-
-_Parts = tuple[list[dict[str, Any]], dict[str, Any]]
 
 
 def notebook_figure(landscape: LandscapeData) -> dict[str, Any] | None:
     """Returns the figure as JSON values: a map and a surface side by side, or a line's profile.
+
+    Where the landscape has several data sets, a menu chooses the metric, or a difference; metrics of one quantity are
+    on one scale.
 
     Returns:
         data and layout in plotly's terms; None where there is nothing to explore, because the loss has no finite
@@ -57,17 +56,25 @@ def notebook_figure(landscape: LandscapeData) -> dict[str, Any] | None:
     from plotly import graph_objects, io
 
     look = choose_appearance(None, "screen", None)
-    values = known(landscape.loss, landscape.status)
-    scale = landscape_scale(landscape)
-    if scale.flat or min(values.shape) < 2:
+    views = metric_views(landscape)
+    if views[0].scale.flat or min(landscape.shape) < 2:
         return None
-    traces, layout = (_line if landscape.y is None else _plane)(landscape, values, scale, look)
-    figure = graph_objects.Figure(traces, {**_page(landscape, look), **layout})
+    pictures = [_picture(view, look) for view in views]
+    traces, layout = pictures[0]
+    if len(views) > 1:
+        layout = {**layout, "updatemenus": [metric_menu(views, pictures, look)]}
+    figure = graph_objects.Figure(traces, layout)
     shown: dict[str, Any] = json.loads(io.to_json(figure, validate=False))
     return shown
 
 
-def _plane(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: Appearance) -> _Parts:
+def _picture(view: MetricView, look: Appearance) -> Picture:
+    traces, layout = (_line if view.landscape.y is None else _plane)(view, look)
+    return traces, {**_page(view, look), **layout}
+
+
+def _plane(view: MetricView, look: Appearance) -> Picture:
+    landscape, values, scale = view.landscape, view.values, view.scale
     x, y = landscape.x, landscape.y
     assert y is not None
     low, high = (float(scale.forward(end)) for end in (scale.low, scale.high))
@@ -92,7 +99,7 @@ def _plane(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: A
             "lighting": {"ambient": 0.72, "diffuse": 0.55, "specular": 0.06, "roughness": 0.75},
         },
         *_status_marks(landscape, look),
-        *_path_marks(landscape, scale, heights),
+        *_path_marks(view, heights),
     ]  # fmt: skip
     ticks = {"tickvals": scale.forward(scale.levels), "ticktext": scale.texts()}
     frame = {**_frame(look), "showgrid": False, "constrain": "domain"}
@@ -106,10 +113,10 @@ def _plane(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: A
     layout = {
         "height": 500,
         "coloraxis": {
-            "colorscale": "Viridis", "cmin": low, "cmax": high,
+            "colorscale": "RdBu" if view.diverging else "Viridis", "cmin": low, "cmax": high,
             "colorbar": {
-                "title": {"text": scale.label("loss"), "side": "right"}, "x": 0.46, "thickness": 12, "outlinewidth": 0,
-                **ticks,
+                "title": {"text": literal(scale.label(view.text)), "side": "right"}, "x": 0.46, "thickness": 12,
+                "outlinewidth": 0, **ticks,
             },
         },
         "xaxis": {**frame, "domain": [0, 0.45], "range": edges(x)[[0, -1]], "title": titles[0]},
@@ -146,9 +153,10 @@ def _box(ratio: float) -> dict[str, float]:
     return {"x": size * math.sqrt(ratio), "y": size / math.sqrt(ratio), "z": 0.68}
 
 
-def _line(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: Appearance) -> _Parts:
+def _line(view: MetricView, look: Appearance) -> Picture:
+    landscape, values, scale = view.landscape, view.values, view.scale
     curve = {
-        "type": "scatter", "mode": "lines+markers", "name": "loss", "x": landscape.x, "connectgaps": False,
+        "type": "scatter", "mode": "lines+markers", "name": literal(view.text), "x": landscape.x, "connectgaps": False,
         "y": _compact(scale.heights(values)), "line": {"color": look.series[0], "width": 2},
         "marker": {"size": 5}, **_hover(landscape),
     }  # fmt: skip
@@ -157,18 +165,23 @@ def _line(landscape: LandscapeData, values: NDArray[Any], scale: Scale, look: Ap
     layout = {
         "height": 400,
         "xaxis": {**frame, "title": literal(axis_label(landscape, 0))},
-        "yaxis": {**frame, "title": scale.tall.label("loss"), **ticks},
+        "yaxis": {**frame, "title": {"text": literal(scale.tall.label(view.text))}, **ticks},
     }
-    return [curve, *_line_marks(landscape, scale)], layout
+    return [curve, *_line_marks(view)], layout
 
 
 def _frame(look: Appearance) -> dict[str, Any]:
     return {"zeroline": False, "ticks": "outside", "tickcolor": look.soft, "linecolor": look.ink, "mirror": True}
 
 
-def _page(landscape: LandscapeData, look: Appearance) -> dict[str, Any]:
+def _page(view: MetricView, look: Appearance) -> dict[str, Any]:
+    landscape = view.landscape
     scale_notes = () if landscape.y is None else _proportions(landscape)[1]
-    said = [title(landscape), "; ".join([note(landscape), *scale_notes]), "; ".join(sampling_notes(landscape))]
+    said = [
+        title(landscape),
+        "; ".join([note(landscape), *scale_notes]),
+        "; ".join(sampling_notes(landscape, view.metric)),
+    ]
     text = "".join([literal(said[0]), *(f"<br><sub>{literal(line, 120)}</sub>" for line in said[1:] if line)])
     return {
         "title": {"text": text, "font": {"size": 15}},
@@ -196,12 +209,6 @@ def _eye(values: NDArray[Any]) -> dict[str, float]:
     return {"x": 1.5 * right, "y": 1.5 * up, "z": 1.05}
 
 
-def literal(text: object, limit: int = 72) -> str:
-    """Returns text that plotly writes as it is: it knows a few HTML tags, and formulas between dollar signs."""
-    # In a template, %{...} is a variable.
-    return html.escape(printable(text, limit), quote=False).replace("$", "&#36;").replace("%{", "%&#123;")
-
-
 def _compact(values: NDArray[Any]) -> NDArray[Any]:
     """Returns the values as float32, whose seven digits suffice here, unless one would overflow or vanish."""
     with np.errstate(over="ignore", under="ignore"):
@@ -213,49 +220,49 @@ def _compact(values: NDArray[Any]) -> NDArray[Any]:
 def _hover(landscape: LandscapeData) -> dict[str, Any]:
     """Returns what a trace over the grid says beside the mouse: the coordinates and every metric, as stored."""
     lines = ["x %{x:.4g}"] if landscape.y is None else ["x %{x:.4g}", "y %{y:.4g}"]
-    lines += [f"{literal(name, 32)} %{{customdata[{index}]:.6g}}" for index, name in enumerate(landscape.metrics)]
+    lines += [
+        f"{literal(metric_text(landscape, name, str), 48)} %{{customdata[{index}]:.6g}}"
+        for index, name in enumerate(landscape.metrics)
+    ]
     values = np.stack([_compact(landscape[name]) for name in landscape.metrics], axis=-1)
     return {"customdata": values, "hovertemplate": "<br>".join(lines) + "<extra></extra>"}
 
 
-def _line_marks(landscape: LandscapeData, scale: Scale) -> list[dict[str, Any]]:
+def _line_marks(view: MetricView) -> list[dict[str, Any]]:
     """Returns checkpoints, networks and the origin on a line's profile."""
+    landscape, scale = view.landscape, view.scale
     found, point, traces = landscape.checkpoints, landscape.origin, []
     if found is not None and "loss" in found.projected:
-        heights = scale.tall.heights(found.projected["loss"])
+        heights = scale.tall.heights(view.projected)
         for index, rows in enumerate(found.paths):
             marker = {"symbol": "diamond", "size": 9, "color": _run_color(index, PATH)}
             name = literal(found.run_name(rows[0]), 32) or "checkpoints"
-            traces.append(
-                _mark(f"{name} (projected)", found.x[rows], heights[rows], marker) | _hover_of(landscape, rows)
-            )
+            traces.append(_mark(f"{name} (projected)", found.x[rows], heights[rows], marker) | _hover_of(view, rows))
         for row, marker in _network_marks(landscape):
             rows = np.array([row])
             name = literal(found.name[row], 32)
-            traces.append(
-                _mark(f"{name} (projected)", found.x[rows], heights[rows], marker) | _hover_of(landscape, rows)
-            )
-    height = scale.tall.heights(np.array([point.metrics.get("loss", np.nan)]))
+            traces.append(_mark(f"{name} (projected)", found.x[rows], heights[rows], marker) | _hover_of(view, rows))
+    height = scale.tall.heights(np.array([point.metrics.get(view.metric, np.nan)]))
     return [*traces, _mark(_origin_name(landscape), [point.x], height, _STAR)]
 
 
-def _path_marks(landscape: LandscapeData, scale: Scale, heights: NDArray[Any]) -> list[dict[str, Any]]:
+def _path_marks(view: MetricView, heights: NDArray[Any]) -> list[dict[str, Any]]:
     """Returns runs' paths, networks and the origin, on the map and on the surface.
 
     Args:
-        landscape: a plane.
-        scale: of the loss.
+        view: of a plane.
         heights: of the surface as drawn, shape (ny, nx).
     """
+    landscape, scale = view.landscape, view.scale
     found, point = landscape.checkpoints, landscape.origin
     lift = (scale.forward(scale.high) - scale.forward(scale.low)) / 100
     traces: list[dict[str, Any]] = []
     if found is not None and found.y is not None:
-        feet = scale.tall.heights(found.projected.get("loss", np.full(len(found.number), np.nan))) + lift
+        feet = scale.tall.heights(view.projected) + lift
         for index, rows in enumerate(found.paths):
-            traces += _run_marks(landscape, rows, index, feet[rows], heights + lift)
+            traces += _run_marks(view, rows, index, feet[rows], heights + lift)
         for row, marker in _network_marks(landscape):
-            rows, about = np.array([row]), _hover_of(landscape, np.array([row]))
+            rows, about = np.array([row]), _hover_of(view, np.array([row]))
             traces += [
                 _mark(literal(found.name[row], 32), found.x[rows], found.y[rows], marker) | about,
                 {
@@ -264,7 +271,7 @@ def _path_marks(landscape: LandscapeData, scale: Scale, heights: NDArray[Any]) -
                     **about,
                 },
             ]  # fmt: skip
-    origin = scale.tall.heights(np.array([point.metrics.get("loss", np.nan)])) + lift
+    origin = scale.tall.heights(np.array([point.metrics.get(view.metric, np.nan)])) + lift
     diamond = {"symbol": "diamond", "size": 5, "color": STAR["color"], "line": _EDGE}
     return [
         *traces,
@@ -277,10 +284,11 @@ def _path_marks(landscape: LandscapeData, scale: Scale, heights: NDArray[Any]) -
 
 
 def _run_marks(
-    landscape: LandscapeData, rows: NDArray[Any], index: int, feet: NDArray[Any], heights: NDArray[Any]
+    view: MetricView, rows: NDArray[Any], index: int, feet: NDArray[Any], heights: NDArray[Any]
 ) -> list[dict[str, Any]]:
     """Returns the path of one run, with start and end if it has more than one checkpoint."""
-    found, about = landscape.checkpoints, _hover_of(landscape, rows)
+    landscape, about = view.landscape, _hover_of(view, rows)
+    found = landscape.checkpoints
     assert found is not None
     assert found.y is not None
     xs, ys, color = found.x[rows], found.y[rows], _run_color(index, "white")
@@ -352,17 +360,18 @@ def _mark(name: str, x: Any, y: Any, marker: dict[str, Any]) -> dict[str, Any]:
     return {"type": "scatter", "mode": "markers", "name": name, "x": x, "y": y, "marker": marker, "hoverinfo": "skip"}
 
 
-def _hover_of(landscape: LandscapeData, rows: NDArray[Any]) -> dict[str, Any]:
+def _hover_of(view: MetricView, rows: NDArray[Any]) -> dict[str, Any]:
     """Returns what checkpoints and networks say beside the mouse."""
+    landscape = view.landscape
     found = landscape.checkpoints
     assert found is not None
-    unknown = np.full(len(found.number), np.nan)
-    columns = (found.metrics.get("loss", unknown), found.projected.get("loss", unknown), found.residual)
+    columns = (view.own, view.projected, found.residual)
     labels = [literal(found.label(row, unit_of(landscape)), 48) for row in rows]
     data = [
         [label, *values] for label, *values in zip(labels, *(column[rows].tolist() for column in columns), strict=True)
     ]
     template = _PATH_TEMPLATE.replace("{where}", "line" if landscape.y is None else "plane")
+    template = template.replace("{metric}", literal(view.text, 48))
     return {"customdata": data, "hovertemplate": template, "hoverinfo": None}
 
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 Direction: TypeAlias = dict[str, NDArray[Any]]
 
 NORMALIZATIONS = ("filter", "layer", "weight", "none")
+DIRECTIONS = ("random", "hessian", "ggn", "factors", "pca")
+"""Of the landscape of a run's result."""
 _BLOCK = 2**20
 
 

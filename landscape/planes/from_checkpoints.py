@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -42,10 +43,11 @@ def plane_of_runs(runs: Sequence[Run], space: WeightSpace, *, centering: str = "
     # The plane runs through the last one that it is given.
     principal = principal_directions((*itertools.chain(*others), *first), space, centering=centering)
     origin = first[-1]
+    digests = tuple(state.sha256() for state in states)
     members = Members.of_runs({run.name: run.numbers for run in runs}, [run.finished for run in runs])
     identity = {
         "decomposition": "pca",
-        "checkpoints": [state.sha256() for state in states],
+        "checkpoints": list(digests),
         "runs": [len(run.readers) for run in runs],
         "centering": centering,
     }
@@ -61,7 +63,7 @@ def plane_of_runs(runs: Sequence[Run], space: WeightSpace, *, centering: str = "
         projection=project(states, origin, principal.directions, space),
         checkpoints=states,
         notes=principal.notes,
-        members=members,
+        members=replace(members, sha256=digests),
     )
 
 
@@ -147,7 +149,8 @@ def plane_of_points(readers: Mapping[str, StateReader], space: WeightSpace) -> P
     for block in difference_blocks(others, origin, space):
         for direction, row in zip(directions, block.differences, strict=True):
             direction[block.name].reshape(-1)[block.start : block.stop] = row
-    identity = {"decomposition": "points", "points": [state.sha256() for state in states]}
+    digests = tuple(state.sha256() for state in states)
+    identity = {"decomposition": "points", "points": list(digests)}
     # By definition rather than by least squares, so that the corners are exactly (1, 0) and (0, 1).
     corners = np.eye(len(states), len(others), k=-1)
     return Plane(
@@ -161,7 +164,7 @@ def plane_of_points(readers: Mapping[str, StateReader], space: WeightSpace) -> P
         projection=projection_at(states, corners, origin, directions, space),
         checkpoints=states,
         end_buffers=_end_buffers(states, space),
-        members=members,
+        members=replace(members, sha256=digests),
     )
 
 

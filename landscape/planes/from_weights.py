@@ -1,8 +1,8 @@
 """Planes and lines through weights in any form, with or without a collected run.
 
 A set of weights may be given as a network, a mapping from name to tensor or array (a state dict), a
-``StateReader``, or a path to a ``.safetensors`` or ``.pt`` file. Unless one of them is a network, ``network=``
-says which tensors are trainable: the network, or its ``WeightSpace``.
+``StateReader``, or the path or URL of a checkpoint in any form that ``import_checkpoints`` takes. Unless
+one of them is a network, ``network=`` says which tensors are trainable: the network, or its ``WeightSpace``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from collectors.networks.readers import describe_network, is_network
+from collectors.networks.readers import describe_network, is_network, without_average
 from collectors.networks.weight_space import WeightSpace, canonical_name, direction_dtype, state_sha256
 from collectors.run_directory.directory import RunDirectory
 from collectors.validation import check_choice, wrong_type, wrong_value
@@ -22,7 +22,7 @@ from ..roles import NETWORK, UNKNOWN, OriginRole, check_name
 from .directions import NORMALIZATIONS, Direction, normalize
 from .from_checkpoints import check_spannable, origin_state, plane_of_points, plane_of_runs, random_plane_of
 from .plane import Plane
-from .runs import find_runs, read_run
+from .runs import check_numbers, find_runs, read_run
 
 
 def random_plane(
@@ -94,16 +94,10 @@ def pca_plane(
         DegenerateTrajectoryError: the checkpoints do not span a plane.
     """
     found = find_runs(checkpoints, numbers)
-    if isinstance(numbers, Mapping):
-        unknown = [name for name in numbers if name not in found]
-        if unknown:
-            raise wrong_value("numbers", f"a dict with the names of runs, {list(found)}", list(numbers))
-    elif numbers is not None and len(found) > 1:
-        raise wrong_type("numbers", "a dict from the runs' names to their numbers, as there are several runs", numbers)
+    chosen = check_numbers(found, numbers)
     held = [item for of_run in found.values() if not isinstance(of_run, RunDirectory) for item in of_run]
     space = network_space(network, *held)
-    chosen = numbers if isinstance(numbers, Mapping) else dict.fromkeys(found, numbers)
-    runs = [read_run(name, of_run, chosen.get(name), space) for name, of_run in found.items()]
+    runs = [read_run(name, of_run, chosen[name], space) for name, of_run in found.items()]
     if (empty := [run.name for run in runs if not run.readers]) and len(runs) > 1:
         raise wrong_value("checkpoints", "runs with at least one checkpoint each", {name: [] for name in empty})
     return plane_of_runs(runs, space, centering=centering)
@@ -204,7 +198,7 @@ def network_space(network: object, *weights: Weights) -> WeightSpace:
     if isinstance(network, WeightSpace):
         space = network
     elif network is not None:
-        space = describe_network(network)
+        space = describe_network(without_average(network))
     else:
         described = next((item for item in weights if is_network(item)), None)
         if described is None:
@@ -212,7 +206,7 @@ def network_space(network: object, *weights: Weights) -> WeightSpace:
                 "network is missing: files and state dicts do not say which tensors are trainable or tied; pass "
                 "network=<the network> (or its WeightSpace, from collectors.networks.readers.describe_network)."
             )
-        space = describe_network(described)
+        space = describe_network(without_average(described))
     check_spannable(space)
     return space
 

@@ -1,42 +1,51 @@
-"""A plane or a line through weight space: its origin, directions, path and axes, and the file of its directions."""
+"""A plane or a line through weight space: its origin, directions, axes, and who is on it."""
 
 from __future__ import annotations
 
-import json
 import math
-import tempfile
+import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.files.places import AnyPath
+from collectors.files.places import AnyPath, check_can_be_file, check_directory
 from collectors.files.remote_path import RemotePath
-from collectors.networks.weight_space import WeightSpace, direction_dtype, interpolated_buffers, move_along
-from collectors.validation import check_choice, check_float, check_int, wrong_value
-from collectors.weights.safetensors_file import StateReader, write_checkpoint
+from collectors.networks.weight_space import WeightSpace, interpolated_buffers, move_along
+from collectors.validation import check_bool, check_choice, check_float, check_int, wrong_value
+from collectors.weights.safetensors_file import StateReader
 from workers.evaluator import BUFFER_POLICIES
 
 from ..errors import LandscapeWriteError
 from ..roles import NOBODY, UNKNOWN, Members, OriginRole
+from .array_checks import check_arrays_of
+from .axis_curvature import AxisCurvature
 from .directions import Direction, cosine, norm
+from .extent import MARGIN, axis_around, axis_holding, check_extent, spans, symmetric_axis
+from .members import Company, ProjectedCheckpoints, add_members, project_checkpoints
+from .plane_file import read_plane, write_plane
 from .projection import Projection, check_independent
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from jaxtyping import Float64
+
+    from collectors.run_directory.directory import RunDirectory
+    from collectors.weights.aligned import Weights
 
 Axes: TypeAlias = "tuple[Float64[np.ndarray, ' nx'], Float64[np.ndarray, ' ny'] | None]"
 """The coordinates of a grid: x of the shape (nx,) and y of the shape (ny,), or None for a line."""
 
-DECOMPOSITIONS = ("pca", "random", "points", "custom")
+
+DECOMPOSITIONS = ("pca", "random", "points", "custom", "hessian", "ggn", "factors", "path")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Plane:
     """The points ``origin + x * directions[0] + y * directions[1]``, or a line when there is one direction.
 
@@ -48,7 +57,8 @@ class Plane:
             name, the buffers that can be interpolated (floating-point ones, finite in all of these networks and not the
             same in all). Empty where there is none, and on all other planes.
         directions: one or two; name to array for each trainable parameter, float32 (float64 for float64 parameters).
-        decomposition: "pca", "random", "points" or "custom".
+        decomposition: "pca", "random", "points", "custom", or the matrix whose eigenvectors the directions are:
+            "hessian", "ggn", or "factors" (of a second-order optimizer).
         normalization: how the directions were scaled: "filter", "layer", "weight" or "none".
         identity: what origin and directions were made from, in values that ``json`` can write.
         explained_variance_ratio: shape (dimension,); for "pca".
@@ -57,6 +67,8 @@ class Plane:
         projection: where ``checkpoints`` lie; None where there are none.
         checkpoints: of runs, or networks that belong to no run.
         members: who the checkpoints are.
+        curvature: how the loss bends along the directions, for "hessian" and "ggn"; for "factors" what the optimizer
+            sees.
 
     Raises:
         ValueError: a tensor is missing, unknown, or has the wrong shape or element type.
@@ -77,20 +89,32 @@ class Plane:
     end_buffers: tuple[Mapping[str, NDArray[Any]], ...] = field(default=(), repr=False)
     notes: tuple[str, ...] = ()
     members: Members = NOBODY
+    curvature: AxisCurvature | None = None
 
     def __post_init__(self) -> None:
         check_choice("decomposition", self.decomposition, DECOMPOSITIONS)
         if len(self.directions) not in (1, 2):
             raise wrong_value("directions", "a tuple of one direction (a line) or two (a plane)", len(self.directions))
-        own = {tensor.name: (tensor.shape, tensor.dtype) for tensor in self.space.tensors}
-        spanned = {tensor.name: (tensor.shape, direction_dtype(tensor.dtype).name) for tensor in self.space.trainable}
-        _check_arrays("origin", self.origin, {tensor.name: own[tensor.name] for tensor in self.space.parameters})
-        _check_arrays("buffers", self.buffers, {tensor.name: own[tensor.name] for tensor in self.space.buffers})
-        for index, direction in enumerate(self.directions):
-            _check_arrays(f"directions[{index}]", direction, spanned)
+        check_arrays_of(self)
         check_independent(self.norms, self.cosine)
         if len(self.members.number) != len(self.checkpoints):
             raise wrong_value("members", f"one for each of the {len(self.checkpoints)} checkpoints", self.members)
+
+    def __repr__(self) -> str:
+        kind = f"{self.decomposition} {'line' if self.dimension == 1 else 'plane'}"
+        parts = [
+            f"{kind} of {self.space.network} ({self.space.dimension} weights)",
+            f"normalization {self.normalization}",
+            f"norms {', '.join(f'{length:.4g}' for length in self.norms)}",
+        ]
+        if self.cosine is not None:
+            parts.append(f"cosine {self.cosine:.2g}")
+        if self.explained_variance_ratio is not None:
+            shares = ", ".join(f"{share:.4f}" for share in self.explained_variance_ratio)
+            parts.append(f"explained variance {shares}")
+        if self.curvature is not None:
+            parts.append(f"eigenvalues {', '.join(f'{value:.4g}' for value in self.curvature.eigenvalues)}")
+        return f"Plane({'; '.join([*parts, *([str(self.members)] if self.checkpoints else [])])})"
 
     @property
     def dimension(self) -> int:
@@ -107,17 +131,125 @@ class Plane:
         """The cosine between the two directions, or None for a line."""
         return cosine(self.directions[0], self.directions[1], self.space) if self.dimension == 2 else None
 
-    def axes(self, size: int | tuple[int, int], margin: float = 0.2) -> Axes:
+    def project(
+        self,
+        checkpoints: Sequence[Weights] | RunDirectory | Mapping[str, Sequence[Weights] | RunDirectory],
+        *,
+        numbers: Sequence[int] | Mapping[str, Sequence[int]] | None = None,
+    ) -> ProjectedCheckpoints:
+        """Returns where any checkpoints lie, by least squares on all directions; measures nothing.
+
+        Own and projected losses come with ``with_checkpoints`` and ``evaluate``.
+
+        Args:
+            checkpoints: a list of n weights, a ``RunDirectory``, or a dict from runs' names to either.
+            numbers: one for each checkpoint; 0, 1, 2, ... by default, or those of the ``RunDirectory``, of which it
+                then chooses. For a dict of runs, a dict with the same names.
+
+        Returns:
+            Coordinates of the shape (n, dimension), distances to the plane and to the origin, numbers and runs.
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            ValueError: an argument has a value that is not allowed.
+            CheckpointError: a checkpoint does not fit the network or is not finite.
+        """
+        return project_checkpoints(checkpoints, numbers, self.space, self.origin, self.directions)
+
+    def with_checkpoints(
+        self,
+        runs: Mapping[str, Sequence[Weights] | RunDirectory] | None = None,
+        networks: Mapping[str, Weights] | None = None,
+        *,
+        numbers: Mapping[str, Sequence[int]] | None = None,
+        name: str | None = None,
+    ) -> Plane:
+        """Returns this plane with further runs and networks on it, which are measured and drawn with it.
+
+        Origin and directions stay what they are, and so does the identity: a landscape file of this plane is continued,
+        and what it holds is measured no second time.
+
+        Args:
+            runs: name to the checkpoints in the order of training, or to a ``RunDirectory``; each is drawn as a path.
+                If these are the checkpoints that the plane's own run has, that run only gets the name.
+            networks: name to weights that belong to no path, such as averages or other seeds' final weights; each is
+                drawn as a mark.
+            numbers: of runs' checkpoints, by the run's name; 0, 1, 2, ... by default, or those of the ``RunDirectory``.
+            name: what the plane's own run is called, where it has no name; the name of its folder by default, or "run".
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            ValueError: nothing is given, or a name is wrong or taken.
+            CheckpointError: a checkpoint does not fit the network or is not finite.
+        """
+        there = Company(self.members, self.checkpoints, self.projection)
+        now = add_members(there, runs, networks, numbers, name, self.space, self.origin, self.directions)
+        role = self.origin_role
+        if role.number is not None and role.run in self.members.runs:
+            role = replace(role, run=now.members.runs[self.members.runs.index(role.run)])
+            if role.run != self.origin_role.run:
+                row = self.members.number.index(self.origin_role.number)
+                role = replace(role, number=now.members.number[row])
+        return replace(
+            self, members=now.members, checkpoints=now.checkpoints, projection=now.projection, origin_role=role
+        )
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> AnyPath:
+        """Writes the plane as a safetensors file, which ``load`` reads, and returns its path.
+
+        It holds origin, buffers, directions, the identity, and who is on the plane: names, coordinates, and where their
+        files lie, but not their weights. A landscape file of the plane is continued with the loaded one.
+
+        Args:
+            path: of the file, or its fsspec URL.
+            overwrite: whether a file of that name is replaced.
+
+        Raises:
+            LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
+            NotADirectoryError: the file's directory does not exist.
+        """
+        target = check_directory("path", path)
+        check_bool("overwrite", overwrite)
+        if not isinstance(target, RemotePath):
+            check_can_be_file("path", target)
+        if target.exists() and not overwrite:
+            raise LandscapeWriteError(
+                f"{target} exists and was left as it is. Pass overwrite=True to replace it, or give another name."
+            )
+        write_plane(target, self)
+        return target
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Reads a plane that ``save`` wrote, or ``save_directions=True`` beside a landscape.
+
+        Args:
+            path: of the file, or its fsspec URL.
+
+        Raises:
+            CheckpointError: there is no such file, or it is damaged.
+            PlaneError: it holds no plane, or directions without their origin.
+        """
+        return cls(**read_plane(check_directory("path", path)))
+
+    def axes(
+        self, size: int | tuple[int, int], margin: float | None = None, limits: Sequence[float] | None = None
+    ) -> Axes:
         """Returns the coordinates to measure at.
 
-        They span the checkpoints' range and ``margin`` times that range on each side, or [-1, 1] (exactly
-        symmetric, with 0 in the middle of an odd size) for random and custom directions. Where the checkpoints
-        have no range along an axis, that axis gets the length in weight space of the other one, or a tenth of
-        the origin's norm each side if neither has a range, and a warning.
+        They span the range of the checkpoints that the plane goes through and ``margin`` times that range on each side,
+        or [-1, 1] (exactly symmetric, with 0 in the middle of an odd size) for random and custom directions. Along an
+        eigenvector they reach as far as the loss, if it were a parabola, rises by the plane's ``rise``. Where
+        runs or networks that were added lie outside, the axes go on with the same step until they hold everybody, so
+        that no point of the plane's own grid is lost; if that takes more than four times as many points, ``size``
+        points are spread over the whole. Where the checkpoints have no range along an axis, that axis gets the length
+        in weight space of the other one, or a tenth of the origin's norm each side if neither has a range, and a
+        warning.
 
         Args:
             size: points along each axis, or (points along x, points along y); at least 3.
-            margin: a share of the checkpoints' range.
+            margin: on each side, a share of the checkpoints' range, or of [-1, 1]; by default 0.2 or none.
+            limits: instead of all this, the lowest and the highest coordinate of all axes, or (x0, x1, y0, y1).
 
         Returns:
             x with shape (nx,) and y with shape (ny,), strictly increasing; y is None for a line.
@@ -127,13 +259,19 @@ class Plane:
             ValueError: an argument has a value that is not allowed.
         """
         sizes = self._sizes(size)
-        margin = check_float("margin", margin, minimum=0.0)
-        path = self.projection
-        if path is None or self.decomposition in ("random", "custom"):
-            axes = [_symmetric_axis(count) for count in sizes]
+        ends, margin = check_extent(limits, margin)
+        if ends is not None:
+            axes = [np.linspace(*span, count) for span, count in zip(spans(ends, self.dimension), sizes, strict=True)]
+            return axes[0], axes[1] if self.dimension == 2 else None
+        share = MARGIN if margin is None else margin
+        own, added = self._own_and_added()
+        if own:
+            axes = self._axes_around(own, sizes, share)
         else:
-            coordinates = [path.x] if path.y is None else [path.x, path.y]
-            axes = self._axes_around(coordinates, sizes, margin)
+            ends_at = [1.0] * self.dimension if self.curvature is None else self.curvature.half_widths(self.longest)
+            wider = 1 + 2 * (margin or 0.0)
+            axes = [symmetric_axis(count) * (end * wider) for count, end in zip(sizes, ends_at, strict=True)]
+        axes = [axis_holding(axis, values, share) for axis, values in zip(axes, added, strict=True)] if added else axes
         return axes[0], axes[1] if self.dimension == 2 else None
 
     def point(self, coordinates: Sequence[float], buffers: str = "auto") -> dict[str, NDArray[Any]]:
@@ -166,6 +304,14 @@ class Plane:
         """
         return {**self.buffers, **interpolated_buffers(self.space, self.buffers, self.end_buffers, coordinates)}
 
+    def _own_and_added(self) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
+        """Returns the coordinates of the networks that the plane goes through, and those of all others, by axis."""
+        path = self.projection
+        coordinates = [] if path is None else [path.x] if path.y is None else [path.x, path.y]
+        count = len(self.identity.get("checkpoints") or self.identity.get("points") or ())
+        own, added = ([values[part] for values in coordinates] for part in (slice(count), slice(count, None)))
+        return (own if count else []), (added if coordinates and len(added[0]) else [])
+
     def _sizes(self, size: int | tuple[int, int]) -> list[int]:
         if isinstance(size, tuple | list):
             if len(size) != self.dimension:
@@ -176,7 +322,7 @@ class Plane:
     def _axes_around(
         self, coordinates: Sequence[Float64[np.ndarray, " n"]], sizes: Sequence[int], margin: float
     ) -> list[Float64[np.ndarray, " size"]]:
-        axes = [_axis(values, count, margin) for values, count in zip(coordinates, sizes, strict=True)]
+        axes = [axis_around(values, count, margin) for values, count in zip(coordinates, sizes, strict=True)]
         lengths = [
             (axis[-1] - axis[0]) * length for axis, length in zip(axes, self.norms, strict=True) if axis is not None
         ]
@@ -185,7 +331,7 @@ class Plane:
             if axis is not None:
                 result.append(axis)
                 continue
-            width = max(lengths, default=self._default_length()) / self.norms[index]
+            width = max(lengths, default=0.2 * self.longest) / self.norms[index]
             result.append(np.linspace(values[0] - width / 2, values[0] + width / 2, count))
             warnings.warn(
                 f"the checkpoints have no range along {'xy'[index]}; that axis was given the width {width:.4g}.",
@@ -194,9 +340,11 @@ class Plane:
             )
         return result
 
-    def _default_length(self) -> float:
+    @property
+    def longest(self) -> float:
+        """How far an axis along an eigenvector may reach: the length of the trainable weights."""
         squares = [float(np.sum(np.square(self.origin[t.name].astype(np.float64)))) for t in self.space.trainable]
-        return 0.2 * math.sqrt(math.fsum(squares)) or 2.0
+        return math.sqrt(math.fsum(squares)) or 10.0
 
 
 def buffer_policy(buffers: str, decomposition: str, end_buffers: Sequence[object] = ()) -> str:
@@ -214,6 +362,8 @@ def buffer_policy(buffers: str, decomposition: str, end_buffers: Sequence[object
         ValueError: ``buffers`` is unknown, or "interpolate" where there is nothing to interpolate between.
     """
     check_choice("buffers", buffers, ("auto", *BUFFER_POLICIES))
+    if buffers == "auto" and decomposition == "path":
+        return "recalibrate" if end_buffers else "fixed"
     if buffers == "interpolate" and decomposition != "points":
         raise ValueError(
             'buffers="interpolate" needs a line or a plane through given networks (line_between, plane_through); on a '
@@ -223,68 +373,3 @@ def buffer_policy(buffers: str, decomposition: str, end_buffers: Sequence[object
     if buffers == "auto":
         return "interpolate" if end_buffers else "fixed"
     return buffers
-
-
-def directions_path(landscape_path: AnyPath) -> AnyPath:
-    """Returns where the vectors of a landscape lie: ``<stem>_directions.safetensors``."""
-    return landscape_path.parent / f"{landscape_path.stem}_directions.safetensors"
-
-
-def write_directions(landscape_path: AnyPath, plane: Plane) -> None:
-    """Writes the directions as ``direction_<axis>/<parameter>``, once; the origin is the checkpoint of the identity.
-
-    Raises:
-        LandscapeWriteError: they cannot be written.
-    """
-    path = directions_path(landscape_path)
-    tensors = {
-        f"direction_{axis}/{name}": array
-        for axis, direction in enumerate(plane.directions)
-        for name, array in direction.items()
-    }
-    metadata = {
-        "decomposition": plane.decomposition,
-        "normalization": plane.normalization,
-        # All of them in the network's order, which the file's tensors do not have.
-        "parameters": json.dumps([[tensor.name, list(tensor.shape)] for tensor in plane.space.parameters]),
-    }
-    try:
-        if isinstance(path, RemotePath):
-            with tempfile.TemporaryDirectory() as folder:
-                write_checkpoint(Path(folder) / path.name, tensors, metadata)
-                path.upload(Path(folder) / path.name)
-        else:
-            write_checkpoint(path, tensors, metadata)
-    except OSError as error:
-        raise LandscapeWriteError(
-            f"the directions cannot be written to {path}: {error}. Free some space, then run again with "
-            "save_directions=True."
-        ) from error
-
-
-def _axis(values: Float64[np.ndarray, " n"], count: int, margin: float) -> Float64[np.ndarray, " size"] | None:
-    low, high = float(values.min()), float(values.max())
-    width = high - low
-    axis = np.linspace(low - margin * width, high + margin * width, count)
-    return axis if np.all(np.diff(axis) > 0) else None
-
-
-def _symmetric_axis(count: int) -> Float64[np.ndarray, " size"]:
-    axis = np.linspace(-1.0, 1.0, count)
-    return (axis - axis[::-1]) / 2
-
-
-def _check_arrays(
-    name: str, arrays: Mapping[str, NDArray[Any]], expected: Mapping[str, tuple[tuple[int, ...], str]]
-) -> None:
-    found = {key: (tuple(array.shape), array.dtype.name) for key, array in arrays.items()}
-    wrong = [
-        f"{key} (expected {expected.get(key, 'nothing')}, got {found.get(key, 'nothing')})"
-        for key in dict.fromkeys((*expected, *found))
-        if expected.get(key) != found.get(key)
-    ]
-    if wrong:
-        raise ValueError(
-            f"{name} does not fit the network's tensors: {'; '.join(wrong[:20])}. Build planes with random_plane, "
-            "pca_plane, plane_through or custom_plane, which convert what they are given."
-        )

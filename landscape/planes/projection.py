@@ -29,7 +29,7 @@ BLOCK_BYTES = 64 * 2**20
 _PARALLEL = 1e-12
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Projection:
     """Checkpoints projected onto a plane or a line.
 
@@ -44,6 +44,12 @@ class Projection:
     y: Float64[np.ndarray, " n"] | None
     residual: Float64[np.ndarray, " n"]
     norm: Float64[np.ndarray, " n"]
+
+    def __repr__(self) -> str:
+        count = len(self.x)
+        onto = "line" if self.y is None else "plane"
+        farthest = f"; at most {self.residual.max():.4g} from it" if count else ""
+        return f"Projection({count} network{'s' * (count != 1)} on a {onto}{farthest})"
 
 
 def project(

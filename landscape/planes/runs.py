@@ -20,7 +20,7 @@ from collectors.weights.safetensors_file import StateReader
 
 from ..roles import check_name
 
-_SUFFIXES = (".safetensors", ".ckpt", ".pt", ".pth", ".bin")
+CHECKPOINT_SUFFIXES = (".safetensors", ".ckpt", ".pt", ".pth", ".bin")
 # Such as Hugging Face's: one folder for each checkpoint of a run.
 _CHECKPOINT_FOLDER = re.compile(r"(checkpoint|ckpt|epoch|step|global_step|iter)[-_]?\d+", re.IGNORECASE)
 _EXPECTED = "a list of checkpoints, a RunDirectory, or a dict from a run's name to either"
@@ -43,12 +43,13 @@ class Run:
     finished: bool = False
 
 
-def find_runs(checkpoints: object, numbers: object) -> dict[str, Any]:
+def find_runs(checkpoints: object, numbers: object, *, label: str = "checkpoints") -> dict[str, Any]:
     """Returns the checkpoints by the name of their run: each value is a list of weights or a RunDirectory.
 
     Args:
         checkpoints: as ``pca_plane`` takes them.
         numbers: the user's.
+        label: of the first argument, for an error's text.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -56,12 +57,12 @@ def find_runs(checkpoints: object, numbers: object) -> dict[str, Any]:
     """
     if isinstance(checkpoints, Mapping):
         if not checkpoints:
-            raise wrong_value("checkpoints", "at least one run", {})
+            raise wrong_value(label, "at least one run", {})
         for name, item in checkpoints.items():
             if not _is_list(item) and not isinstance(item, RunDirectory):
-                raise wrong_type(f"checkpoints[{name!r}]", "a list of checkpoints or a RunDirectory", item)
+                raise wrong_type(f"{label}[{name!r}]", "a list of checkpoints or a RunDirectory", item)
         needed = len(checkpoints) > 1
-        return {check_name("a key of checkpoints", name, needed=needed): item for name, item in checkpoints.items()}
+        return {check_name(f"a key of {label}", name, needed=needed): item for name, item in checkpoints.items()}
     if isinstance(checkpoints, RunDirectory):
         return {"": checkpoints}
     if not _is_list(checkpoints):
@@ -75,7 +76,23 @@ def find_runs(checkpoints: object, numbers: object) -> dict[str, Any]:
     return _by_folder(checkpoints, folders, numbers)
 
 
-def read_run(name: str, checkpoints: Any, numbers: object, space: WeightSpace) -> Run:
+def check_numbers(found: Mapping[str, Any], numbers: object) -> dict[str, Any]:
+    """Returns the numbers of each run's checkpoints, None where the user leaves them out.
+
+    Raises:
+        TypeError: there are several runs, and numbers are no dict.
+        ValueError: a run of that name is not given.
+    """
+    if isinstance(numbers, Mapping):
+        if unknown := [name for name in numbers if name not in found]:
+            raise wrong_value("numbers", f"a dict with the names of runs, {list(found)} (not {unknown})", list(numbers))
+        return {name: numbers.get(name) for name in found}
+    if numbers is not None and len(found) > 1:
+        raise wrong_type("numbers", "a dict from the runs' names to their numbers, as there are several runs", numbers)
+    return dict.fromkeys(found, numbers)
+
+
+def read_run(name: str, checkpoints: Any, numbers: object, space: WeightSpace, argument: str = "checkpoints") -> Run:
     """Opens the checkpoints of one run.
 
     Args:
@@ -83,6 +100,7 @@ def read_run(name: str, checkpoints: Any, numbers: object, space: WeightSpace) -
         checkpoints: a list of weights, or a RunDirectory.
         numbers: one for each; None counts from 0, or takes all that the directory has.
         space: the network.
+        argument: that holds the checkpoints, for an error's text.
 
     Raises:
         TypeError: an argument has the wrong type.
@@ -102,7 +120,7 @@ def read_run(name: str, checkpoints: Any, numbers: object, space: WeightSpace) -
     chosen = list(range(len(checkpoints))) if given is None else given
     if len(chosen) != len(checkpoints):
         raise wrong_value(label, f"a list with one number for each of the {len(checkpoints)} checkpoints", chosen)
-    prefix = f"checkpoints[{name!r}]" if name else "checkpoints"
+    prefix = f"{argument}[{name!r}]" if name else argument
     readers = tuple(as_reader(f"{prefix}[{index}]", item) for index, item in enumerate(checkpoints))
     return Run(name, readers, tuple(chosen))
 
@@ -114,7 +132,7 @@ def _directories(checkpoints: Sequence[Any]) -> dict[str, Any]:
     folders = [PurePosixPath(str(item.path)) for item in checkpoints]
     if len(set(folders)) < len(folders):
         raise wrong_value("checkpoints", "different run directories", [str(folder) for folder in folders])
-    return dict(zip(_names(folders), checkpoints, strict=True))
+    return dict(zip(names_of_folders(folders), checkpoints, strict=True))
 
 
 def _by_folder(
@@ -134,7 +152,7 @@ def _by_folder(
     for item, folder in zip(checkpoints, folders, strict=True):
         assert folder is not None
         found[folder].append(item)
-    runs = dict(zip(_names(list(found)), found.values(), strict=True))
+    runs = dict(zip(names_of_folders(list(found)), found.values(), strict=True))
     if all(len(items) == 1 for items in runs.values()):
         warnings.warn(
             f"the {len(runs)} checkpoints lie in as many folders, so each is a run of its own, and no path joins them. "
@@ -149,7 +167,7 @@ def _run_folder(weights: Weights) -> PurePosixPath | None:
     """Returns the folder of the run that a file belongs to; None for weights in memory."""
     if isinstance(weights, str | os.PathLike):
         text = str(Path(weights).absolute()) if "://" not in os.fspath(weights) else str(weights)
-    elif str(getattr(weights, "label", "")).endswith(_SUFFIXES):
+    elif str(getattr(weights, "label", "")).endswith(CHECKPOINT_SUFFIXES):
         text = str(weights.label)
     else:
         return None
@@ -157,7 +175,13 @@ def _run_folder(weights: Weights) -> PurePosixPath | None:
     return folder.parent if folder.name == CHECKPOINT_FOLDER or _CHECKPOINT_FOLDER.fullmatch(folder.name) else folder
 
 
-def _names(folders: Sequence[PurePosixPath]) -> list[str]:
+def name_of_folder(weights: Weights) -> str | None:
+    """Returns the name of the folder of the run that weights come from; None for weights that were in memory."""
+    folder = _run_folder(weights)
+    return None if folder is None or not folder.name else names_of_folders([folder])[0]
+
+
+def names_of_folders(folders: Sequence[PurePosixPath]) -> list[str]:
     """Returns the folders' names, with as many of those above them as tell them apart."""
     depth = 1
     while len({folder.parts[-depth:] for folder in folders}) < len(folders):

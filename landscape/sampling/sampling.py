@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +11,7 @@ from ..file.checks import PointStatus
 from .grid_levels import GridLevels
 
 if TYPE_CHECKING:
-    from jaxtyping import Float64, UInt8
+    from jaxtyping import Bool, Float64, UInt8
 
 
 def pending_points(_loss: Float64[np.ndarray, "*grid"], status: UInt8[np.ndarray, "*grid"]) -> list[int]:
@@ -39,3 +39,35 @@ def full_grid(shape: tuple[int, ...]) -> Iterator[int]:
         points = np.ix_(*grid)
         yield from (int(index) for index in indices[points][~done[points]])
         done[points] = True
+
+
+def coarse_and_fine(shape: tuple[int, ...], points: Sequence[int]) -> tuple[list[int], list[int]]:
+    """Returns those of the points, in their order, that lie on the first grid of adaptive sampling, and the others.
+
+    From the first grid on, an unfinished landscape is a picture: what lies between its points can be interpolated.
+
+    Args:
+        shape: (ny, nx), or (nx,) for a line.
+        points: flat indices in C order.
+    """
+    is_first = _first_grid(shape).reshape(-1)
+    return [flat for flat in points if is_first[flat]], [flat for flat in points if not is_first[flat]]
+
+
+def first_grid_counts(status: UInt8[np.ndarray, "*grid"]) -> tuple[int, int]:
+    """Returns how many points of the first grid have their result, and how many it has.
+
+    As long as these differ, nothing is interpolated.
+
+    Args:
+        status: ``PointStatus`` of each point.
+    """
+    first = status.reshape(-1)[_first_grid(status.shape).reshape(-1)]
+    return int(np.isin(first, (PointStatus.MEASURED, PointStatus.FAILED)).sum()), first.size
+
+
+def _first_grid(shape: tuple[int, ...]) -> Bool[np.ndarray, "rows columns"]:
+    levels = GridLevels.of(shape)
+    first = np.zeros(levels.shape, bool)
+    first[np.ix_(*levels.first)] = True
+    return first

@@ -109,11 +109,11 @@ def is_share(metric: str, low: float, high: float) -> bool:
     """Returns whether values, or the sizes of differences, are shares from 0 to 1; a loss never is.
 
     Args:
-        metric: its name.
+        metric: its name; that of its data set does not count ("accuracy@normal" has no norm).
         low: the smallest finite value.
         high: the largest finite value.
     """
-    name = metric.lower()
+    name = metric.partition("@")[0].lower()
     return low >= 0 and _SMALLEST_SHARE <= high <= _LARGEST_SHARE and not any(word in name for word in _LOSS_LIKE)
 
 

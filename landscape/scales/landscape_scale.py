@@ -56,7 +56,7 @@ def landscape_scale(
 
 def joint_scale(
     landscapes: Sequence[LandscapeData],
-    metric: str = "loss",
+    metric: str | Sequence[str] = "loss",
     scale: str = "auto",
     levels: Levels = None,
     clip: Clip = None,
@@ -72,7 +72,7 @@ def joint_scale(
 
     Args:
         landscapes: at least one.
-        metric: one of their metrics.
+        metric: one of their metrics, or one for each of them.
         scale: as for ``choose_scale``; a landscape without a positive value takes no part in "log".
         levels: as for ``choose_scale``.
         clip: as for ``choose_scale``.
@@ -84,26 +84,24 @@ def joint_scale(
         TypeError: an argument has the wrong type.
         ValueError: an argument has a wrong value; see ``choose_scale``.
     """
-    arguments = (metric, scale, levels if isinstance(levels, str | int | None) else None, clip)
-    values = [known(landscape[metric], landscape.status) for landscape in landscapes]
+    arguments = (scale, levels if isinstance(levels, str | int | None) else None, clip)
+    names = [metric] * len(landscapes) if isinstance(metric, str) else metric
+    pairs = list(zip(landscapes, names, strict=True))
+    values = [known(landscape[name], landscape.status) for landscape, name in pairs]
     positive = [bool((piece > 0).any()) for piece in values]
-    taking = [
-        landscape
-        for landscape, some in zip(landscapes, positive, strict=True)
-        if scale != "log" or some or not any(positive)
-    ]
+    taking = [pair for pair, some in zip(pairs, positive, strict=True) if scale != "log" or some or not any(positive)]
     if len(taking) == 1:
-        return landscape_scale(taking[0], metric, scale, levels, clip, count=count, path=path)
-    found = [landscape_scale(landscape, *arguments, count=count, path=path) for landscape in taking]
+        return landscape_scale(*taking[0], scale, levels, clip, count=count, path=path)
+    found = [landscape_scale(landscape, name, *arguments, count=count, path=path) for landscape, name in taking]
     found = [each for each in found if not each.empty]
     everything = np.concatenate([piece.ravel() for piece in values])
     if not found:
-        return choose_scale(everything, scale, levels, clip, count=count, metric=metric)
+        return choose_scale(everything, scale, levels, clip, count=count, metric=names[0])
     low, high = min(each.low for each in found), max(each.high for each in found)
     finite = everything[np.isfinite(everything)]
     kinds = {each.kind for each in found}
     kind = found[0].kind if len(kinds) == 1 else "symlog" if "symlog" in kinds else "log" if low > 0 else "linear"
-    share = is_share(metric, float(finite.min()), float(finite.max()))
+    share = is_share(names[0], float(finite.min()), float(finite.max()))
     if scale == "auto" and kind == "linear" and low > 0 and high > 10 * low and not share:
         kind = "log"
     lines, spacing, given = check_levels(levels, count)

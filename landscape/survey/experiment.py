@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,20 +17,34 @@ import numpy as np
 from collectors.errors import LandscapeError
 from collectors.files.places import AnyPath, check_directory
 from collectors.validation import wrong_type, wrong_value
-from workers.evaluator import EvaluatorDescription
+from workers.evaluator import DataSetDescription, EvaluatorDescription
 from workers.measurement_plan import MeasurementPlan
 
 from ..errors import LandscapeIdentityError, LandscapeNotFoundError
 from ..file.checkpoints import CheckpointsData
 from ..file.data import DirectionsData, LandscapeData
-from ..file.landscape_file import read_landscape
+from ..file.kind import LANDSCAPE, FileKind
+from ..file.samples import kept_losses
+from ..file.whole_file import read_file_attributes
 from ..planes.plane import Plane
+from .kept_plane import curvature_attribute
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
 
 
+FUNCTION = "function"
+"""The attribute that names the callback_fn with which a landscape was measured."""
+RUN = "run_directory"
+FURTHER_RUNS = "further_run_directories"
+"""The attribute that says where the run of a landscape is, seen from the file, if the file does not lie in it."""
+
 _SHOWN = 8
+_GRID = ("x", "y")
+_EXTREMES = (
+    "max_eigenvalue and min_eigenvalue are the ends of the Hessian's spectrum at each point, each to 1 % of itself, "
+    "and convexity_ratio is |min / max|; NaN where an end is not known so well after 200 products."
+)
 _INTERPOLATED = (
     "buffers such as BatchNorm's running statistics are interpolated between the networks that the axes go through; "
     "beyond them no network has a negative share (it counts as zero, and the shares add up to one)."
@@ -68,55 +83,82 @@ def new_landscape(
             runs=members.runs,
             name=members.name,
             final=members.final,
+            sha256=members.sha256,
         )
     own = {
+        **measured_attributes(description),
         "decomposition": plane.decomposition,
         "normalization": plane.normalization,
         # Of random directions alone; the identity has it with the rest of what they were drawn from.
         "perturb_one_dimensional": plane.identity.get("perturb_one_dimensional"),
         # Not that of the survey, which is the attribute "seed": a plane is drawn before, by its own.
         "directions_seed": plane.identity.get("seed"),
-        "network": plane.space.network,
-        "num_samples": description.num_samples,
+        # A function has no name that could be trusted to be the same one again.
+        **({"groups": "target"} if description.options.groups == "target" else {}),
         "buffers": description.options.buffers,
-        "partition_dependent": description.partition_dependent,
-        "measurement_plan": description.plan.to_json(),
         "notes": [
             *description.notes,
             *plane.notes,
             *([_INTERPOLATED] if description.options.buffers == "interpolate" else []),
+            *([_EXTREMES] if description.options.extremes else []),
         ],
-        "created": _now(),
-        "versions": _versions(plane.space.framework),
-        "identity": _identity(description, plane, x, y),
+        "identity": _identity(description, plane),
+        **curvature_attribute(plane),
     }
-    directions = DirectionsData(plane.norms, plane.explained_variance_ratio, plane.cosine)
+    bends = plane.curvature
+    directions = DirectionsData(
+        plane.norms,
+        plane.explained_variance_ratio,
+        plane.cosine,
+        None if bends is None else np.array(bends.eigenvalues),
+        None if bends is None else np.array(bends.residuals),
+    )
     data = LandscapeData.empty(x, y, directions, description.metrics, checkpoints, {**attributes, **own})
     vars(data.origin).update(asdict(plane.origin_role))
+    data.kept_samples = kept_losses(description.kept, data.shape)
     return data
 
 
-def take_roles(stored: LandscapeData, fresh: LandscapeData) -> None:
-    """Writes this run's names and roles into the landscape of a file; names are no part of the identity."""
-    for name in ("role", "name", "run", "number"):
-        setattr(stored.origin, name, getattr(fresh.origin, name))
-    if stored.checkpoints is not None and fresh.checkpoints is not None:
-        for name in ("number", "run", "runs", "name", "final"):
-            setattr(stored.checkpoints, name, getattr(fresh.checkpoints, name))
+def measured_attributes(description: EvaluatorDescription) -> dict[str, Any]:
+    """Returns what every file says of how it was measured, and when.
+
+    Args:
+        description: what the workers measure.
+    """
+    return {
+        "network": description.space.network,
+        "num_samples": description.num_samples,
+        **({"datasets": [_data_set(item) for item in description.datasets]} if description.datasets else {}),
+        "seed_each_point": description.options.seed_each_point,
+        "partition_dependent": description.partition_dependent,
+        "measurement_plan": description.plan.to_json(),
+        "notes": list(description.notes),
+        "created": _now(),
+        "versions": _versions(description.space.framework),
+    }
 
 
-def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: str | AnyPath) -> None:
+def check_identity(
+    stored: Mapping[str, Any],
+    wanted: Mapping[str, Any],
+    path: str | AnyPath,
+    remedy: str = REMEDY,
+    kind: FileKind = LANDSCAPE,
+) -> None:
     """Compares the identity in a file with this run's, as JSON values.
 
     Args:
         stored: the file's identity, nested dictionaries allowed.
         wanted: this run's.
         path: the file, for the error's text.
+        remedy: the end of that text.
+        kind: of the file.
 
     Raises:
         LandscapeIdentityError: they differ; the text lists where, and both values.
     """
-    before, now = _flat(stored), _flat(wanted)
+    # An identity names the precision only where it is not the usual one, and older files name the grid as well.
+    before, now = ({**_flat({"precision": "float32"}), **_flat(_without_grid(item))} for item in (stored, wanted))
     names = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
     if not names:
         return
@@ -124,31 +166,70 @@ def check_identity(stored: Mapping[str, Any], wanted: Mapping[str, Any], path: s
     if len(names) > _SHOWN:
         lines.append(f"  and {len(names) - _SHOWN} more: {', '.join(names[_SHOWN : 3 * _SHOWN])}")
     raise LandscapeIdentityError(
-        f"landscape file {path} holds another experiment; it was left as it is. These differ:\n"
+        f"{kind.word} file {path} holds another experiment; it was left as it is. These differ:\n"
         + "\n".join(lines)
-        + f"\n{REMEDY}"
+        + f"\n{remedy}"
     )
 
 
-def choose_plan(given: object, continued: Sequence[AnyPath]) -> MeasurementPlan | None:
+def function_attribute(callback_fn: Callable[[], Any]) -> dict[str, str]:
+    """Returns the attribute that names a callback_fn as the command line does, ``module:function``.
+
+    It is empty for what cannot be imported by that name: a lambda, a function inside another, a script's own function.
+    """
+    from workers.pools.first_call import FirstCall
+
+    callback_fn = callback_fn.func if isinstance(callback_fn, FirstCall) else callback_fn
+    module, name = (str(getattr(callback_fn, item, "")) for item in ("__module__", "__qualname__"))
+    is_there = getattr(sys.modules.get(module), name, None) is callback_fn
+    return {FUNCTION: f"{module}:{name}"} if is_there and module != "__main__" else {}
+
+
+def run_attributes(run: AnyPath, further: Mapping[str, AnyPath], folder: AnyPath) -> dict[str, Any]:
+    """Returns the attributes that say where the runs are through whose checkpoints a landscape's plane goes.
+
+    Args:
+        run: the first one; nothing is said where the landscape lies in it.
+        further: the others, by name.
+        folder: of the landscape.
+    """
+    own = _way(run, folder)
+    others = {name: _way(other, folder) for name, other in further.items()}
+    return {**({} if own == "." else {RUN: own}), **({FURTHER_RUNS: others} if others else {})}
+
+
+def _way(run: AnyPath, folder: AnyPath) -> str:
+    if isinstance(run, Path) and isinstance(folder, Path):
+        # Neither a moved project nor a name in a home directory must matter.
+        return os.path.relpath(run.resolve(), folder.resolve())
+    return "." if run == folder else str(run.absolute() if isinstance(run, Path) else run)
+
+
+def choose_plan(given: object, continued: Sequence[AnyPath], precision: str = "float32") -> MeasurementPlan | None:
     """Returns the plan that a user gave, else that of the first file which is continued; None where there is none.
 
     Args:
         given: a plan, the landscape file (or its URL) whose plan is taken, or None.
         continued: the landscape files that may be there already; going on with their plan gives the same bits.
+        precision: in which the plan will be used.
 
     Raises:
         TypeError: ``given`` is neither a plan nor a path.
-        ValueError: the file that was given says nothing about its plan, or this version cannot use it.
+        ValueError: the file that was given says nothing about its plan, or this version cannot use it, or the plan that
+            was given is of another, lower precision.
         LandscapeError: a file cannot be read, or its plan cannot be used by this version.
     """
-    if isinstance(given, MeasurementPlan):
-        return given
     if given is not None:
-        return _plan_of_file(given)
+        plan = given if isinstance(given, MeasurementPlan) else _plan_of_file(given)
+        if plan.precision not in ("float32", precision):
+            raise ValueError(
+                f'plan was made for precision="{plan.precision}", but precision is "{precision}". Pass '
+                f'precision="{plan.precision}", or another plan.'
+            )
+        return plan
     for path in continued:
         try:
-            stored = read_landscape(path).attributes.get("measurement_plan")
+            stored = read_file_attributes(path).get("measurement_plan")
         except LandscapeNotFoundError:
             continue
         if stored is not None:
@@ -156,7 +237,7 @@ def choose_plan(given: object, continued: Sequence[AnyPath]) -> MeasurementPlan 
                 return MeasurementPlan.from_json(stored)
             except (TypeError, ValueError) as error:
                 raise LandscapeError(
-                    f"landscape file {path} was measured with a plan that cannot be used here ({error}). {REMEDY}"
+                    f"{path} was measured with a plan that cannot be used here ({error}). {REMEDY}"
                 ) from error
     return None
 
@@ -165,7 +246,7 @@ def _plan_of_file(given: object) -> MeasurementPlan:
     if not isinstance(given, str | os.PathLike):
         raise wrong_type("plan", "a MeasurementPlan, the path of a landscape file, or None", given)
     path = check_directory("plan", given)
-    stored = read_landscape(path).attributes.get("measurement_plan")
+    stored = read_file_attributes(path).get("measurement_plan")
     if stored is None:
         raise wrong_value("plan", "a landscape file that says how it was measured (an imported one does not)", given)
     try:
@@ -177,29 +258,30 @@ def _plan_of_file(given: object) -> MeasurementPlan:
         ) from error
 
 
-def _identity(
-    description: EvaluatorDescription,
-    plane: Plane,
-    x: Float64[np.ndarray, " nx"],
-    y: Float64[np.ndarray, " ny"] | None,
-) -> dict[str, Any]:
+def _identity(description: EvaluatorDescription, plane: Plane) -> dict[str, Any]:
     options = description.options
     buffers: dict[str, Any] = {"policy": options.buffers}
     if options.buffers == "recalibrate":
         buffers["batch_size"] = options.recalibration_batch_size
+    # The main data set's name is but a name.
+    others = {item.name: _data_set(item) for item in description.datasets[1:]}
+    further = {"further": others} if others else {}
     return {
+        # Left out of the usual identity, which files had before there was a choice.
+        **({} if options.precision == "float32" else {"precision": options.precision}),
+        **({"seed_each_point": options.seed} if options.seed_each_point else {}),
+        **({"extremes": "hessian"} if options.extremes else {}),
+        **({"keep_samples": True} if options.keep_samples else {}),
         "plane": plane.identity,
-        "x": _axis_identity(x),
-        "y": None if y is None else _axis_identity(y),
-        "samples": {"count": description.num_samples, "sha256": description.samples_sha256},
+        "samples": {"count": description.num_samples, "sha256": description.samples_sha256, **further},
         "metrics": list(description.metrics),
+        **({"groups": description.groups_sha256} if description.groups_sha256 else {}),
         "buffers": buffers,
     }
 
 
-def _axis_identity(axis: Float64[np.ndarray, " n"]) -> list[str]:
-    # Nine digits: the last bits of projected checkpoints may differ between machines.
-    return [f"{value:.9g}" for value in axis]
+def _data_set(item: DataSetDescription) -> dict[str, Any]:
+    return {"name": item.name, "num_samples": item.num_samples, "sha256": item.samples_sha256}
 
 
 def _now() -> str:
@@ -222,6 +304,11 @@ def _own_version() -> str:
         return version("summary-landscape")
     except ModuleNotFoundError:
         return "unknown"
+
+
+def _without_grid(identity: Any) -> Any:
+    # It comes from a file, where it may be anything.
+    return {key: identity[key] for key in identity if key not in _GRID} if isinstance(identity, Mapping) else identity
 
 
 def _flat(value: Any, prefix: str = "") -> dict[str, str]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from collectors.validation import check_bool, check_choice, check_int, wrong_type, wrong_value
 
@@ -39,6 +42,13 @@ class SurveySettings:
         """How long this landscape may take; None where there is no budget."""
         return self.budget if self.share is None else self.share
 
+    def sampling_begun(self) -> dict[str, Any]:
+        """Returns what a file says of a sampling that is not finished, so that it can go on as it began."""
+        begun: dict[str, Any] = {"mode": self.sampling, "finished": False}
+        if self.sampling == "adaptive":
+            begun |= {"tolerance": self.tolerance, "relative": self.relative_tolerance}
+        return begun
+
     @classmethod
     def checked(cls, options: SurveyOptions) -> SurveySettings:
         """Returns the settings after checking what a user gave; ``options`` has a value for each of them.
@@ -48,14 +58,58 @@ class SurveySettings:
             ValueError: an option has a wrong value.
         """
         budget = options["budget"]
+        sampling = check_choice("sampling", options["sampling"], SAMPLINGS)
+        if check_bool("extremes", options["extremes"]) and sampling == "adaptive":
+            raise ValueError(
+                'sampling must be "full" where extremes=True: adaptive sampling knows the error of the loss alone, not '
+                "that of the eigenvalues between its points. Measure fewer points instead (size)."
+            )
         return cls(
-            sampling=check_choice("sampling", options["sampling"], SAMPLINGS),
+            sampling=sampling,
             tolerance=_check_tolerance(options["tolerance"]),
             relative_tolerance=check_bool("relative_tolerance", options["relative_tolerance"]),
             budget=None if budget is None else duration_seconds("budget", budget),
             seed=check_int("seed", options["seed"], minimum=0),
             overwrite=check_bool("overwrite", options["overwrite"]),
             progress=check_bool("progress", options["progress"]),
+        )
+
+
+@dataclass(frozen=True)
+class Conduct:
+    """How something is measured, beside what.
+
+    Attributes:
+        budget: seconds that the whole call may take, or None.
+        began: when it began, as ``time.perf_counter`` says.
+        overwrite: whether a file of another identity is replaced.
+        progress: whether a bar is shown.
+    """
+
+    budget: float | None = None
+    began: float = 0.0
+    overwrite: bool = False
+    progress: bool = True
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the budget is spent."""
+        return self.budget is not None and time.perf_counter() - self.began > self.budget
+
+    @classmethod
+    def checked(cls, options: Mapping[str, Any]) -> Conduct:
+        """Returns what was asked for, checked; the clock begins to run.
+
+        Raises:
+            TypeError: an option has the wrong type.
+            ValueError: an option has a wrong value.
+        """
+        budget = options["budget"]
+        return cls(
+            None if budget is None else duration_seconds("budget", budget),
+            time.perf_counter(),
+            check_bool("overwrite", options["overwrite"]),
+            check_bool("progress", options["progress"]),
         )
 
 

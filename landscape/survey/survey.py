@@ -18,23 +18,26 @@ import numpy as np
 
 from collectors.files.places import AnyPath
 from collectors.progress_bar import progress_bar
-from workers.measuring.checks import check_determinism, check_same_values
+from workers.measuring.checks import check_determinism, check_same_values, closeness_elsewhere
 from workers.measuring.memory_shortage import shortage_text
-from workers.pool import ORIGIN_MEASUREMENTS, Pool, Task
+from workers.pool import OriginValues, Pool, Result, Task
 
-from ..errors import LandscapeNotFoundError
 from ..file.checks import PointStatus
 from ..file.data import LOSS_ERROR, LandscapeData
-from ..file.landscape_file import read_landscape
 from ..file.lock import clean_temporaries, lock_landscape
 from ..file.writer import LandscapeWriter
 from ..planes.plane import Axes, Plane
 from ..sampling.adaptive_sampling import AdaptiveSampling
-from ..sampling.sampling import pending_points
-from .experiment import check_identity, new_landscape, take_roles
+from ..sampling.sampling import coarse_and_fine, first_grid_counts, pending_points
+from .begun_before import Source, begun_before
+from .carrying_over import UNDER_WAY
+from .experiment import new_landscape
 from .forecast import Forecast, make_forecast
+from .same_losses import Place, copy_same, same_losses
 from .settings import SurveySettings, duration_text
 from .tasks import checkpoint_tasks, forget_unmeasured, grid_tasks, keep
+
+_KINDS = {"pca": "PCA", "random": "random", "hessian": "Hessian", "ggn": "Gauss-Newton", "factors": "factor"}
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,12 @@ def survey(
     path: AnyPath | None,
     attributes: Mapping[str, Any],
     settings: SurveySettings,
+    source: Source | None = None,
 ) -> tuple[LandscapeData, SurveyReport]:
     """Measures a plane on a grid, its origin, and its checkpoints.
+
+    A landscape of this identity that the file holds is continued; from one on another grid, all that is measured is
+    kept.
 
     Args:
         pool: where points are measured.
@@ -79,9 +86,12 @@ def survey(
         path: the landscape file; None keeps the landscape in memory only.
         attributes: what the file says beside what the survey knows itself.
         settings: which points, how exactly, for how long.
+        source: another landscape of this identity, of which a new file begins with what is measured.
 
     Raises:
         NondeterministicLossError: the same weights gave two losses.
+        LandscapeGridError: the file holds measured points that the grid lacks. A finished landscape that has all of the
+            grid's points, and more, stays as it is.
         LandscapeError: the file cannot be used or written; the subclass says why.
         PoolError: no worker is left.
     """
@@ -92,21 +102,32 @@ def survey(
             clean_temporaries(path)
         _load(pool, plane, axes)
         plan = pool.description.plan
-        data, forecast = _begin(pool, plane, axes, path, attributes, settings)
-        before = _measured(data)
+        begun = _begin(pool, plane, axes, path, attributes, settings, start, source=source)
+        data, forecast, copied = begun.data, begun.forecast, begun.copied
+        before = _measured(data) - copied
         writer = stack.enter_context(LandscapeWriter(path, data))
         bar = stack.enter_context(_progress_bar(data, settings.progress))
         if settings.progress:
+            if begun.kept:
+                bar.write(f"{bar.desc}: {begun.kept}", file=bar.fp)
             bar.write(f"{bar.desc}: {forecast}", file=bar.fp)
             if isinstance(path, Path):
                 bar.write(f"watch it: landscape watch {shlex.quote(str(path))}", file=bar.fp)
         clock = _Clock(start, settings.seconds)
 
+        def write(result: Result) -> None:
+            nonlocal copied
+            keep(data, result)
+            bar.update()
+            if isinstance(result.key, tuple) and result.key[0] != "grid":
+                more = copy_same(data, begun.same)
+                copied += more
+                bar.update(more)
+
         def measure(tasks: Iterable[Task]) -> None:
             nonlocal plan
             for result in pool.run(clock.until_late(tasks)):
-                writer.update(functools.partial(keep, data, result))
-                bar.update()
+                writer.update(functools.partial(write, result))
                 if pool.description.plan != plan:
                     warnings.warn(shortage_text(plan.batch_size, pool.description.plan.batch_size), stacklevel=4)
                     plan = pool.description.plan
@@ -115,10 +136,12 @@ def survey(
         adaptive = AdaptiveSampling(
             data.shape, settings.tolerance, relative=settings.relative_tolerance, seed=settings.seed
         )
-        data.attributes["sampling"] = {"mode": settings.sampling, "finished": False}
+        data.attributes["sampling"] = settings.sampling_begun()
         next_points = adaptive.next_points if settings.sampling == "adaptive" else pending_points
-        _measure_grid(plane, data, measure, next_points, clock)
+        _measure_all(begun, measure, next_points, clock)
         data.attributes["sampling"]["finished"] = not clock.is_late
+        if not clock.is_late:
+            data.attributes.pop(UNDER_WAY, None)
         if settings.sampling == "adaptive" or (data.status == PointStatus.PENDING).any():
             writer.update(functools.partial(_fill_gaps, data, adaptive))
         if not clock.is_late:
@@ -126,21 +149,33 @@ def survey(
     _warn_about(data)
     if clock.is_late:
         _warn_of_budget(data, settings, kept=path is not None)
-    measured = _measured(data)
+    measured = _measured(data) - copied
     return data, SurveyReport(measured - before + 1, before, time.perf_counter() - start, pool.workers, forecast)
 
 
 def forecast_survey(
-    pool: Pool, plane: Plane, axes: Axes, *, path: AnyPath | None, settings: SurveySettings
-) -> Forecast:
+    pool: Pool,
+    plane: Plane,
+    axes: Axes,
+    *,
+    path: AnyPath | None,
+    settings: SurveySettings,
+    timed: list[OriginValues] | None = None,
+) -> tuple[Forecast, list[OriginValues]]:
     """Returns what ``survey`` would cost; measures the origin and a corner or two alone, and writes nothing.
+
+    The arguments are those of ``survey``, and as ``timed`` what this function returned for another plane of the
+    network: points take as long there, and nothing is measured. It returns the origin's measurement as well.
 
     Raises:
         NondeterministicLossError: the same weights gave two losses.
         LandscapeError: the file cannot be used; the subclass says why.
     """
-    _load(pool, plane, axes)
-    return _begin(pool, plane, axes, path, {}, settings)[1]
+    start = time.perf_counter()
+    if timed is None:
+        _load(pool, plane, axes)
+    begun = _begin(pool, plane, axes, path, {}, settings, start, timed)
+    return begun.forecast, begun.origins
 
 
 class _Clock:
@@ -163,6 +198,29 @@ class _Clock:
             yield task
 
 
+@dataclass(frozen=True)
+class _Begun:
+    """A landscape whose origin is measured.
+
+    Attributes:
+        data: the landscape.
+        path: what is still to be measured of the checkpoints.
+        same: which losses of checkpoints are other ones too.
+        copied: how many of them are known already.
+        forecast: what the rest will cost.
+        origins: by which the time of a point is known.
+        kept: what another grid's points are good for, in words; empty where there is no other grid.
+    """
+
+    data: LandscapeData
+    path: list[Task]
+    same: dict[Place, Place]
+    copied: int
+    forecast: Forecast
+    origins: list[OriginValues]
+    kept: str = ""
+
+
 def _begin(
     pool: Pool,
     plane: Plane,
@@ -170,22 +228,36 @@ def _begin(
     path: AnyPath | None,
     attributes: Mapping[str, Any],
     settings: SurveySettings,
-) -> tuple[LandscapeData, Forecast]:
-    """Returns the landscape of the loaded plane with its origin measured, and what the rest will cost."""
+    began: float,
+    timed: list[OriginValues] | None = None,
+    source: Source | None = None,
+) -> _Begun:
+    """Returns the landscape of the loaded plane with its origin measured, and what the rest will cost.
+
+    Where another plane's origin is given as ``timed``, it only tells how long a point takes.
+    """
     fresh = new_landscape(pool.description, plane, *axes, attributes)
-    data = _stored(path, fresh) if path is not None and not settings.overwrite else fresh
-    start = time.perf_counter()
-    origins = pool.measure_origin()
-    values = check_determinism(origins)
-    seconds_per_point = (time.perf_counter() - start) / ORIGIN_MEASUREMENTS  # all workers do it at once
+    data, kept = (fresh, "") if settings.overwrite else begun_before(path, fresh, source)
+    origins = timed or pool.measure_origin()
+    precision = pool.description.options.precision
+    values = check_determinism(origins, precision)
+    seconds_per_point = max(origin.measured.seconds for origin in origins)
     stored = data.origin
-    if stored.status == PointStatus.MEASURED:
-        where = "now, after the file's own value"
-        check_same_values("the origin", stored.metrics, values, where, elsewhere=origins[0].elsewhere)
-    else:
+    if stored.status == PointStatus.MEASURED and timed is None:
+        where, tolerance = "now, after the file's own value", closeness_elsewhere(precision)
+        far = origins[0].measured.elsewhere
+        check_same_values("the origin", stored.metrics, values, where, tolerance, elsewhere=far)
+    elif timed is None:
         stored.metrics, stored.status = values, PointStatus.MEASURED
     forget_unmeasured(data)
-    return data, make_forecast(pool, plane, data, seconds_per_point, settings, origins[0].pass_cost)
+    # The file that holds them is about to be replaced.
+    data.kept_samples = {name: samples.held() for name, samples in data.kept_samples.items()}
+    same = same_losses(plane, data)
+    copied = copy_same(data, same)
+    tasks = checkpoint_tasks(plane, data, same)
+    spent = time.perf_counter() - began
+    forecast = make_forecast(pool, plane, data, tasks, seconds_per_point, settings, origins[0], spent)
+    return _Begun(data, tasks, same, copied, forecast, origins, kept)
 
 
 def _load(pool: Pool, plane: Plane, axes: Axes) -> None:
@@ -196,20 +268,21 @@ def _load(pool: Pool, plane: Plane, axes: Axes) -> None:
     pool.load(plane.origin, plane.directions, plane.buffers, plane.end_buffers if interpolated else (), corners)
 
 
-def _measure_grid(
-    plane: Plane,
-    data: LandscapeData,
+def _measure_all(
+    begun: _Begun,
     measure: Callable[[Iterable[Task]], None],
     next_points: Callable[[Any, Any], list[int]],
     clock: _Clock,
 ) -> None:
-    first = checkpoint_tasks(plane, data)
+    """Measures the coarse grid, then the checkpoints, then the fine grid: a budget may end it at any time."""
+    data, path = begun.data, begun.path
     while True:
         points = next_points(data.metrics["loss"], data.status)
-        if not (points or first) or clock.is_late:
+        if not (points or path) or clock.is_late:
             return
-        measure(itertools.chain(first, grid_tasks(data, points)))
-        first = []
+        coarse, fine = coarse_and_fine(data.shape, points)
+        measure(itertools.chain(grid_tasks(data, coarse), path, grid_tasks(data, fine)))
+        path = []
 
 
 def _fill_gaps(data: LandscapeData, adaptive: AdaptiveSampling) -> None:
@@ -217,38 +290,13 @@ def _fill_gaps(data: LandscapeData, adaptive: AdaptiveSampling) -> None:
     for name, values in filled.metrics.items():
         data.metrics[name][...] = values
     data.status[...] = filled.status
-    data.metrics[LOSS_ERROR] = filled.loss_error
+    if (data.status == PointStatus.INTERPOLATED).any() or not (data.status == PointStatus.PENDING).any():
+        data.metrics[LOSS_ERROR] = filled.loss_error
     data.attributes["sampling"] |= filled.report.to_json()
 
 
-def _stored(path: AnyPath, fresh: LandscapeData) -> LandscapeData:
-    """Returns the landscape on disk when it is this one, or the fresh one when there is none."""
-    try:
-        stored = read_landscape(path)
-    except LandscapeNotFoundError:
-        return fresh
-    check_identity(stored.attributes.get("identity", {}), fresh.attributes["identity"], path)
-    if not stored.complete:
-        _tell_what_changed(stored.attributes, fresh.attributes)
-    take_roles(stored, fresh)
-    return stored
-
-
-def _tell_what_changed(stored: dict[str, Any], now: Mapping[str, Any]) -> None:
-    """Adds to the file's attributes what this run says of itself, where the rest is measured in another way."""
-    notes = [*(stored.get("notes") or ()), *now["notes"]]
-    plans = [
-        ", ".join(f"{name} {value}" for name, value in sorted(plan.items()) if name != "reason")
-        for plan in (stored.get("measurement_plan") or {}, now["measurement_plan"])
-    ]
-    if plans[0] != plans[1]:
-        notes.append(f"the landscape was continued with another measurement plan: first {plans[0]}; then {plans[1]}.")
-        stored["measurement_plan"] = now["measurement_plan"]
-    stored["notes"] = list(dict.fromkeys(notes))
-
-
 def _progress_bar(data: LandscapeData, shown: bool) -> Any:
-    kind = {"pca": "PCA", "random": "random"}.get(str(data.attributes["decomposition"]), "")
+    kind = _KINDS.get(str(data.attributes["decomposition"]), "")
     label = " ".join(item for item in (kind, "landscape" if data.y is not None else "line") if item)
     total = sum(status.size for status in data.statuses)
     return progress_bar(total, "point", shown=shown, done=_measured(data), name=label)
@@ -288,7 +336,8 @@ def _warn_of_budget(data: LandscapeData, settings: SurveySettings, *, kept: bool
     warnings.warn(
         f"the budget of {duration_text(settings.budget or 0)} ended the landscape after "
         f"{counts[PointStatus.MEASURED]} of {data.status.size} points"
-        + (f"; of the others {' and '.join(others)}. " if others else ". ")
+        + (f"; of the others {' and '.join(others)}" if others else "")
+        + f"{_missing_text(data)}. "
         + (
             "The same call continues from here."
             if kept
@@ -296,3 +345,16 @@ def _warn_of_budget(data: LandscapeData, settings: SurveySettings, *, kept: bool
         ),
         stacklevel=4,
     )
+
+
+def _missing_text(data: LandscapeData) -> str:
+    """Returns what keeps an ended landscape from being a picture, and which losses of checkpoints it lacks."""
+    text = ""
+    known, size = first_grid_counts(data.status)
+    if known < size:
+        text += f": it is no picture yet, as {known} of the {size} points are measured between which it is interpolated"
+    path = [] if data.checkpoints is None else data.statuses[1:]
+    missing = sum(int((status == PointStatus.PENDING).sum()) for status in path)
+    if missing:
+        text += f". {missing} of {sum(status.size for status in path)} losses of checkpoints are not measured"
+    return text

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import cast
+from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from collectors.networks.weight_space import State
+from collectors.weights.aligned import NetworkState
+from collectors.weights.safetensors_file import portable
 from workers.pool import PointTask, Result, StateTask, Task
 
 from ..file.checks import PointStatus
 from ..file.data import LOSS_ERROR, LandscapeData
 from ..planes.plane import Plane
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64, UInt8
 
 _CHECKPOINT_PARTS = {
     "own": ("metrics", "status"),
@@ -20,12 +24,19 @@ _CHECKPOINT_PARTS = {
     "with_plane_buffers": ("with_plane_buffers", "with_plane_buffers_status"),
 }
 
+UNMEASURED = (PointStatus.PENDING, PointStatus.FAILED)
+"""What is still to be measured, or once more."""
 
-_UNMEASURED = (PointStatus.PENDING, PointStatus.FAILED)
 
+def checkpoint_tasks(plane: Plane, data: LandscapeData, same: Collection[tuple[str, int]] = ()) -> list[Task]:
+    """Returns what is not measured yet of the checkpoints: themselves, and at their feet.
 
-def checkpoint_tasks(plane: Plane, data: LandscapeData) -> list[Task]:
-    """Returns what is not measured yet of the checkpoints: themselves, and at their feet."""
+    Args:
+        plane: what is measured; its checkpoints are the first rows of the landscape's. Further rows are those that an
+            earlier call added to the file, of which nothing is measured now.
+        data: the landscape.
+        same: what is measured elsewhere (``same_losses``).
+    """
     path = data.checkpoints
     if path is None:
         return []
@@ -33,9 +44,17 @@ def checkpoint_tasks(plane: Plane, data: LandscapeData) -> list[Task]:
         _checkpoint_task(plane, data, part, index)
         for part, (_, status_name) in _CHECKPOINT_PARTS.items()
         if (status := getattr(path, status_name)) is not None
-        for index in range(len(path.number))
-        if status[index] in _UNMEASURED
+        for index in range(len(plane.checkpoints))
+        if status[index] in UNMEASURED and (part, index) not in same
     ]
+
+
+def checkpoint_part(
+    data: LandscapeData, part: str
+) -> tuple[dict[str, Float64[np.ndarray, " n"]], UInt8[np.ndarray, " n"] | None]:
+    """Returns the values and the statuses of one kind of a checkpoint's losses; None where there is no such kind."""
+    metrics_name, status_name = _CHECKPOINT_PARTS[part]
+    return getattr(data.checkpoints, metrics_name), getattr(data.checkpoints, status_name)
 
 
 def grid_tasks(data: LandscapeData, points: Iterable[int]) -> Iterator[Task]:
@@ -65,21 +84,36 @@ def forget_unmeasured(data: LandscapeData) -> None:
 def keep(data: LandscapeData, result: Result) -> None:
     """Writes a result to its place."""
     part, index = cast("tuple[str, int]", result.key)
-    if part == "grid":
-        place = tuple(int(item) for item in np.unravel_index(index, data.shape))
-        metrics, status, label = data.metrics, data.status, "grid/" + ",".join(map(str, place))
-    else:
-        metrics_name, status_name = _CHECKPOINT_PARTS[part]
-        metrics, status = getattr(data.checkpoints, metrics_name), getattr(data.checkpoints, status_name)
-        place, label = (index,), f"checkpoints/{index}/{part}"
     if result.values is None:
-        status[place] = PointStatus.FAILED
-        data.errors[label] = result.error or "no traceback"
+        note_failure(data, part, index, result.error)
         return
+    metrics, status, place, label = _place(data, part, index)
     for name, value in result.values.items():
         metrics[name][place] = value
+    if part == "grid" and result.samples is not None:
+        for set_name, losses in result.samples.items():
+            # Like the names of metrics, results do not say what the main data set is called; it is the first one.
+            data.kept_samples[set_name or next(iter(data.kept_samples))].store(index, losses)
     status[place] = PointStatus.MEASURED
     data.errors.pop(label, None)
+
+
+def note_failure(data: LandscapeData, part: str, index: int, error: str | None) -> None:
+    """Marks what could not be measured, and keeps its traceback."""
+    _, status, place, label = _place(data, part, index)
+    status[place] = PointStatus.FAILED
+    data.errors[label] = error or "no traceback"
+
+
+def _place(
+    data: LandscapeData, part: str, index: int
+) -> tuple[dict[str, Float64[np.ndarray, "*_"]], UInt8[np.ndarray, "*_"], tuple[int, ...], str]:
+    if part == "grid":
+        place = tuple(int(item) for item in np.unravel_index(index, data.shape))
+        return data.metrics, data.status, place, "grid/" + ",".join(map(str, place))
+    metrics, status = checkpoint_part(data, part)
+    assert status is not None
+    return metrics, status, (index,), f"checkpoints/{index}/{part}"
 
 
 def _checkpoint_task(plane: Plane, data: LandscapeData, part: str, index: int) -> Task:
@@ -88,12 +122,12 @@ def _checkpoint_task(plane: Plane, data: LandscapeData, part: str, index: int) -
     coordinates = tuple(float(axis[index]) for axis in (path.x, path.y) if axis is not None)
     if part == "projected":
         return PointTask((part, index), coordinates)
-    reader, policy = plane.checkpoints[index], str(data.attributes["buffers"])
-
-    def read() -> tuple[State, State | None]:
-        parameters = {tensor.name: reader.read(tensor.name) for tensor in plane.space.parameters}
-        if part == "own":
-            return parameters, {tensor.name: reader.read(tensor.name) for tensor in plane.space.buffers}
-        return parameters, plane.buffers_at(coordinates) if policy == "interpolate" else None
-
-    return StateTask((part, index), read)
+    reader, own = plane.checkpoints[index], part == "own"
+    is_between = data.attributes["buffers"] == "interpolate" and not own
+    buffers = plane.buffers_at(coordinates) if is_between else None
+    elsewhere = portable(reader)
+    return StateTask(
+        (part, index),
+        NetworkState(lambda: reader, plane.space, own, buffers),
+        None if elsewhere is None else NetworkState(elsewhere, plane.space, own, buffers),
+    )

@@ -200,7 +200,7 @@ class TestContinuing:
         monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
         whole, parts = tmp_path / "whole.h5", tmp_path / "parts.h5"
         evaluate(bowl_plane(), bowl, x=X, y=Y, output=whole, progress=False, device_ids=[0], plan=PLAN)
-        self.stopped(parts, after=38)
+        self.stopped(parts, after=47)
         unfinished = Landscape.load(parts)
         done = int((unfinished.status == PointStatus.MEASURED).sum())
         assert 0 < done < 15

@@ -6,11 +6,13 @@ import re
 
 import numpy as np
 import pytest
+from data_sets import with_test_set
 from examples import batch_norm
 from surfaces import surface
+from who_is_there import with_networks
 
 from landscape import Landscape, evaluate, random_line, random_plane
-from landscape.facts import page_facts, seeds_text, summary_text
+from landscape.facts import page_facts, seeds_text, summary_json, summary_text
 from landscape.figures import plot_contour, plot_profile
 from landscape.file.checks import PointStatus
 from landscape.interactive.content import landscape_content
@@ -105,3 +107,43 @@ class TestEveryoneSaysTheSame:
         assert told(landscape) == facts
         assert facts["loss"].endswith("1 not finite")
         assert len(facts) >= 15
+
+
+class TestDataSets:
+    def test_each_set_and_its_metrics_are_named(self) -> None:
+        landscape = Landscape(with_test_set(surface()))
+        said = told(landscape)
+        assert said["data sets"] == "train (the main one: loss), test (loss@test)"
+        low, high = landscape["loss@test"].min(), landscape["loss@test"].max()
+        assert said["loss@test"] == f"{low:.4g} to {high:.4g}"
+        assert f"on test {low:.4g} to {high:.4g}" in repr(landscape)
+        found = summary_json(landscape)
+        path = landscape.checkpoints
+        assert path is not None
+        assert found["checkpoints"]["projected_loss@test"] == path.projected["loss@test"].tolist()
+        assert "loss@test" in found["metrics"]
+        assert "data sets" not in told(Landscape(surface()))
+
+    def test_networks_have_an_own_loss_on_each(self) -> None:
+        data = with_networks()
+        for values in (data.checkpoints.metrics, data.checkpoints.projected):
+            values["loss"][:] = 1.5
+        data.checkpoints.status[:] = data.checkpoints.projected_status[:] = PointStatus.MEASURED
+        both = with_test_set(data)
+        row = int(both.checkpoints.networks[-1])
+        both.checkpoints.metrics["loss@test"][row], both.checkpoints.projected["loss@test"][row] = 2.5, 2.25
+        said = told(Landscape(both))["network"]
+        assert said.endswith("own loss on train 1.5, on the plane 1.5; own loss on test 2.5, on the plane 2.25")
+
+    def test_every_format_has_every_metric(self, tmp_path) -> None:
+        landscape = Landscape(with_test_set(surface()))
+        np.testing.assert_array_equal(landscape.to_xarray()["loss@test"], landscape["loss@test"])
+        (table,) = landscape.export(tmp_path / "a.csv")
+        assert "accuracy@test" in table.read_text().splitlines()[0].split(",")
+        with np.load(landscape.export(tmp_path / "a.npz")[0]) as archive:
+            np.testing.assert_array_equal(archive["loss@test"], landscape["loss@test"])
+        (netcdf,) = landscape.export(tmp_path / "a.nc")
+        import xarray
+
+        with xarray.open_dataset(netcdf, engine="h5netcdf") as read:
+            np.testing.assert_array_equal(read["loss@test"], landscape["loss@test"])

@@ -115,6 +115,33 @@ system.get("bucket/out", {str(tmp_path / "out")!r}, recursive=True)
         np.testing.assert_allclose(ours.loss, theirs.loss, rtol=1e-6)
 
 
+@pytest.mark.slow
+def test_workers_read_checkpoints_from_an_s3_server_by_themselves(trained, server, tmp_path):
+    script = f"""
+import numpy as np
+import s3fs
+from collectors.weights.aligned import NetworkState
+from examples import batch_norm
+from landscape import MeasurementPlan, SummaryLandscape
+system = s3fs.S3FileSystem()
+system.mkdir("several")
+system.put({str(trained / "ckpt_dir")!r}, "several/run/ckpt_dir", recursive=True)
+read, count = NetworkState.__call__, []
+NetworkState.__call__ = lambda self: count.append(self) or read(self)
+def measure(run, devices):
+    count.clear()
+    found = SummaryLandscape(run).gen_landscapes_with_multi_process(
+        batch_norm, device_ids=devices, progress=False, plan=MeasurementPlan(32), output={str(tmp_path)!r},
+        overwrite=True)
+    return [landscape.checkpoints.metrics if landscape.checkpoints else None for landscape in found], len(count)
+(there, by_driver), (here, in_process) = measure("s3://several/run", [0, 1]), measure({str(trained)!r}, [0])
+assert (by_driver, in_process > 5) == (0, True), (by_driver, in_process)
+np.testing.assert_equal(there, here)
+"""
+    done = run_script(script, server)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

@@ -16,6 +16,7 @@ import pytest
 import torch
 from examples import batch_norm, dropout
 from places import SUPPORT
+from scripts import PATIENCE
 from typer.testing import CliRunner
 
 from collectors import CheckpointError, RunDirectory, RunDirectoryError
@@ -133,6 +134,7 @@ def test_in_process_and_ray_write_the_same_files_bit_for_bit(run, tmp_path, monk
     assert digests[0] == digests[1]
 
 
+@pytest.mark.slow
 def test_another_batch_size_changes_no_more_than_the_last_digits(run, tmp_path):
     first = generate(run, output=tmp_path / "a", plan=MeasurementPlan(batch_size=7))
     second = generate(run, output=tmp_path / "b", plan=MeasurementPlan(batch_size=64, threads=2))
@@ -269,7 +271,7 @@ def test_a_killed_driver_is_continued_and_no_stored_point_is_measured_again(run,
     path = run / "landscape_0-4_pca.h5"
     process = subprocess.Popen([sys.executable, str(script)], start_new_session=True)
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + PATIENCE
         done = 0
         while done < 20 and time.monotonic() < deadline and process.poll() is None:
             time.sleep(0.2)
@@ -300,7 +302,7 @@ def wait_for_the_orphans(driver):
     """Ray's processes notice by themselves that their driver is gone; the next run removes what they leave."""
     from workers.pools.ray_leftovers import remove_dead_sessions
 
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         remove_dead_sessions("/tmp")
         if not list(Path("/tmp").glob(f"landscape-ray-{driver}-*")):

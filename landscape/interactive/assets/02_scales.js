@@ -88,8 +88,8 @@ class Scale {
   }
 }
 
-function scaleLabel(metric, scale) {
-  return metric + ({ log: " (log scale)", symlog: " (log scale around 0)" }[scale.kind] ?? "");
+function scaleLabel(text, scale) {
+  return text + ({ log: " (log scale)", symlog: " (log scale around 0)" }[scale.kind] ?? "");
 }
 
 function rounded(low, high, count) {
@@ -120,10 +120,10 @@ function decades(low, high, count) {
   return [];
 }
 
-// The scale for some landscapes together, then the ends that the user gave. The rule that joins scales is that of
-// joint_scale in landscape/scales/landscape_scale.py.
-function scaleFor(landscapes, metric, { scale, low, high }) {
-  const suggested = (kind) => landscapes.map((landscape) => landscape.suggested(metric, kind)).filter((item) => item);
+// The scale for some landscapes together, each with one of its metrics, then the ends that the user gave. The rule that
+// joins scales is that of joint_scale in landscape/scales/landscape_scale.py.
+function scaleFor(pairs, { scale, low, high }) {
+  const suggested = (kind) => pairs.map(([landscape, metric]) => landscape.suggested(metric, kind)).filter((item) => item);
   const found = suggested(scale).length ? suggested(scale) : suggested("auto");
   if (!found.length) return new Scale("linear", NaN, NaN);
   const [least, most] = [(name) => Math.min(...found.map((item) => item[name])), (name) => Math.max(...found.map((item) => item[name]))];

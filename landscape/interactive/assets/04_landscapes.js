@@ -42,9 +42,26 @@ class Landscape {
     return this.checkpoints?.paths ?? [];
   }
 
-  // The path that the player walks: the longest one.
+  // The longest path.
   get walked() {
     return this.paths.reduce((longest, rows) => (rows.length > longest.length ? rows : longest), []);
+  }
+
+  // The player's steps: the checkpoints of a single run, or the different numbers that those of several runs have.
+  get steps() {
+    const { paths } = this;
+    if (paths.length < 2) return this.walked.map((row) => this.checkpoints.number[row]);
+    return [...new Set(paths.flat().map((row) => this.checkpoints.number[row]))].sort((one, two) => one - two);
+  }
+
+  // How far each run has come at a step: its rows until then, at least its first. A run that has ended waits at its end.
+  come(step) {
+    const { paths, steps } = this;
+    if (paths.length === 1) return [paths[0].slice(0, step + 1)];
+    return paths.map((rows) => {
+      const past = rows.filter((row) => this.checkpoints.number[row] <= steps[step]);
+      return past.length ? past : rows.slice(0, 1);
+    });
   }
 
   // Networks that belong to no run, without the origin, which has its star.
@@ -72,6 +89,25 @@ class Landscape {
 
   suggested(metric, kind) {
     return this.scales[metric]?.[kind] ?? null;
+  }
+
+  // A metric in words, with the data set where there are several: "loss on test".
+  text(metric) {
+    return this.names[metric]?.text ?? metric;
+  }
+
+  // What a metric measures; metrics of one quantity share a scale.
+  quantity(metric) {
+    return this.names[metric]?.quantity ?? metric;
+  }
+
+  isError(metric) {
+    return this.names[metric]?.is_error ?? false;
+  }
+
+  // The standard error of a metric, by the names in its own list of values; nothing where there is none.
+  errorOf(metric, metrics = this.metrics) {
+    return metrics[this.names[metric]?.standard_error];
   }
 
   count(status) {
@@ -111,30 +147,36 @@ function decoded(texts) {
   return mapping(Object.entries(texts).map(([name, text]) => [name, doubles(text)]));
 }
 
-// First minus second. A point counts as measured where it is so in both.
+// First minus second: all metrics of two landscapes, or two metrics of one. A point counts as measured where it is so in both.
 class Difference extends Landscape {
-  constructor(first, second, scales) {
+  constructor(first, second, scales, metrics = null) {
     super({ ...EMPTY, y: first.isLine ? null : "" });
     this.x = first.x;
     this.y = first.y;
     this.isDifference = true;
     this.scales = scales;
-    this.title = `${first.name} \u2212 ${second.name}`;
-    this.name = `difference_${first.name}_${second.name}`;
+    const parts = metrics ? metrics.map((metric) => first.text(metric)) : [first.name, second.name];
+    this.title = parts.join(" \u2212 ");
+    this.name = ["difference", ...parts].join("_");
     this.axis_labels = first.axis_labels;
     this.frames = first.frames;
     this.geometry = first.geometry;
-    this.facts = [["difference", this.title], ["first", first.title], ["second", second.title]];
-    const shared = Object.keys(first.metrics).filter((name) => name in second.metrics && !isError(name));
+    this.facts = [["difference", this.title], ...(metrics ? [["landscape", first.title]] : [["first", first.title], ["second", second.title]])];
+    const shared = Object.keys(first.metrics).filter((name) => name in second.metrics && !first.isError(name));
+    const pairs = metrics ? [[this.title, ...metrics]] : shared.map((name) => [name, name, name]);
+    this.names = metrics ? mapping([]) : first.names;
+    this.only = metrics ? this.title : null;
     this.metrics = mapping(
-      shared.map((name) => [name, first.metrics[name].map((value, index) => value - second.metrics[name][index])]),
+      pairs.map(([name, one, two]) => [name, first.metrics[one].map((value, index) => value - second.metrics[two][index])]),
     );
     this.status = first.status.map((status, index) => jointStatus(status, second.status[index]));
     const [rows, columns] = [this.rows, this.columns];
     this.note = first.isLine ? `line of ${columns} points` : `${columns} \u00d7 ${rows} points`;
+    const precisions = [...new Set([first.precision, second.precision])];
+    if (precisions.join() !== "float32") this.note += `; measured in ${precisions.join(" and ")}`;
     const gap = Math.max(first.largest_gap ?? 0, second.largest_gap ?? 0);
     const text = gap > 1 ? `features narrower than ${gap} points may be missed` : "";
-    this.estimates = mapping(shared.map((name) => [name, text]));
+    this.estimates = mapping(pairs.map(([name]) => [name, text]));
   }
 
   // The choice of the page does not count: a logarithm has no place for both signs.
@@ -145,7 +187,7 @@ class Difference extends Landscape {
 
 const EMPTY = {
   x: "", status: "", metrics: {}, origin: { x: 0, y: 0, metrics: {}, status: 0, label: "origin", named: false }, checkpoints: null, facts: [],
-  scales: {}, complete: true, unit: "checkpoint",
+  scales: {}, names: {}, complete: true, unit: "checkpoint",
 };
 
 function jointStatus(first, second) {
@@ -153,9 +195,4 @@ function jointStatus(first, second) {
     if (first === status || second === status) return status;
   }
   return MEASURED;
-}
-
-// Standard errors and errors of interpolation do not subtract.
-function isError(name) {
-  return name.endsWith("_stderr") || name === "loss_error";
 }

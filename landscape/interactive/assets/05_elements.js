@@ -21,9 +21,11 @@ function labelled(text, control) {
   return element("label", { class: "control" }, element("span", { text }), control);
 }
 
+// Options are [value, text], or [label of a group, [options]].
 function select(options, chosen, change, attributes = {}) {
   const found = element("select", { ...attributes, on: { change: () => change(found.value) } });
-  for (const [value, text] of options) found.append(element("option", { value, text, selected: value === chosen }));
+  const made = ([value, text]) => (Array.isArray(text) ? element("optgroup", { label: value }, ...text.map(made)) : element("option", { value, text, selected: value === chosen }));
+  found.append(...options.map(made));
   return found;
 }
 

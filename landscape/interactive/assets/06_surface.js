@@ -18,10 +18,10 @@ function surfaceTraces(landscape, metric, scale, colours, frame, { current, mark
   return [thin ? thinGrid(landscape, heights, grid, frame) : grid, ...pathTraces(landscape, metric, scale, current, mark, frame)];
 }
 
-// Coordinates of one point on the surface; a point without a height has no place on it.
-function placed(point, scale, frame) {
-  const height = point ? scale.tall.drawn(point.value) : NaN;
-  return Number.isNaN(height) ? { x: [], y: [], z: [] } : { ...frame.placeAll([point.x], [point.y]), z: [height] };
+// Coordinates of points on the surface; one without a height is not drawn.
+function placed(points, scale, frame) {
+  const there = points.filter(Boolean);
+  return { ...frame.placeAll(there.map(({ x }) => x), there.map(({ y }) => y)), z: there.map(({ value }) => scale.tall.drawn(value)) };
 }
 
 // A path lies on the surface between its checkpoints, where a straight line would run through hills.
@@ -88,7 +88,10 @@ function pathTraces(landscape, metric, scale, current, mark, frame) {
     {
       name: "path", type: "scatter3d", mode: "markers", hoverinfo: "none",
       x: at(path?.x, rows), y: at(path?.y, rows), z: heights(rows), customdata: rows,
-      marker: { size: rows.length > 60 ? 2 : 3, color: colour("path-point"), line: { color: colour("path"), width: 1 } },
+      marker: {
+        size: rows.length > 60 ? 2 : 3, color: landscape.paths.flatMap((own, run) => own.map(() => runColour(run, colour("path-point")))),
+        line: { color: colour("path"), width: 1 },
+      },
     },
     {
       name: "origin", type: "scatter3d", mode: "markers", hoverinfo: "none",
@@ -97,10 +100,10 @@ function pathTraces(landscape, metric, scale, current, mark, frame) {
     },
     {
       name: "current", type: "scatter3d", mode: "markers", hoverinfo: "none", ...placed(current, scale, frame),
-      marker: { size: 7, color: colour("current"), line: { color: "#ffffff", width: 2 } },
+      marker: { size: 7, color: current.map((_, run) => runColour(run, colour("current"))), line: { color: "#ffffff", width: 2 } },
     },
     {
-      name: "mark", type: "scatter3d", mode: "markers", hoverinfo: "none", ...placed(mark, scale, frame),
+      name: "mark", type: "scatter3d", mode: "markers", hoverinfo: "none", ...placed([mark], scale, frame),
       marker: { size: 6, color: colour("mark"), symbol: "circle", line: { color: "#ffffff", width: 2 } },
     },
     {
@@ -142,7 +145,7 @@ function surfaceLayout(landscape, metric, scale, camera, frame) {
       xaxis: { ...axis, title: { text: frame.floor[0], font: { size: 12 } } },
       yaxis: { ...axis, title: { text: frame.floor[1], font: { size: 12 } } },
       zaxis: {
-        ...axis, title: { text: plotText(scaleLabel(metric, scale)), font: { size: 12 } }, range: [low, high + (high - low) / 60],
+        ...axis, title: { text: plotText(scaleLabel(landscape.text(metric), scale)), font: { size: 12 } }, range: [low, high + (high - low) / 60],
         tickvals: ticks.map((tick) => scale.height(tick)), ticktext: scale.tall.tickTexts(ticks, 0.07),
       },
     },

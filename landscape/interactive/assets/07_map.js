@@ -11,7 +11,7 @@ function mapTraces(landscape, metric, scale, settings, colours, frame) {
   const shared = {
     name: "grid", ...frame.grid(landscape.x, landscape.y, rows, cells ? "cells" : "between"), zmin: low, zmax: high,
     colorscale: shown, hoverinfo: "none", connectgaps: false, hoverongaps: true,
-    colorbar: colourBar(landscape.values(metric), metric, scale),
+    colorbar: colourBar(landscape.values(metric), landscape.text(metric), scale),
   };
   const grid = cells
     ? { ...shared, type: "heatmap", zsmooth: false }
@@ -33,7 +33,7 @@ function usedEnds(rows) {
   return top > bottom ? [bottom, top] : [-1, 1];
 }
 
-function colourBar(values, metric, scale) {
+function colourBar(values, name, scale) {
   const ticks = [...scale.ticks(7)];
   const { below, above } = scale.clipped(values);
   const near = (end) => ticks.findIndex((tick) => Math.abs(scale.height(tick) - scale.height(end)) < 0.06 * (scale.ends[1] - scale.ends[0]));
@@ -48,7 +48,7 @@ function colourBar(values, metric, scale) {
   const text = (tick, index) => (below && tick === scale.low ? "\u2264 " : above && tick === scale.high ? "\u2265 " : "") + texts[index];
   return {
     thickness: 12, outlinewidth: 0, xpad: 6, ypad: 0, tickfont: { size: 11 },
-    title: { text: plotText(scaleLabel(metric, scale)), side: "right", font: { size: 12 } },
+    title: { text: plotText(scaleLabel(name, scale)), side: "right", font: { size: 12 } },
     tickvals: ticks.map((tick) => scale.height(tick)), ticktext: ticks.map(text),
   };
 }
@@ -102,7 +102,7 @@ function mapPath(landscape, frame) {
   const named = [
     ...networks.map((row) => [path.x[row], path.y[row], path.labels[row]]),
     ...(origin.named && !landscape.isDifference ? [[...frame.place(origin.x, origin.y ?? 0), origin.label]] : []),
-    ...(paths.length > 1 ? paths.map((rows, run) => [path.x[rows.at(-1)], path.y[rows.at(-1)], path.runs[run]]) : []),
+    ...(paths.length > 1 ? paths.map((rows, run) => [path.x[rows.at(-1)], path.y[rows.at(-1)], path.runs[run], run]) : []),
   ];
   return [
     { name: "halo", type: "scatter", mode: "lines", x: at(path?.x, joined), y: at(path?.y, joined), hoverinfo: "skip", connectgaps: false, line: { color: "rgba(20,20,20,0.75)", width: 4 } },
@@ -129,7 +129,8 @@ function mapPath(landscape, frame) {
     {
       // The marker cannot be seen; it keeps the text off the mark below it.
       name: "names", type: "scatter", mode: "markers+text", marker: { size: 14, color: "rgba(0,0,0,0)" }, hoverinfo: "skip", x: named.map(([x]) => x), y: named.map(([, y]) => y),
-      text: named.map(([, , text]) => plotText(text)), textposition: "top center", textfont: { color: "#ffffff", size: 13, shadow: "auto" },
+      text: named.map(([, , text]) => plotText(text)), textposition: named.map(([, , , run]) => (run === undefined ? "top center" : "bottom center")),
+      textfont: { color: named.map(([, , , run]) => runColour(run ?? 0, "#ffffff")), size: 13, shadow: "auto" },
       cliponaxis: false,
     },
   ];
@@ -168,7 +169,7 @@ function edges(axis) {
 }
 
 // What moves: cheap to redraw, because no trace is computed again.
-function mapShapes({ ends, path: checkpoints, rows, step, mark, frame }) {
+function mapShapes({ ends, path: checkpoints, come, mark, frame }) {
   const path = frame.placed(checkpoints);
   const dot = (x, y, radius, line, fill, width = 2) => ({
     type: "circle", xsizemode: "pixel", ysizemode: "pixel", xanchor: x, yanchor: y, x0: -radius, x1: radius, y0: -radius, y1: radius,
@@ -180,11 +181,15 @@ function mapShapes({ ends, path: checkpoints, rows, step, mark, frame }) {
     shapes.push({ name: "line-halo", type: "line", x0, y0, x1, y1, line: { color: "rgba(20,20,20,0.6)", width: 4 } });
     shapes.push({ name: "line", type: "line", x0, y0, x1, y1, line: { color: colour("profile"), width: 2, dash: "dash" } });
   }
-  if (path && step > 0) {
-    const points = rows.slice(0, step + 1).map((row) => `${path.x[row]},${path.y[row]}`);
-    shapes.push({ name: "walked", type: "path", path: `M ${points.join(" L ")}`, line: { color: colour("current"), width: 2.5 } });
+  for (const [run, rows] of path ? come.entries() : []) {
+    if (rows.length < 2) continue;
+    const points = rows.map((row) => `${path.x[row]},${path.y[row]}`);
+    shapes.push({ name: run ? `walked ${run}` : "walked", type: "path", path: `M ${points.join(" L ")}`, line: { color: runColour(run, colour("current")), width: 2.5 } });
   }
-  if (path && step !== null) shapes.push({ ...dot(path.x[rows[step]], path.y[rows[step]], 6.5, "#ffffff", colour("current")), name: "current" });
+  for (const [run, rows] of path ? come.entries() : []) {
+    const row = rows.at(-1);
+    shapes.push({ ...dot(path.x[row], path.y[row], 6.5, "#ffffff", runColour(run, colour("current"))), name: run ? `current ${run}` : "current" });
+  }
   if (mark) {
     shapes.push({ ...dot(...frame.place(mark.x, mark.y), 7, "#1a1a1a", "rgba(0,0,0,0)", 4), name: "mark-halo" });
     shapes.push({ ...dot(...frame.place(mark.x, mark.y), 7, colour("mark"), "rgba(0,0,0,0)"), name: "mark" });

@@ -27,7 +27,7 @@ function profileTraces(points) {
 
 function lineTraces(landscape, metric) {
   const values = landscape.values(metric);
-  const error = landscape.metrics[`${metric}_stderr`];
+  const error = landscape.errorOf(metric);
   const x = [...landscape.x];
   const finite = (list) => Array.from(list, (value) => (Number.isFinite(value) ? value : null));
   const traces = [];
@@ -78,7 +78,7 @@ function lineTraces(landscape, metric) {
 }
 
 // The axis of values has the scale of the card; several cards that share one have the same axis.
-function profileLayout(metric, scale, xTitle, { shared }) {
+function profileLayout(text, scale, xTitle, { shared }) {
   const axis = { ...axisStyle(), zeroline: false, ticks: "outside", ticklen: 4, tickcolor: colour("line-strong") };
   const { tall } = scale;
   const logarithmic = scale.kind === "log";
@@ -92,7 +92,7 @@ function profileLayout(metric, scale, xTitle, { shared }) {
     dragmode: TOUCH ? false : "zoom",
     xaxis: { ...axis, title: { text: plotText(xTitle), standoff: 8, font: { size: 12 } } },
     yaxis: {
-      ...axis, title: { text: plotText(metric + (logarithmic ? " (log scale)" : "")), standoff: 6, font: { size: 12 } }, type: logarithmic ? "log" : "linear",
+      ...axis, title: { text: plotText(text + (logarithmic ? " (log scale)" : "")), standoff: 6, font: { size: 12 } }, type: logarithmic ? "log" : "linear",
       ...(own ? { autorange: true } : { range: [low - margin, high + margin], autorange: false }),
       ...(logarithmic ? ticks : { nticks: 6 }),
     },

@@ -11,19 +11,20 @@ function pointFacts(landscape, row, column) {
   const index = row * landscape.columns + column;
   const facts = [["x", shortText(landscape.x[column])]];
   if (!landscape.isLine) facts.push(["y", shortText(landscape.y[row])], ...placeFacts(landscape, landscape.x[column], landscape.y[row]));
-  facts.push(...metricFacts(landscape.metrics, index));
+  facts.push(...metricFacts(landscape, landscape.metrics, index));
   facts.push(["status", STATUS[landscape.status[index]]]);
   return facts;
 }
 
 // Each metric with its standard error behind it.
-function metricFacts(metrics, index) {
+function metricFacts(landscape, metrics, index) {
   const facts = [];
+  const behind = new Set(Object.keys(metrics).map((name) => landscape.names[name]?.standard_error));
   for (const [name, values] of Object.entries(metrics)) {
-    if (name.endsWith("_stderr") && name.slice(0, -7) in metrics) continue;
-    const error = metrics[`${name}_stderr`];
+    if (behind.has(name)) continue;
+    const error = landscape.errorOf(name, metrics);
     const text = shortText(values[index], 6) + (error ? ` \u00b1 ${shortText(error[index], 3)}` : "");
-    facts.push([name === "loss_error" ? "estimated error of the loss" : name, text]);
+    facts.push([name === "loss_error" ? "estimated error of the loss" : landscape.text(name), text]);
   }
   return facts;
 }
@@ -32,21 +33,32 @@ function checkpointFacts(landscape, step) {
   const path = landscape.checkpoints;
   const facts = [[path.roles[step], path.labels[step]], ["x", shortText(path.x[step])]];
   if (!landscape.isLine) facts.push(["y", shortText(path.y[step])], ...placeFacts(landscape, path.x[step], path.y[step]));
-  for (const [name, text] of metricFacts(path.metrics, step)) facts.push([`own ${name}`, text]);
+  for (const [name, text] of metricFacts(landscape, path.metrics, step)) facts.push([`own ${name}`, text]);
   const where = landscape.isLine ? "line" : "plane";
-  facts.push([`loss at its foot on the ${where}`, shortText(path.projected.loss[step], 6)]);
-  const own = path.own.loss?.find(({ row }) => row === step);
-  if (own?.reason) facts.push(["why the own loss differs", own.reason]);
+  for (const name of Object.keys(path.projected)) {
+    if (landscape.quantity(name) !== "loss") continue;
+    facts.push([`${landscape.text(name)} at its foot on the ${where}`, shortText(path.projected[name][step], 6)]);
+    const own = path.own[name]?.find(({ row }) => row === step);
+    if (own?.reason) facts.push([`why the own ${landscape.text(name)} differs`, own.reason]);
+  }
   facts.push([`distance from the ${where}`, shortText(path.residual[step], 4)]);
   facts.push(["status", STATUS[path.status[step]]]);
   return facts;
+}
+
+// One of several runs that the player walks, in a few words.
+function runFacts(landscape, run, row) {
+  const path = landscape.checkpoints;
+  const name = path.runs[run];
+  const label = path.labels[row].startsWith(`${name}, `) ? path.labels[row].slice(name.length + 2) : path.labels[row];
+  return [name, `own loss ${shortText(path.metrics.loss[row], 6)}, at its foot ${shortText(path.projected.loss[row], 6)} (${label})`];
 }
 
 function originFacts(landscape) {
   const { x, y, metrics, status } = landscape.origin;
   const facts = [["origin", landscape.origin.label], ["x", shortText(x)]];
   if (!landscape.isLine) facts.push(["y", shortText(y)]);
-  return [...facts, ...metricFacts(metrics, 0), ["status", STATUS[status]]];
+  return [...facts, ...metricFacts(landscape, metrics, 0), ["status", STATUS[status]]];
 }
 
 function fillFacts(target, facts) {

@@ -15,7 +15,7 @@ class Player {
   }
 
   get last() {
-    return this.landscape.walked.length - 1;
+    return this.landscape.steps.length - 1;
   }
 
   setLandscape(landscape) {
@@ -23,7 +23,7 @@ class Player {
     this.landscape = landscape;
     this.box.hidden = !landscape.walked.length;
     if (this.box.hidden) return;
-    const stays = before?.walked.length === landscape.walked.length;
+    const stays = before?.steps.length === landscape.steps.length;
     this.slider.max = this.last;
     this.slider.disabled = this.last === 0;
     this.go(stays ? this.step : this.last);
@@ -33,11 +33,13 @@ class Player {
   go(step) {
     this.step = step;
     this.slider.value = step;
-    const row = this.landscape.walked[step];
-    const text = this.landscape.checkpoints.labels[row];
+    const { landscape } = this;
+    const rows = landscape.come(step).map((past) => past.at(-1));
+    const several = rows.length > 1;
+    const text = several ? `${landscape.unit} ${landscape.steps[step]}` : landscape.checkpoints.labels[rows[0]];
     this.label.textContent = text;
     this.slider.setAttribute("aria-valuetext", text);
-    fillFacts(this.facts, checkpointFacts(this.landscape, row).slice(1));
+    fillFacts(this.facts, several ? rows.map((row, run) => runFacts(landscape, run, row)) : checkpointFacts(landscape, rows[0]).slice(1));
     this.moved(step);
   }
 

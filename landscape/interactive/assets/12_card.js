@@ -1,9 +1,10 @@
 // One landscape on the page: surface and map side by side, the path's player, the profile, the table.
 
 class Card {
-  constructor(landscape, page) {
+  constructor(landscape, page, beside) {
     this.landscape = landscape;
     this.page = page;
+    this.beside = beside; // shows the page's second metric
     this.selected = null;
     this.line = null;
     this.section = element("section", { class: "card" });
@@ -74,20 +75,48 @@ class Card {
   }
 
   get metric() {
-    return this.settings.metric in this.landscape.metrics ? this.settings.metric : "loss";
+    const chosen = this.landscape.only ?? (this.beside ? this.settings.beside : this.settings.metric);
+    return chosen in this.landscape.metrics ? chosen : "loss";
+  }
+
+  // What the reader set on this card alone; null is the usual.
+  get kept() {
+    const { line, player, selected, usualCamera } = this;
+    const camera = usualCamera && this.surface._fullLayout?.scene ? cameraOf(this.surface) : null;
+    const moved = camera && camera.some((value, index) => Math.abs(value - usualCamera[index]) > 1e-3);
+    const usualEnds = this.landscape.isLine ? null : usualLine(this.landscape, "across");
+    return {
+      camera: moved ? camera : null,
+      line: line && line.some((value, index) => value !== usualEnds[index]) ? line : null,
+      step: this.landscape.walked.length && player.step !== player.last ? player.step : null,
+      point: selected ? [selected.x, selected.y] : null,
+    };
+  }
+
+  // Before the first drawing.
+  restore({ camera, line, step, point }) {
+    const { landscape } = this;
+    if (camera) this.camera = { eye: named(camera.slice(0, 3)), center: named(camera.slice(3, 6)), up: named(camera.slice(6)) };
+    if (line && !landscape.isLine) this.line = [0, 1, 2, 3].map((index) => inside(line[index], index % 2 ? landscape.y : landscape.x));
+    if (step !== null && landscape.walked.length) this.player.go(Math.min(step, this.player.last));
+    if (point) this.selected = { x: point[0], y: point[1] };
   }
 
   render() {
     const { landscape, metric, settings } = this;
     this.scale = this.page.scaleOf(this);
-    this.heading.textContent = landscape.title;
     // With only one landscape, the page's own heading says it already.
-    this.heading.hidden = this.page.landscapes.length === 1;
-    this.note.textContent = this.heading.hidden || landscape.isDifference ? landscape.note : `${landscape.name}; ${landscape.note}`;
-    this.section.setAttribute("aria-label", landscape.title);
+    const single = this.page.landscapes.length === 1;
+    const parts = single && !landscape.isDifference ? [] : [landscape.title];
+    if (this.page.besideShown && !landscape.isDifference) parts.push(landscape.text(metric));
+    this.heading.textContent = parts.join(": ");
+    this.heading.hidden = !parts.length;
+    this.note.textContent = single || landscape.isDifference ? landscape.note : `${landscape.name}; ${landscape.note}`;
+    this.section.setAttribute("aria-label", this.heading.textContent || landscape.title);
     this.table.replaceChildren(...landscape.facts.map(([name, text]) => element("tr", {}, element("th", { scope: "row", text: name }), element("td", { text }))));
     if (landscape.isLine) {
-      this.draw(this.profile, lineTraces(landscape, metric), profileLayout(metric, this.scale, landscape.axis_labels[0], settings));
+      const compared = { shared: this.page.comparing && !landscape.isDifference };
+      this.draw(this.profile, lineTraces(landscape, metric), profileLayout(landscape.text(metric), this.scale, landscape.axis_labels[0], compared));
       this.showWarning();
       return;
     }
@@ -97,8 +126,11 @@ class Card {
     const traces = mapTraces(landscape, metric, this.scale, settings, colours, this.frame);
     this.draw(this.map, traces, { ...mapLayout(landscape, this.map.clientWidth, traces[0].type === "heatmap", this.frame), shapes: this.shapes() });
     if (!this.flat) {
-      this.camera ??= viewpoint(landscape, metric, this.scale);
-      const points = { current: this.checkpoint, mark: this.selected };
+      const usual = viewpoint(landscape, metric, this.scale);
+      // Plotly writes into the camera that it is given.
+      this.usualCamera ??= listedCamera(usual);
+      this.camera ??= usual;
+      const points = { current: this.standing, mark: this.selected };
       const marked = surfaceTraces(landscape, metric, this.scale, colours, this.frame, points);
       this.depth = new Depth(landscape, metric, this.scale, marked);
       this.draw(this.surface, withHidden(marked), this.depth.framed(surfaceLayout(landscape, metric, this.scale, this.camera, this.frame)));
@@ -117,7 +149,12 @@ class Card {
     // A plot that is redrawn under the pointer sends no event when the pointer leaves it.
     plot.addEventListener("mouseleave", () => this.left());
     plot.on("plotly_click", (event) => this.clicked(event));
-    if (plot === this.surface) plot.on("plotly_relayout", () => this.moveCamera());
+    if (plot === this.surface) {
+      plot.on("plotly_relayout", () => {
+        this.moveCamera();
+        this.page.changed();
+      });
+    }
     if (plot === this.map) plot.on("plotly_afterplot", () => this.handles.place());
   }
 
@@ -126,8 +163,8 @@ class Card {
     const values = landscape.values(metric);
     const texts = [];
     const [low, high] = finiteRange(values);
-    if (Number.isNaN(low)) texts.push(`There is no finite value of ${metric} yet.`);
-    else if (low === high) texts.push(`The surface is flat: ${metric} is ${shortText(low)} at every finite point.`);
+    if (Number.isNaN(low)) texts.push(`There is no finite value of ${landscape.text(metric)} yet.`);
+    else if (low === high) texts.push(`The surface is flat: ${landscape.text(metric)} is ${shortText(low)} at every finite point.`);
     if (!landscape.isLine) {
       texts.push(...this.frame.notes.map((note) => `${note[0].toUpperCase()}${note.slice(1)}.`));
       const count = (test) => values.reduce((total, value) => total + (Number.isFinite(value) && test(value) ? 1 : 0), 0);
@@ -158,8 +195,9 @@ class Card {
   }
 
   shapes() {
-    const { checkpoints: path, walked: rows } = this.landscape;
-    return mapShapes({ ends: this.line, path, rows, step: rows.length ? this.player.step : null, mark: this.mark ?? this.selected, frame: this.frame });
+    const { landscape } = this;
+    const come = landscape.walked.length ? landscape.come(this.player.step) : [];
+    return mapShapes({ ends: this.line, path: landscape.checkpoints, come, mark: this.mark ?? this.selected, frame: this.frame });
   }
 
   // Hovering and selecting ------------------------------------------------------------------------------------------
@@ -171,9 +209,9 @@ class Card {
     if (name === "profile") {
       const at = this.points[point.pointNumber];
       this.mark = { x: at.x, y: at.y, value: at.value };
-      this.page.tooltip.show([["x", shortText(at.x)], ["y", shortText(at.y)], [`${this.metric} (interpolated)`, shortText(at.value)]], event.event);
+      this.page.tooltip.show([["x", shortText(at.x)], ["y", shortText(at.y)], [`${landscape.text(this.metric)} (interpolated)`, shortText(at.value)]], event.event);
     } else if (name.startsWith("path") || name === "networks" || name === "own" || name === "current") {
-      const row = name === "current" ? landscape.walked[this.player.step] : point.data.customdata[point.pointNumber];
+      const row = name === "current" ? landscape.come(this.player.step)[point.pointNumber].at(-1) : point.data.customdata[point.pointNumber];
       const path = landscape.checkpoints;
       this.mark = { x: path.x[row], y: path.y[row], value: (path.projected[this.metric] ?? [])[row] };
       this.say(checkpointFacts(landscape, row), event.event);
@@ -224,7 +262,9 @@ class Card {
 
   clicked(event) {
     const point = event.points[0];
-    const step = point.data.name.startsWith("path") ? this.landscape.walked.indexOf(point.data.customdata[point.pointNumber]) : -1;
+    const { landscape } = this;
+    const row = point.data.name.startsWith("path") ? point.data.customdata[point.pointNumber] : -1;
+    const step = landscape.paths.length > 1 ? landscape.steps.indexOf(landscape.checkpoints?.number[row]) : landscape.walked.indexOf(row);
     if (step >= 0) this.player.go(step);
     else if (point.data.name !== "profile") {
       const [x, y] = this.coordinates(point);
@@ -234,6 +274,7 @@ class Card {
 
   select(point) {
     this.selected = this.gridPoint(point.x, point.y);
+    this.page.changed();
     this.say(pointFacts(this.landscape, this.selected.row, this.selected.column));
     this.moveMark(this.selected);
   }
@@ -245,6 +286,7 @@ class Card {
       this.selected = null;
       this.readout.replaceChildren();
       this.moveMark(null);
+      this.page.changed();
     }
     if (!right && !up) return;
     event.preventDefault();
@@ -259,21 +301,20 @@ class Card {
   async drawMark(mark, pointedAt) {
     if (this.landscape.isLine) return;
     if (pointedAt !== this.map) await Plotly.relayout(this.map, { shapes: this.shapes() });
-    if (!this.flat && pointedAt !== this.surface) await this.movePoint(SURFACE.mark, mark);
+    if (!this.flat && pointedAt !== this.surface) await this.movePoints(SURFACE.mark, [mark]);
   }
 
   async drawStep() {
-    if (this.landscape.isLine || !this.checkpoint) return;
+    if (this.landscape.isLine || !this.standing.length || !this.map.data) return;
     await Plotly.relayout(this.map, { shapes: this.shapes() });
-    if (!this.flat) await this.movePoint(SURFACE.current, this.checkpoint);
+    if (!this.flat) await this.movePoints(SURFACE.current, this.standing);
   }
 
-  // The checkpoint that the player stands at, where it lies on the plane.
-  get checkpoint() {
+  // The checkpoints that the player stands at, one for each run, where they lie on the plane.
+  get standing() {
     const { checkpoints: path, walked } = this.landscape;
-    if (!walked.length) return null;
-    const row = walked[this.player.step];
-    return { x: path.x[row], y: path.y[row], value: path.projected[this.metric]?.[row] ?? NaN };
+    const rows = walked.length ? this.landscape.come(this.player.step).map((past) => past.at(-1)) : [];
+    return rows.map((row) => ({ x: path.x[row], y: path.y[row], value: path.projected[this.metric]?.[row] ?? NaN }));
   }
 
   // Marks in front of the surface and behind it, for the camera as it stands.
@@ -285,8 +326,8 @@ class Card {
     await Plotly.restyle(this.surface, { x: all("x"), y: all("y"), z: all("z") }, Object.keys(found).map(Number));
   }
 
-  movePoint(trace, point) {
-    const place = Object.fromEntries(Object.entries(placed(point, this.scale, this.frame)).map(([name, list]) => [name, [...list]]));
+  movePoints(trace, points) {
+    const place = Object.fromEntries(Object.entries(placed(points, this.scale, this.frame)).map(([name, list]) => [name, [...list]]));
     const before = this.depth.traces[trace];
     if (!place.z.length && !before.z.length) return null;
     Object.assign(before, place);
@@ -298,12 +339,14 @@ class Card {
 
   stepped(step) {
     this.moveStep?.(step);
+    this.page.changed();
   }
 
   // The profile -----------------------------------------------------------------------------------------------------
 
   setLine(ends) {
     this.line = ends;
+    this.page.changed();
     this.drawProfile();
     Plotly.relayout(this.map, { shapes: this.shapes() });
   }
@@ -314,7 +357,7 @@ class Card {
     const [columns, rows] = [landscape.columns - 1, landscape.rows - 1];
     this.handles.set(ends, [landscape.x[0], landscape.x[columns], landscape.y[0], landscape.y[rows]], this.frame);
     for (const [index, input] of this.inputs.entries()) input.value = Number(ends[index].toPrecision(4));
-    this.draw(this.profile, profileTraces(this.points), profileLayout(metric, this.scale, landscape.geometry ? "distance along the line, in weight space" : "distance along the line, in units of the plane's coordinates", this.settings));
+    this.draw(this.profile, profileTraces(this.points), profileLayout(landscape.text(metric), this.scale, landscape.geometry ? "distance along the line, in weight space" : "distance along the line, in units of the plane's coordinates", { shared: this.page.comparing && !landscape.isDifference }));
   }
 
   lineTyped(index) {
@@ -337,7 +380,7 @@ class Card {
   async downloadPicture() {
     const plots = this.landscape.isLine ? [this.profile] : this.flat ? [this.map] : [this.surface, this.map];
     const said = [...this.warning.children].map((each) => each.textContent).join(" ");
-    save(await picture(plots, this.landscape.title, `${this.metric}: ${this.scale.kind} scale. ${said}`), `${this.fileStem}_${this.metric.replace(/[^\w.-]+/g, "_")}.png`);
+    save(await picture(plots, this.landscape.title, `${this.landscape.text(this.metric)}: ${this.scale.kind} scale. ${said}`), `${this.fileStem}_${this.metric.replace(/[^\w.-]+/g, "_")}.png`);
   }
 
   resize() {

@@ -3,29 +3,56 @@
 class Toolbar {
   constructor(page) {
     this.page = page;
+    const { settings } = page;
     this.box = element("div", { class: "toolbar", role: "toolbar", "aria-label": "View" });
-    this.metric = element("span");
+    this.metric = element("span", { class: "metrics" });
+    this.differences = element("span");
     this.low = this.end("low", "Lowest value of the colours and heights");
     this.high = this.end("high", "Highest value of the colours and heights");
     this.reset = button("Auto", "Choose the range from the data", () => this.setRange(null, null));
     this.box.append(
       this.metric,
-      labelled("Scale", select([["auto", "Automatic"], ["log", "Logarithmic"], ["linear", "Linear"]], "auto", (value) => page.set({ scale: value }), { id: "scale" })),
+      labelled("Scale", select([["auto", "Automatic"], ["log", "Logarithmic"], ["linear", "Linear"]], settings.scale, (value) => page.set({ scale: value }), { id: "scale" })),
       element("span", { class: "control range", role: "group", "aria-label": "Range" }, element("span", { text: "Clip to" }), this.low, "\u2013", this.high, this.reset),
-      labelled("Colours", select(Object.keys(COLOUR_MAPS).map((name) => [name, name]), "Viridis", (value) => page.set({ colours: value }), { id: "colours" })),
-      labelled("Axes", select([["equal", "To scale"], ["fill", "Filling"]], page.settings.aspect, (value) => page.set({ aspect: value }), { id: "aspect", title: "To scale: distances in weight space. Filling: the plane's coordinates fill a square." })),
-      labelled("Map", select([["contour", "Contours"], ["cells", "Cells"]], "contour", (value) => page.set({ map: value }), { id: "map" })),
+      labelled("Colours", select(Object.keys(COLOUR_MAPS).map((name) => [name, name]), settings.colours, (value) => page.set({ colours: value }), { id: "colours" })),
+      labelled("Axes", select([["equal", "To scale"], ["fill", "Filling"]], settings.aspect, (value) => page.set({ aspect: value }), { id: "aspect", title: "To scale: distances in weight space. Filling: the plane's coordinates fill a square." })),
+      labelled("Map", select([["contour", "Contours"], ["cells", "Cells"]], settings.map, (value) => page.set({ map: value }), { id: "map" })),
     );
+    [this.low.value, this.high.value] = [settings.low ?? "", settings.high ?? ""];
     this.several();
     this.showMetrics();
+    this.box.append(page.link.box);
   }
 
   showMetrics() {
-    const names = [...new Set(this.page.landscapes.flatMap((landscape) => Object.keys(landscape.metrics)))];
-    const text = (name) => (name === "loss_error" ? "loss_error (estimated error of interpolation)" : name.endsWith("_stderr") ? `${name} (standard error)` : name);
+    const { page } = this;
+    const owners = mapping([...page.landscapes].reverse().flatMap((landscape) => Object.keys(landscape.metrics).map((name) => [name, landscape])));
+    const names = [...new Set(page.landscapes.flatMap((landscape) => Object.keys(landscape.metrics)))];
     if (String(names) === String(this.names)) return;
     this.names = names;
-    this.metric.replaceChildren(labelled("Metric", select(names.map((name) => [name, text(name)]), this.page.settings.metric, (value) => this.page.set({ metric: value, low: null, high: null }), { id: "metric" })));
+    const text = (name) => {
+      const { quantity } = owners[name].names[name];
+      return name === "loss_error" ? "loss_error (estimated error of interpolation)" : owners[name].text(name) + (quantity.endsWith("_stderr") ? " (standard error)" : "");
+    };
+    const listed = (chosen) => this.grouped(chosen.map((name) => [owners[name].names[name].dataset, [name, text(name)]]));
+    const controls = [labelled("Metric", select(listed(names), page.settings.metric, (value) => page.set({ metric: value, low: null, high: null }), { id: "metric" }))];
+    if (this.severalSets) {
+      const others = listed(names.filter((name) => !owners[name].isError(name)));
+      controls.push(labelled("Beside it", select([["", "nothing"], ...others], page.settings.beside, (value) => page.set({ beside: value }), { id: "beside", title: "A second metric of the same landscape; metrics that measure the same share a scale." })));
+    }
+    this.metric.replaceChildren(...controls);
+    this.differences.replaceChildren(...[this.difference()].filter((control) => control));
+  }
+
+  get severalSets() {
+    return this.page.landscapes.some((landscape) => landscape.datasets.length > 1);
+  }
+
+  // Options by data set, where there are several.
+  grouped(options) {
+    const groups = new Map();
+    for (const [group, option] of options) groups.set(group, [...(groups.get(group) ?? []), option]);
+    return groups.size > 1 ? [...groups] : options.map(([, option]) => option);
   }
 
   end(which, label) {
@@ -50,23 +77,32 @@ class Toolbar {
 
   several() {
     const { landscapes, settings } = this.page;
-    if (landscapes.length < 2) return;
+    if (landscapes.length < 2 && !this.severalSets) return this.box.append(this.differences);
     const shared = element("input", { type: "checkbox", id: "shared", checked: settings.shared, on: { change: () => this.page.set({ shared: shared.checked }) } });
     this.box.append(labelled("One scale for all", shared));
+    if (landscapes.length < 2) return this.box.append(this.differences);
     this.chips = element("div", { class: "chips", role: "group", "aria-label": "Landscapes shown" }, ...landscapes.map((landscape, index) =>
       element("button", {
         type: "button", class: "chip", "aria-pressed": String(this.page.shown.has(index)), text: landscape.name,
         on: { click: (event) => event.currentTarget.setAttribute("aria-pressed", String(this.page.toggle(index))) },
       })));
-    this.box.append(this.chips, this.difference());
+    return this.box.append(this.chips, this.differences);
   }
 
   difference() {
-    const { landscapes } = this.page;
+    const { landscapes, settings } = this.page;
     const pairs = landscapes.flatMap((first, one) => landscapes.flatMap((second, two) =>
       (this.page.differenceScales(one, two) ? [[`${one} ${two}`, `${first.name} \u2212 ${second.name}`]] : [])));
+    for (const [index, landscape] of landscapes.entries()) {
+      const of = landscapes.length > 1 ? `${landscape.name}: ` : "";
+      for (const [at, { metrics: [one, two] }] of landscape.metric_differences.entries()) {
+        const texts = [one, two].map((name) => landscape.text(name));
+        pairs.push([`${index} m${at}`, of + texts.join(" \u2212 ")], [`${index} r${at}`, of + [...texts].reverse().join(" \u2212 ")]);
+      }
+    }
+    if (!pairs.length && landscapes.length < 2) return null;
     if (!pairs.length) return element("span", { class: "control muted", text: "No two landscapes lie on the same grid, so there is no difference to show." });
-    return labelled("Difference", select([["", "none"], ...pairs], "", (value) => this.page.showDifference(value ? value.split(" ").map(Number) : null), { id: "difference" }));
+    return labelled("Difference", select([["", "none"], ...pairs], settings.difference, (value) => this.page.set({ difference: value }), { id: "difference" }));
   }
 }
 
@@ -78,9 +114,13 @@ class Theme {
     this.system.addEventListener("change", () => this.apply());
     this.chosen = null;
     this.button = button("", "", () => {
-      this.chosen = this.dark ? "light" : "dark";
-      this.apply();
+      this.choose(this.dark ? "light" : "dark");
     }, { class: "theme" });
+    this.apply();
+  }
+
+  choose(chosen) {
+    this.chosen = chosen;
     this.apply();
   }
 

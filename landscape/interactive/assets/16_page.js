@@ -4,27 +4,66 @@ const MOST_SHOWN = 6; // browsers draw only so many three-dimensional scenes at 
 
 class Page {
   constructor(content) {
-    this.settings = { metric: "loss", scale: "auto", low: null, high: null, colours: "Viridis", map: "contour", aspect: content.aspect, shared: content.landscapes.length > 1 };
+    this.aspect = content.aspect;
     this.differences = content.differences;
     this.webgl = hasWebGL();
     this.tooltip = new Tooltip();
     this.landscapes = content.landscapes.map((item) => new Landscape(item));
-    this.shown = new Set(this.landscapes.keys().take?.(4) ?? [...this.landscapes.keys()].slice(0, 4));
+    this.settings = this.usual;
+    this.shown = this.usuallyShown;
     this.cards = new Map();
     this.main = document.querySelector("main");
-    this.theme = new Theme(() => this.render());
-    this.toolbar = new Toolbar(this);
+    this.theme = new Theme(() => {
+      this.render();
+      this.changed();
+    });
+    this.link = new Link(this, { live: Boolean(content.live) });
     const header = document.querySelector("body > header");
     header.append(this.theme.button);
+    this.toolbar = null;
+    this.begin();
     header.after(this.toolbar.box);
     if (content.live) header.after(new Live(this, content.live).box);
-    this.showCards();
+    addEventListener("hashchange", () => this.begin());
+  }
+
+  // The settings of a page that nobody has touched.
+  get usual() {
+    return { metric: "loss", beside: "", difference: "", scale: "auto", low: null, high: null, colours: "Viridis", map: "contour", aspect: this.aspect, shared: true };
+  }
+
+  get usuallyShown() {
+    return new Set([...this.landscapes.keys()].slice(0, 4));
+  }
+
+  // Shows what the address asks for, or the usual.
+  begin() {
+    const kept = this.link.read();
+    for (const card of this.cards.values()) card.close();
+    this.cards.clear();
+    this.settings = { ...this.usual, ...kept.settings };
+    this.shown = kept.shown ? new Set(kept.shown) : this.usuallyShown;
+    if (kept.theme) this.theme.choose(kept.theme);
+    const before = this.toolbar;
+    this.toolbar = new Toolbar(this);
+    before?.box.replaceWith(this.toolbar.box);
+    this.showCards(kept.cards);
+    for (const card of this.cards.values()) if (card.selected) card.select(card.selected);
   }
 
   set(changes) {
     Object.assign(this.settings, changes);
     if ("metric" in changes) this.toolbar.setRange(null, null);
-    else this.render();
+    else if ("beside" in changes || "difference" in changes) {
+      if ("difference" in changes) this.drop("difference");
+      this.showCards();
+    } else this.render();
+    this.changed();
+  }
+
+  // What others could link to is no longer what it was.
+  changed() {
+    this.link?.changed();
   }
 
   render() {
@@ -36,33 +75,53 @@ class Page {
     return this.differences[`${Math.min(one, two)} ${Math.max(one, two)}`];
   }
 
-  // A card's own scale, or one that all cards of measured values share.
+  // A card's own scale, or one that all cards share that show the same quantity.
   scaleOf(card) {
-    const together = [...this.cards.values()].map((other) => other.landscape).filter((landscape) => !landscape.isDifference);
+    const quantity = (other) => other.landscape.quantity(other.metric);
+    const together = [...this.cards.values()].filter((other) => !other.landscape.isDifference && quantity(other) === quantity(card));
     const alone = card.landscape.isDifference || !this.settings.shared;
-    const settings = card.landscape.isDifference ? { ...this.settings, low: null, high: null } : this.settings;
-    return scaleFor(alone ? [card.landscape] : together, card.metric, settings);
+    const main = !card.landscape.isDifference && card.landscape.quantity(this.settings.metric) === quantity(card);
+    // The ends that the reader gave are values of the first metric.
+    const settings = main ? this.settings : { ...this.settings, low: null, high: null };
+    return scaleFor((alone ? [card] : together).map((other) => [other.landscape, other.metric]), settings);
   }
 
-  showCards() {
-    for (const [key, card] of this.cards) {
-      if (key === "difference" || this.shown.has(key)) continue;
-      card.close();
-      this.cards.delete(key);
+  // Whether several cards of measured values share a scale.
+  get comparing() {
+    return this.settings.shared && [...this.cards.keys()].filter((key) => key !== "difference").length > 1;
+  }
+
+  // Whether any landscape shows a second metric.
+  get besideShown() {
+    return [...this.cards.values()].some((card) => card.beside);
+  }
+
+  // The keys of the cards that there should be, in their order: a landscape's number, and with "b" its second metric.
+  get wanted() {
+    const { metric, beside, difference } = this.settings;
+    const second = (index) => beside && beside !== metric && beside in this.landscapes[index].metrics;
+    const shown = [...this.shown].sort((one, two) => one - two);
+    return [...(difference ? ["difference"] : []), ...shown.flatMap((index) => (second(index) ? [`${index}`, `${index}b`] : [`${index}`]))];
+  }
+
+  showCards(kept = {}) {
+    const { wanted } = this;
+    for (const key of this.cards.keys()) if (!wanted.includes(key)) this.drop(key);
+    for (const key of wanted) {
+      if (this.cards.has(key)) continue;
+      const landscape = key === "difference" ? this.makeDifference() : this.landscapes[parseInt(key, 10)];
+      const card = new Card(landscape, this, key.endsWith("b"));
+      if (kept[key]) card.restore(kept[key]);
+      this.cards.set(key, card);
     }
-    for (const index of [...this.shown].sort((one, two) => one - two)) {
-      if (!this.cards.has(index)) this.add(index, this.landscapes[index]);
-    }
-    this.main.append(...[...this.cards.keys()].filter((key) => key !== "difference").sort((one, two) => one - two).map((key) => this.cards.get(key).section));
+    this.main.append(...wanted.map((key) => this.cards.get(key).section));
     this.main.classList.toggle("waiting", this.cards.size === 0);
     this.render();
   }
 
-  add(key, landscape) {
-    const card = new Card(landscape, this);
-    this.cards.set(key, card);
-    if (key === "difference") this.main.prepend(card.section);
-    else this.main.append(card.section);
+  drop(key) {
+    this.cards.get(key)?.close();
+    this.cards.delete(key);
   }
 
   // Returns whether the landscape is shown now.
@@ -71,26 +130,30 @@ class Page {
     else if (this.shown.size < MOST_SHOWN) this.shown.add(index);
     else return false;
     this.showCards();
+    this.changed();
     return this.shown.has(index);
   }
 
-  showDifference(pair) {
-    this.cards.get("difference")?.close();
-    this.cards.delete("difference");
-    if (pair) this.add("difference", new Difference(this.landscapes[pair[0]], this.landscapes[pair[1]], this.differenceScales(...pair)));
-    this.render();
+  // "0 1" are two landscapes; "0 m2" are two metrics of one, "0 r2" the other way round.
+  makeDifference() {
+    const [one, two] = this.settings.difference.split(" ");
+    const first = this.landscapes[one];
+    if (!/^[mr]/.test(two)) return new Difference(first, this.landscapes[two], this.differenceScales(one, two));
+    const { metrics, scale } = first.metric_differences[two.slice(1)];
+    const ordered = two[0] === "m" ? metrics : [...metrics].reverse();
+    const text = ordered.map((metric) => first.text(metric)).join(" \u2212 ");
+    return new Difference(first, first, mapping([[text, scale]]), ordered);
   }
 
   update(landscapes) {
     this.landscapes = landscapes;
+    for (const index of landscapes.keys()) this.shown.add(index);
     this.toolbar.showMetrics();
-    for (const [index, landscape] of landscapes.entries()) {
-      this.shown.add(index);
-      const card = this.cards.get(index);
-      if (card && card.landscape.isLine !== landscape.isLine) {
-        card.close();
-        this.cards.delete(index);
-      } else card?.setLandscape(landscape);
+    if (!this.link.isDifference(this.settings.difference)) this.settings.difference = "";
+    for (const [key, card] of this.cards) {
+      const landscape = key !== "difference" ? this.landscapes[parseInt(key, 10)] : this.settings.difference && this.makeDifference();
+      if (!landscape || card.landscape.isLine !== landscape.isLine) this.drop(key);
+      else card.setLandscape(landscape);
     }
     this.showCards();
   }

@@ -11,10 +11,15 @@ from pathlib import Path
 import pytest
 import torch
 from examples import BatchNormNetwork, train_run
+from landscape_examples import build
 from places import SUPPORT
+from scripts import PATIENCE
+from typer.testing import CliRunner
 
 from landscape import Landscape
+from landscape.cli import app
 from landscape.file.checks import PointStatus
+from landscape.file.landscape_file import write_landscape
 
 COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()"]
 
@@ -39,7 +44,7 @@ not_a_function = 3
 
 def command(*arguments, folder, check=True, **more):
     result = subprocess.run(
-        [*COMMAND, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=240, **more
+        [*COMMAND, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=PATIENCE, **more
     )
     assert not check or result.returncode == 0, result.stderr
     return result
@@ -60,10 +65,75 @@ def test_another_experiment_names_the_options_that_mend_it(folder):
     arguments = ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--samples", "32"]
     arguments += ["--no-result", "--no-progress", "-o", "twice"]
     command(*arguments, "--size", "3", folder=folder)
-    told = command(*arguments, "--size", "4", folder=folder, check=False)
+    told = command(*arguments, "--size", "3", "--sample-choice", "random", folder=folder, check=False)
     assert told.returncode == 1
     assert "holds another experiment" in told.stderr
     assert told.stderr.endswith("Pass --overwrite to measure it anew, or another --output to keep both.\n")
+    told = command(*arguments, "--size", "4", folder=folder, check=False)
+    assert told.returncode == 1
+    assert "5 of its 9 measured points are not on the grid of this command, 4 x 4 points" in told.stderr
+    assert told.stderr.endswith("Otherwise pass --overwrite to measure it anew, or another --output to keep both.\n")
+
+
+@pytest.mark.slow
+def test_a_landscape_is_refined_and_widened_by_its_file_alone(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    command(
+        "run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--size", "4", "--samples", "32",
+        "--no-result", "--no-progress", "-o", "grown", folder=folder,
+    )  # fmt: skip
+    path = folder / "grown/landscape_0-4_pca.h5"
+    first = Landscape.load(path)
+    told = command("refine", path, "--size", "7", "--devices", "0", folder=folder)
+    assert "--function my_callbacks:callback_fn, as the file says" in told.stderr
+    assert re.search(r"from 4 x 4 points, .* to 7 x 7 points, .*: 16 of 16 measured points are kept", told.stderr)
+    assert str(path) in told.stdout
+    finer = Landscape.load(path)
+    assert (finer.loss[::2, ::2] == first.loss).all()
+    monkeypatch.chdir(folder)
+    middle = finer.x[3]
+    limits = f"--limits={finer.x[0] - 0.01},{middle},{finer.y[0]},{finer.y[-1] + 0.01}"
+    result = CliRunner().invoke(app, ["widen", str(path), limits, "--devices", "0", "--no-progress"])
+    assert result.exit_code == 0, result.output
+    wider = Landscape.load(path)
+    assert wider.complete
+    assert wider.loss.shape == (8, 8)
+    assert (wider.loss[:-1, 1:] == finer.loss).all()
+    monkeypatch.chdir(tmp_path)
+    for arguments, text in (
+        (["refine", str(path), "--factor", "2"], "names my_callbacks:callback_fn, and the module is not in"),
+        (["refine", "nothing.h5", "--factor", "2"], r"^there is no landscape file nothing\.h5"),
+    ):
+        told = CliRunner().invoke(app, arguments)
+        with pytest.raises((ValueError, FileNotFoundError), match=text):
+            raise told.exception
+    monkeypatch.chdir(folder)
+    for arguments, text in (
+        (["refine"], "^--size or --factor must be given"),
+        (["refine", "--factor", "two"], "^--factor must be a number such as 2, or two such as 2x1, but got 'two'"),
+        (
+            ["refine", "--size", "3"],
+            r"^--size must be at least the number of points that the axis has \(8\), but got 3",
+        ),
+        (["widen"], "^--margin or --limits must be given"),
+        (["widen", "--limits", "0,a"], "^--limits must be numbers separated by commas, such as -1,1.5"),
+        (["widen", "--limits", "1,0"], "^--limits must be coordinates that increase"),
+    ):
+        told = CliRunner().invoke(app, [arguments[0], str(path), *arguments[1:]])
+        with pytest.raises(ValueError, match=text):
+            raise told.exception
+
+
+@pytest.mark.parametrize("said", ["os:abort", "my_callbacks.inner:f", "my_callbacks", "a b:c", "sub/my:f", "x:y\n", 3])
+def test_a_function_is_taken_from_the_file_only_if_its_module_is_here(folder, said, monkeypatch):
+    monkeypatch.chdir(folder)
+    data = build()
+    data.attributes["function"] = said
+    write_landscape(folder / "said.h5", data)
+    assert Landscape.load("said.h5").attributes["function"] == said
+    told = CliRunner().invoke(app, ["refine", "said.h5", "--factor", "2"])
+    with pytest.raises(ValueError, match=r"^--function is missing"):
+        raise told.exception
 
 
 def test_run_info_and_plot(folder):
@@ -93,11 +163,14 @@ def test_run_info_and_plot(folder):
 def test_a_dry_run_says_what_it_would_cost_and_measures_nothing(folder):
     arguments = ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--samples", "32"]
     said = command(*arguments, "--dry-run", "--size", "30", "-o", "dry", "--budget", "1h", folder=folder).stdout
-    assert re.search(r"landscape_0-4_pca\.h5: 915 points x [\d.]+ m?s on 1 worker: about", said), said
+    assert re.search(r"landscape_0-4_pca\.h5: 912 points x [\d.]+ m?s on 1 worker: about", said), said
     assert "landscape_4_random.h5: 900 points x" in said
     assert not list((folder / "dry").glob("*.h5"))
     said = command(*arguments, "--dry-run", "--sampling", "adaptive", "-o", "dry", folder=folder).stdout
     assert "adaptive sampling: from" in said
+    chosen = ["--interval", "0-2", "--interval", "1,3,4", "--no-result"]
+    said = command(*arguments, "--dry-run", *chosen, "-o", "dry", folder=folder).stdout
+    assert re.findall(r"^landscape_.*\.h5", said, re.MULTILINE) == ["landscape_0-2_pca.h5", "landscape_1-4_pca.h5"]
 
 
 @pytest.mark.slow
@@ -132,12 +205,12 @@ def test_an_interruption_leaves_a_file_that_the_same_command_continues(folder, n
         # A shell starts what it puts into the background with SIGINT ignored, and children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while not path.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(1.5)
     process.send_signal(number)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number
     assert "the same command continues from there" in errors
     assert "Traceback" not in errors
@@ -160,9 +233,10 @@ def test_import_checkpoints(folder):
     assert "epochs [5, 10, 15]" in result.stdout
     command(
         "run", "imported", "--function", "my_callbacks:callback_fn", "--devices", "0", "--size", "3", "--samples", "32",
-        "--no-progress", folder=folder,
+        "--no-progress", "--save-directions", folder=folder,
     )  # fmt: skip
     assert Landscape.load(folder / "imported/landscape_5-15_pca.h5").complete
+    assert (folder / "imported/landscape_5-15_pca_directions.safetensors").exists()
 
 
 @pytest.mark.parametrize(
@@ -181,6 +255,11 @@ def test_import_checkpoints(folder):
         (
             ["run", "run", "--function", "my_callbacks:callback_fn", "--size", "2"],
             "error: --size must be an int from 3",
+        ),
+        (
+            ["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--precision", "tf32"],
+            "error: --precision tf32 needs an NVIDIA GPU, but the network is measured on cpu, where there is no "
+            "TensorFloat-32. Use --precision float32 or --precision bfloat16.",
         ),
         (["run", "run", "--function", "broken:f"], "'broken', which cannot be imported: NameError: name 'undefined'"),
         (["run", "run", "--function", "unfinished:f"], "cannot be imported: SyntaxError: "),
@@ -226,9 +305,22 @@ def test_the_version(folder):
     assert re.fullmatch(r"summary-landscape \d+\.\d+\.\d+\n", command("--version", folder=folder).stdout)
 
 
+@pytest.mark.slow
 def test_help_names_every_command_and_the_exit_codes(folder):
     text = " ".join(command("--help", folder=folder).stdout.split())
-    for name in ("run", "info", "plot", "view", "watch", "export", "import-checkpoints", "devices", "demo"):
+    for name in (
+        "run",
+        "refine",
+        "widen",
+        "info",
+        "plot",
+        "view",
+        "watch",
+        "export",
+        "import-checkpoints",
+        "devices",
+        "demo",
+    ):
         assert f"│ {name} " in text
         assert f"{name} [OPTIONS]" in " ".join(command(name, "--help", folder=folder).stdout.split())
     assert "Exit codes: 0 done; 1 an error" in text
@@ -241,7 +333,7 @@ def test_a_shell_completes_the_commands(folder):
         env={**os.environ, **asked},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert told.stdout.split() == ["import-landscape", "import-checkpoints"]
 
@@ -263,7 +355,7 @@ def test_a_bug_is_called_one(folder):
         "broken = lambda: {}['missing']; broken.__name__ = 'broken'; cli.app.command()(broken); cli.main()"
     )
     told = subprocess.run(
-        [sys.executable, "-c", script, "broken"], cwd=folder, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script, "broken"], cwd=folder, capture_output=True, text=True, timeout=PATIENCE
     )
     assert told.returncode == 3
     assert told.stderr.startswith("error: unexpected KeyError: 'missing'\nThis is a bug; --debug shows where it is.")

@@ -10,6 +10,7 @@ import pytest
 import torch
 from examples import train_run
 from ray_environment import without_ray
+from scripts import PATIENCE
 
 from landscape import evaluate, random_plane
 from workers.pools import devices
@@ -20,7 +21,7 @@ COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main;
 
 def command(*arguments, check=True, **environment):
     result = subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=240, env={**os.environ, **environment}
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=PATIENCE, env={**os.environ, **environment}
     )
     assert not check or result.returncode == 0, result.stderr
     return result
@@ -139,14 +140,15 @@ def test_of_a_cluster_the_nodes_are_shown(tmp_path):
         "CUDA_VISIBLE_DEVICES": "",
     }
     result = subprocess.run(
-        [sys.executable, str(script), *COMMAND], capture_output=True, text=True, timeout=240, env=environment
+        [sys.executable, str(script), *COMMAND], capture_output=True, text=True, timeout=PATIENCE, env=environment
     )
     assert result.returncode == 0, result.stderr
     first, second, _ = result.stdout.split("---\n")
     said = json.loads(first)
     assert (said["where"], said["kind"]) == ("cluster", "CPU")
-    assert [worker["devices"] for worker in said["workers"]] == [[0], [1]]
-    assert [worker["cores"] for worker in said["workers"]] == [None, None]
+    # A worker of one thread on each CPU; of nine, two had one.
+    assert [worker["devices"] for worker in said["workers"]] == [[number] for number in range(9)]
+    assert {(worker["cores"], worker["threads"]) for worker in said["workers"]} == {(None, 1)}
     (node,) = said["nodes"]
     assert node["resources"] == {"CPU": 9}
     assert node["free"] == {"CPU": 9}
@@ -175,7 +177,7 @@ def test_a_run_takes_the_same_arguments(tmp_path):
         ("--workers-per-device=0", "--workers-per-device must be"),
     ):
         result = subprocess.run(
-            [*COMMAND[:-1], *arguments, option], cwd=tmp_path, capture_output=True, text=True, timeout=240
+            [*COMMAND[:-1], *arguments, option], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE
         )
         assert result.returncode == 1
         assert re.search(expected, result.stderr), result.stderr

@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 import typer
 from examples import train_run
 from typer.testing import CliRunner
 
 import landscape
-from collectors.errors import RunDirectoryError
+from collectors.errors import CheckpointError, RunDirectoryError
 from landscape import evaluate
 from landscape.cli import app
 from landscape.commands.arguments import as_typed, options_named
@@ -54,6 +55,9 @@ def run(tmp_path_factory):
             ["--devices-per-worker", "2", "--workers-per-device", "2"],
             "^only one of --devices-per-worker and --workers-per-device may exceed 1",
         ),
+        (["--interval", "early"], "^--interval must be whole numbers separated by commas"),
+        (["--interval", "50-60"], "^--interval 50-60 holds no checkpoint of .*, which has .0, 1, 2, 3, 4."),
+        (["--interval", "1,2"], "^--interval.* must hold at least three"),
         (["--name", "a/b"], "^--name must be the beginning of a file name"),
         (["-o", __file__], "^--output must be a directory, but .*test_option_names.py is a file"),
         (["--no-train", "--no-result"], "^--no-train and --no-result leave no landscape to measure; leave one of them"),
@@ -71,14 +75,39 @@ def test_run(run, options, text, tmp_path, monkeypatch):
 
 def test_import_checkpoints(tmp_path):
     files = [str(tmp_path / name) for name in ("a", "b", "c")]
+    for folder, names in (("old", "abc"), ("named", ("ep_1", "ep_2", "ep_3"))):
+        (tmp_path / folder).mkdir()
+        for name in names:
+            torch.save({"a": torch.ones(3)}, tmp_path / folder / f"{name}.pt")
     for options, text in (
         ([*files[:2]], r"^CHECKPOINTS must hold at least three files"),
+        (
+            [str(tmp_path / "old")],
+            r"^CHECKPOINTS must say which epoch .*\n  a.pt\n[\s\S]*Pass --numbers with one number for",
+        ),
+        (
+            [str(tmp_path / "old"), "--strip-prefix", "x"],
+            r"begins with 'x\.'.* Choose another --strip-prefix, or leave",
+        ),
         ([*files, "--numbers", "1,2"], "^--numbers must hold at least three numbers"),
+        ([str(tmp_path / "named"), "--unit", "step"], r"The names count epochs; pass --unit epoch\.$"),
         ([*files, "--unit", "hour"], "^--unit must be one of 'step', 'epoch'"),
     ):
         result = CliRunner().invoke(app, ["import-checkpoints", str(tmp_path / "run"), *options])
-        with pytest.raises(ValueError, match=text):
+        with pytest.raises((ValueError, CheckpointError), match=text):
             raise result.exception
+
+
+def test_the_table_comes_before_the_import(tmp_path):
+    (tmp_path / "old").mkdir()
+    for number in (1, 2, 10):
+        torch.save({"a": torch.full((3,), float(number))}, tmp_path / "old" / f"ep_{number}.pt")
+    files = sorted(map(str, (tmp_path / "old").iterdir()))
+    result = CliRunner().invoke(app, ["import-checkpoints", str(tmp_path / "run"), *files])
+    assert result.stdout.splitlines() == [
+        "   epoch  from  checkpoint", "       1  name  ep_1.pt", "       2  name  ep_2.pt", "      10  name  ep_10.pt",
+        f"{tmp_path}/run: epochs [1, 2, 10]",
+    ]  # fmt: skip
 
 
 def test_a_run_that_is_there_is_replaced_by_an_option_that_exists(run, tmp_path):
@@ -170,8 +199,6 @@ def test_no_text_of_a_survey_advises_what_its_front_door_does_not_have():
                     continue
                 seen.append(name)
                 assert name in evaluates or file.parent.name == "planes", f"{file}: {text!r} advises {name}="
-                if name == "save_directions":
-                    continue  # the command line has no such option, and cannot meet that text
                 with options_named(OPTIONS):
                     typed = as_typed(text)
                 assert f"{name}=" not in typed, typed

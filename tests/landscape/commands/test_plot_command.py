@@ -14,7 +14,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from landscape.cli import app
+from landscape.figures import save_figure
 from landscape.file.landscape_file import write_landscape
+from landscape.landscape import Landscape
 
 
 def plot(*arguments: Any) -> Any:
@@ -47,16 +49,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("files", "options", "size"),
     [
         (["a"], [], (1675, 883)),
-        (["a"], ["--kind", "lines"], (1675, 883)),
-        (["a"], ["--kind", "heatmap", "--theme", "dark"], (1675, 883)),
+        pytest.param(["a"], ["--kind", "lines"], (1675, 883), marks=pytest.mark.slow),
+        pytest.param(["a"], ["--kind", "heatmap", "--theme", "dark"], (1675, 883), marks=pytest.mark.slow),
         (["a"], ["--kind", "surface", "--levels", "5"], (1440, 1200)),
-        (["a"], ["--style", "paper", "--levels", "quantile"], (1360, 1236)),
-        (["a"], ["--levels", "0.1,0.5,2", "--scale", "linear"], (1675, 883)),
-        (["unfinished"], [], (1675, 883)),
-        (["one"], [], (1280, 1160)),
-        (["a"], ["--aspect", "fill"], (1280, 1160)),
+        pytest.param(["a"], ["--style", "paper", "--levels", "quantile"], (1360, 1236), marks=pytest.mark.slow),
+        pytest.param(["a"], ["--levels", "0.1,0.5,2", "--scale", "linear"], (1675, 883), marks=pytest.mark.slow),
+        pytest.param(["unfinished"], [], (1675, 883), marks=pytest.mark.slow),
+        pytest.param(["one"], [], (1280, 1160), marks=pytest.mark.slow),
+        pytest.param(["a"], ["--aspect", "fill"], (1280, 1160), marks=pytest.mark.slow),
         (["line"], [], (1280, 880)),
-        (["line"], ["--metric", "loss", "--metric", "accuracy"], (1280, 880)),
+        pytest.param(["line"], ["--metric", "loss", "--metric", "accuracy"], (1280, 880), marks=pytest.mark.slow),
         (["a", "b"], ["--kind", "difference"], (1675, 883)),
     ],
 )
@@ -77,6 +79,30 @@ def test_several_files_stand_side_by_side(folder: Path, tmp_path: Path) -> None:
     for name, width in (("two", 1640), ("three", 2360)):
         with Image.open(tmp_path / f"{name}.png") as picture:
             assert picture.size[0] == width
+
+
+@pytest.mark.parametrize(
+    ("options", "draw"),
+    [
+        ([], lambda landscape, look: landscape.plot_multiples(["loss@test", "loss"], **look)[0]),
+        (
+            ["--kind", "multiples", "--over", "surface"],
+            lambda landscape, look: landscape.plot_multiples(["loss@test", "loss"], "surface", **look)[0],
+        ),
+        (["--kind", "difference"], lambda landscape, look: landscape.plot_difference("loss@test", "loss", **look)),
+    ],
+)
+def test_two_data_sets_of_one_file(folder: Path, tmp_path: Path, options: list[str], draw: Any) -> None:
+    from data_sets import with_test_set
+
+    from landscape import Landscape
+    from landscape.figures import save_figure
+
+    file = Landscape(with_test_set(build())).save(tmp_path / "both.h5")
+    result = plot(file, "-o", tmp_path / "a.png", "--metric", "loss@test", "--metric", "loss", *options)
+    assert result.exit_code == 0, result.output
+    save_figure(draw(Landscape.load(file), {"theme": "light"}), tmp_path / "b.png")
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
 def test_a_gif_is_an_animation(folder: Path, tmp_path: Path) -> None:
@@ -109,13 +135,29 @@ def test_the_same_as_from_python(folder: Path, tmp_path: Path) -> None:
         (["line"], ["--kind", "contour"], ValueError, "--kind contour needs a plane"),
         (["a"], ["--kind", "profile"], ValueError, "--kind profile needs a line"),
         (["a"], ["--kind", "map"], ValueError, "--kind must be one of 'auto', 'contour', 'lines', 'heatmap'"),
-        (["a"], ["--kind", "difference"], ValueError, "--kind difference needs two files, but got 1"),
+        (
+            ["a"],
+            ["--kind", "difference"],
+            ValueError,
+            "--kind difference needs two files, or one file and --metric twice",
+        ),
         (["a", "b"], ["--kind", "contour"], ValueError, "--kind contour needs one file; several make multiples"),
         (["a", "wide"], ["--kind", "difference"], ValueError, "must have the same grid, but along x the first has 30"),
         (["a", "line"], [], ValueError, "all planes or all lines"),
         (["a"], ["--kind", "animation"], ValueError, r"--output must end in \.gif or \.mp4 for an animation"),
         (["a"], ["--metric", "speed"], ValueError, "--metric must be one of 'loss', 'accuracy'"),
-        (["a"], ["--metric", "loss", "--metric", "accuracy"], ValueError, "only a profile has a second axis"),
+        (
+            ["a"],
+            ["--metric", "loss", "--metric", "accuracy", "--kind", "surface"],
+            ValueError,
+            "--metric must be given once for a surface; a profile, multiples and a difference show several",
+        ),
+        (
+            ["a", "b"],
+            ["--metric", "loss", "--metric", "accuracy", "--kind", "difference"],
+            ValueError,
+            "--kind difference needs two files, or one file and --metric twice .* but got 2 files and 2 metrics",
+        ),
         (["a"], ["--levels", "many"], ValueError, "levels must be an int from 2 to 100, one of 'auto'"),
         (["a"], ["--levels", "1,b"], ValueError, "--levels must be numbers with commas between them"),
         (["a"], ["--theme", "blue"], ValueError, "theme must be one of 'light', 'dark'"),
@@ -150,3 +192,50 @@ def test_nothing_is_loaded_that_a_picture_does_not_need(folder: Path, tmp_path: 
     command = [sys.executable, "-c", script, str(folder / "a.h5"), "-o", str(tmp_path / "a.png")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.fixture(scope="module")
+def wells(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("wells") / "wells.h5"
+    write_landscape(path, build_line([0.5, 5, 1, 3, 2, 9, 1.5]))
+    return path
+
+
+class TestTopology:
+    @pytest.mark.parametrize(
+        "more", [["--kind", "merge_tree"], ["--kind", "persistence", "--persistence", "2"], ["--topology"]]
+    )
+    def test_a_picture_is_written(self, wells: Path, tmp_path: Path, more: list[str]) -> None:
+        plot(wells, "-o", tmp_path / "a.png", "--dpi", 40, *more)
+        with Image.open(tmp_path / "a.png") as image:
+            assert image.size[0] > 200
+
+    def test_each_option_is_the_one_of_python(self, wells: Path, tmp_path: Path) -> None:
+        landscape = Landscape.load(wells)
+        for more, drawn in (
+            (["--topology", "--persistence", "2"], landscape.plot_profile(topology=2.0, theme="light")),
+            (["--kind", "merge_tree", "--persistence", "2"], landscape.plot_merge_tree(persistence=2.0, theme="light")),
+            (["--kind", "persistence", "--theme", "dark"], landscape.plot_persistence(theme="dark")),
+        ):
+            plot(wells, "-o", tmp_path / "typed.png", "--dpi", 40, *more)
+            save_figure(drawn, tmp_path / "called.png", dpi=40)
+            assert (tmp_path / "typed.png").read_bytes() == (tmp_path / "called.png").read_bytes()
+
+    @pytest.mark.parametrize(
+        ("more", "text"),
+        [
+            (["--persistence", "1"], "--persistence must be left out for a profile without --topology"),
+            (["--topology", "--persistence", "-1"], "--persistence must be a finite number of at least 0, but got -1"),
+            (["--topology", "--kind", "merge_tree"], "--topology must be left out for --kind merge_tree"),
+        ],
+    )
+    def test_an_option_in_the_wrong_place(self, wells: Path, tmp_path: Path, more: list[str], text: str) -> None:
+        with pytest.raises(ValueError, match=text):
+            plot(wells, "-o", tmp_path / "a.png", *more)
+        assert not (tmp_path / "a.png").exists()
+
+    def test_a_surface_has_none(self, folder: Path, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match="--topology must be left out for --kind surface: --kind contour, "):
+            plot(folder / "a.h5", "-o", tmp_path / "a.png", "--topology", "--kind", "surface")
+        with pytest.raises(ValueError, match="--kind merge_tree needs one file"):
+            plot(folder / "a.h5", folder / "b.h5", "-o", tmp_path / "a.png", "--kind", "merge_tree")

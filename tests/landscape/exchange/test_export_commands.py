@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from landscape_examples import build
+from scripts import PATIENCE
 from surfaces import landscape, loss, surface
 
 from landscape import Landscape
@@ -21,7 +22,7 @@ COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main;
 
 def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*COMMAND, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        [*COMMAND, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 
@@ -67,7 +68,7 @@ def test_a_warning_is_one_line_too(tmp_path: Path) -> None:
     Landscape(data).save(tmp_path / "a.h5")
     result = subprocess.run(
         [sys.executable, *COMMAND[3:], "export", "a.h5", "-o", "li.h5", "--format", "li"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True,
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=True,
     )  # fmt: skip
     assert result.stderr.startswith("warning: 1 of 25 points have a loss of 0 or less")
 
@@ -105,7 +106,12 @@ class TestInfoAsJSON:
         assert found["maximum_at"] == [-1, 0]
         assert found["maximum"] == landscape().loss.max()
         assert found["minimum"] == landscape().loss.min() == pytest.approx(loss(*found["minimum_at"]))
-        assert facts["directions"] == {"explained_variance_ratio": [0.7, 0.2], "cosine": 0}
+        assert facts["directions"] == {
+            "explained_variance_ratio": [0.7, 0.2],
+            "cosine": 0,
+            "eigenvalues": None,  # of planes along eigenvectors
+            "residuals": None,
+        }
         assert facts["checkpoints"]["number"] == [2, 5, 9]
 
     def test_of_a_line_without_a_finite_value(self) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from little_memory import little_memory
 from places import ROOT
+from scripts import PATIENCE
 from surfaces import landscape, loss, surface
 
 from landscape import Landscape
@@ -26,7 +27,7 @@ needs_landscaper = pytest.mark.skipif(
 
 def in_landscaper(script: str, folder: Path) -> str:
     result = subprocess.run(
-        [str(PEERS), "-c", script], cwd=folder, capture_output=True, text=True, timeout=250, check=False
+        [str(PEERS), "-c", script], cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert result.returncode == 0, result.stderr[-2000:]
     return result.stdout

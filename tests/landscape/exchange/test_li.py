@@ -10,6 +10,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import pytest
+from data_sets import with_test_set
 from examples import bowl, dropout
 from surfaces import landscape, loss, surface
 from who_is_there import with_runs
@@ -18,7 +19,7 @@ from collectors.weights.safetensors_file import write_checkpoint
 from landscape import Landscape, custom_plane, evaluate, random_line, random_plane
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError, LandscapeNotFoundError
 from landscape.file.checks import PointStatus
-from landscape.planes.plane import directions_path
+from landscape.planes.plane_file import directions_path
 
 
 class TestSurface:
@@ -33,6 +34,26 @@ class TestSurface:
             np.testing.assert_array_equal(file["train_acc"][:], 100 * landscape(9, 9)["accuracy"])
             np.testing.assert_array_equal(file["accuracy"][:], landscape(9, 9)["accuracy"])
             assert file["dir_file"].asstr()[()] == "a_directions.h5"
+
+    @pytest.mark.parametrize("dataset", ["test", "validation"])
+    def test_a_second_data_set_is_their_test_set(self, dataset: str, tmp_path: Path) -> None:
+        both = Landscape(with_test_set(surface(9, 9), dataset=dataset))
+        path = both.export(tmp_path / "a.h5", "li")[0]
+        with h5py.File(path, "r") as file:
+            np.testing.assert_array_equal(file["train_loss"][:], both.loss)
+            np.testing.assert_array_equal(file["test_loss"][:], both[f"loss@{dataset}"])
+            np.testing.assert_array_equal(file["train_acc"][:], 100 * both["accuracy"])
+            np.testing.assert_array_equal(file["test_acc"][:], 100 * both[f"accuracy@{dataset}"])
+            assert f"loss@{dataset}" not in file
+        read = Landscape.import_file(path)
+        np.testing.assert_array_equal(read["loss@test"], both[f"loss@{dataset}"])
+        assert read.plot_difference("loss@test", "loss").get_title()
+
+    def test_of_several_only_the_test_set_is_theirs(self, tmp_path: Path) -> None:
+        data = with_test_set(with_test_set(surface(9, 9)), dataset="other")
+        with h5py.File(Landscape(data).export(tmp_path / "a.h5", "li")[0], "r") as file:
+            np.testing.assert_array_equal(file["test_loss"][:], data.metrics["loss@test"])
+            np.testing.assert_array_equal(file["loss@other"][:], data.metrics["loss@other"])
 
     def test_as_plot_surface_would_go_on_from_it(self, tmp_path: Path) -> None:
         path = landscape(9, 9).export(tmp_path / "a.h5", "li")[0]
@@ -227,7 +248,10 @@ class TestImport:
     def test_a_line_and_another_loss(self, tmp_path: Path) -> None:
         x = np.linspace(-1, 1, 3)
         path = written_as_theirs(tmp_path / "a.h5", x, None, [1, 2, 3], test_loss=[4.0, 5, 6])
-        assert Landscape.import_file(path).loss.tolist() == [1, 2, 3]
+        both = Landscape.import_file(path)
+        assert both.loss.tolist() == [1, 2, 3]
+        assert both["loss@test"].tolist() == [4, 5, 6]
+        assert both.plot_profile(others="loss@test").get_ylabel() == "loss"
         read = Landscape.import_file(path, loss="test_loss")
         assert read.y is None
         assert read.loss.tolist() == [4, 5, 6]

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from figure_cases import build, build_line, loss_at
 from PIL import Image
+from scipy.ndimage import uniform_filter
+from who_is_there import with_runs
 
 from collectors.errors import LandscapeError
 from landscape.figures import save_animation, walk_frames
@@ -23,6 +25,14 @@ def where_is_the_ball(frame: Any) -> tuple[float, float]:
     half = frame[:, : frame.shape[1] // 2].astype(int)
     rows, columns = np.nonzero(np.abs(half - BALL).sum(axis=2) < 12)
     assert len(rows) > 10
+    return float(columns.mean()), float(len(frame) - rows.mean())
+
+
+def where_is_it_thickest(frame: Any, color: tuple[int, int, int]) -> tuple[float, float]:
+    """The middle of the largest spot of a colour in the left half, which is thicker than the lines of that colour."""
+    half = frame[:, : frame.shape[1] // 2].astype(int)
+    share = uniform_filter((np.abs(half - color).sum(axis=2) < 40).astype(float), size=9)
+    rows, columns = np.nonzero(share >= share.max() - 1e-9)
     return float(columns.mean()), float(len(frame) - rows.mean())
 
 
@@ -50,6 +60,23 @@ class TestFrames:
             slope, offset = np.polyfit(expected, seen[:, axis], 1)
             assert slope > 0
             np.testing.assert_allclose(seen[:, axis], slope * expected + offset, atol=1.0)
+
+    def test_two_runs_walk_at_once_and_the_shorter_one_waits(self) -> None:
+        data = with_runs()
+        path = data.checkpoints
+        assert path is not None
+        assert path.y is not None
+        frames = list(walk_frames(Landscape(data), seconds=1, rate=8, dpi=100))
+        # 5 and 8 checkpoints, each five epochs apart.
+        moments = np.linspace(0, 35, 8)
+        for rows, color in ((slice(0, 5), (0xE5, 0x38, 0x3B)), (slice(5, 13), (0xFF, 0x9F, 0x1C))):
+            # In the first frame both are at one place, where the other one covers it.
+            seen = np.array([where_is_it_thickest(frame, color) for frame in frames[1:]])
+            for axis, values in ((0, path.x), (1, path.y)):
+                expected = np.interp(moments[1:], path.number[rows], values[rows])
+                slope, offset = np.polyfit(expected, seen[:, axis], 1)
+                assert slope > 0
+                np.testing.assert_allclose(seen[:, axis], slope * expected + offset, atol=2.0)
 
     def test_what_does_not_move_stays_as_it_is(self) -> None:
         first, *_, last = walk_frames(Landscape(walk()), seconds=1, rate=4, dpi=60)
@@ -90,7 +117,7 @@ class TestFrames:
             (walk(), {"dpi": 3}, ValueError, "dpi must be an int of at least 20"),
             (walk(), {"metric": "speed"}, KeyError, "no metric 'speed'"),
             (walk(), {"theme": "red"}, ValueError, "theme must be one of"),
-            (walk(), {"size": 1}, TypeError, "walk_frames has no argument 'size'"),
+            (walk(), {"width": 1}, TypeError, "walk_frames has no argument 'width'"),
         ],
     )
     def test_wrong_arguments(self, data: Any, arguments: Any, error: type[Exception], message: str) -> None:

@@ -135,8 +135,8 @@ class TestWrongArguments:
             plot_difference(first, second, metric="recall")
         with pytest.raises(ValueError, match="scale must be 'auto', 'linear' or 'symlog' where values have both signs"):
             plot_difference(first, second, scale="log")
-        with pytest.raises(TypeError, match="plot_difference has no argument 'size'"):
-            plot_difference(first, second, size=3)
+        with pytest.raises(TypeError, match="plot_difference has no argument 'width'"):
+            plot_difference(first, second, width=3)
 
 
 class TestWhatIsSaid:

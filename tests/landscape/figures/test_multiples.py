@@ -129,5 +129,5 @@ def test_wrong_arguments(arguments: Any, error: type[Exception], message: str) -
 
 
 def test_unknown_options() -> None:
-    with pytest.raises(TypeError, match="plot_multiples has no argument 'size'"):
-        plot_multiples([Landscape(build())], size=3)
+    with pytest.raises(TypeError, match="plot_multiples has no argument 'width'"):
+        plot_multiples([Landscape(build())], width=3)

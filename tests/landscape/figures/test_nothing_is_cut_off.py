@@ -1,6 +1,7 @@
 """Nothing that a figure says leaves it, or covers something else: every kind, style, theme, name and state.
 
-The slow test takes the styles and themes in turn; ``EVERY_PICTURE=1`` tries each (``make stress``).
+The slow test takes an eleventh of the states and names, and styles and themes in turn; ``EVERY_PICTURE=1`` tries each
+(``make stress``).
 """
 
 import itertools
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from curvature_cases import build_curvature, leave_out
 from figure_cases import build, build_line, build_unfinished
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -20,6 +22,8 @@ from landscape.figures import (
     plot_heatmap,
     plot_multiples,
     plot_profile,
+    plot_sharpness,
+    plot_spectrum,
     plot_surface,
     walk_frames,
 )
@@ -153,9 +157,38 @@ def test_everything_lies_inside_the_figure(kind, state, name, style):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [*PLANES, *LINES])
 def test_everything_lies_inside_the_figure_always(kind):
+    # Each kind of picture takes an eleventh of all states and names, and its neighbours others.
+    first = [*PLANES, *LINES].index(kind) % 11
     for turn, (state, name) in enumerate(itertools.product(STATES, NAMES)):
-        for style in STYLES if EVERY_PICTURE else [STYLES[turn % len(STYLES)]]:
+        if not EVERY_PICTURE and turn % 11 != first:
+            continue
+        for style in STYLES if EVERY_PICTURE else [STYLES[(turn // 11 + first) % len(STYLES)]]:
             check(draw(kind, state, name, style), f"{kind}, {state}, {name}, {style}")
+
+
+def curvature_picture(kind: str, name: str, style: tuple[str, str | None]) -> Any:
+    found = build_curvature(bottom=2, probes=0 if style[1] == "dark" else 4, **{**NAMES[name], "matrix": "ggn"})
+    leave_out(found, [4], PointStatus.FAILED)
+    leave_out(found, [20], PointStatus.PENDING)
+    found.residuals[9], found.converged[9] = 3.0, 0
+    more: dict[str, Any] = {"style": style[0], "theme": style[1], "title": NAMES[name].get("title")}
+    if kind == "sharpness":
+        return plot_sharpness(found, learning_rate=0.05, **more)
+    return plot_spectrum(found, **more)
+
+
+@pytest.mark.parametrize(("kind", "name"), [("sharpness", "long"), ("spectrum", "title")])
+def test_pictures_of_curvature_lie_inside_the_figure(kind, name):
+    check(curvature_picture(kind, name, ("paper", "light")), f"{kind}, {name}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["sharpness", "spectrum"])
+def test_pictures_of_curvature_lie_inside_the_figure_always(kind):
+    for turn, (name, style) in enumerate(itertools.product(NAMES, STYLES)):
+        if not EVERY_PICTURE and turn % 4 != (kind == "spectrum"):
+            continue
+        check(curvature_picture(kind, name, style), f"{kind}, {name}, {style}")
 
 
 @pytest.mark.parametrize(("kind", "name"), [("contour", "long"), ("surface", "title"), ("surface", "short")])

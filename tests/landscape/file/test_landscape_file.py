@@ -127,7 +127,7 @@ class TestRoundTrip:
             assert set(file["checkpoints"]) == {
                 "number", "x", "y", "residual", "norm", "status", "projected_status", "with_plane_buffers_status",
                 "loss", "accuracy", "projected_loss", "projected_accuracy", "loss_with_plane_buffers",
-                "accuracy_with_plane_buffers", "run", "final", "name", "run_name",
+                "accuracy_with_plane_buffers", "run", "final", "name", "run_name", "sha256",
             }  # fmt: skip
             assert file["checkpoints/name"].asstr()[()].tolist() == ["", "", "", "average of both ☕"]
             assert file["origin/role"].asstr()[()] == "final weights"
@@ -157,7 +157,7 @@ class TestRoundTrip:
             PointStatus.PENDING: 12, PointStatus.MEASURED: 1, PointStatus.INTERPOLATED: 1, PointStatus.FAILED: 1
         }  # fmt: skip
 
-    @settings(max_examples=40)
+    @settings(max_examples=20)
     @given(
         attribute=st.recursive(
             st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

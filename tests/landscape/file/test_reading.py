@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from landscape.file.reading import reason
+from scripts import PATIENCE
+
+from landscape.file.hdf5_reading import reason
 
 # In a process of its own: HDF5 may crash when it closes a file that it could not write.
 FAILING = """
@@ -25,7 +27,11 @@ os._exit(0)
 
 def test_of_a_failure_of_the_disk_only_what_the_system_said(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", FAILING, str(tmp_path / "a.h5")], capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", FAILING, str(tmp_path / "a.h5")],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE,
     )
     assert "buf = 0x" in done.stdout, "HDF5 does not say where its buffer is any more"
     assert reason(OSError(done.stdout)) == "File too large"

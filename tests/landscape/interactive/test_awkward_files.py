@@ -123,6 +123,7 @@ def test_values_without_a_logarithm_are_counted(open_page, example) -> None:
     opened.check()
 
 
+@pytest.mark.slow
 def test_interpolated_points_are_told_apart(open_page, example) -> None:
     data = example()
     data.status[1:5, 2:7] = PointStatus.INTERPOLATED
@@ -155,7 +156,7 @@ def with_strange_metrics(example):
     return data
 
 
-@pytest.mark.parametrize("both", [True, False])
+@pytest.mark.parametrize("both", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_metrics_named_like_what_objects_have(open_page, example, both) -> None:
     """The second file may lack them; then its loss is shown."""
     data = [with_strange_metrics(example), with_strange_metrics(example) if both else example()]

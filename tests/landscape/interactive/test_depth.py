@@ -69,6 +69,7 @@ def projection(opened: Any) -> Any:
 
 
 class TestDepth:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("surface", "cameras"),
         [(two_hills, CAMERAS[1:3]), *(pytest.param(each, CAMERAS, marks=pytest.mark.slow) for each in SURFACES)],
@@ -104,6 +105,7 @@ class TestDepth:
         assert hidden_ever >= 3
         opened.check()
 
+    @pytest.mark.slow
     def test_a_visible_mark_is_whole_on_the_screen(self, open_page, example) -> None:
         data = hilly(example)
         opened = open_page(data)

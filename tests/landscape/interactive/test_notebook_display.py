@@ -17,6 +17,7 @@ import pytest
 from isotropic_planes import isotropic_plane
 from landscape_examples import build
 from nbclient import NotebookClient
+from scripts import PATIENCE
 
 from landscape import Landscape
 from landscape.file.checks import PointStatus
@@ -181,7 +182,9 @@ evaluate(random_plane(network), callback_fn, size=3, device_ids=[0]).loss.shape
 def test_the_progress_bar_is_a_widget_or_else_a_line_of_text(widgets: bool, tmp_path: Path) -> None:
     absent = "" if widgets else "import sys; sys.modules['ipywidgets'] = None\n"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(absent + SURVEY)])
-    NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": tmp_path}}).execute()
+    NotebookClient(
+        notebook, timeout=PATIENCE, kernel_name="python3", resources={"metadata": {"path": tmp_path}}
+    ).execute()
     outputs = notebook.cells[0].outputs
     assert outputs[-1].data["text/plain"] == "(3, 3)"
     assert not [output for output in outputs if output.get("name") == "stderr"]

@@ -24,6 +24,7 @@ def choose(opened: Any, control: str, value: str) -> None:
 
 
 class TestOnePlane:
+    @pytest.mark.slow
     def test_values_metrics_and_scales(self, open_page, example, metric) -> None:
         data = example()
         opened = open_page(data)
@@ -51,6 +52,7 @@ class TestOnePlane:
         assert opened.page.title().startswith("Le<script>document.title='taken'</script>Net & $\\alpha$ {{script}}")
         opened.check()
 
+    @pytest.mark.slow
     def test_pointing_at_the_map_marks_the_surface(self, open_page, example, metric) -> None:
         data = example()
         data.status[2, 3] = PointStatus.INTERPOLATED
@@ -165,6 +167,7 @@ class TestPath:
         opened.wait(f"{current}.meta.z[0] === {float(path.projected['loss'][-1])!r}")
         opened.check()
 
+    @pytest.mark.slow
     def test_a_checkpoint_under_the_pointer(self, open_page, example) -> None:
         data = example()
         path = data.checkpoints
@@ -199,6 +202,7 @@ class TestRoles:
         assert "convergence" not in opened.page.content()
         opened.check()
 
+    @pytest.mark.slow
     def test_each_run_has_its_path(self, open_page) -> None:
         data = with_runs()
         opened = open_page(data)
@@ -214,7 +218,30 @@ class TestRoles:
         assert len(walk) == 4 * 12 + 1 + 1 + 7 * 12 + 1
         assert opened.data("map", "names", "text") == [["EMA", "SGD", "Adam"]]
         # The player walks the longest path.
-        assert opened.page.locator(".player output").text_content() == "Adam, epoch 35"
+        assert opened.page.locator(".player output").text_content() == "epoch 35"
+        opened.check()
+
+    @pytest.mark.slow
+    def test_the_player_walks_all_runs_at_once(self, open_page) -> None:
+        data = with_runs()
+        path = data.checkpoints
+        opened = open_page(data)
+        choose(opened, "aspect", "fill")
+        slider = opened.page.locator(".player input")
+        assert (slider.get_attribute("max"), slider.get_attribute("aria-valuetext")) == ("7", "epoch 35")
+        current = "document.querySelector('.surface').data.find((trace) => trace.name === 'current')"
+        # The first run has ended at epoch 20, and waits there.
+        for steps, rows in ((0, (4, 12)), (5, (2, 7)), (2, (0, 5))):
+            slider.focus()
+            for _ in range(steps):
+                opened.page.keyboard.press("ArrowLeft")
+            opened.wait(f"{current}.meta.x[1] === {float(path.x[rows[1]])!r}")
+            (place,) = opened.data("surface", "current", "meta")
+            assert place["x"] == [path.x[row] for row in rows]
+            assert place["y"] == [path.y[row] for row in rows]
+        facts = opened.facts(".player")
+        assert set(facts) == {"SGD", "Adam"}
+        assert facts["SGD"].endswith("(epoch 0)")
         opened.check()
 
     def test_the_ends_of_a_line_have_their_names(self, open_page) -> None:
@@ -262,6 +289,7 @@ class TestProfile:
         assert "interpolated bilinearly" in opened.page.inner_text("figcaption")
         opened.check()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("width", [390, 1280])
     def test_no_handle_hides_a_number_of_the_axes(self, open_page, example, width) -> None:
         opened = open_page(example(), webgl=False, viewport={"width": width, "height": 800})
@@ -282,6 +310,7 @@ class TestProfile:
             assert hidden == 0
         opened.check()
 
+    @pytest.mark.slow
     def test_beyond_the_grid_nothing_is_known(self, open_page, example) -> None:
         opened = open_page(example(), webgl=False)
         opened.page.locator("[aria-label='x of the end']").fill("10")
@@ -307,6 +336,7 @@ def check_profile(opened: Any, data: Any, line: dict[str, float]) -> None:
 
 
 class TestInterpolatedPoints:
+    @pytest.mark.slow
     def test_the_page_says_what_is_estimated_and_what_may_be_missed(self, open_page, example, metric) -> None:
         one, other = example(), example(seed=1)
         for data, gap in ((one, 3), (other, 5)):
@@ -369,6 +399,7 @@ class TestDownloads:
 
 
 class TestSeveral:
+    @pytest.mark.slow
     def test_one_scale_own_scales_and_the_difference(self, open_page, example) -> None:
         first, second, other = example(), example(seed=1), example(columns=7)
         second.metrics["loss"] *= 3

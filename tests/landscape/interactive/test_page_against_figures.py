@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from landscape import Landscape
+from landscape import Landscape, MeasurementPlan
 from landscape.figures import plot_contour, plot_difference, plot_multiples, plot_profile, plot_surface
 from landscape.file.checks import PointStatus
 from landscape.file.data import LandscapeData
@@ -134,6 +134,7 @@ class TestInTheBrowser:
             assert all(np.abs(levels - tick).min() < 1e-9 * max(np.ptp(levels), 1) for tick in ticks)
             assert len(ticks) >= 3
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "names",
         [
@@ -163,6 +164,7 @@ class TestInTheBrowser:
         # The profiles, too, have one axis.
         assert kind == "symlog" or (ranges[0] is not None and all(each == ranges[0] for each in ranges))
 
+    @pytest.mark.slow
     def test_the_difference(self, open_page, example) -> None:
         first, second = made(example, "steep"), made(example, "smooth")
         second.metrics["loss"][0, 0], second.status[0, 0] = np.nan, PointStatus.FAILED
@@ -184,3 +186,19 @@ def test_every_number_of_the_page_is_that_of_the_file(example) -> None:
     content = landscape_content(Landscape(data), "a")
     read = np.frombuffer(base64.b64decode(content["metrics"]["loss"]), "<f8").reshape(data.shape)
     np.testing.assert_array_equal(read, data.loss)
+
+
+@pytest.mark.slow
+def test_both_say_in_which_precision_it_was_measured(open_page, example) -> None:
+    full, low = (made(example, name) for name in ("steep", "smooth"))
+    for data, precision in ((full, "float32"), (low, "bfloat16")):
+        data.attributes["measurement_plan"] = MeasurementPlan(precision=precision).to_json()
+    opened = open_page(full, low, webgl=False)
+    said = opened.page.locator(".note").all_inner_texts()
+    opened.page.select_option("#difference", "0 1")
+    said += opened.page.locator(".note").all_inner_texts()
+    full, low = Landscape(full), Landscape(low)
+    drawn = plot_contour(full), plot_contour(low), plot_difference(full, low)
+    expected = {axes.get_title().partition("measured in ")[2] for axes in drawn}
+    assert {text.partition("measured in ")[2] for text in said} == expected == {"", "bfloat16", "float32 and bfloat16"}
+    opened.check()

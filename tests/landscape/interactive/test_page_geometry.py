@@ -11,7 +11,11 @@ from isotropic_planes import axis_ratio, isotropic_plane
 from PIL import Image
 from scipy import ndimage
 
-PLANES = [(-0.7, (12.0, 5.0)), (0.0, (12.0, 5.0)), (0.7, (3.0, 4.0))]
+PLANES = [
+    (-0.7, (12.0, 5.0)),
+    pytest.param(0.0, (12.0, 5.0), marks=pytest.mark.slow),
+    pytest.param(0.7, (3.0, 4.0), marks=pytest.mark.slow),
+]
 
 
 def longest_ring(opened) -> np.ndarray:
@@ -38,6 +42,7 @@ def drawn_disc(opened) -> float:
     return float(np.sqrt(high / low))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cosine", "norms"), PLANES)
 def test_an_isotropic_loss_has_circles(open_page, cosine: float, norms: tuple[float, float]) -> None:
     """Cells of two colours, so that the screenshot shows a disc; the path lies inside it."""
@@ -94,6 +99,7 @@ def test_the_profile_measures_distances_in_weight_space(open_page) -> None:
     assert losses[0] == pytest.approx(144.1)
 
 
+@pytest.mark.slow
 def test_the_surface_is_the_same_parallelogram(open_page) -> None:
     data = isotropic_plane(0.6, (10.0, 5.0), columns=21, rows=11)
     opened = open_page(data)
@@ -106,6 +112,7 @@ def test_the_surface_is_the_same_parallelogram(open_page) -> None:
     opened.check()
 
 
+@pytest.mark.slow
 def test_no_white_band_beside_a_gap(open_page) -> None:
     """Contours need four values; between them and a hatched cell lies half a cell, which shows its own value."""
     data = isotropic_plane(0.0, (5.0, 5.0), columns=11, rows=11)
@@ -123,7 +130,7 @@ def test_no_white_band_beside_a_gap(open_page) -> None:
     opened.check()
 
 
-@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("sign", [1, pytest.param(-1, marks=pytest.mark.slow)])
 def test_a_difference_shows_only_colours_that_occur(open_page, sign: int) -> None:
     first, second = (isotropic_plane(0.0, (5.0, 5.0), columns=11, rows=11) for _ in range(2))
     second.metrics["loss"] -= sign * np.linspace(0.5, 4, 11)

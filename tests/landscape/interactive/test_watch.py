@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
+from scripts import PATIENCE
 
 from landscape import custom_plane, evaluate
 from landscape.errors import LandscapeDamagedError
@@ -60,7 +61,7 @@ def serving(path):
 
 
 def ask(server, path, method="GET", **headers):
-    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=30)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=PATIENCE)
     connection.request(method, path, headers=headers)
     answer = connection.getresponse()
     body = answer.read()
@@ -132,7 +133,7 @@ class TestFile:
 
 
 def connected(server, begins=b"GET / HT"):
-    found = socket.create_connection(("127.0.0.1", server.server_port), timeout=20)
+    found = socket.create_connection(("127.0.0.1", server.server_port), timeout=PATIENCE)
     found.sendall(begins)
     return found
 
@@ -155,7 +156,7 @@ class TestConnections:
                 answer, body = ask(server, urlsplit(server.address).path)
                 assert (answer.status, body[:15]) == (200, b"<!doctype html>")
                 assert all(map(has_ended, idle[:200]))
-                end = time.monotonic() + 20
+                end = time.monotonic() + PATIENCE
                 while threading.active_count() - before > 32 and time.monotonic() < end:
                     time.sleep(0.05)
                 assert threading.active_count() - before <= 32
@@ -194,7 +195,7 @@ class TestConnections:
                 # Closed at once, so that the rest of the answer finds nobody.
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 client.close()
-            end = time.monotonic() + 20
+            end = time.monotonic() + PATIENCE
             while threading.active_count() > before and time.monotonic() < end:
                 time.sleep(0.05)
         assert capfd.readouterr().err == ""
@@ -279,7 +280,7 @@ class TestCommand:
         line = process.stdout.readline()
         assert re.fullmatch(r"Watching a\.h5 at http://127\.0\.0\.1:\d+/[\w-]{22}/\n", line)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=60)
+        _, errors = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, errors
         assert "There is no file a.h5 yet" in errors
         assert "Stopped watching." in errors

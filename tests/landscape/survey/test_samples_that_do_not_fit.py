@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from large_rows import ROW_BYTES, LargeRows, large_rows_network
+from scripts import PATIENCE
 from torch.nn import functional
 from torch.utils.data import DataLoader
 
@@ -55,9 +56,10 @@ LIMITED = f"""
 """
 
 
+@pytest.mark.slow
 def test_four_times_the_memory_limit_is_measured():
     program = [sys.executable, "-c", textwrap.dedent(LIMITED)]
-    ended = subprocess.run(program, capture_output=True, text=True, timeout=200, check=False)
+    ended = subprocess.run(program, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert not ended.returncode, ended.stderr
     result = json.loads(ended.stdout.splitlines()[-1])
     assert "there is no room for the samples" in result["refused"], "the limit is real"

@@ -1,0 +1,164 @@
+"""The command that says which recipe is flatter: ``compare``; and the picture of its file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..comparison.options import BUFFERS, DEFAULTS, EXPLANATIONS
+from ..planes.directions import NORMALIZATIONS
+from .arguments import given, integers, interruptible, load_function, options_named, sample_counts
+from .measure import Devices, Function, Samples
+from .survey_options import WORKER_OPTIONS, choice, option_names, with_options
+
+if TYPE_CHECKING:
+    from ..figures import CurvatureLook
+
+KIND = "comparison"
+_SHARED = (
+    *WORKER_OPTIONS, "samples", "recalibration_batch_size", "precision", "seed_each_point", "budget", "progress",
+    "plan", "sample_memory", "compile", "dry_run",
+)  # fmt: skip
+_OPTIONS = {
+    "recipes": "RECIPE=NETWORK,NETWORK",
+    "num_samples": "--samples",
+    "device_ids": "--devices",
+    **{
+        name: f"--{name.replace('_', '-')}"
+        for name in (
+            "directions", "points", "radius", "normalization", "seed", "confidence", "rise", "trace_lines", "buffers",
+            "overwrite",
+        )
+    },
+    **option_names(*_SHARED),
+}  # fmt: skip
+
+
+def _help(name: str) -> str:
+    """Returns the first sentence on an option."""
+    sentence = EXPLANATIONS[name].replace("``", "").split(". ")[0].rstrip(".")
+    return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+@with_options(*_SHARED)
+def compare(
+    recipes: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RECIPE=NETWORK,NETWORK...",
+            help="A recipe's name and its networks, with commas between: run directories (the last checkpoint of each "
+            "is taken), or files of weights. Two recipes at least, and three networks of each for an interval.",
+        ),
+    ],
+    *,
+    function: Function,
+    output: Annotated[str | None, typer.Option("-o", "--output", help="The comparison file, such as compare.h5.")] = (
+        None
+    ),
+    directions: Annotated[int, typer.Option(help="Random directions through each network.")] = 12,
+    points: Annotated[int, typer.Option(help="Points along each of them, odd.")] = 9,
+    radius: Annotated[float, typer.Option(help="How far a line goes each way, in lengths of its direction.")] = 0.5,
+    normalization: Annotated[str, choice(NORMALIZATIONS, help="Scale of the directions.")] = "filter",
+    seed: Annotated[int, typer.Option(help=_help("seed"))] = 0,
+    confidence: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    paired: Annotated[
+        bool, typer.Option("--paired", help="Compare the first networks of two recipes, the second ones, and so on.")
+    ] = False,
+    rise: Annotated[float, typer.Option(help=_help("rise"))] = DEFAULTS["rise"],
+    trace_lines: Annotated[int, typer.Option(help=_help("trace_lines"))] = DEFAULTS["trace_lines"],
+    buffers: Annotated[str, choice(BUFFERS, help=_help("buffers"))] = DEFAULTS["buffers"],
+    num_samples: Samples = None,
+    devices: Devices = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help=_help("overwrite"))] = DEFAULTS["overwrite"],
+    **options: Any,
+) -> None:
+    """Says which recipe ends in the flatter minimum; after an interruption the same command continues."""
+    from ..comparison.measuring import compare as measure
+
+    with interruptible(), options_named(_OPTIONS):
+        found = measure(
+            _recipes(recipes, paired=paired),
+            load_function(function),
+            directions=directions,
+            points=points,
+            radius=radius,
+            normalization=normalization,
+            seed=seed,
+            confidence=confidence,
+            device_ids=integers("--devices", devices),
+            output=output,
+            num_samples=sample_counts(num_samples),
+            rise=rise,
+            trace_lines=trace_lines,
+            buffers=buffers,
+            overwrite=overwrite,
+            **options,
+        )
+    if found is not None:
+        typer.echo(found.summary())
+
+
+def is_comparison(kind: str, files: Sequence[str]) -> bool:
+    """Returns whether the picture is one of a comparison: it was asked for, or the only file holds nothing else.
+
+    Raises:
+        LandscapeError: the file cannot be opened; the subclass says why.
+    """
+    from ..file.kind import COMPARISON
+    from ..file.whole_file import kind_of
+
+    return kind == KIND or (kind == "auto" and len(files) == 1 and kind_of(files[0]) is COMPARISON)
+
+
+def draw_comparison(
+    files: Sequence[str], output: Path, look: CurvatureLook, dpi: int | None, others: Mapping[str, bool]
+) -> None:
+    """Draws a comparison file as a picture.
+
+    Args:
+        files: of which there must be one.
+        output: the picture's file.
+        look: theme, style, title and size.
+        dpi: dots per inch; None chooses.
+        others: whether options were given that belong to other pictures, by what is typed.
+
+    Raises:
+        ValueError: an option does not belong here, or has a wrong value.
+        LandscapeError: the file cannot be read; the subclass says why.
+    """
+    from collectors.validation import check_int
+
+    from .. import figures
+    from ..comparison.comparison import Comparison
+
+    if len(files) != 1:
+        raise ValueError(f"--kind {KIND} needs one file, but got {len(files)}.")
+    if output.suffix.lower() in (".gif", ".mp4"):
+        raise ValueError(f"--output must end in .png, .pdf or .svg for a {KIND}, but got {str(output)!r}.")
+    for option, is_given in others.items():
+        if is_given:
+            raise ValueError(f"{option} must be left out for a {KIND}; it belongs to other pictures.")
+    with options_named({"path": "--output", **{name: f"--{name}" for name in ("dpi", "size", "style", "theme")}}):
+        if dpi is not None:
+            check_int("dpi", dpi, minimum=20, maximum=2400)
+        fine = dpi or (400 if look.get("style") == "paper" else 200)
+        figures.save_figure(figures.plot_comparison(Comparison.load(files[0]), **given(**look)), output, dpi=fine)
+
+
+def _recipes(texts: Sequence[str], *, paired: bool) -> dict[str, Any]:
+    """Returns recipes from texts such as ``sgd=run_1,run_2``."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, separator, listed = text.partition("=")
+        networks = [item.strip() for item in listed.split(",") if item.strip()]
+        if not separator or not name or not networks:
+            raise ValueError(
+                f"RECIPE=NETWORK,NETWORK must be a name and its networks, such as sgd=run_1,run_2, but got {text!r}."
+            )
+        if name in found:
+            raise ValueError(f"RECIPE=NETWORK,NETWORK must have different names, but got {name!r} twice.")
+        found[name] = {str(place + 1): item for place, item in enumerate(networks)} if paired else networks
+    return found

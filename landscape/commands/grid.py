@@ -1,0 +1,161 @@
+"""The commands that measure more of a landscape: ``refine`` and ``widen``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ..survey.settings import SAMPLINGS
+from .arguments import integers, interruptible, load_function, options_named
+from .measure import Devices
+from .survey_options import WORKER_OPTIONS, choice, option_names, with_options
+
+_OPTIONS = (*WORKER_OPTIONS, "budget", "progress", "plan", "sample_memory", "compile")
+# More than a name could lead anywhere: the text comes from a file, which somebody else may have written.
+_REMEMBERED = re.compile(r"([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
+
+OPTIONS = {
+    "file": "FILE",
+    "device_ids": "--devices",
+    **{name: f"--{name}" for name in ("size", "factor", "run", "output")},
+    **option_names(*_OPTIONS, "margin", "limits", "sampling", "tolerance", "relative_tolerance"),
+}
+
+_File = Annotated[str, typer.Argument(help="The landscape file, or its URL such as s3://bucket/run/landscape.h5.")]
+_Function = Annotated[
+    str | None, typer.Option(help="module:function of the callback_fn; when absent, the one that the file names.")
+]
+_Run = Annotated[
+    str | None, typer.Option(help="The run directory; when absent, the file's folder, or where the file says.")
+]
+_Output = Annotated[str | None, typer.Option("-o", "--output", help="Another landscape file for the result.")]
+_Sampling = Annotated[str | None, choice(SAMPLINGS, help="As before when absent.")]
+_Tolerance = Annotated[float | None, typer.Option(help="Of adaptive sampling; as before when absent.")]
+_Relative = Annotated[
+    bool | None, typer.Option(help="The tolerance is a share of the loss at each point; as before when absent.")
+]
+
+
+@with_options(*_OPTIONS)
+def refine(
+    file: _File,
+    size: Annotated[
+        str | None, typer.Option(help="Points along both axes, such as 79, or along x and y: 79x40.")
+    ] = None,
+    factor: Annotated[
+        str | None, typer.Option(help="Into how many each cell is divided: 2, or 2x1 along x and y.")
+    ] = None,
+    function: _Function = None,
+    run: _Run = None,
+    output: _Output = None,
+    devices: Devices = None,
+    sampling: _Sampling = None,
+    tolerance: _Tolerance = None,
+    relative_tolerance: _Relative = None,
+    **options: Any,
+) -> None:
+    """Measures a landscape on a finer grid; what is measured is kept, and the same command continues.
+
+    Every point is kept with --factor, and with a size whose cells divide those of the file (79 for 40 points). Any
+    other size goes into a new file, after a warning that says how many points are kept.
+    """
+    from ..regridding import refine as refine_in_python
+
+    with interruptible(), options_named(OPTIONS):
+        wanted = {"size": _one_or_each("--size", size), "factor": _one_or_each("--factor", factor)}
+        _change(
+            refine_in_python, file, function, wanted, run=run, output=output, devices=devices, sampling=sampling,
+            tolerance=tolerance, relative_tolerance=relative_tolerance, **options,
+        )  # fmt: skip
+
+
+@with_options(*_OPTIONS)
+def widen(
+    file: _File,
+    margin: Annotated[
+        float | None,
+        typer.Option(help="How far to reach beyond the path, as a share of its range; without a path, of [-1, 1]."),
+    ] = None,
+    limits: Annotated[
+        str | None, typer.Option(help="Coordinates to reach: lowest,highest of both axes, or x0,x1,y0,y1.")
+    ] = None,
+    function: _Function = None,
+    run: _Run = None,
+    output: _Output = None,
+    devices: Devices = None,
+    sampling: _Sampling = None,
+    tolerance: _Tolerance = None,
+    relative_tolerance: _Relative = None,
+    **options: Any,
+) -> None:
+    """Measures more around a landscape; what is measured is kept, and the same command continues.
+
+    The cells stay as large as they are: whole cells are added until the grid reaches as far as asked.
+    """
+    from ..regridding import widen as widen_in_python
+
+    with interruptible(), options_named(OPTIONS):
+        # What is typed for limits was read by with_options already.
+        wanted = {"margin": margin, "limits": limits}
+        _change(
+            widen_in_python, file, function, wanted, run=run, output=output, devices=devices, sampling=sampling,
+            tolerance=tolerance, relative_tolerance=relative_tolerance, **options,
+        )  # fmt: skip
+
+
+def _change(
+    change: Callable[..., Any],
+    file: str,
+    function: str | None,
+    wanted: dict[str, Any],
+    *,
+    devices: str | None,
+    **options: Any,
+) -> None:
+    callback_fn = load_function(_remembered(file) if function is None else function)
+    landscape = change(
+        file,
+        callback_fn,
+        **wanted,
+        device_ids=integers("--devices", devices),
+        **options,
+    )
+    typer.echo(f"{landscape.path}\n  {landscape!r}")
+
+
+def _remembered(file: str) -> str:
+    """Returns the function that a file names, if its module lies in the working directory."""
+    from ..file.landscape_file import read_landscape
+    from ..survey.experiment import FUNCTION
+
+    said = read_landscape(file).attributes.get(FUNCTION)
+    match = _REMEMBERED.fullmatch(said) if isinstance(said, str) else None
+    if match is None:
+        raise ValueError(
+            f"--function is missing: {file} does not name the callback_fn that it was measured with. Pass "
+            "--function module:function."
+        )
+    here = Path.cwd() / match[1]
+    is_here = here.is_dir() if match[2] else here.with_suffix(".py").is_file() or (here / "__init__.py").is_file()
+    if not is_here:
+        raise ValueError(
+            f"--function is missing: {file} names {said}, and the module is not in {Path.cwd()}. Run the command where "
+            f"it is, or pass --function {said} if you trust the file."
+        )
+    typer.echo(f"--function {said}, as the file says", err=True)
+    return str(said)
+
+
+def _one_or_each(option: str, text: str | None) -> int | tuple[int, ...] | None:
+    """Returns what ``79`` or ``79x40`` says; None where the option is absent."""
+    if text is None:
+        return None
+    parts = text.lower().split("x")
+    if not all(part.strip().isdecimal() for part in parts):
+        raise ValueError(f"{option} must be a number such as 2, or two such as 2x1, but got {text!r}.")
+    found = tuple(map(int, parts))
+    return found[0] if len(found) == 1 else found

@@ -1,0 +1,146 @@
+"""The commands about what lies between two networks: ``barrier`` and ``connect``."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from workers.curves.curve import KINDS
+
+from .arguments import integers, interruptible, load_function, options_named, sample_counts
+from .measure import Devices, Function, Samples
+from .survey_options import SURVEY_OPTIONS, choice, option_names, with_options
+from .typed_checkpoint import TypedCheckpoint, named_weights
+
+_TAKEN = tuple(name for name in SURVEY_OPTIONS if name not in ("limits", "margin", "extremes"))
+_OPTIONS = {
+    **option_names(*_TAKEN),
+    "num_samples": "--samples",
+    "device_ids": "--devices",
+    "output": "--output",
+    "points": "--points",
+    "a": "A",
+    "b": "B",
+}
+_CURVE = {
+    **_OPTIONS,
+    **{name: f"--{name.replace('_', '-')}" for name in ("kind", "bends", "steps", "learning_rate", "batch_size")},
+}
+_COMPARED = 32  # samples on which an alignment is verified
+_NETWORK = "checkpoint file, RUN_DIR (its last checkpoint) or RUN_DIR@NUMBER; NAME= in front names it in pictures."
+First = Annotated[str, typer.Argument(metavar="A", help=f"The first network: a {_NETWORK}")]
+Second = Annotated[str, typer.Argument(metavar="B", help="The second network, typed likewise.")]
+Points = Annotated[int, typer.Option(help="Points on the way, both ends among them.")]
+
+
+@with_options(*_TAKEN)
+def barrier(
+    a: First,
+    b: Second,
+    *,
+    function: Function,
+    output: Annotated[
+        str | None, typer.Option("-o", "--output", help="The landscape file of the line to write, or its URL.")
+    ] = None,
+    points: Points = 25,
+    devices: Devices = None,
+    num_samples: Samples = None,
+    **options: Any,
+) -> None:
+    """Measures how far the loss rises on the straight line between two networks.
+
+    landscape barrier a.pt b.pt --function my_training:callback_fn -o line.h5
+    landscape plot line.h5 --kind barriers -o barrier.png
+    """
+    from workers.pools.first_call import FirstCall
+
+    from ..paths.barrier import barrier_on
+    from ..planes.from_weights import line_between
+
+    with interruptible(), options_named(_OPTIONS):
+        call = FirstCall(load_function(function))
+        found = named_weights("A and B", [TypedCheckpoint.read(text) for text in (a, b)], call.space)
+        line = line_between(*([found] if isinstance(found, dict) else found), network=call.space)
+        result = barrier_on(
+            line,
+            call,
+            points,
+            device_ids=integers("--devices", devices),
+            output=output,
+            num_samples=sample_counts(num_samples),
+            options=options,
+        )
+    if result.landscape.path is not None:
+        typer.echo(str(result.landscape.path))
+    typer.echo(f"  {result!r}")
+
+
+@with_options(*_TAKEN)
+def connect(
+    a: First,
+    b: Second,
+    *,
+    function: Function,
+    output: Annotated[
+        str,
+        typer.Option("-o", "--output", help="The landscape file of the curve, or its URL; the path is kept beside it."),
+    ],
+    kind: Annotated[str, choice(KINDS, help="A smooth curve, or straight from bend to bend.")] = "bezier",
+    bends: Annotated[int, typer.Option(help="Control points between the two networks.")] = 1,
+    steps: Annotated[int, typer.Option(help="Steps of Adam.")] = 500,
+    learning_rate: Annotated[float, typer.Option(help="Of the first step; it falls linearly to zero.")] = 0.01,
+    batch_size: Annotated[int, typer.Option(help="Samples of a step.")] = 64,
+    align: Annotated[
+        bool, typer.Option("--align", help="Put the hidden units of B in the order of A's first.")
+    ] = False,
+    points: Points = 25,
+    devices: Devices = None,
+    num_samples: Samples = None,
+    **options: Any,
+) -> None:
+    """Finds a curve between two networks along which the loss stays low, and measures it (PyTorch).
+
+    landscape connect a.pt b.pt --function my_training:callback_fn -o curve.h5
+    landscape plot line.h5 curve.h5 --kind barriers -o both.png
+    """
+    from workers.pools.first_call import FirstCall
+
+    from ..file.saving import output_file
+    from ..paths.alignment import align as align_weights
+    from ..paths.connecting import connect as fit
+    from ..paths.path_file import path_beside
+
+    with interruptible(), options_named(_CURVE):
+        where: dict[str, Any] = {
+            "device_ids": integers("--devices", devices),
+            "num_samples": sample_counts(num_samples),
+        }
+        call = FirstCall(load_function(function))
+        found = named_weights("A and B", [TypedCheckpoint.read(text) for text in (a, b)], call.space)
+        first, last = found.values() if isinstance(found, dict) else found
+        names = list(found) if isinstance(found, dict) else None
+        if align:
+            aligned = align_weights(last, to=first, network=call.network(), example=call.example(_COMPARED))
+            typer.echo(aligned.summary())
+            last, names = aligned.weights, names or [TypedCheckpoint.read(text).label for text in (a, b)]
+        path = fit(
+            first,
+            last,
+            call,
+            kind,
+            bends,
+            steps,
+            learning_rate,
+            batch_size,
+            options["seed"],
+            names=names,
+            output=str(path_beside(output_file(output))),
+            overwrite=options["overwrite"],
+            progress=options["progress"],
+            address=options["address"],
+            sample_memory=options["sample_memory"],
+            **where,
+        )
+        result = path.barrier(call.func, points, output=output, **where, **options)
+    typer.echo(f"{result.landscape.path}\n  {path!r}\n  {result!r}")

@@ -1,0 +1,93 @@
+"""A checkpoint as it is typed on the command line: a file, or one of a run directory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collectors.networks.weight_space import WeightSpace
+
+
+@dataclass(frozen=True)
+class TypedCheckpoint:
+    """What is typed for a checkpoint.
+
+    Attributes:
+        name: for pictures; "" where none was given.
+        place: a file, or a run directory.
+        number: of the run's checkpoint; None takes the last one.
+    """
+
+    name: str
+    place: str
+    number: int | None = None
+
+    @classmethod
+    def read(cls, text: str) -> TypedCheckpoint:
+        """Returns what is typed: a file, RUN_DIR or RUN_DIR@NUMBER, with NAME= in front or without.
+
+        Raises:
+            ValueError: a name or a file is missing.
+        """
+        name, rest = "", text
+        if not Path(text).exists() and "=" in text.partition("://")[0].partition("/")[0]:
+            name, _, rest = text.partition("=")
+            if not name or not rest:
+                raise ValueError(f"CHECKPOINTS must be a file, RUN_DIR@NUMBER or NAME=FILE, but got {text!r}.")
+        place, _, number = rest.rpartition("@")
+        if place and number.isdecimal() and not Path(rest).exists():
+            return cls(name, place, int(number))
+        return cls(name, rest)
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it is a run directory, or a checkpoint of one."""
+        from collectors.files.places import is_url
+        from collectors.run_directory.directory import CHECKPOINT_FOLDER
+
+        return self.number is not None or is_url(self.place) or (Path(self.place) / CHECKPOINT_FOLDER).is_dir()
+
+    def weights(self, space: WeightSpace) -> Any:
+        """Returns what Python's functions take."""
+        if not self.is_run:
+            return self.place
+        run = self.run()
+        number = max(run.metadata.files) if self.number is None else self.number
+        return run.checkpoint(number, space)
+
+    def run(self) -> Any:
+        """Returns the run directory, of which all checkpoints are meant."""
+        from collectors.run_directory.directory import RunDirectory, find_run
+
+        return RunDirectory(find_run(self.place))
+
+    @property
+    def label(self) -> str:
+        """What pictures call it where several must be told apart."""
+        number = "" if self.number is None else f"@{self.number}"
+        return self.name or f"{Path(self.place).name if self.is_run else Path(self.place).stem}{number}"
+
+
+def named_weights(label: str, found: Sequence[TypedCheckpoint], space: WeightSpace) -> dict[str, Any] | list[Any]:
+    """Returns weights by their names; a list where nobody named them, because files have names of their own.
+
+    Args:
+        label: of the arguments, for an error's text.
+        found: what was typed.
+        space: the network.
+
+    Raises:
+        ValueError: two have the same name.
+    """
+    if not any(item.name or item.is_run for item in found):
+        return [item.place for item in found]
+    named = {item.label: item.weights(space) for item in found}
+    if len(named) < len(found):
+        raise ValueError(
+            f"{label} must have different names, but got {', '.join(item.label for item in found)}. Put NAME= in "
+            "front of each."
+        )
+    return named

@@ -1,0 +1,289 @@
+"""The answers of a comparison: what each recipe gives, and which of two is flatter, with intervals."""
+
+from __future__ import annotations
+
+import html
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .data import ComparisonData
+from .measures import MEASURES, RISE, block_rises_of, curves_of, measure_text, rises_of, rows_of, values_of
+from .statistics import (
+    Corrected,
+    Estimate,
+    bootstrap_difference,
+    crossed_difference,
+    crossed_mean,
+    directions_part,
+    holm,
+    mean,
+    networks_needed,
+    noise_of,
+    pairs_needed,
+    welch,
+)
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+FEWEST = 3
+"""Networks of a recipe, without which no interval says how well it is known."""
+EFFECT = 0.1
+"""The share of the mean for which it is said how much it would need."""
+INCONCLUSIVE = "inconclusive"
+NO_INTERVAL = "no interval"
+PAIRED, WELCH, BOOTSTRAP, OF_DIRECTIONS = (
+    "paired t",
+    "Welch's t",
+    "bootstrap over directions and samples",
+    "bootstrap over directions",
+)
+_NOT_OF_DIRECTIONS = "the interval is over networks along these directions; other directions are not in it."
+_ONE_EACH = (
+    "this is about these two networks, not about the recipes: another seed may turn it round. Give at least "
+    f"{FEWEST} networks of each."
+)
+
+
+@dataclass(frozen=True)
+class RecipeMean:
+    """What the networks of a recipe give.
+
+    Attributes:
+        recipe: its name.
+        networks: how many count.
+        mean: over them.
+        low: lower end of its interval; NaN for fewer than three.
+        high: its upper end.
+        spread: standard deviation between networks; NaN for fewer than two.
+        direction_spread: of the rise between the directions of one network, the mean over networks.
+        directions_needed: how many would make what directions add to the networks' spread a tenth of it; None where
+            they make most of it.
+    """
+
+    recipe: str
+    networks: int
+    mean: float
+    low: float
+    high: float
+    spread: float
+    direction_spread: float
+    directions_needed: int | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """How two recipes differ in a measure.
+
+    Attributes:
+        first: a recipe.
+        second: another one.
+        measure: one of ``MEASURES``.
+        difference: how much larger it is for the first one.
+        low: lower end of its interval; NaN where there is none.
+        high: its upper end.
+        confidence: of that interval. It is larger than what was asked for where several pairs are looked at, so that it
+            holds 0 exactly where the verdict is "inconclusive".
+        p_value: the chance of such a difference between equal recipes, corrected for the number of pairs (Holm 1979).
+        method: by which the interval was made.
+        verdict: such as "sgd is flatter", or "inconclusive", or "no interval".
+        reason: what must be known beside it, or nothing.
+        needed: how many networks of each (or, for one network of each, directions) would show a difference of a tenth
+            of the mean in four of five cases; None where that is not known.
+    """
+
+    first: str
+    second: str
+    measure: str
+    difference: float
+    low: float
+    high: float
+    confidence: float
+    p_value: float
+    method: str
+    verdict: str
+    reason: str
+    needed: int | None
+
+
+class Answers(tuple[Answer, ...]):
+    """Answers, one for each pair of recipes; printed, and in a notebook, they are a table."""
+
+    __slots__ = ()
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The table, its heading first."""
+        heading = ("recipes", "difference", "interval", "p", "method", "verdict")
+        return [heading, *(_row(answer) for answer in self)]
+
+    def __str__(self) -> str:
+        rows = self.rows
+        widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+        lines = ("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
+        return "\n".join(line.rstrip() for line in lines)
+
+    def _repr_html_(self) -> str:
+        def line(row: Sequence[str], tag: str) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(text)}</{tag}>" for text in row) + "</tr>"
+
+        heading, *rows = self.rows
+        return f"<table>{line(heading, 'th')}{''.join(line(row, 'td') for row in rows)}</table>"
+
+
+def recipe_means(data: ComparisonData, measure: str = RISE) -> list[RecipeMean]:
+    """Returns what each recipe gives, in the order of the recipes."""
+    values, rises, found = values_of(data, measure), rises_of(data), []
+    for recipe in data.attributes["recipes"]:
+        rows = rows_of(data, recipe)
+        estimate = crossed_mean(rises[rows]) if measure == RISE and len(rows) else mean(values[rows])
+        low, high = estimate.interval(data.attributes["confidence"]) if len(rows) >= FEWEST else (math.nan, math.nan)
+        spread = float(values[rows].std(ddof=1)) if len(rows) > 1 else math.nan
+        several = len(rows) > 0 and rises.shape[1] > 1
+        between = float(rises[rows].std(axis=1, ddof=1).mean()) if several else math.nan
+        needed = _directions_needed(rises[rows]) if len(rows) > 1 and several else None
+        found.append(RecipeMean(recipe, len(rows), estimate.value, low, high, spread, between, needed))
+    return found
+
+
+def band_of(
+    data: ComparisonData, recipe: str
+) -> tuple[Float64[np.ndarray, " points"], Float64[np.ndarray, " points"], Float64[np.ndarray, " points"]]:
+    """Returns the mean rise of a recipe at each place of the lines, and the ends of its interval."""
+    curves = curves_of(data)[rows_of(data, recipe)]
+    middle = curves.mean((0, 1)) if len(curves) else np.full(len(data.t), np.nan)
+    if len(curves) < FEWEST:
+        return middle, np.full(len(middle), np.nan), np.full(len(middle), np.nan)
+    ends = [crossed_mean(curves[:, :, place]).interval(data.attributes["confidence"]) for place in range(len(middle))]
+    low, high = np.array(ends).T
+    return middle, low, high
+
+
+def answer_pairs(data: ComparisonData, measure: str = RISE) -> Answers:
+    """Returns the answer for each pair of recipes."""
+    pairs = list(itertools.combinations(data.attributes["recipes"], 2))
+    made = [_Pair.of(data, measure, *pair) for pair in pairs]
+    corrected = holm([pair.estimate.p_value for pair in made], data.attributes["confidence"])
+    return Answers(pair.answer(item) for pair, item in zip(made, corrected, strict=True))
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A pair of recipes before the correction for how many there are."""
+
+    first: str
+    second: str
+    measure: str
+    estimate: Estimate
+    method: str
+    reason: str
+    needed: int | None
+
+    @classmethod
+    def of(cls, data: ComparisonData, measure: str, first: str, second: str) -> _Pair:
+        confidence = data.attributes["confidence"]
+        rows = [rows_of(data, recipe) for recipe in (first, second)]
+        of_all, lines, of_lines = values_of(data, measure), rises_of(data), measure == RISE
+        values = [of_all[own] for own in rows]
+        nonlinear = measure in ("steepest_rise", "radius_of_rise")
+        caution = _NOT_OF_DIRECTIONS if nonlinear or (of_lines and lines.shape[1] == 1) else ""
+        effect = EFFECT * float(np.mean([abs(own.mean()) if len(own) else math.nan for own in values]))
+        counts = [len(own) for own in rows]
+
+        def made(estimate: Estimate, method: str, reason: str = "", needed: int | None = None) -> _Pair:
+            return cls(first, second, measure, estimate, method, reason, needed)
+
+        unknown = Estimate(_mean(values[0]) - _mean(values[1]), math.nan, 0.0)
+        if any(np.isnan(own).any() for own in values):
+            return made(unknown, "", f"for some networks there is no {measure}: {measure_text(data, measure)}")
+        both = _in_pairs(data, first, second)
+        if both is not None and len(both[0]) >= FEWEST:
+            apart = lines[both[0]] - lines[both[1]]
+            noise = noise_of(apart) / len(apart)
+            floor = directions_part(apart.mean(0), noise) if of_lines else 0.0
+            each = apart.mean(1) if of_lines else of_all[both[0]] - of_all[both[1]]
+            needed = pairs_needed(float(each.std(ddof=1)), effect, confidence, floor)
+            return made(crossed_mean(apart) if of_lines else mean(each), PAIRED, caution, needed)
+        if min(counts) >= FEWEST:
+            one, other = (lines[own] for own in rows)
+            noise = noise_of(one) / len(one) + noise_of(other) / len(other)
+            floor = directions_part(one.mean(0) - other.mean(0), noise) if of_lines else 0.0
+            spread = math.sqrt(sum(float(own.var(ddof=1)) for own in values) / 2)
+            needed = networks_needed(spread, effect, confidence, floor)
+            return made(crossed_difference(one, other) if of_lines else welch(*values), WELCH, caution, needed)
+        if counts == [1, 1] and measure == RISE:
+            one, other = (block_rises_of(data)[own[0]] for own in rows)
+            weights = data.block_size if data.block_size.size else np.ones(1)
+            estimate = bootstrap_difference(one, other, weights, seed=int(data.attributes["seed"]))
+            between = float((lines[rows[0][0]] - lines[rows[1][0]]).std(ddof=1)) if lines.shape[1] > 1 else math.nan
+            # Blocks tell how sure the difference is; the whole loss says what it is.
+            estimate = Estimate(unknown.value, estimate.error, estimate.degrees)
+            method = BOOTSTRAP if data.block_size.size else OF_DIRECTIONS
+            return made(estimate, method, _ONE_EACH, pairs_needed(between, effect, confidence))
+        few = [f"{count} of {name}" for name, count in zip((first, second), counts, strict=True) if count < FEWEST]
+        return made(unknown, "", f"an interval needs at least {FEWEST} networks of each, but there are {_and(few)}")
+
+    def answer(self, corrected: Corrected) -> Answer:
+        """Returns the answer."""
+        low, high = self.estimate.interval(corrected.confidence)
+        words = MEASURES[self.measure]
+        if math.isnan(low):
+            verdict = NO_INTERVAL
+        elif not corrected.differs:
+            verdict = INCONCLUSIVE
+        else:
+            # One word for all pairs: which of the two is the flatter one.
+            lower = self.first if self.estimate.value < 0 else self.second
+            higher = self.second if lower == self.first else self.first
+            flatter = lower if words.lower != "sharper" else higher
+            verdict = f"{flatter} is {words.lower if flatter == lower else words.higher}"
+        return Answer(
+            self.first, self.second, self.measure, self.estimate.value, low, high, corrected.confidence,
+            corrected.p_value, self.method, verdict, self.reason, self.needed,
+        )  # fmt: skip
+
+
+def _in_pairs(data: ComparisonData, first: str, second: str) -> tuple[Sequence[int], Sequence[int]] | None:
+    """Returns the rows of the networks of two recipes that share a name; None where names say nothing."""
+    if not {first, second} <= set(data.attributes["paired"]):
+        return None
+    one, other = ({data.name[row]: int(row) for row in rows_of(data, recipe)} for recipe in (first, second))
+    shared = [name for name in one if name in other]
+    return [one[name] for name in shared], [other[name] for name in shared]
+
+
+def _directions_needed(rises: Float64[np.ndarray, "networks directions"]) -> int | None:
+    """Returns how many directions make their part of the spread between networks a tenth of the networks' own."""
+    count = rises.shape[1]
+    # What all networks have in common of a direction moves none of them against the others.
+    by_chance = noise_of(rises)
+    own = float(rises.mean(1).var(ddof=1)) - by_chance / count
+    # Where directions make most of the spread, what is left for the networks is too uncertain to say.
+    return math.ceil(by_chance / (0.01 * own)) if own > by_chance / count else None
+
+
+def _mean(values: Float64[np.ndarray, " n"]) -> float:
+    return float(values.mean()) if len(values) else math.nan
+
+
+def _row(answer: Answer) -> tuple[str, ...]:
+    interval = "none"
+    if not math.isnan(answer.low):
+        interval = f"{answer.low:+.3g} to {answer.high:+.3g} ({100 * answer.confidence:.4g} %)"
+    p_value = "" if math.isnan(answer.p_value) else p_text(answer.p_value)
+    difference = "unknown" if math.isnan(answer.difference) else f"{answer.difference:+.3g}"
+    return (f"{answer.first} - {answer.second}", difference, interval, p_value, answer.method, answer.verdict)
+
+
+def p_text(value: float) -> str:
+    """Returns a p-value as it is usually written."""
+    return "< 0.0001" if value < 0.0001 else f"{value:.2g}"
+
+
+def _and(texts: Sequence[str]) -> str:
+    return " and ".join(texts)

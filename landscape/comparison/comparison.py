@@ -1,0 +1,193 @@
+"""Comparison: what users hold in a notebook of which recipe is flatter."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from collectors.files.remote_path import RemotePath
+from collectors.validation import check_choice
+
+from ..file.kind import COMPARISON
+from ..file.saving import save_whole
+from ..file.whole_file import path_of
+from .answers import Answers, RecipeMean, answer_pairs, band_of, recipe_means
+from .comparison_file import comparison_bytes, read_comparison
+from .data import ComparisonData
+from .facts import summary_text
+from .measures import MEASURES, RISE, curves_of, left_out, measure_text, rows_of, values_of
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+    from matplotlib.axes import Axes
+
+_MAPPINGS = ("errors", "attributes")
+
+
+@dataclass(frozen=True)
+class ComparisonReport:
+    """What measuring cost.
+
+    Attributes:
+        measured: lines measured in this run.
+        resumed: those that were measured before.
+        seconds: wall time, without the pool's start.
+        workers: how many measured.
+    """
+
+    measured: int
+    resumed: int
+    seconds: float
+    workers: int
+
+
+class Comparison(ComparisonData):
+    """The loss along the same lines through the networks of several recipes; everything it hands out is read-only.
+
+    Args:
+        data: what was measured.
+        path: the file it lies in; None for the one that ``data`` was read from, if any.
+        report: what measuring it cost, if it was measured just now.
+
+    Attributes:
+        recipe: of each network, n of them.
+        name: of each network, n of them.
+        t: places on a line, the network itself at 0, in lengths of the direction, shape (points,).
+        status: ``PointStatus`` of each line: 0 pending, 1 measured, 3 failed; shape (n, directions).
+        loss: along each line, shape (n, directions, points).
+        trace: of the loss's Hessian, NaN where it was not asked for, shape (n,).
+        errors: tracebacks of what failed, by place.
+        attributes: where it comes from: radius, normalization, samples, seed, plan, versions, ...
+        path: the file it lies in, or None.
+        report: what measuring it cost, or None.
+    """
+
+    errors: Mapping[str, str]  # type: ignore[assignment]
+    attributes: Mapping[str, Any]  # type: ignore[assignment]
+    report: ComparisonReport | None
+
+    def __init__(
+        self,
+        data: ComparisonData,
+        path: str | os.PathLike[str] | RemotePath | None = None,
+        report: ComparisonReport | None = None,
+    ) -> None:
+        data.validate()
+        place = data.path if path is None else path_of(path)
+        self.__setstate__({**copy.deepcopy({**_contents(data), "path": None}), "path": place, "report": report})
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a Comparison is read-only, so its {name!r} cannot be set.")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return _contents(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        for name in _MAPPINGS:
+            vars(self)[name] = MappingProxyType(state[name])
+        for array in (*self.arrays.values(), self.t, self.block_size):
+            array.flags.writeable = False
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str] | RemotePath) -> Comparison:
+        """Reads a comparison file into memory; the file is closed again and never changed.
+
+        Args:
+            path: of the file, or its fsspec URL such as ``s3://bucket/compare.h5``.
+
+        Raises:
+            LandscapeNotFoundError: there is no such file.
+            LandscapeLockedError: another program has it open for writing.
+            LandscapeDamagedError: it is truncated or no HDF5 file.
+            LandscapeFormatError: it is another program's, a landscape's, or another version's with another format.
+        """
+        return cls(read_comparison(path))
+
+    @property
+    def recipes(self) -> tuple[str, ...]:
+        """The recipes, in the order in which they were given."""
+        return tuple(self.attributes["recipes"])
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The networks that do not count ("recipe name"), with the reason."""
+        return {f"{self.recipe[row]} {self.name[row]}": reason for row, reason in left_out(self).items()}
+
+    def table(self, measure: str = RISE) -> Answers:
+        """Returns how each pair of recipes differs; printed, and in a notebook, it is a table.
+
+        Args:
+            measure: "rise_at_radius" (the mean over directions of how far the loss rises), "steepest_rise" (along the
+                steepest of them), "radius_of_rise" (how far it is to a rise of ``rise``), "loss" (of the networks
+                themselves) or "trace" (of the Hessian, if it was asked for).
+
+        Raises:
+            TypeError: the measure is no text.
+            ValueError: it is unknown.
+        """
+        return answer_pairs(self, check_choice("measure", measure, tuple(MEASURES)))
+
+    def means(self, measure: str = RISE) -> list[RecipeMean]:
+        """Returns what the networks of each recipe give; the argument and the errors are those of ``table``."""
+        return recipe_means(self, check_choice("measure", measure, tuple(MEASURES)))
+
+    def values(self, measure: str = RISE) -> Float64[Any, " n"]:
+        """Returns a measure of each network, NaN where there is none; otherwise as ``table``."""
+        return values_of(self, check_choice("measure", measure, tuple(MEASURES)))
+
+    def curves(self, recipe: str) -> Float64[Any, "networks points"]:
+        """Returns how far the loss rises along the lines, the mean over directions, for each network that counts.
+
+        Raises:
+            TypeError: the recipe is no text.
+            ValueError: it is unknown.
+        """
+        rows = rows_of(self, check_choice("recipe", recipe, self.recipes))
+        means: Float64[Any, "networks points"] = curves_of(self)[rows].mean(1)
+        return means
+
+    def band(self, recipe: str) -> tuple[Float64[Any, " points"], Float64[Any, " points"], Float64[Any, " points"]]:
+        """Returns the mean of a recipe's curves over networks and directions, with its interval at each place.
+
+        The ends are NaN for fewer than three networks; the errors are those of ``curves``.
+        """
+        return band_of(self, check_choice("recipe", recipe, self.recipes))
+
+    def summary(self, measure: str = RISE) -> str:
+        """Returns in words what each recipe gives and which one is flatter, and what more certainty would need.
+
+        The argument and the errors are those of ``table``.
+        """
+        return summary_text(self, check_choice("measure", measure, tuple(MEASURES)))
+
+    def plot(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draws the mean curve of each recipe with the band of its interval; see ``figures.plot_comparison``."""
+        from ..figures.comparison import plot_comparison
+
+        return plot_comparison(self, ax, **options)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Writes a comparison file, which ``load`` reads, and returns its path.
+
+        Raises:
+            LandscapeLockedError: a survey is writing that file.
+            LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
+            NotADirectoryError: the file's directory does not exist.
+        """
+        return save_whole(path, lambda: comparison_bytes(self), COMPARISON, overwrite=overwrite)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{self.recipe.count(recipe)} of {recipe}" for recipe in self.recipes)
+        what = measure_text(self, RISE)
+        return f"Comparison({counts}; {what}: {'; '.join(answer.verdict for answer in self.table())})"
+
+
+def _contents(data: ComparisonData) -> dict[str, Any]:
+    """Returns the attributes as they can be copied and pickled, which a ``MappingProxyType`` cannot be."""
+    return {name: dict(value) if name in _MAPPINGS else value for name, value in vars(data).items()}

@@ -1,0 +1,165 @@
+"""What a comparison says, in words: as text and as JSON for programs (``landscape info``)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from workers.measurement_plan import plan_text
+
+from ..facts import as_json, as_lines, samples_text, versions_text
+from .answers import (
+    BOOTSTRAP,
+    EFFECT,
+    INCONCLUSIVE,
+    OF_DIRECTIONS,
+    PAIRED,
+    WELCH,
+    Answer,
+    RecipeMean,
+    answer_pairs,
+    p_text,
+    recipe_means,
+)
+from .data import ComparisonData
+from .measures import MEASURES, RISE, left_out, measure_text, values_of
+
+COMPARISON_SUMMARY_VERSION = 1
+"""Grows when a name of ``comparison_json`` goes or changes its meaning; a new name alone leaves it."""
+
+_MOST = 20
+_WITHOUT_DIRECTIONS = ("loss", "trace")
+
+
+def comparison_text(data: ComparisonData) -> str:
+    """Returns what a comparison file holds, one fact to a line, and then its answers."""
+    known, counts = data.attributes, data.status_counts
+    rows: list[tuple[str, object]] = [
+        ("file", data.path),
+        ("network", known.get("network")),
+        ("recipes", ", ".join(f"{item.recipe} ({item.networks})" for item in recipe_means(data))),
+        (
+            "lines",
+            f"{known['directions']} directions of {len(data.t)} points to radius {known['radius']:g}, normalization "
+            f'"{known["normalization"]}"',
+        ),
+        ("measured", ", ".join(f"{count} {status.name.lower()}" for status, count in counts.items() if count)),
+        ("complete", "yes" if data.complete else "no; the call that made it continues from here"),
+        ("samples", samples_text(known)),
+        ("seed", known.get("seed")),
+        ("measured in", plan_text(known.get("measurement_plan"))),
+        ("made", known.get("created")),
+        ("versions", versions_text(known.get("versions"))),
+        *(("note", note) for note in known.get("notes") or ()),
+    ]
+    facts = as_lines([(name, str(value)) for name, value in rows if value is not None and str(value)])
+    return f"{facts}\n\n{summary_text(data)}"
+
+
+def summary_text(data: ComparisonData, measure: str = RISE) -> str:
+    """Returns what each recipe gives and which one is flatter, with intervals, and what more certainty would need."""
+    known, means, answers = data.attributes, recipe_means(data, measure), answer_pairs(data, measure)
+    count = known.get("num_samples")
+    over = "all samples" if count is None else f"{count:,} samples"
+    what = measure_text(data, measure)
+    lines = [f"{what[0].upper()}{what[1:]} ({known['directions']} directions, {over})"]
+    if measure in _WITHOUT_DIRECTIONS:
+        lines = [f"{what[0].upper()}{what[1:]} ({over})"]
+    width = max(len(item.recipe) for item in means)
+    lines += [f"  {item.recipe:<{width}}  {_mean_text(item)}" for item in means]
+    lines += [text for answer in answers for text in _answer_lines(answer, len(answers))]
+    if measure == RISE:
+        lines += _spread_lines(means, int(known["directions"]))
+    out = left_out(data)
+    lines += [f"left out: {data.recipe[row]} {data.name[row]}: {reason}" for row, reason in list(out.items())[:_MOST]]
+    if len(out) > _MOST:
+        lines.append(f"and {len(out) - _MOST} more are left out")
+    return "\n".join(lines)
+
+
+def comparison_json(data: ComparisonData) -> dict[str, Any]:
+    """Returns the facts as JSON values; null stands for NaN, for infinities, and for what is absent.
+
+    Its names: ``summary_version``, ``kind`` ("comparison"), ``file``, ``complete``, ``points`` (how many lines have
+    each status), ``networks`` (``recipe``, ``name``, ``sha256``, ``left_out`` with a reason or null, and every
+    measure), ``recipes`` and ``answers`` (by measure, the attributes of ``RecipeMean`` and ``Answer``), ``errors``
+    (places), and ``attributes`` as the file has them.
+    """
+    out = left_out(data)
+    measured = [name for name in MEASURES if np.isfinite(values_of(data, name)).any()]
+    values = {name: values_of(data, name) for name in measured}
+    found: dict[str, Any] = {
+        "summary_version": COMPARISON_SUMMARY_VERSION,
+        "kind": "comparison",
+        "file": None if data.path is None else str(data.path),
+        "complete": data.complete,
+        "points": {status.name.lower(): count for status, count in data.status_counts.items()},
+        "networks": [
+            {
+                "recipe": recipe,
+                "name": data.name[row],
+                "sha256": data.sha256[row],
+                "left_out": out.get(row),
+                **{name: float(own[row]) for name, own in values.items()},
+            }
+            for row, recipe in enumerate(data.recipe)
+        ],
+        "recipes": {name: [asdict(item) for item in recipe_means(data, name)] for name in measured},
+        "answers": {name: [asdict(item) for item in answer_pairs(data, name)] for name in measured},
+        "errors": sorted(data.errors),
+        "attributes": data.attributes,
+    }
+    plain: dict[str, Any] = as_json(found)
+    return plain
+
+
+def _mean_text(item: RecipeMean) -> str:
+    networks = f"{item.networks} network{'' if item.networks == 1 else 's'}"
+    if math.isnan(item.mean):
+        return f"nothing to say, {networks}"
+    interval = "" if math.isnan(item.low) else f" ({item.low:.4g} to {item.high:.4g})"
+    return f"{item.mean:.4g}{interval}, {networks}"
+
+
+def _answer_lines(answer: Answer, pairs: int) -> list[str]:
+    name = f"{answer.first} - {answer.second}"
+    if math.isnan(answer.low):
+        difference = "" if math.isnan(answer.difference) else f" {answer.difference:+.3g},"
+        return [f"{name}:{difference} no interval: {answer.reason}."]
+    corrected = f", corrected for {pairs} pairs" if pairs > 1 else ""
+    lines = [
+        f"{name}: {answer.difference:+.3g} ({answer.low:+.3g} to {answer.high:+.3g}, {100 * answer.confidence:.4g} %), "
+        f"p {_equals(p_text(answer.p_value))} ({answer.method}{corrected}): {answer.verdict}"
+        + (", because the interval holds 0." if answer.verdict == INCONCLUSIVE else ".")
+    ]
+    if answer.reason:
+        lines.append(f"  {answer.reason[0].upper()}{answer.reason[1:]}")
+    unit = "directions" if answer.method in (BOOTSTRAP, OF_DIRECTIONS) else "networks of each"
+    if answer.needed is not None:
+        lines.append(f"  A difference of {100 * EFFECT:g} % would show in 4 of 5 cases with {answer.needed} {unit}.")
+    elif answer.method in (WELCH, PAIRED):
+        lines.append(f"  A difference of {100 * EFFECT:g} % needs more directions; more networks alone do not show it.")
+    return lines
+
+
+def _spread_lines(means: list[RecipeMean], directions: int) -> list[str]:
+    known = [item for item in means if not math.isnan(item.spread) and not math.isnan(item.direction_spread)]
+    if not known:
+        return []
+    networks, lines = (np.mean([getattr(item, name) for item in known]) for name in ("spread", "direction_spread"))
+    text = f"spread between networks {networks:.3g}, between the directions of one network {lines:.3g}"
+    needed = [item.directions_needed for item in known]
+    if None in needed:
+        return [
+            f"{text}; most of what tells the networks of a recipe apart is the chance of {directions} "
+            "directions, so that more directions narrow the intervals too."
+        ]
+    most = max(number for number in needed if number is not None)
+    return [f"{text}; {most} directions would make their part a tenth of the networks'."]
+
+
+def _equals(text: str) -> str:
+    return text if text.startswith("<") else f"= {text}"

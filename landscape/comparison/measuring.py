@@ -1,0 +1,146 @@
+"""``compare``: which of several recipes ends in the flatter minimum."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from collectors.files.places import AnyPath
+from collectors.validation import check_bool, check_choice
+from workers.errors import CallbackFunctionError
+from workers.evaluator import MeasurementOptions
+from workers.pool import Pool
+from workers.pools.open_pool import open_pool
+
+from ..file.saving import output_file
+from ..survey.experiment import choose_plan, function_attribute
+from ..survey.forecast import Announcer
+from ..survey.options import documented, pool_options, with_defaults
+from ..survey.settings import Conduct
+from .blocks import InBlocks
+from .comparison import Comparison
+from .networks import Recipes, find_recipes
+from .options import BUFFERS, DEFAULTS, EXPLANATIONS, CompareOptions
+from .settings import ComparisonSettings
+from .survey import forecast_comparison, survey_comparison
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+_DRY_RUN = "dry run: reads the data set and measures one network's loss; writes nothing"
+_NO_BLOCKS = ("groups needs a loss that has a value for each sample", "groups does not reach the Evaluator")
+
+
+@documented(CompareOptions, DEFAULTS, EXPLANATIONS)
+def compare(
+    recipes: Mapping[str, Sequence[Any] | Mapping[Any, Any]],
+    callback_fn: Callable[[], Any],
+    *,
+    directions: int = 12,
+    points: int = 9,
+    radius: float = 0.5,
+    normalization: str = "filter",
+    seed: int = 0,
+    confidence: float = 0.95,
+    device_ids: list[int] | None = None,
+    output: str | os.PathLike[str] | None = None,
+    num_samples: int | Mapping[str, int | None] | None = None,
+    **options: Unpack[CompareOptions],
+) -> Comparison | None:
+    """Measures the loss along lines through several networks of each recipe, and says which recipe is flatter.
+
+    All networks are measured along the same random directions (with the same random numbers, each scaled to its
+    weights) and over the same samples, in one pool. The network is the unit of the statistics: three of each at least.
+
+    Args:
+        recipes: the networks of each recipe, two recipes at least: a list of networks, state dicts, files of weights or
+            run directories (whose last checkpoint is taken), all of one architecture. Or a dict from names to these,
+            such as seeds; recipes that are both given so are compared in pairs of the same name.
+        callback_fn: takes no argument, returns (model, network, dataset, metrics) or an Evaluator.
+        directions: random directions through each network.
+        points: along each of them, odd; the network itself is in the middle.
+        radius: how far a line goes each way, in lengths of its direction.
+        normalization: of the directions: "filter", "layer", "weight" or "none".
+        seed: of the directions, of a random choice of samples, and of the bootstrap.
+        confidence: of the intervals.
+        device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
+        output: the comparison file, or its fsspec URL; None keeps all in memory. A file of the same identity is
+            continued, line by line, and may get more networks or directions.
+        num_samples: samples that the loss is a mean over; None means all of the data set.
+        **options: see ``CompareOptions``.
+
+    Returns:
+        The comparison; its ``path`` is ``output``. None after a dry run.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value, or a network is given twice.
+        CheckpointError: a network is of another architecture, or cannot be read.
+        NondeterministicLossError: the same weights gave two losses.
+        LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
+
+    Source: Li, Xu, Taylor, Studer, Goldstein 2018 (the lines); Welch 1947, Holm 1979 (the tests).
+    """
+    chosen: CompareOptions = with_defaults("compare", CompareOptions, options, DEFAULTS)
+    settings = ComparisonSettings(
+        directions, points, radius, normalization, seed, confidence, chosen["rise"], chosen["trace_lines"]
+    )
+    check_choice("buffers", chosen["buffers"], BUFFERS)
+    rehearsal = check_bool("dry_run", chosen["dry_run"])
+    run = Conduct.checked(chosen)
+    path = None if output is None else output_file(output)
+    found = find_recipes(recipes)
+    say = Announcer(shown=rehearsal)
+    say(_DRY_RUN, timed=False)
+    say("building the network, reading the samples")
+
+    def measure(*, blocks: bool) -> Comparison | None:
+        with _open(callback_fn, found, settings, chosen, path, device_ids, num_samples, run, blocks=blocks) as pool:
+            if rehearsal:
+                say(forecast_comparison(pool, found, settings, path=path, run=run), timed=False)
+                return None
+            attributes = {"samples": chosen["samples"], **function_attribute(callback_fn)}
+            return survey_comparison(pool, found, settings, path=path, attributes=attributes, run=run)
+
+    try:
+        # With several networks of each, it is they who say how sure the answer is.
+        return measure(blocks=found.one_each)
+    except (CallbackFunctionError, ValueError) as error:
+        if not (found.one_each and any(text in str(error) for text in _NO_BLOCKS)):
+            raise
+    return measure(blocks=False)
+
+
+def _open(
+    callback_fn: Callable[[], Any],
+    recipes: Recipes,
+    settings: ComparisonSettings,
+    chosen: CompareOptions,
+    path: AnyPath | None,
+    device_ids: list[int] | None,
+    num_samples: int | Mapping[str, int | None] | None,
+    run: Conduct,
+    *,
+    blocks: bool,
+) -> Pool:
+    measured = MeasurementOptions(
+        num_samples,
+        chosen["samples"],
+        settings.seed,
+        chosen["buffers"],
+        chosen["recalibration_batch_size"],
+        chosen["precision"],
+        InBlocks() if blocks else None,
+        chosen["seed_each_point"],
+    )
+    return open_pool(
+        callback_fn,
+        measured,
+        device_ids=device_ids,
+        **pool_options(chosen),
+        plan=choose_plan(chosen["plan"], [] if path is None or run.overwrite else [path], chosen["precision"]),
+        points=len(recipes.entries) * settings.directions * settings.points,
+        seconds=run.budget,
+        rehearsal=chosen["dry_run"],
+    )

@@ -1,0 +1,321 @@
+"""Curvature: what users hold in a notebook of how sharp a loss is along a training."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.files.remote_path import RemotePath
+from collectors.validation import check_float, check_int, wrong_value
+
+from ..file.checks import PointStatus
+from ..file.kind import CURVATURE
+from ..file.saving import save_whole
+from ..file.whole_file import path_of
+from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, check_which
+from ..planes.from_eigenvectors import plane_of_eigenvectors
+from ..planes.plane import Plane
+from ..roles import CHECKPOINT, NETWORK, UNKNOWN, Members, OriginRole, check_name
+from .curvature_file import curvature_bytes, read_curvature
+from .data import MATRIX_NAMES, CurvatureData
+from .density import smoothed
+from .vectors_file import Eigenvectors, read_vectors, write_vectors
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+    from matplotlib.axes import Axes
+
+_MAPPINGS = ("errors", "attributes")
+
+
+@dataclass(frozen=True)
+class CurvatureReport:
+    """What measuring cost.
+
+    Attributes:
+        measured: sets of weights measured in this run.
+        resumed: those that were measured before.
+        seconds: wall time, without the pool's start.
+        workers: how many measured.
+    """
+
+    measured: int
+    resumed: int
+    seconds: float
+    workers: int
+
+
+class Curvature(CurvatureData):
+    """How a loss bends at n sets of weights, such as a run's checkpoints; everything it hands out is read-only.
+
+    Rows are sets of weights, in the order of ``number``. What is not measured, or was not asked for, is NaN.
+
+    Args:
+        data: what was measured.
+        path: the file it lies in; None for the one that ``data`` was read from, if any.
+        report: what measuring it cost, if it was measured just now.
+        vectors: eigenvectors that are in memory, by number; those of a file are read when they are asked for.
+
+    Attributes:
+        number: of each set of weights: its step or epoch, shape (n,).
+        status: ``PointStatus`` of each: 0 pending, 1 measured, 3 failed, shape (n,).
+        loss: shape (n,).
+        gradient_norm: the length of the loss's gradient, shape (n,).
+        eigenvalues: the ``top`` largest first, then the ``bottom`` lowest, the lowest first; shape (n, top + bottom).
+        residuals: no true eigenvalue is further from an eigenvalue than this; shape (n, top + bottom).
+        angle_bound: residual over gap: about the sine of the largest angle between a vector and the true one, where it
+            is below one; shape (n, top + bottom).
+        share_seen_by_optimizer: the length of each eigenvector's part in the span of the 20 leading eigenvectors of the
+            optimizer's curvature, 0 to 1, where the factors of a ``Thor`` were saved; shape (n, top + bottom).
+        converged: 1 where the residual is within the tolerance, shape (n, top + bottom).
+        trace: the sum of all eigenvalues, shape (n,).
+        products: how many products with the matrix were made, shape (n,).
+        forward_passes: as how many losses of all samples that took about as long, shape (n,).
+        density_nodes: where eigenvalues lie, shape (n, probes, steps).
+        density_weights: the share of all eigenvalues at each node, shape (n, probes, steps).
+        errors: tracebacks of what failed, by number ("number/5").
+        attributes: where it comes from: matrix, unit, samples, seed, plan, versions, ...
+        path: the file it lies in, or None.
+        report: what measuring it cost, or None.
+    """
+
+    errors: Mapping[str, str]  # type: ignore[assignment]
+    attributes: Mapping[str, Any]  # type: ignore[assignment]
+    report: CurvatureReport | None
+    _held: Mapping[int, Eigenvectors]
+
+    def __init__(
+        self,
+        data: CurvatureData,
+        path: str | os.PathLike[str] | RemotePath | None = None,
+        report: CurvatureReport | None = None,
+        vectors: Mapping[int, Eigenvectors] | None = None,
+    ) -> None:
+        data.validate()
+        contents = {name: value for name, value in _contents(data).items() if name not in ("path", "report", "_held")}
+        place = data.path if path is None else path_of(path)
+        self.__setstate__({**copy.deepcopy(contents), "path": place, "report": report, "_held": dict(vectors or {})})
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a Curvature is read-only, so its {name!r} cannot be set.")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return _contents(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        for name in _MAPPINGS:
+            vars(self)[name] = MappingProxyType(state[name])
+        for array in self.columns.values():
+            array.flags.writeable = False
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str] | RemotePath) -> Curvature:
+        """Reads a curvature file into memory; the file is closed again and never changed.
+
+        Args:
+            path: of the file, or its fsspec URL such as ``s3://bucket/run/curvature_0-20.h5``.
+
+        Raises:
+            LandscapeNotFoundError: there is no such file.
+            LandscapeLockedError: another program has it open for writing.
+            LandscapeDamagedError: it is truncated or no HDF5 file.
+            LandscapeFormatError: it is another program's, a landscape's, or another version's with another format.
+        """
+        return cls(read_curvature(path))
+
+    @property
+    def matrix(self) -> str:
+        """Whose eigenvalues these are: "hessian" or "ggn" (the generalised Gauss-Newton matrix)."""
+        return str(self.attributes["matrix"])
+
+    @property
+    def unit(self) -> str:
+        """What ``number`` counts: "step", "epoch" or "checkpoint"."""
+        return str(self.attributes["unit"])
+
+    @property
+    def top(self) -> int:
+        """How many columns hold the largest eigenvalues; they come first."""
+        return int(self.attributes["top"])
+
+    @property
+    def bottom(self) -> int:
+        """How many columns hold the lowest eigenvalues; they come last, the lowest first."""
+        return int(self.attributes["bottom"])
+
+    @property
+    def weights(self) -> int:
+        """How many trainable weights there are, and so how many eigenvalues."""
+        return int(self.attributes["weights"])
+
+    @property
+    def trace_interval(self) -> Float64[np.ndarray, "n 2"]:
+        """The 95 % interval of each trace, its lower and its upper end; shape (n, 2)."""
+        return np.stack([self.trace_low, self.trace_high], axis=1)
+
+    def row(self, number: int | None = None) -> int:
+        """Returns the row of a step or epoch; None takes the last one that is measured.
+
+        Raises:
+            TypeError: number is no whole number.
+            ValueError: there is no such number, or nothing is measured.
+        """
+        if number is None:
+            measured = np.flatnonzero(self.status == PointStatus.MEASURED)
+            if not len(measured):
+                raise ValueError("number must be given, because no set of weights is measured yet.")
+            return int(measured[-1])
+        rows = np.flatnonzero(self.number == check_int("number", number))
+        if not len(rows):
+            raise wrong_value("number", f"one of {self.number.tolist()}", number)
+        return int(rows[0])
+
+    def density(
+        self, number: int | None = None, width: float | None = None, size: int = 1000
+    ) -> tuple[Float64[np.ndarray, " size"], Float64[np.ndarray, " size"]]:
+        """Returns how eigenvalues are distributed, each node drawn as a normal curve.
+
+        Args:
+            number: of the weights; None takes the last one that is measured.
+            width: of the curves, their standard deviation; None takes a hundredth of the range of the nodes.
+            size: how many places.
+
+        Returns:
+            Places, increasing, and the density there, whose integral is 1 (all eigenvalues); both of shape (size,).
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            ValueError: an argument has a wrong value, or no density was measured (``density_probes``).
+        """
+        row = self.row(number)
+        return smoothed(self.density_nodes[row], self.density_weights[row], width, size)
+
+    def vectors(self, number: int | None = None) -> tuple[dict[str, NDArray[Any]], ...]:
+        """Returns the eigenvectors, in the order of ``eigenvalues``: of each, an array for every trainable parameter.
+
+        Args:
+            number: of the weights; None takes the last one that is measured.
+
+        Raises:
+            TypeError: number is no whole number.
+            ValueError: there is no such number.
+            LandscapeError: they were not kept (``keep_vectors``), or their file is missing or damaged.
+        """
+        return self.eigenvectors(number).directions
+
+    def eigenvectors(self, number: int | None = None) -> Eigenvectors:
+        """Returns the eigenvectors with the weights at which they were found, as ``vectors`` does."""
+        row = self.row(number)
+        found = int(self.number[row])
+        return self._held[found] if found in self._held else read_vectors(self, row)
+
+    def plot_sharpness(self, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draws the largest eigenvalues and the trace at each set of weights; see ``figures.plot_sharpness``."""
+        from ..figures.sharpness import plot_sharpness
+
+        return plot_sharpness(self, ax, **options)
+
+    def plot_spectrum(self, number: int | None = None, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draws the density of the eigenvalues at a set of weights; see ``figures.plot_spectrum``."""
+        from ..figures.spectrum import plot_spectrum
+
+        return plot_spectrum(self, number, ax, **options)
+
+    def plane(
+        self,
+        number: int | None = None,
+        which: str | Sequence[str] = USUAL,
+        *,
+        rise: float = 1.0,
+        name: str | None = None,
+    ) -> Plane:
+        """Returns the plane, or the line, through a set of weights along eigenvectors that were kept.
+
+        It is the one that ``hessian_plane`` finds there, and costs nothing more.
+
+        Args:
+            number: of the weights; None takes the last one that is measured.
+            which: one (a line) or two of "top", "second", "third", "fourth", "fifth" and "bottom".
+            rise: how much the loss rises along an axis to its end, as far as it is a parabola.
+            name: what pictures call the network; by default the checkpoint's number, if it has one.
+
+        Raises:
+            TypeError: an argument has the wrong type.
+            ValueError: an argument has a wrong value, or that eigenvalue was not measured.
+            LandscapeError: the eigenvectors were not kept (``keep_vectors``), or their file is missing or damaged.
+        """
+        names, row = check_which(which), self.row(number)
+        if check_float("rise", rise) <= 0:
+            raise wrong_value("rise", "a number above 0, in units of the loss", rise)
+        places = [self.top if name == BOTTOM else FROM_THE_TOP.index(name) for name in names]
+        for one, place in zip(names, places, strict=True):
+            if place >= (self.top + self.bottom if one == BOTTOM else self.top):
+                raise wrong_value("which", f"among the {self.top} largest and {self.bottom} lowest that are here", one)
+        found = self.eigenvectors(number)
+        axes = AxisCurvature(
+            self.matrix,
+            names,
+            tuple(float(self.eigenvalues[row, place]) for place in places),
+            tuple(float(self.residuals[row, place]) for place in places),
+            int(self.attributes["num_samples"]),
+            float(rise),
+        )
+        known = self.attributes["identity"]
+        seeded = {"seed_each_point": known["seed_each_point"]} if "seed_each_point" in known else {}
+        identity = {
+            "decomposition": self.matrix,
+            "origin": self.sha256[row],
+            "samples": known["samples"],
+            **seeded,
+            "which": list(names),
+            "tolerance": self.attributes["tolerance"],
+            "seed": self.attributes["seed"],
+        }
+        role = UNKNOWN if name is None else OriginRole(NETWORK, check_name("name", name))
+        if name is None and self.unit != CHECKPOINT:
+            role = Members.of_runs({"": [int(self.number[row])]}, [False]).origin(0)
+        vectors = [found.flat(place) for place in places]
+        notes = self.attributes.get("notes") or ()
+        return plane_of_eigenvectors(found.weights, found.space, vectors, axes, identity, notes=notes, role=role)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+        """Writes a curvature file, which ``load`` reads, with eigenvectors that are in memory, and returns its path.
+
+        Raises:
+            LandscapeLockedError: a survey is writing that file.
+            LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
+            NotADirectoryError: the file's directory does not exist.
+        """
+        saved = save_whole(path, lambda: curvature_bytes(self), CURVATURE, overwrite=overwrite)
+        for number, vectors in self._held.items():
+            write_vectors(saved, self, self.row(number), vectors)
+        return saved
+
+    def __repr__(self) -> str:
+        counts = self.status_counts
+        numbers = f"{self.number[0]}" if len(self.number) == 1 else f"{self.number[0]} to {self.number[-1]}"
+        parts = [f"{MATRIX_NAMES[self.matrix]} at {_count(len(self.number), self.unit)} ({numbers})"]
+        largest = self.eigenvalues[:, 0][np.isfinite(self.eigenvalues[:, 0])] if self.top else np.zeros(0)
+        if len(largest):
+            parts.append(f"largest eigenvalue {largest.min():.4g} to {largest.max():.4g}")
+        if counts[PointStatus.MEASURED] < len(self.number):
+            parts.append(f"{counts[PointStatus.MEASURED]} of {len(self.number)} measured")
+        return f"Curvature({'; '.join(parts)})"
+
+
+def _count(number: int, unit: str) -> str:
+    return f"{number} {unit}" + ("s" if number > 1 else "")
+
+
+def _contents(data: CurvatureData) -> dict[str, Any]:
+    """Returns the attributes as they can be copied and pickled, which a ``MappingProxyType`` cannot be."""
+    return {name: dict(value) if name in _MAPPINGS else value for name, value in vars(data).items()}

@@ -1,0 +1,124 @@
+"""What a curvature file holds, in words: as text and as JSON for programs (``landscape info``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from workers.measurement_plan import plan_text
+
+from ..errors import error_message
+from ..facts import as_json, as_lines, samples_text, versions_text
+from ..file.checks import PointStatus
+from .data import COUNTS, MATRIX_NAMES, SCALARS, SHARE_SEEN, CurvatureData
+
+CURVATURE_SUMMARY_VERSION = 1
+"""Grows when a name of ``curvature_json`` goes or changes its meaning; a new name alone leaves it."""
+
+_MOST_ROWS = 30
+_MOST_VALUES = 6
+_MOST_FAILURES = 10
+
+
+def curvature_text(curvature: CurvatureData) -> str:
+    """Returns what a curvature file holds, one fact to a line."""
+    known, counts = curvature.attributes, curvature.status_counts
+    unit = str(known["unit"])
+    rows: list[tuple[str, object]] = [
+        ("file", curvature.path),
+        ("network", known.get("network")),
+        ("matrix", f"{MATRIX_NAMES[known['matrix']]} of the mean loss, {known['weights']} trainable weights"),
+        ("measured", ", ".join(f"{count} {status.name.lower()}" for status, count in counts.items() if count)),
+        ("complete", "yes" if curvature.complete else "no; the call that made it continues from here"),
+        ("eigenvalues", _asked(known)),
+        *(
+            (f"{unit} {curvature.number[row]}", _row(curvature, row))
+            for row in _shown(len(curvature.number))
+            if curvature.status[row] == PointStatus.MEASURED
+        ),
+        ("density", _density(curvature)),
+        ("products", f"{curvature.products.sum()} in all, about as long as {curvature.forward_passes.sum()} losses"),
+        ("samples", samples_text(known)),
+        ("seed", known.get("seed")),
+        ("measured in", plan_text(known.get("measurement_plan"))),
+        ("made", known.get("created")),
+        ("versions", versions_text(known.get("versions"))),
+        *(("note", note) for note in known.get("notes") or ()),
+        *(("failed", text) for text in failures(curvature)[:_MOST_FAILURES]),
+    ]
+    return as_lines([(name, str(value)) for name, value in rows if value is not None and str(value)])
+
+
+def curvature_json(curvature: CurvatureData) -> dict[str, Any]:
+    """Returns the facts as JSON values; null stands for NaN, for infinities, and for what is absent.
+
+    Its names: ``summary_version``, ``kind`` ("curvature"), ``file``, ``complete``, ``points`` (how many have each
+    status), a list with a value for each set of weights of ``number``, ``status``, ``loss``, ``gradient_norm``,
+    ``eigenvalues`` (largest first, then the lowest), ``residuals``, ``angle_bound``, ``share_seen_by_optimizer`` (of
+    each eigenvector), ``converged``, ``trace``, ``trace_low`` and ``trace_high`` (its 95 % interval), ``products`` and
+    ``forward_passes``, ``density`` (``probes`` and ``steps``), ``errors`` (places), and ``attributes`` as the file has
+    them.
+    """
+    columns = ("eigenvalues", "residuals", "angle_bound", SHARE_SEEN, *SCALARS, *COUNTS)
+    found: dict[str, Any] = {
+        "summary_version": CURVATURE_SUMMARY_VERSION,
+        "kind": "curvature",
+        "file": None if curvature.path is None else str(curvature.path),
+        "complete": curvature.complete,
+        "points": {status.name.lower(): count for status, count in curvature.status_counts.items()},
+        "number": curvature.number,
+        "status": [PointStatus(value).name.lower() for value in curvature.status.tolist()],
+        **{name: getattr(curvature, name) for name in columns},
+        "converged": curvature.converged.astype(bool),
+        "density": dict(zip(("probes", "steps"), curvature.density_nodes.shape[1:], strict=True)),
+        "errors": sorted(curvature.errors),
+        "attributes": curvature.attributes,
+    }
+    plain: dict[str, Any] = as_json(found)
+    return plain
+
+
+def failures(curvature: CurvatureData) -> list[str]:
+    """Returns where measuring failed and what was raised there, without the traceback."""
+    unit = curvature.attributes["unit"]
+    return [
+        f"{unit} {place.partition('/')[2]}: {error_message(text)}" for place, text in sorted(curvature.errors.items())
+    ]
+
+
+def _asked(known: Any) -> str:
+    parts = [f"the {known[name]} {word}" for name, word in (("top", "largest"), ("bottom", "lowest")) if known[name]]
+    tolerance = known.get("tolerance")
+    exact = "" if tolerance is None or not parts else f", each to {tolerance:g} of itself"
+    return (" and ".join(parts) or "none") + exact
+
+
+def _shown(count: int) -> list[int]:
+    """Returns the rows that are listed: all, or evenly chosen ones with the first and the last."""
+    return sorted({round(place) for place in np.linspace(0, count - 1, min(count, _MOST_ROWS))})
+
+
+def _row(curvature: CurvatureData, row: int) -> str:
+    values = curvature.eigenvalues[row].tolist()
+    marks = ["" if done else "?" for done in curvature.converged[row]]
+    texts = [f"{value:.4g}{mark}" for value, mark in zip(values, marks, strict=True)]
+    if len(texts) > _MOST_VALUES:
+        texts = [*texts[:_MOST_VALUES], "..."]
+    parts = [f"loss {curvature.loss[row]:.4g}", *([f"eigenvalues {', '.join(texts)}"] if texts else [])]
+    if np.isfinite(curvature.trace[row]):
+        low, high = curvature.trace_low[row], curvature.trace_high[row]
+        known = np.isfinite([low, high]).all()
+        interval = f" (95 % interval {low:.4g} to {high:.4g})" if known else " (of one probe, without an interval)"
+        parts.append(f"trace {curvature.trace[row]:.4g}{interval}")
+    seen = curvature.share_seen_by_optimizer[row]
+    if np.isfinite(seen).any():
+        shares = [f"{share:.2f}" for share in seen[:_MOST_VALUES]] + ["..."] * (len(seen) > _MOST_VALUES)
+        parts.append(f"shares of their vectors that the optimizer sees {', '.join(shares)}")
+    unsure = " (? = not within the tolerance)" if any(marks) else ""
+    return "; ".join(parts) + unsure
+
+
+def _density(curvature: CurvatureData) -> str | None:
+    probes, steps = curvature.density_nodes.shape[1:]
+    return f"{probes} starts of {steps} products" if probes else None

@@ -1,0 +1,311 @@
+"""Planes along the directions in which the loss bends most: eigenvectors of its Hessian at a set of weights."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collectors.files.places import AnyPath, check_directory
+from collectors.networks.weight_space import WeightSpace
+from collectors.validation import check_bool, check_choice, check_float, check_int, wrong_value
+from collectors.weights.aligned import AlignedState, NetworkState, Weights, align, as_reader
+from collectors.weights.safetensors_file import StateReader, portable
+from workers.curvature.measuring import CurvatureSettings
+from workers.curvature.products import MATRICES, ProductSettings
+from workers.errors import CurvatureError
+from workers.evaluator import EvaluatorDescription, MeasurementOptions
+from workers.pool import CurvatureTask, Pool
+from workers.pools.open_pool import open_pool
+
+from ..errors import error_message
+from ..planes.axis_curvature import BOTTOM, FACTORS, FROM_THE_TOP, USUAL, AxisCurvature, check_which
+from ..planes.directions import DIRECTIONS, random_direction
+from ..planes.from_eigenvectors import plane_of_eigenvectors
+from ..planes.plane import Plane
+from ..roles import NETWORK, UNKNOWN, OriginRole, check_name
+from ..survey.adding_up import find_out_how_losses_add_up
+from ..survey.kept_plane import read_kept
+from ..survey.options import RunOptions
+from ..survey.settings import duration_text
+
+if TYPE_CHECKING:
+    from jaxtyping import Float
+
+
+# How long a product takes, in forward passes over all samples.
+_PASSES_FOR_A_PRODUCT = (4, 7)
+_MATRICES = {"hessian": "Hessian", "ggn": "Gauss-Newton matrix"}
+
+
+@dataclass(frozen=True)
+class EigenvectorSettings:
+    """Which eigenvectors a plane goes along.
+
+    Attributes:
+        which: one or two of "top", "second", "third", "fourth", "fifth" and "bottom".
+        matrix: "hessian", "ggn", or ``FACTORS`` for those of the optimizer's curvature, which are read.
+        rise: how much the loss rises along an axis to its end, as far as it is a parabola.
+        tolerance: of an eigenvector's residual, as a share of its eigenvalue.
+        max_products: of one search for eigenvectors.
+        seed: of its start.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value.
+    """
+
+    which: tuple[str, ...] = USUAL
+    matrix: str = "hessian"
+    rise: float = 1.0
+    tolerance: float = 1e-3
+    max_products: int = 200
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "which", check_which(self.which))
+        check_choice("matrix", self.matrix, (*MATRICES, FACTORS))
+        if self.matrix == "ggn" and BOTTOM in self.which:
+            raise ValueError(
+                'which must not have "bottom" with matrix="ggn", whose lowest eigenvalue is zero, or nearly zero, in '
+                'very many directions: take "second" or another, or matrix="hessian".'
+            )
+        if check_float("rise", self.rise) <= 0:
+            raise wrong_value("rise", "a number above 0, in units of the loss", self.rise)
+        object.__setattr__(self, "rise", float(self.rise))
+        object.__setattr__(self, "tolerance", check_float("tolerance", self.tolerance))
+        check_int("max_products", self.max_products, minimum=1)
+        check_int("seed", self.seed, minimum=0)
+
+    @classmethod
+    def of_run(cls, options: RunOptions) -> EigenvectorSettings:
+        """Returns the settings of a run's options, whether or not it draws eigenvectors.
+
+        Raises:
+            TypeError: an option has the wrong type.
+            ValueError: an option has a wrong value, or there are none to choose from.
+        """
+        drawn = check_choice("directions", options["directions"], DIRECTIONS) in (*MATRICES, FACTORS)
+        settings = cls(
+            options["which"],  # type: ignore[arg-type]
+            options["directions"] if drawn else "hessian",
+            options["rise"],
+            seed=options["seed"],
+        )
+        if not drawn and (settings.which, settings.rise) != (cls.which, cls.rise):
+            raise ValueError(
+                'which and rise are of eigenvectors: pass directions="hessian", "ggn" or "factors", or leave them out.'
+            )
+        return settings
+
+    @property
+    def label(self) -> str:
+        """What the file names of such planes end with, so that several lie side by side."""
+        return self.matrix if self.which == USUAL else "_".join((self.matrix, *self.which))
+
+    def cost(self, seconds_per_point: float) -> str:
+        """Returns what finding the eigenvectors will cost, in words.
+
+        Args:
+            seconds_per_point: of one forward pass over all samples.
+        """
+        fewest, most = (20, 90) if BOTTOM in self.which else (8, 25)
+        (shortest, longest), names = _PASSES_FOR_A_PRODUCT, " and ".join(self.which)
+        times = [duration_text(seconds_per_point * count) for count in (fewest * shortest, most * longest)]
+        return (
+            f"before that its directions, the eigenvectors {names}: about {fewest} to {most} products, each as long as "
+            f"{shortest} to {longest} points; {times[0]} to {times[1]}"
+        )
+
+    @property
+    def measured(self) -> CurvatureSettings:
+        """What the workers are asked for."""
+        return CurvatureSettings(
+            ProductSettings(self.matrix),  # type: ignore[arg-type]
+            top=max((FROM_THE_TOP.index(name) + 1 for name in self.which if name != BOTTOM), default=0),
+            bottom=int(BOTTOM in self.which),
+            trace_probes=0,
+            tolerance=self.tolerance,
+            max_products=self.max_products,
+            # Both vectors of a double eigenvalue span the plane, of which one search finds a single one.
+            copies=True,
+            keep_vectors=True,
+            seed=self.seed,
+        )
+
+    def identity(self, description: EvaluatorDescription, state: AlignedState) -> dict[str, Any]:
+        """Returns what the eigenvectors are of, but not their bits: another machine finds other last digits."""
+        options = description.options
+        return {
+            "decomposition": self.matrix,
+            "origin": state.sha256(),
+            "samples": {"count": description.num_samples, "sha256": description.samples_sha256},
+            **({"seed_each_point": options.seed} if options.seed_each_point else {}),
+            "which": list(self.which),
+            "tolerance": self.tolerance,
+            "seed": self.seed,
+        }
+
+
+def hessian_plane(
+    origin: Weights,
+    callback_fn: Callable[[], Any],
+    *,
+    which: str | Sequence[str] = USUAL,
+    matrix: str = "hessian",
+    rise: float = 1.0,
+    tolerance: float = 1e-3,
+    max_products: int = 200,
+    name: str | None = None,
+    num_samples: int | Mapping[str, int | None] | None = None,
+    samples: str = "first",
+    seed: int = 0,
+    seed_each_point: bool = False,
+    kept_beside: str | os.PathLike[str] | None = None,
+    device_ids: list[int] | None = None,
+    address: str | None = None,
+    progress: bool = True,
+) -> Plane:
+    """Returns a plane, or a line, along eigenvectors of the loss's Hessian at a set of weights.
+
+    The directions have length one, so that coordinates are distances in weight space, and the loss bends along each as
+    its eigenvalue says: half the eigenvalue times the distance squared. The plane's own axes reach to where that is
+    ``rise``. Random directions average over all eigenvalues, so that a saddle looks like a minimum in them; along
+    ("top", "bottom") it does not.
+
+    Args:
+        origin: the weights: a network, a state dict, a file, or a ``StateReader``.
+        callback_fn: takes no argument, returns (model, network, dataset, metrics); PyTorch or JAX.
+        which: one (a line) or two of "top", "second", "third", "fourth", "fifth" and, of the Hessian, "bottom", the
+            lowest eigenvalue.
+        matrix: "hessian", or "ggn" for the generalised Gauss-Newton matrix, which is never negative for a convex loss.
+        rise: in units of the loss.
+        tolerance: of each eigenvector's residual, as a share of its own eigenvalue.
+        max_products: of one search; an eigenvector that has not converged by then is used, with a warning.
+        name: what pictures call the network, such as "SGD"; None calls it the origin.
+        num_samples: samples that the loss is a mean over; None means all of the data set.
+        samples: which: "first" (in data-set order) or "random" (a seeded subset).
+        seed: of the search's start, and of the samples.
+        seed_each_point: whether a loss that draws random numbers always draws the same ones, by ``seed``.
+        kept_beside: a landscape file for which an earlier call found this plane; its vectors are read instead.
+        device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
+        address: address of a Ray cluster to join.
+        progress: whether it is said what was found.
+
+    Returns:
+        The plane. ``evaluate`` keeps its vectors beside the landscape file, and continues with those.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value.
+        CurvatureError: the network or the loss has no second derivatives; the text says what else there is.
+        CheckpointError: the weights do not fit the network or are not finite.
+        LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
+
+    Source: Boettcher and Wheeler 2024 (saddles in random planes); Ghorbani, Krishnan and Xiao 2019.
+    """
+    check_choice("matrix", matrix, MATRICES)
+    settings = EigenvectorSettings(
+        which=check_which(which), matrix=matrix, rise=rise, tolerance=tolerance, max_products=max_products, seed=seed
+    )
+    options = MeasurementOptions(num_samples, samples, seed, seed_each_point=seed_each_point)
+    role = UNKNOWN if name is None else OriginRole(NETWORK, check_name("name", name))
+    kept = None if kept_beside is None else check_directory("kept_beside", kept_beside)
+    reader = as_reader("origin", origin)
+    check_bool("progress", progress)
+    with open_pool(callback_fn, options, device_ids=device_ids, address=address, compile=False) as pool:
+        return plane_along_eigenvectors(pool, reader, settings, role=role, kept=kept, progress=progress)
+
+
+def plane_along_eigenvectors(
+    pool: Pool,
+    reader: StateReader,
+    settings: EigenvectorSettings,
+    *,
+    role: OriginRole = UNKNOWN,
+    kept: AnyPath | None = None,
+    progress: bool = True,
+    rehearsal: bool = False,
+) -> Plane:
+    """Returns the plane that workers find, or that an earlier call kept.
+
+    Args:
+        pool: where the loss is measured.
+        reader: the weights.
+        settings: which eigenvectors.
+        role: which network the origin is.
+        kept: the landscape file beside which the plane may be kept.
+        progress: whether it is said what was found.
+        rehearsal: whether a plane of this identity along random directions does, by which a survey's cost is forecast.
+
+    Raises:
+        CurvatureError: the network or the loss has no second derivatives.
+        CheckpointError: the weights do not fit the network or are not finite.
+        PlaneError: the network has nothing to move.
+    """
+    space = pool.description.space
+    state = align(reader, space)
+    identity = settings.identity(pool.description, state)
+    plane = None if kept is None else read_kept(kept, identity)
+    if plane is not None and plane.curvature is not None:
+        return replace(plane, curvature=replace(plane.curvature, rise=settings.rise), origin_role=role)
+    if rehearsal:
+        vectors = [_any_vector(space, state, index) for index in range(len(settings.which))]
+        unknown = (math.nan,) * len(vectors)
+        curvature = AxisCurvature(
+            settings.matrix, settings.which, unknown, unknown, pool.description.num_samples, settings.rise
+        )
+        return plane_of_eigenvectors(state, space, vectors, curvature, identity, role=role)
+    elsewhere = portable(state)
+    asked = settings.measured
+    find_out_how_losses_add_up(pool, {0: state})
+    result = pool.measure_curvature(
+        CurvatureTask(
+            "origin",
+            NetworkState(lambda: state, space, own_buffers=True),
+            asked,
+            None if elsewhere is None else NetworkState(elsewhere, space, own_buffers=True),
+        )
+    )
+    found = result.values
+    if found is None:
+        raise CurvatureError(f"{state.label} has no plane along eigenvectors: {error_message(result.error or '')}")
+    assert found.vectors is not None
+    rows = [asked.top if name == BOTTOM else FROM_THE_TOP.index(name) for name in settings.which]
+    curvature = AxisCurvature(
+        settings.matrix,
+        settings.which,
+        tuple(float(found.eigenvalues[row]) for row in rows),
+        tuple(float(found.residuals[row]) for row in rows),
+        pool.description.num_samples,
+        settings.rise,
+    )
+    if not found.converged[rows].all():
+        warnings.warn(
+            f"the eigenvectors {', '.join(settings.which)} have not converged after {found.products} products: "
+            f"eigenvalues {_listed(curvature.eigenvalues)}, residuals {_listed(curvature.residuals)}. Raise "
+            "max_products, or the tolerance.",
+            UserWarning,
+            stacklevel=3,
+        )
+    if progress:
+        text = f"eigenvalues {_listed(curvature.eigenvalues)} ({', '.join(settings.which)})"
+        print(f"{_MATRICES[settings.matrix]}: {text}, {found.products} products", file=sys.stderr)  # noqa: T201
+    vectors = [found.vectors[row] for row in rows]
+    return plane_of_eigenvectors(state, space, vectors, curvature, identity, notes=found.notes, role=role)
+
+
+def _any_vector(space: WeightSpace, state: AlignedState, index: int) -> Float[np.ndarray, " weights"]:
+    drawn = random_direction(space, state, seed=0, index=index, normalization="none", perturb_one_dimensional=True)
+    vector = np.concatenate([drawn[tensor.name].reshape(-1) for tensor in space.trainable])
+    return np.asarray(vector / np.linalg.norm(vector))
+
+
+def _listed(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.4g}" if math.isfinite(value) else str(value) for value in values)

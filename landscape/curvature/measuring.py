@@ -1,0 +1,258 @@
+"""``measure_curvature``: the curvature at one set of weights, and what it shares with a run's."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from collectors.errors import RunDirectoryError
+from collectors.files.places import AnyPath
+from collectors.networks.weight_space import WeightSpace
+from collectors.run_directory.directory import RunDirectory
+from collectors.summary.recorded_values import gradient_descent_rates
+from collectors.validation import check_bool, check_float, check_int, wrong_type, wrong_value
+from collectors.weights.aligned import Weights, align, as_reader
+from collectors.weights.kronecker import LayerFactors
+from workers.curvature.measuring import CurvatureSettings
+from workers.curvature.products import Matrix, ProductSettings
+from workers.evaluator import MeasurementOptions
+from workers.pool import Pool
+from workers.pools.open_pool import open_pool
+
+from ..file.saving import output_file
+from ..planes.from_factors import Factors, as_factors, check_fits
+from ..roles import CHECKPOINT
+from ..survey.experiment import choose_plan, function_attribute, run_attributes
+from ..survey.forecast import Announcer
+from ..survey.options import documented, pool_options, with_defaults
+from ..survey.settings import Conduct
+from .curvature import Curvature
+from .options import DEFAULTS, EXPLANATIONS, CurvatureOptions, RunCurvatureOptions
+from .survey import forecast_curvature, survey_curvature
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+_NUMBER = 0  # of a single set of weights
+_MOST_RATES = 1000  # that an attribute holds
+_OF_SETTINGS = (
+    "top", "bottom", "trace_probes", "density_probes", "density_steps", "max_products", "keep_vectors", "seed",
+)  # fmt: skip
+_DRY_RUN = "dry run: reads the data set and makes a few products at the last checkpoint; writes nothing"
+
+
+@documented(CurvatureOptions, DEFAULTS, EXPLANATIONS)
+def measure_curvature(
+    weights: Weights,
+    callback_fn: Callable[[], Any],
+    *,
+    device_ids: list[int] | None = None,
+    output: str | os.PathLike[str] | None = None,
+    num_samples: int | Mapping[str, int | None] | None = None,
+    factors: Factors | None = None,
+    **options: Unpack[CurvatureOptions],
+) -> Curvature:
+    """Measures how a loss bends at one set of weights: eigenvalues of its Hessian, their sum, their density.
+
+    Args:
+        weights: a network, a state dict, or the path of a file of weights.
+        callback_fn: takes no argument, returns (model, network, dataset, metrics) of PyTorch or JAX.
+        device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
+        output: the curvature file, or its fsspec URL; None keeps all in memory. A file of the same identity is
+            continued.
+        num_samples: samples that the loss is a mean over; None means all of the data set. Where callback_fn returns
+            several data sets by name, that of the first one counts.
+        factors: of the optimizer at these weights, as ``factor_plane`` takes them; ``share_seen_by_optimizer`` then
+            says how much of the eigenvectors it sees.
+        **options: see ``CurvatureOptions``.
+
+    Returns:
+        The curvature, with one row; its ``path`` is ``output``.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value.
+        PlaneError: the factors are another network's.
+        CurvatureError: the loss is not finite, or the network or the loss has no second derivative.
+        LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
+    """
+    chosen: CurvatureOptions = with_defaults("measure_curvature", CurvatureOptions, options, DEFAULTS)
+    asked = Asked.checked(chosen)
+    path = None if output is None else output_file(output)
+    reader = as_reader("weights", weights)
+    seen = () if factors is None else as_factors("factors", factors)
+    with asked.open_pool(callback_fn, path, device_ids, num_samples) as pool:
+        check_fits(seen, pool.description.space)
+        return survey_curvature(
+            pool,
+            {_NUMBER: align(reader, pool.description.space)},
+            asked.settings,
+            path=path,
+            attributes={"unit": CHECKPOINT, "samples": asked.samples, **function_attribute(callback_fn)},
+            run=asked.run,
+            factors=lambda _: seen,
+        )
+
+
+def measure_run(
+    run: RunDirectory,
+    callback_fn: Callable[[], Any],
+    numbers: Iterable[int] | None,
+    folder: AnyPath,
+    *,
+    stem: str,
+    device_ids: list[int] | None,
+    num_samples: int | Mapping[str, int | None] | None,
+    chosen: RunCurvatureOptions,
+) -> Curvature | None:
+    """Measures the curvature at a run's checkpoints, as ``SummaryLandscape.gen_curvature`` says.
+
+    Args:
+        run: the run.
+        callback_fn: as of ``gen_curvature``.
+        numbers: of the checkpoints; None takes all that are there.
+        folder: of the file.
+        stem: of the file.
+        device_ids: as of ``gen_curvature``.
+        num_samples: as of ``gen_curvature``.
+        chosen: every option.
+
+    Returns:
+        The curvature; None after a dry run.
+    """
+    asked = Asked.checked(chosen)
+    check_bool("dry_run", chosen["dry_run"])
+    taken = _numbers(run, numbers)
+    span = f"{taken[0]}-{taken[-1]}" if len(taken) > 1 else f"{taken[0]}"
+    path = folder / f"{stem}_{span}{'' if chosen['matrix'] == 'hessian' else '_' + chosen['matrix']}.h5"
+    say = Announcer(shown=chosen["dry_run"])
+    say(_DRY_RUN, timed=False)
+    say("building the network, reading the samples")
+    with asked.open_pool(callback_fn, path, device_ids, num_samples, rehearsal=chosen["dry_run"]) as pool:
+        space = pool.description.space
+        # All are opened, and their SHA-256 checked, before the first is measured, so that damage shows at once.
+        weights = {number: align(run.checkpoint(number, space), space) for number in taken}
+        if chosen["dry_run"]:
+            say("making a few products")
+            forecast = forecast_curvature(
+                pool, weights, asked.settings, path=path, run=asked.run, unit=run.settings.unit
+            )
+            say(f"{path.name}: {forecast}", timed=False)
+            return None
+        return survey_curvature(
+            pool,
+            weights,
+            asked.settings,
+            path=path,
+            attributes={
+                "unit": run.settings.unit,
+                "samples": asked.samples,
+                "step_per_epoch": run.metadata.step_per_epoch,
+                **function_attribute(callback_fn),
+                **run_attributes(run.path, {}, folder),
+                **_learning_rate(run),
+            },
+            run=asked.run,
+            factors=lambda number: factors_of(run, number, space),
+        )
+
+
+def factors_of(run: RunDirectory, number: int, space: WeightSpace) -> tuple[LayerFactors, ...]:
+    """Returns the optimizer's factors that a run saved with a checkpoint; none where it has none."""
+    found = run.factors(number)
+    check_fits(found, space)
+    return found
+
+
+def _learning_rate(run: RunDirectory) -> dict[str, float | dict[str, float]]:
+    """Returns the attribute on the learning rate of gradient descent, if the run recorded it: one, or by number."""
+    steps_of = 1 if run.settings.unit == "step" else run.metadata.step_per_epoch
+    numbers = sorted(run.metadata.files)
+    if steps_of is None or len(numbers) > _MOST_RATES:
+        return {}
+    rates = gradient_descent_rates(run.path, [number * steps_of for number in numbers]) or []
+    known = {str(number): rate for number, rate in zip(numbers, rates, strict=False) if rate is not None}
+    single = set(known.values())
+    return {"learning_rate": single.pop() if len(single) == 1 else known} if known else {}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Options after they were checked.
+
+    Attributes:
+        settings: what is measured.
+        run: how.
+        samples: which: "first" or "random".
+        chosen: all that was asked for.
+    """
+
+    settings: CurvatureSettings
+    run: Conduct
+    samples: str
+    chosen: CurvatureOptions
+
+    @classmethod
+    def checked(cls, chosen: CurvatureOptions) -> Asked:
+        """Returns the options after checking what a user gave.
+
+        Raises:
+            TypeError: an option has the wrong type.
+            ValueError: an option has a wrong value.
+        """
+        settings = CurvatureSettings(
+            ProductSettings(cast("Matrix", chosen["matrix"])),
+            tolerance=check_float("tolerance", chosen["tolerance"]),
+            **{name: chosen[name] for name in _OF_SETTINGS},  # type: ignore[literal-required]
+        )
+        return cls(settings, Conduct.checked(chosen), chosen["samples"], chosen)
+
+    def open_pool(
+        self,
+        callback_fn: Callable[[], Any],
+        path: AnyPath | None,
+        device_ids: list[int] | None,
+        num_samples: int | Mapping[str, int | None] | None,
+        *,
+        rehearsal: bool = False,
+    ) -> Pool:
+        """Returns where products are made."""
+        chosen = self.chosen
+        measured = MeasurementOptions(
+            num_samples, chosen["samples"], self.settings.seed, seed_each_point=chosen["seed_each_point"]
+        )
+        return open_pool(
+            callback_fn,
+            measured,
+            device_ids=device_ids,
+            # Products run eagerly.
+            **pool_options({**chosen, "compile": False}),
+            plan=choose_plan(chosen["plan"], [] if path is None or self.run.overwrite else [path]),
+            seconds=self.run.budget,
+            rehearsal=rehearsal,
+        )
+
+
+def _numbers(run: RunDirectory, numbers: Iterable[int] | None) -> list[int]:
+    """Returns the numbers of the checkpoints to measure, in order, each once."""
+    unit = run.settings.unit
+    if numbers is None:
+        every = tuple(sorted(run.metadata.files))
+        present, missing = run.present(every), run.missing(every)
+        if missing:
+            warnings.warn(
+                f"{run.path} has no checkpoints of {unit}s {missing}; the curvature is measured without them.",
+                stacklevel=4,
+            )
+        if not present:
+            raise RunDirectoryError(f"{run.path} has no checkpoint at which curvature could be measured. Train first.")
+        return present
+    if isinstance(numbers, str) or not isinstance(numbers, Iterable):
+        raise wrong_type("numbers", f"a list of {unit}s such as [0, 5, 20], or None for all", numbers)
+    taken = sorted({check_int("numbers", number, minimum=0) for number in numbers})
+    if not taken:
+        raise wrong_value("numbers", f"a list of {unit}s that is not empty, or None for all", [])
+    return taken

@@ -1,0 +1,135 @@
+"""Eigenvectors that are kept beside the curvature file: a safetensors file for each set of weights, with these."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.errors import CheckpointError
+from collectors.files.places import AnyPath
+from collectors.networks.weight_space import State, WeightSpace
+from collectors.weights.aligned import AlignedState, align
+from collectors.weights.safetensors_file import CheckpointFile, MemoryState
+from workers.curvature.products import Vector
+
+from ..errors import LandscapeDamagedError, LandscapeIdentityError, LandscapeNotFoundError
+from ..planes.from_eigenvectors import as_direction
+from ..planes.plane_file import write_tensors
+from .data import CurvatureData
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_FORMAT, _VERSION = "summary-landscape eigenvectors", "1"
+_KEEP = "Measure again with keep_vectors=True: what else is measured stays."
+
+
+@dataclass(frozen=True, eq=False)
+class Eigenvectors:
+    """Eigenvectors of a loss's curvature, with the weights at which they were found.
+
+    Attributes:
+        space: the network.
+        state: all parameters and buffers, by name.
+        directions: the vectors in the order of the eigenvalues, each of length one: name to array for each trainable
+            parameter.
+    """
+
+    space: WeightSpace
+    state: State
+    directions: tuple[dict[str, NDArray[Any]], ...]
+
+    @classmethod
+    def of(cls, space: WeightSpace, parameters: State, buffers: State | None, vectors: Vector) -> Eigenvectors:
+        """Returns vectors as a worker gives them, shape (pairs, weights), by the parameters' names."""
+        return cls(space, {**parameters, **(buffers or {})}, tuple(as_direction(row, space) for row in vectors))
+
+    @property
+    def weights(self) -> AlignedState:
+        """The weights, as planes read them."""
+        return align(MemoryState(self.state, "the weights of the eigenvectors"), self.space)
+
+    def flat(self, row: int) -> Vector:
+        """Returns a vector, all trainable tensors side by side in the network's order, shape (weights,)."""
+        direction = self.directions[row]
+        return np.concatenate([direction[tensor.name].reshape(-1) for tensor in self.space.trainable])
+
+
+def vectors_path(path: AnyPath, number: int) -> AnyPath:
+    """Returns where the eigenvectors of one set of weights lie: ``<stem>_vectors_<number>.safetensors``."""
+    return path.parent / f"{path.stem}_vectors_{number}.safetensors"
+
+
+def write_vectors(path: AnyPath, data: CurvatureData, row: int, vectors: Eigenvectors) -> None:
+    """Writes eigenvectors beside the curvature file, replacing older ones once the new ones are on the disk.
+
+    Raises:
+        LandscapeWriteError: they cannot be written.
+    """
+    tensors = {f"state/{name}": array for name, array in vectors.state.items()}
+    for index, direction in enumerate(vectors.directions):
+        tensors |= {f"eigenvector_{index}/{name}": array for name, array in direction.items()}
+    place = vectors_path(path, int(data.number[row]))
+    metadata = {"space": json.dumps(vectors.space.to_json()), **_whose(data, row)}
+    write_tensors(place, tensors, metadata, "the eigenvectors", "then run again: it continues from the file")
+
+
+def has_vectors(path: AnyPath, data: CurvatureData, row: int) -> bool:
+    """Returns whether the eigenvectors of a row lie beside the file."""
+    try:
+        found = CheckpointFile(vectors_path(path, int(data.number[row]))).metadata
+    except (CheckpointError, OSError):
+        return False
+    return _differences(found, _whose(data, row)) == []
+
+
+def read_vectors(data: CurvatureData, row: int) -> Eigenvectors:
+    """Reads the eigenvectors of a row from beside the file that the data lie in.
+
+    Raises:
+        LandscapeNotFoundError: they were not kept.
+        LandscapeDamagedError: their file is damaged.
+        LandscapeIdentityError: their file belongs to other weights, or to another measurement.
+    """
+    number = int(data.number[row])
+    called = f"the eigenvectors of {data.attributes.get('unit')} {number}"
+    if data.path is None:
+        raise LandscapeNotFoundError(f"{called} were not kept. {_KEEP}")
+    place = vectors_path(data.path, number)
+    if not place.exists():
+        raise LandscapeNotFoundError(f"{called} were not kept: there is no file {place}. {_KEEP}")
+    try:
+        file = CheckpointFile(place)
+        differing = _differences(file.metadata, _whose(data, row))
+        if not differing:
+            space = WeightSpace.from_json(json.loads(file.metadata["space"]))
+            pairs = range(data.eigenvalues.shape[1])
+            trainable = [tensor.name for tensor in space.trainable]
+            return Eigenvectors(
+                space,
+                {tensor.name: file.read(f"state/{tensor.name}") for tensor in space.tensors},
+                tuple({name: file.read(f"eigenvector_{index}/{name}") for name in trainable} for index in pairs),
+            )
+    except (CheckpointError, OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise LandscapeDamagedError(f"{place}, which has {called}, is damaged ({error}). {_KEEP}") from error
+    raise LandscapeIdentityError(
+        f"{place} does not have {called} as {data.path} has its eigenvalues (their {', '.join(differing)} differ). "
+        f"{_KEEP}"
+    )
+
+
+def _whose(data: CurvatureData, row: int) -> dict[str, str]:
+    return {
+        "format": _FORMAT,
+        "format_version": _VERSION,
+        "weights": data.sha256[row],
+        "identity": json.dumps(data.attributes.get("identity"), sort_keys=True),
+    }
+
+
+def _differences(found: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
+    return [name for name, value in wanted.items() if found.get(name) != value]

@@ -1,0 +1,103 @@
+"""Ways between two networks on one axis: straight, aligned, curved, and how far each rises above its chord."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collectors.validation import wrong_type, wrong_value
+
+from ..file.data import LandscapeData
+from ..file.rises import chord_of, highest_rise
+from ..scales.landscape_scale import joint_scale, known
+from ..scales.levels import number_text
+from ..scales.scale import Scale
+from .profile import STROKES, set_value_axis
+from .sheet import Kind, Look, Sheet, begin
+from .texts import axis_label, metric_text, plain
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from matplotlib.axes import Axes
+
+_ENDS = 0.02
+
+
+def plot_barriers(
+    ways: Mapping[str, LandscapeData] | LandscapeData, ax: Axes | None = None, **look: Unpack[Look]
+) -> Axes:
+    """Draws a metric along one or several ways between two networks, each with its barrier as an arrow from its chord.
+
+    Args:
+        ways: name to a line or a curve that was measured from 0 to 1, such as {"straight": ..., "curved": ...}; or one
+            of them.
+        ax: where to draw; None makes a figure of its own, which is ``axes.figure``.
+        **look: metric, levels, scale, clip, theme, style, title, size; see ``Look``. The scale is linear by default,
+            because a barrier is a difference.
+
+    Returns:
+        The axes.
+
+    Raises:
+        KeyError: a landscape has no such metric.
+        ValueError: a landscape is a plane or does not go from 0 to 1, or an argument has a wrong value.
+        TypeError: an argument is unknown or has the wrong type.
+    """
+    named = {"": ways} if isinstance(ways, LandscapeData) else ways
+    if not isinstance(named, Mapping) or not all(isinstance(item, LandscapeData) for item in named.values()):
+        raise wrong_type("ways", "a dict from names to landscapes of lines", ways)
+    if not named:
+        raise wrong_value("ways", "at least one way between two networks", {})
+    lines, metric = list(named.values()), look.get("metric", "loss")
+    for line in lines:
+        chord_of(line, metric)  # raises for what is no way
+    asked, levels, clip = look.get("scale", "linear"), look.get("levels"), look.get("clip")
+    scale = asked if isinstance(asked, Scale) else joint_scale(lines, metric, asked, levels, clip, count=BARRIERS.count)
+    chosen: Look = {**look, "scale": scale, "levels": None, "clip": None}
+    with begin(BARRIERS, lines[0], ax, chosen) as sheet:
+        set_value_axis(sheet.ax, scale.tall)
+        for index, (name, line) in enumerate(named.items()):
+            _draw_way(sheet, index, plain(str(name), 32), line)
+        sheet.ax.set_xlim(-_ENDS, 1 + _ENDS)
+        sheet.ax.set_xlabel(axis_label(lines[0], 0))
+        sheet.ax.set_ylabel(scale.tall.label(sheet.label))
+        sheet.ax.grid(alpha=0.25 if sheet.appearance.theme == "light" else 0.6)
+        sheet.write_title()
+        if scale.flat:
+            sheet.write_flat_note()
+        sheet.finish()
+    return sheet.ax
+
+
+def _draw_way(sheet: Sheet, index: int, name: str, line: LandscapeData) -> None:
+    look, ax, metric = sheet.appearance, sheet.ax, sheet.metric
+    color, stroke = look.series[index % len(look.series)], ("-", *STROKES)[index % (1 + len(STROKES))]
+    values, rise = known(line[metric], line.status), highest_rise(line, metric)
+    if math.isnan(rise.height):
+        said = "no barrier: an end has no finite value"
+    else:
+        error = f" ± {rise.stderr:.2g}" if rise.height and math.isfinite(rise.stderr) else ""
+        said = f"barrier {number_text(rise.height)}{error}" if rise.height else "no barrier"
+    label = f"{name}: {said}" if name else f"{metric_text(line, metric)}, {said}"
+    sheet.entries += ax.plot(
+        line.x, values, color=color, linestyle=stroke, linewidth=1.5 * look.factor, marker="o",
+        markersize=2.5 * look.factor, label=label, zorder=3,
+    )  # fmt: skip
+    stderr = line.metrics.get("loss_stderr") if metric == "loss" else None
+    if stderr is not None and np.isfinite(stderr).any():
+        ax.fill_between(line.x, values - stderr, values + stderr, color=color, alpha=0.2, linewidth=0, zorder=1)
+    ax.plot(line.x, chord_of(line, metric), color=color, linestyle=":", linewidth=look.factor, zorder=2)
+    if rise.height > 0 and math.isfinite(rise.height):
+        arrow = {"arrowstyle": "<->", "color": color, "linewidth": look.factor, "shrinkA": 0.0, "shrinkB": 0.0}
+        ax.annotate("", (rise.at, rise.chord + rise.height), (rise.at, rise.chord), arrowprops=arrow, zorder=4)
+
+
+def _draw_alone(sheet: Sheet) -> None:
+    _draw_way(sheet, 0, "", sheet.landscape)
+
+
+BARRIERS = Kind("plot_barriers", _draw_alone, plane=False, count=8, size=(6.4, 4.4), paper_height=2.5, heights=True)

@@ -1,0 +1,144 @@
+"""A comparison: how far the loss rises around the networks of each recipe, the mean with the band of its interval."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from collectors.validation import check_bool
+
+from .appearance import Appearance, draw_legend
+from .canvas import settle
+from .curvature_sheet import CurvatureLook, begin_picture
+from .texts import plain
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    import numpy as np
+    from jaxtyping import Float64
+    from matplotlib.axes import Axes
+
+_FEWEST = 3
+_LONGEST = 32
+_HEADINGS = {
+    "inconclusive": "inconclusive: the interval of the difference holds 0",
+    "no interval": "no interval says which one is flatter",
+}
+
+
+class MeasuredComparison(Protocol):
+    """What is drawn: how far the loss rises around the networks of several recipes."""
+
+    @property
+    def t(self) -> Float64[np.ndarray, " points"]:
+        """Places on a line, 0 in the middle."""
+
+    @property
+    def recipes(self) -> tuple[str, ...]:
+        """Their names, in order."""
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """What was measured: radius, directions, normalization, num_samples, network, confidence."""
+
+    def curves(self, recipe: str) -> Float64[np.ndarray, "networks points"]:
+        """How far the loss rises from each network of a recipe, the mean over directions."""
+
+    def band(self, recipe: str) -> tuple[Any, Any, Any]:
+        """Their mean over networks, and the ends of its interval."""
+
+    def table(self) -> Sequence[Any]:
+        """The answers, of which the verdict is written."""
+
+
+def plot_comparison(
+    comparison: MeasuredComparison,
+    ax: Axes | None = None,
+    *,
+    networks: bool = True,
+    **look: Unpack[CurvatureLook],
+) -> Axes:
+    """Draws how far the loss rises around the networks of each recipe: the mean, with the band of its interval.
+
+    The band is the interval of the mean over networks and directions at each place, for three networks of a recipe or
+    more. It is about each recipe alone; which of two is flatter, the interval of their difference says: directions
+    are the same for both, so that two bands may overlap although the recipes differ. The title has the verdict.
+
+    Args:
+        comparison: of two recipes or more.
+        ax: where to draw; None makes a figure of its own, which is ``axes.figure``.
+        networks: whether each network's own curve, the mean over directions, is drawn thinly.
+        **look: theme, style, title, size; see ``CurvatureLook``.
+
+    Returns:
+        The axes.
+
+    Raises:
+        TypeError: an argument is unknown or has the wrong type.
+        ValueError: an argument has a wrong value.
+    """
+    check_bool("networks", networks)
+    with begin_picture("plot_comparison", ax, look, 2.9) as (drawn, appearance, heading):
+        entries, bands = [], False
+        for place, recipe in enumerate(comparison.recipes):
+            curves = comparison.curves(recipe)
+            if len(curves):
+                line, has_band = _draw_recipe(comparison, drawn, appearance, place, recipe, curves, networks)
+                entries.append(line)
+                bands = bands or has_band
+        _write(comparison, drawn, appearance, heading, own=ax is None, bands=bands)
+        draw_legend(drawn, entries, appearance, outside=ax is None)
+        if ax is None:
+            settle(drawn.figure)
+    return drawn
+
+
+def _draw_recipe(
+    comparison: MeasuredComparison,
+    ax: Axes,
+    look: Appearance,
+    place: int,
+    recipe: str,
+    curves: Float64[np.ndarray, "networks points"],
+    networks: bool,
+) -> tuple[Any, bool]:
+    """Draws one recipe; returns its line for the legend, and whether it has a band."""
+    color = look.series[place % len(look.series)]
+    dashes: Any = "-" if place < len(look.series) else (0, (5, 2))
+    count, mean = len(curves), curves.mean(0)
+    if networks and count > 1:
+        ax.plot(comparison.t, curves.T, color=color, linewidth=0.6 * look.factor, alpha=0.35, zorder=2)
+    if count >= _FEWEST:
+        _, low, high = comparison.band(recipe)
+        ax.fill_between(comparison.t, low, high, color=color, alpha=0.22, linewidth=0, zorder=1)
+    size = 3.5 * look.factor
+    (line,) = ax.plot(
+        comparison.t, mean, color=color, linestyle=dashes, linewidth=2 * look.factor, marker="o", markersize=size,
+        zorder=4, label=f"{plain(recipe, _LONGEST)} ({count} network{'' if count == 1 else 's'})",
+    )  # fmt: skip
+    return line, count >= _FEWEST
+
+
+def _write(
+    comparison: MeasuredComparison, ax: Axes, look: Appearance, heading: str | None, *, own: bool, bands: bool
+) -> None:
+    known = comparison.attributes
+    if heading is None:
+        answers = comparison.table()
+        heading = "" if (own and look.paper) or len(answers) > 1 else _HEADINGS.get(answers[0].verdict)
+        heading = plain(answers[0].verdict, 60) if heading is None else heading
+    count = known.get("num_samples")
+    samples = "all samples" if count is None else f"{int(count):,} samples"
+    each = "1 direction" if known["directions"] == 1 else f"{known['directions']} directions"
+    lines = [heading, f"mean over {each} ({plain(known['normalization'], 12)}), {samples}"]
+    if max(len(comparison.curves(recipe)) for recipe in comparison.recipes) == 1:
+        lines.append("one network of each says nothing about the recipes")
+    if bands:
+        lines.append(f"band: {100 * float(known['confidence']):g} % interval of the mean")
+    size = look.text_size if look.paper or not own else None
+    ax.set_title("\n".join(line for line in lines if line), fontsize=size)
+    ax.set_xlabel("distance" if look.paper else "distance from the network, in lengths of the direction")
+    ax.set_ylabel("rise of the loss")
+    ax.axhline(0, color=look.soft, linewidth=0.8 * look.factor, zorder=0.5)
+    ax.grid(alpha=0.25 if look.theme == "light" else 0.6)

@@ -1,0 +1,262 @@
+"""Sharpness over a training run: the largest eigenvalues of the loss's curvature at each checkpoint, and their sum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.validation import check_choice, wrong_type, wrong_value
+
+from ..scales.choosing import SCALES, choose_scale
+from ..scales.scale import Scale
+from .curvature_sheet import (
+    MISSING,
+    CurvatureLook,
+    CurvatureSheet,
+    MeasuredCurvature,
+    begin_curvature,
+    ends_of,
+    matrix_name,
+    missing_checkpoints,
+    network_text,
+    symbol,
+    unconverged,
+    unit_text,
+)
+from .path import PATH
+from .profile import set_value_axis
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from jaxtyping import Float64
+    from matplotlib.axes import Axes
+
+
+_MANY = 41
+# The faintest of the further eigenvalues keeps so much of its colour.
+_FAINTEST = 0.35
+# A lower end of an error bar may reach so far below the smallest value before it is cut off.
+_BELOW = 0.3
+
+
+def plot_sharpness(
+    curvature: MeasuredCurvature,
+    ax: Axes | None = None,
+    *,
+    learning_rate: float | Sequence[float] | None = None,
+    scale: str = "auto",
+    **look: Unpack[CurvatureLook],
+) -> Axes:
+    """Draws the eigenvalues at each checkpoint, with the trace and its 95 % interval.
+
+    Bars show each eigenvalue's residual; where it is larger than what was asked for, the mark is hollow. Checkpoints
+    without a value are marked at the bottom, and nothing is drawn across them.
+
+    Args:
+        curvature: at n checkpoints.
+        ax: where to draw; None makes a figure of its own, which is ``axes.figure``.
+        learning_rate: of training, one or n; 2 / learning rate is where plain gradient descent becomes unstable
+            (Cohen et al. 2021). None takes what the curvature holds of the run, if anything.
+        scale: "auto", "log", "linear" or "symlog" (logarithmic on both sides of zero).
+        **look: theme, style, title, size; see ``CurvatureLook``.
+
+    Returns:
+        The axes.
+
+    Raises:
+        TypeError: an argument is unknown or has the wrong type.
+        ValueError: an argument has a wrong value.
+    """
+    check_choice("scale", scale, SCALES)
+    limit = 2 / _rates(curvature, learning_rate)
+    with begin_curvature("plot_sharpness", curvature, ax, look) as sheet:
+        chosen = choose_values(curvature, limit, scale)
+        set_value_axis(sheet.ax, chosen)
+        hidden = _draw_trace(sheet, chosen) if np.isfinite(curvature.trace).any() else 0
+        hidden += _draw_eigenvalues(sheet, chosen)
+        _draw_limit(sheet, limit)
+        _draw_missing(sheet)
+        _write(sheet, chosen, hidden)
+        sheet.finish()
+    return sheet.ax
+
+
+def choose_values(curvature: MeasuredCurvature, limit: NDArray[Any], scale: str) -> Scale:
+    """Returns an axis that holds every value, and the bars around them as far as they do not crush the values."""
+    values, residuals = curvature.eigenvalues.ravel(), curvature.residuals.ravel()
+    central = np.concatenate([values, curvature.trace])
+    central = central[np.isfinite(central)]
+    spans = np.concatenate([values - residuals, values + residuals, curvature.trace_interval.ravel()])
+    if len(central) and (central > 0).all():
+        spans = np.maximum(spans, _BELOW * central.min())
+    everything = np.concatenate([central, spans, limit])
+    everything = everything[np.isfinite(everything)]
+    clip = (float(everything.min()), float(everything.max())) if len(everything) else None
+    if clip is not None and clip[0] == clip[1]:
+        clip = None
+    return choose_scale(everything, scale, None, clip, count=8, metric="eigenvalue norm")
+
+
+def _rates(curvature: MeasuredCurvature, given: object) -> NDArray[Any]:
+    """Returns the learning rate at each checkpoint, NaN where it is not known."""
+    count = len(curvature.number)
+    expected = f"a positive number, or {count} of them (one for each checkpoint)"
+    if given is None:
+        recorded = curvature.attributes.get("learning_rate")
+        if isinstance(recorded, Mapping):
+            return np.array([recorded.get(str(number), np.nan) for number in curvature.number], np.float64)
+        given = np.full(count, np.nan) if recorded is None else recorded
+    if isinstance(given, bool | str):
+        raise wrong_type("learning_rate", expected, given)
+    try:
+        rates = np.asarray(given, np.float64)
+    except (TypeError, ValueError):
+        raise wrong_type("learning_rate", expected, given) from None
+    if rates.shape not in ((), (count,)) or (rates <= 0).any() or np.isinf(rates).any():
+        raise wrong_value("learning_rate", expected, given)
+    return np.broadcast_to(rates, (count,))
+
+
+def _draw_eigenvalues(sheet: CurvatureSheet, scale: Scale) -> int:
+    """Draws the largest eigenvalue strongly, further ones ever fainter, and the lower end in another colour."""
+    look, (top, bottom) = sheet.appearance, ends_of(sheet.curvature)
+    loose, hidden = unconverged(sheet.curvature), 0
+    for place in reversed(range(top)):
+        faint = 1 - (1 - _FAINTEST) * place / max(top - 1, 1)
+        color = mixed(look.series[0], look.page, faint)
+        style = {"color": color, "linewidth": (2.0 if place == 0 else 1.1) * look.factor, "zorder": 4 - place / top}
+        curve, left_out = _draw_curve(sheet, scale, place, loose[:, place], style)
+        hidden += left_out
+        if place == top - 1 and top > 1:
+            between = "" if top == 2 else f" to {symbol(top)}"
+            curve.set_label(f"{symbol(2)}{between} (the next largest)")
+            sheet.entries.append(curve)
+        if place == 0:
+            curve.set_label(f"{symbol(1)}, the largest eigenvalue")
+            sheet.entries.insert(0, curve)
+    for place in range(bottom):
+        style = {"color": look.series[1], "linewidth": 1.5 * look.factor, "linestyle": "--", "zorder": 4}
+        curve, left_out = _draw_curve(sheet, scale, top + place, loose[:, top + place], style)
+        hidden += left_out
+        if place == 0:
+            curve.set_label("the lowest eigenvalue" if bottom == 1 else f"the {bottom} lowest eigenvalues")
+            sheet.entries.append(curve)
+    if loose.any():
+        sheet.entries += sheet.ax.plot(
+            [], [], "o", markerfacecolor=look.page, color=look.ink, markersize=5 * look.factor,
+            label="not converged: see its bar",
+        )  # fmt: skip
+    return hidden
+
+
+def _draw_curve(
+    sheet: CurvatureSheet, scale: Scale, place: int, loose: NDArray[Any], style: dict[str, Any]
+) -> tuple[Any, int]:
+    """Draws one eigenvalue over the checkpoints; returns its curve and how many values the axis cannot show."""
+    ax, look, found = sheet.ax, sheet.appearance, sheet.curvature
+    values, residuals = found.eigenvalues[:, place], found.residuals[:, place]
+    shown = np.isfinite(values) & ((values > 0) | (scale.kind != "log"))
+    heights = np.where(shown, values, np.nan)
+    size = look.factor * (4 if len(values) <= _MANY else 2.5)
+    (curve,) = ax.plot(found.number, heights, **style)
+    for where, face in ((shown & ~loose, style["color"]), (shown & loose, look.page)):
+        ax.plot(
+            found.number[where], heights[where], "o", color=style["color"], markerfacecolor=face, markersize=size,
+            markeredgewidth=look.factor, zorder=style["zorder"] + 0.01,
+        )  # fmt: skip
+    low, high = _bar(ax, heights, heights - residuals, heights + residuals)
+    ax.vlines(found.number[shown], low[shown], high[shown], color=style["color"], linewidth=look.factor, alpha=0.8)
+    return curve, int((np.isfinite(values) & ~shown).sum())
+
+
+def _draw_trace(sheet: CurvatureSheet, scale: Scale) -> int:
+    """Draws the trace with its interval; returns how many values the axis cannot show."""
+    ax, look, found = sheet.ax, sheet.appearance, sheet.curvature
+    color, shown = look.series[2], np.isfinite(found.trace) & ((found.trace > 0) | (scale.kind != "log"))
+    heights = np.where(shown, found.trace, np.nan)
+    (curve,) = ax.plot(
+        found.number, heights, ":", color=color, linewidth=1.8 * look.factor, marker="s",
+        markersize=look.factor * (3.5 if len(heights) <= _MANY else 2), zorder=2, label="trace, the sum of all",
+    )  # fmt: skip
+    sheet.entries.append(curve)
+    interval = found.trace_interval
+    if np.isfinite(interval).any():
+        low, high = _bar(ax, heights, interval[:, 0], interval[:, 1])
+        cut = bool((low[shown] > interval[shown, 0]).any())
+        band = ax.fill_between(found.number, low, high, color=color, alpha=0.25, linewidth=0, zorder=1)
+        # A band between checkpoints says nothing where one stands alone.
+        ax.vlines(found.number[shown], low[shown], high[shown], color=color, linewidth=look.factor, zorder=1.5)
+        band.set_label("its 95 % interval" + (" (cut off below)" if cut else ""))
+        sheet.entries.append(band)
+    return int((np.isfinite(found.trace) & ~shown).sum())
+
+
+def _bar(ax: Axes, heights: NDArray[Any], low: Any, high: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Returns the ends of error bars; where the axis is logarithmic none reaches below its bottom."""
+    if ax.get_yscale() == "log":
+        low = np.maximum(low, ax.get_ylim()[0])
+    known = np.isfinite(heights)
+    return np.where(known, low, np.nan), np.where(known, high, np.nan)
+
+
+def _draw_limit(sheet: CurvatureSheet, limit: Float64[np.ndarray, " n"]) -> None:
+    """Draws 2 / learning rate where it is known."""
+    if not np.isfinite(limit).any():
+        return
+    ax, look = sheet.ax, sheet.appearance
+    style: dict[str, Any] = {"color": look.ink, "linewidth": 1.2 * look.factor, "linestyle": (0, (6, 3)), "zorder": 3}
+    if len(np.unique(limit)) == 1:
+        line = ax.axhline(float(limit[0]), **style)
+    else:
+        (line,) = ax.plot(sheet.curvature.number, limit, **style)
+    line.set_label("2 / learning rate (gradient descent's limit)")
+    sheet.entries.append(line)
+
+
+def _draw_missing(sheet: CurvatureSheet) -> None:
+    """Marks the checkpoints without a value at the bottom: they have a place, but no height."""
+    look, ax = sheet.appearance, sheet.ax
+    for kind, numbers in missing_checkpoints(sheet.curvature).items():
+        sheet.entries += ax.plot(
+            numbers, np.full(len(numbers), 0.03), MISSING[kind], markersize=5 * look.factor, zorder=3,
+            color=look.soft if kind == "pending" else PATH, linestyle="none", label=f"{kind} ({len(numbers)})",
+            transform=ax.get_xaxis_transform(),
+        )  # fmt: skip
+
+
+def _write(sheet: CurvatureSheet, scale: Scale, hidden: int) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    ax, look, found = sheet.ax, sheet.appearance, sheet.curvature
+    ax.xaxis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 5, 10]))
+    first, last = int(found.number[0]), int(found.number[-1])
+    margin = 0.03 * (last - first) or 1.0
+    ax.set_xlim(first - margin, last + margin)
+    if first == last:
+        ax.set_xticks([first])
+    unit = unit_text(found)
+    ax.set_xlabel(unit)
+    ax.set_ylabel(scale.label("eigenvalue" if look.paper else "eigenvalue, in loss / distance²"))
+    ax.grid(alpha=0.25 if look.theme == "light" else 0.6)
+    name = network_text(found)
+    notes = []
+    if hidden:
+        notes.append(f"{hidden} value{'' if hidden == 1 else 's'} at or below 0, which a log scale cannot show")
+    if not np.isfinite(found.eigenvalues).any() and not np.isfinite(found.trace).any():
+        notes.append("nothing measured yet")
+    elif scale.flat:
+        ax.margins(y=0.2)
+    sheet.write_title(f"sharpness of {name}" if name else f"sharpness: {matrix_name(found)}'s eigenvalues", *notes)
+
+
+def mixed(color: str, page: str, share: float) -> tuple[float, float, float]:
+    """Returns a colour of which only a share is left on the page."""
+    from matplotlib.colors import to_rgb
+
+    ink, paper = np.array(to_rgb(color)), np.array(to_rgb(page))
+    red, green, blue = share * ink + (1 - share) * paper
+    return float(red), float(green), float(blue)

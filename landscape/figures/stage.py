@@ -1,0 +1,206 @@
+"""What moves in an animation: each run's walker on the picture, and the dots on the curves beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..scales.choosing import choose_scale
+from .canvas import settle
+from .occlusion import Relief
+from .path import PATH, RUN_COLORS, STAR, halo, network_marks, sized
+from .profile import set_value_axis
+from .sheet import Sheet
+from .texts import metric_text, plain, unit_of
+
+if TYPE_CHECKING:
+    from ..file.checkpoints import CheckpointsData
+
+# Pieces of the way since the last checkpoint.
+_PIECES = 16
+
+
+@dataclass(eq=False)
+class _Walker:
+    """One run: its checkpoints, where they are drawn, and what moves.
+
+    Attributes:
+        path: its checkpoints.
+        places: where each is drawn, shape (n, 2) or (n, 3); NaN where its height is not known.
+        color: of its path.
+        way: the line behind it.
+        ball: where it is.
+    """
+
+    path: CheckpointsData
+    places: NDArray[Any]
+    color: str
+    way: Any = None
+    ball: Any = None
+
+
+class Stage:
+    """Draws what does not move once; each frame draws the walkers over a copy of it."""
+
+    def __init__(self, sheet: Sheet, paths: Sequence[CheckpointsData]) -> None:
+        self.sheet = sheet
+        self.figure: Any = sheet.ax.figure
+        colors = [PATH, *RUN_COLORS] if len(paths) > 1 else ["white" if sheet.ax.name != "3d" else PATH]
+        self.walkers = [
+            _Walker(path, self._places(path), colors[index % len(colors)]) for index, path in enumerate(paths)
+        ]
+        single = len(paths) == 1
+        self.numbers = paths[0].number if single else np.unique(np.concatenate([path.number for path in paths]))
+        heights = sheet.scale.heights(sheet.measured)
+        self.relief = Relief(*sheet.plane, heights, sheet.frame.matrix) if sheet.ax.name == "3d" else None
+        self.curve = self.figure.add_subplot(sheet.ax.get_subplotspec().get_gridspec()[1])  # type: ignore[union-attr]
+        self.unit = plain(unit_of(sheet.landscape))
+        self._draw_still()
+        self.curves = self._draw_curves()
+        self.cursor, self.dots, self.text = self._make_moving()
+
+    def frames(self, moments: NDArray[Any], dpi: int) -> Iterator[NDArray[Any]]:
+        """Yields a frame for each moment, in different numbers of checkpoints since the first one."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+        self.figure.set_dpi(dpi)
+        canvas: Any = FigureCanvasAgg(self.figure)
+        settle(self.figure)
+        self.sheet.write_late()
+        canvas.draw()
+        still = canvas.copy_from_bbox(self.figure.bbox)
+        moving = [artist for walker in self.walkers for artist in (walker.way, walker.ball)]
+        for moment in moments:
+            self._move(float(moment))
+            canvas.restore_region(still)
+            for artist in (*moving, self.cursor, *self.dots, self.text):
+                artist.axes.draw_artist(artist)
+            yield np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
+
+    def _places(self, path: CheckpointsData) -> NDArray[Any]:
+        assert path.y is not None
+        places = [*self.sheet.frame.place(path.x, path.y)]
+        if self.sheet.ax.name == "3d":
+            values = path.projected.get(self.sheet.metric, np.full(len(path.x), np.nan))
+            places.append(self.sheet.scale.tall.heights(values))
+        return np.column_stack(places)
+
+    def _draw_still(self) -> None:
+        ax: Any = self.sheet.ax
+        for walker in self.walkers:
+            faint = {"color": walker.color, "linewidth": 1.0, "alpha": 0.45, "zorder": 4, "path_effects": halo(1.8)}
+            self._add_line(self._way(walker.places), **faint)
+        landscape, point = self.sheet.landscape, self.sheet.landscape.origin
+        if ax.name != "3d":
+            place = self.sheet.frame.place([point.x], [point.y or 0.0])
+            ax.plot(*place, linestyle="none", zorder=5, **sized(STAR, 0.9))
+        for row, style in network_marks(landscape):
+            assert landscape.checkpoints is not None
+            here = self._places(landscape.checkpoints.part(np.array([row])))
+            if np.isfinite(here).all():
+                self._add_line(here, linestyle="none", zorder=5, **sized(style, 0.9))
+                if ax.name != "3d":
+                    ax.annotate(
+                        plain(landscape.checkpoints.name[row], 24), here[0], xytext=(0, 7), textcoords="offset points",
+                        ha="center", fontsize=8, color="white", zorder=5, path_effects=halo(2), annotation_clip=True,
+                    )  # fmt: skip
+
+    def _way(self, places: NDArray[Any]) -> NDArray[Any]:
+        """Returns the path through places; on a surface it follows the surface."""
+        return places if self.relief is None else self.relief.path_over(places)
+
+    def _add_line(self, places: NDArray[Any], **style: Any) -> Any:
+        """Adds a line or marks to the picture; a surface hides what lies behind it."""
+        if self.relief is None:
+            return self.sheet.ax.plot(*places.T, **style)[0]
+        from .surface_line import SurfaceLine
+
+        return self.sheet.ax.add_line(SurfaceLine(places, self.relief, **style))
+
+    def _draw_curves(self) -> list[tuple[_Walker, NDArray[Any], str]]:
+        metric, look, ax = self.sheet.metric, self.sheet.appearance, self.curve
+        several, curves = len(self.walkers) > 1, []
+        foot = "at its foot on the plane"
+        for index, walker in enumerate(self.walkers):
+            path, numbers = walker.path, walker.path.number
+            name = plain(path.run_name(0), 32) or f"run {index + 1}"
+            colors = (walker.color,) * 2 if several else look.series[:2]
+            for values, stroke, color, label in (
+                (path.metrics.get(metric), "-", colors[0], name if several else "at the checkpoint"),
+                (path.projected.get(metric), "--", colors[1], "_foot" if several else foot),
+            ):
+                if values is not None and np.isfinite(values).any():
+                    ax.plot(numbers, values, stroke, color=color, linewidth=1.6, label=label)
+                    curves.append((walker, values, color))
+        if several and curves:
+            ax.plot([], [], "--", color=look.soft, linewidth=1.6, label=foot)
+        values = np.concatenate([values for _, values, _ in curves] or [np.empty(0)])
+        scale = choose_scale(values, count=8, metric=metric)
+        set_value_axis(ax, scale)
+        margin = 0.03 * max(float(np.ptp(self.numbers)), 1.0)
+        ax.set_xlim(self.numbers.min() - margin, self.numbers.max() + margin)
+        from matplotlib.ticker import MaxNLocator
+
+        ax.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+        ax.set_xlabel(self.unit)
+        called = metric_text(self.sheet.landscape, metric)
+        ax.set_ylabel(scale.label(called) if curves else f"no {called} measured on the path yet")
+        ax.grid(alpha=0.25 if look.theme == "light" else 0.6)
+        ax.spines[["top", "right"]].set_visible(False)
+        if curves:
+            ax.legend(frameon=False, loc="best")
+        return curves
+
+    def _make_moving(self) -> tuple[Any, list[Any], Any]:
+        look, several = self.sheet.appearance, len(self.walkers) > 1
+        for walker in self.walkers:
+            walker.way = self._add_line(
+                walker.places[:1], color=walker.color, linewidth=2.0, zorder=6, animated=True, path_effects=halo(3.6)
+            )
+            walker.ball = self._add_line(
+                walker.places[:1], linestyle="none", marker="o", color=walker.color if several else "#ff4d6d",
+                markeredgecolor="white", markersize=10, markeredgewidth=1.5, zorder=7, animated=True,
+                path_effects=halo(2.5),
+            )  # fmt: skip
+        cursor = self.curve.axvline(self.numbers[0], color=look.soft, linewidth=1.0, animated=True)
+        dots = [
+            self.curve.plot([], [], "o", color=color, markeredgecolor=look.page, markersize=8, animated=True)[0]
+            for _, _, color in self.curves
+        ]
+        # With a text, so that there is room for it.
+        text = self.curve.set_title(f"{self.unit} {self.numbers[-1]}", animated=True)
+        return cursor, dots, text
+
+    def _move(self, moment: float) -> None:
+        number = float(np.interp(moment, np.arange(len(self.numbers)), self.numbers))
+        for walker in self.walkers:
+            self._move_walker(walker, self._at(walker, moment, number))
+        self.cursor.set_xdata([number, number])
+        for dot, (walker, values, _) in zip(self.dots, self.curves, strict=True):
+            at = self._at(walker, moment, number)
+            here = float(np.interp(at, np.arange(len(values)), walker.path.number))
+            dot.set_data([here], [np.interp(at, np.arange(len(values)), values)])
+        name = plain(self.walkers[0].path.run_name(0), 32) if len(self.walkers) == 1 else ""
+        self.text.set_text(", ".join(part for part in (name, f"{self.unit} {self.numbers[int(moment)]}") if part))
+
+    def _at(self, walker: _Walker, moment: float, number: float) -> float:
+        """Returns where a run is, in checkpoints since its first; before it begins and after its end it waits."""
+        numbers = walker.path.number
+        return moment if len(self.walkers) == 1 else float(np.interp(number, numbers, np.arange(len(numbers))))
+
+    def _move_walker(self, walker: _Walker, at: float) -> None:
+        places, last = walker.places, int(at)
+        if self.relief is None:
+            here = np.array([np.interp(at, np.arange(len(places)), column) for column in places.T])
+            walker.way.set_data(*np.vstack([places[: last + 1], here]).T)
+            walker.ball.set_data(*here[:, None])
+            return
+        here = self.relief.along(places, np.array([at]))[0]
+        # The way over the surface since the last checkpoint.
+        rest = self.relief.along(places, np.linspace(last, at, _PIECES))
+        walker.way.set_data_3d(*np.vstack([self._way(places[: last + 1]), rest]).T)
+        walker.ball.set_data_3d(*here[:, None])

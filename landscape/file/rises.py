@@ -1,0 +1,85 @@
+"""How far a value rises on the way from one network to another: above the chord between what both have themselves."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .checks import PointStatus
+from .data import LandscapeData
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+BARRIER = "barrier"
+"""The attribute that keeps the standard error of a barrier, which no other value of the file tells."""
+
+
+@dataclass(frozen=True)
+class Rise:
+    """The largest rise above the chord.
+
+    Attributes:
+        height: 0 where nothing rises above it; NaN where an end has no finite value.
+        at: where it is, from 0 to 1.
+        stderr: its standard error over samples; NaN where it is not known.
+        chord: the height of the chord there.
+    """
+
+    height: float
+    at: float
+    stderr: float
+    chord: float
+
+
+def ends_of_way(landscape: LandscapeData, metric: str = "loss") -> tuple[float, float]:
+    """Returns a metric at the two networks.
+
+    Raises:
+        ValueError: the landscape is a plane, or was not measured at 0 and at 1.
+    """
+    if landscape.y is not None:
+        raise ValueError("a barrier is that of a line or a curve, but the landscape is a plane.")
+    found = [np.flatnonzero(landscape.x == end) for end in (0.0, 1.0)]
+    if not all(len(places) for places in found):
+        raise ValueError(
+            "the landscape must have points at 0 and at 1, the two networks, but goes from "
+            f"{landscape.x[0]:g} to {landscape.x[-1]:g} without them; measure it with landscape.barrier."
+        )
+    first, last = (float(landscape[metric][places[0]]) for places in found)
+    return first, last
+
+
+def chord_of(landscape: LandscapeData, metric: str = "loss") -> Float64[np.ndarray, " nx"]:
+    """Returns the height of the straight line between the two networks' values at each point, shape (nx,).
+
+    Raises:
+        ValueError: as for ``ends_of_way``.
+    """
+    first, last = ends_of_way(landscape, metric)
+    chord: Float64[np.ndarray, " nx"] = (1 - landscape.x) * first + landscape.x * last
+    return chord
+
+
+def highest_rise(landscape: LandscapeData, metric: str = "loss") -> Rise:
+    """Returns the largest rise between the two networks; points without a value count nothing.
+
+    Raises:
+        ValueError: as for ``ends_of_way``.
+    """
+    if not np.isfinite(ends_of_way(landscape, metric)).all():
+        return Rise(math.nan, math.nan, math.nan, math.nan)
+    chord = chord_of(landscape, metric)
+    above = landscape[metric] - chord
+    within = (landscape.x >= 0) & (landscape.x <= 1)
+    counted = np.flatnonzero(within & ~np.isnan(above) & (landscape.status != PointStatus.FAILED))
+    place = counted[np.argmax(above[counted])]
+    height, at = float(above[place]), float(landscape.x[place])
+    if height <= 0:
+        return Rise(0.0, 0.0, 0.0, float(chord[landscape.x == 0][0]))
+    kept = landscape.attributes.get(BARRIER) or {}
+    known = metric == "loss" and kept.get("at") == at and kept.get("stderr") is not None
+    return Rise(height, at, float(kept["stderr"]) if known else math.nan, float(chord[place]))

@@ -1,0 +1,220 @@
+"""The loss of each sample at the points of a landscape, as it is kept, and as a user reads it."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.sample_losses import KeptSamples
+
+from .sample_chunks import ITEM, Chunks, SpooledChunks, packed, unpacked
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float32
+
+
+UNNAMED = "main"
+"""What the data set is called in a file whose only one has no name."""
+LARGEST_BYTES = 2**31
+"""Of all losses of samples in one file, before they are compressed."""
+
+
+class KeptLosses:
+    """The loss of each sample of one data set at every measured point; nothing is read before it is asked for.
+
+    Args:
+        name: of the data set.
+        shape: of the grid, (ny, nx) or (nx,).
+        count: how many samples.
+        targets: of each, shape (samples,); None where targets are not one whole number for each sample.
+        weights: how much each counts in the mean, shape (samples,); None where all count alike.
+        chunks: the losses; None where no point is measured yet.
+
+    Attributes:
+        name: as above.
+        count: as above.
+        targets: as above.
+        weights: as above.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        count: int,
+        targets: NDArray[np.int64] | None = None,
+        weights: NDArray[np.float64] | None = None,
+        chunks: Chunks | None = None,
+    ) -> None:
+        self.name, self.shape, self.count = name, tuple(shape), count
+        self.targets, self.weights = targets, weights
+        for array in (targets, weights):
+            if array is not None:
+                array.flags.writeable = False
+        self.chunks: Chunks = SpooledChunks() if chunks is None else chunks
+
+    def __repr__(self) -> str:
+        grid = " x ".join(map(str, self.shape))
+        return f"KeptLosses({self.name!r}: {self.count} samples at {len(self.chunks)} of {grid} points)"
+
+    def __deepcopy__(self, memo: object) -> KeptLosses:
+        # What is kept is only added to, so that both may read it.
+        twin = copy.copy(self)
+        twin.chunks = self.chunks.twin()
+        return twin
+
+    @property
+    def measured(self) -> Bool[np.ndarray, "*grid"]:
+        """Which points have losses of samples, shape (ny, nx)."""
+        found = np.zeros(self.shape, np.bool_)
+        found.reshape(-1)[list(self.chunks)] = True
+        return found
+
+    def at(self, *place: int) -> Float32[np.ndarray, " samples"]:
+        """Returns each sample's loss at one point, shape (samples,); NaN where it is not measured.
+
+        Args:
+            place: row and column of the point, as in ``loss[row, column]``; on a line its index alone.
+
+        Raises:
+            IndexError: the grid has no such point.
+            LandscapeError: the landscape's file was changed or removed since it was read.
+        """
+        flat = self._flat(place)
+        if flat not in self.chunks:
+            return np.full(self.count, np.nan, np.float32)
+        return unpacked(self.chunks.read([flat])[0], self.count)
+
+    def losses(self) -> Float32[np.ndarray, "*grid samples"]:
+        """Returns each sample's loss at every point, shape (ny, nx, samples); NaN where it is not measured.
+
+        Raises:
+            LandscapeError: the landscape's file was changed or removed since it was read.
+        """
+        found = np.full((math.prod(self.shape), self.count), np.nan, np.float32)
+        for flat, chunk in self.chunks.items():
+            found[flat] = unpacked(chunk, self.count)
+        return found.reshape(*self.shape, self.count)
+
+    def difference(self, first: tuple[int, ...] | int, second: tuple[int, ...] | int) -> tuple[float, float]:
+        """Returns by how much the loss differs between two points, and the standard error of that over samples.
+
+        The same samples are compared at both points, so that what makes one sample harder than another drops out; the
+        standard errors of the two losses alone do not know that, and are often several times as large.
+
+        Args:
+            first: row and column of a point; on a line its index.
+            second: of the point whose loss is subtracted.
+        """
+        places = [place if isinstance(place, tuple) else (place,) for place in (first, second)]
+        losses = [self.at(*place).astype(np.float64) for place in places]
+        weights = np.ones(self.count) if self.weights is None else self.weights
+        gaps = np.where(weights > 0, losses[0] - losses[1], 0.0)
+        total = weights.sum()
+        mean = float(gaps @ weights / total)
+        spread = float((((gaps - mean) * weights) ** 2).sum())
+        error = math.sqrt(spread * self.count / (self.count - 1)) / total if self.count > 1 else math.nan
+        return mean, float(error)
+
+    def store(self, flat: int, losses: Float32[np.ndarray, " samples"]) -> None:
+        """Keeps the losses of a point, which a survey has just measured.
+
+        Args:
+            flat: index of the point in C order.
+            losses: of each sample.
+        """
+        if losses.shape != (self.count,):
+            raise ValueError(f"losses must have the shape ({self.count},), but got {losses.shape}.")
+        self._spooled().add(flat, packed(losses))
+
+    def moved(self, shape: tuple[int, ...], places: Mapping[int, int]) -> KeptLosses:
+        """Returns the same losses on another grid.
+
+        Args:
+            shape: of that grid.
+            places: index of each point that is kept there, in C order, by the one that it has here.
+        """
+        kept = KeptLosses(self.name, shape, self.count, self.targets, self.weights)
+        chosen = [flat for flat in self.chunks if flat in places]
+        for flat, chunk in zip(chosen, self.chunks.read(chosen), strict=True):
+            kept._spooled().add(places[flat], chunk)
+        return kept
+
+    def held(self) -> KeptLosses:
+        """Returns the same losses apart from any landscape file, so that this can be replaced."""
+        every = {flat: flat for flat in self.chunks}
+        return self if isinstance(self.chunks, SpooledChunks) else self.moved(self.shape, every)
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Checks that these are losses of a grid's points.
+
+        Raises:
+            ValueError: they are not.
+        """
+        if self.shape != shape:
+            raise ValueError(f"losses of samples must be of the grid {shape}, but are of {self.shape}.")
+        for label, array in (("targets", self.targets), ("weights", self.weights)):
+            if array is not None and array.shape != (self.count,):
+                raise ValueError(f"{label} of samples must have the shape ({self.count},), but got {array.shape}.")
+
+    def _spooled(self) -> SpooledChunks:
+        if not isinstance(self.chunks, SpooledChunks):
+            raise TypeError("losses of samples in a landscape file are read-only")
+        return self.chunks
+
+    def _flat(self, place: tuple[int, ...]) -> int:
+        if len(place) != len(self.shape):
+            raise IndexError(f"a point of this grid has {len(self.shape)} indices, but got {place}.")
+        inside = [range(size)[index] for index, size in zip(place, self.shape, strict=True)]
+        return int(np.ravel_multi_index(inside, self.shape))
+
+
+def kept_losses(description: Iterable[KeptSamples], shape: tuple[int, ...]) -> dict[str, KeptLosses]:
+    """Returns what a survey fills with the losses of samples, by the data set's name, the main one first.
+
+    Args:
+        description: of the samples.
+        shape: of the grid.
+
+    Raises:
+        ValueError: they would take more than 2 GiB.
+    """
+    found = {}
+    check_size(shape, {item.name or UNNAMED: item.count for item in description})
+    for item in description:
+        targets = np.frombuffer(item.targets, "<i8").astype(np.int64) if item.targets else None
+        weights = np.frombuffer(item.weights, "<f8").astype(np.float64) if item.weights else None
+        found[item.name or UNNAMED] = KeptLosses(item.name or UNNAMED, shape, item.count, targets, weights)
+    return found
+
+
+def check_size(shape: tuple[int, ...], counts: Mapping[str, int]) -> None:
+    """Checks that the losses of samples are not too many for one file.
+
+    Raises:
+        ValueError: they would take more than 2 GiB.
+    """
+    points, samples = math.prod(shape), sum(counts.values())
+    size = points * samples * ITEM
+    if size > LARGEST_BYTES:
+        fewer = LARGEST_BYTES // (samples * ITEM)
+        raise ValueError(
+            f"keep_samples would take {size / 2**30:.3g} GiB for {' x '.join(map(str, shape))} points of {samples:,} "
+            f"samples, but at most {LARGEST_BYTES / 2**30:.3g} GiB are kept. Measure a smaller grid (at most {fewer:,} "
+            "points) or fewer samples (num_samples), or leave keep_samples out."
+        )
+
+
+def kept_text(kept: Mapping[str, KeptLosses]) -> str | None:
+    """Returns of which samples losses are kept, and how many bytes these have; None where there are none."""
+    texts = [
+        f"{item.count:,}" + ("" if name == UNNAMED else f" of {name}") + f" at {len(item.chunks):,} points, "
+        f"{item.chunks.nbytes / 1e6:.2g} MB"
+        for name, item in kept.items()
+    ]
+    return "; ".join(texts) or None

@@ -1,0 +1,242 @@
+"""Files that are rewritten as a whole and moved into place, so that the name never holds half a file; reading them.
+
+Absent, locked, damaged, of another format and of another experiment are five different errors. Opening a file never
+changes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from collectors.errors import FileWriteError, LandscapeError
+from collectors.files.local_files import write_bytes
+from collectors.files.places import AnyPath, check_directory, is_url, lost_slashes_hint
+from collectors.files.remote_path import RemotePath
+
+from .. import errors
+from .attributes import check_attributes
+from .hdf5_reading import read_attribute, read_attributes, reason
+from .kind import KINDS, LANDSCAPE, FileKind
+
+T = TypeVar("T")
+
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+# Far more than the largest grid with many metrics.
+_LARGEST_DOWNLOAD = 2**30
+
+
+def write_image(path: str | os.PathLike[str], image: bytes, kind: FileKind = LANDSCAPE) -> None:
+    """Puts the bytes of a file in place.
+
+    Args:
+        path: of the file.
+        image: its bytes.
+        kind: for an error's text.
+
+    Raises:
+        LandscapeWriteError: they cannot be written; what was on the disk is untouched.
+    """
+    target = Path(path).resolve()
+    try:
+        write_bytes(target, image)
+    except FileWriteError as error:
+        kept = "The file on the disk is untouched" if os.path.lexists(target) else "No file was there, and none is now"
+        raise errors.LandscapeWriteError(
+            f"{kind.word} file {path} cannot be written: {error.reason}. {kept}. "
+            "Free some space or choose another output directory, then run again: it continues from the file."
+        ) from error
+
+
+def read_whole(path: str | os.PathLike[str] | RemotePath, kind: FileKind, read: Callable[[Any, int], T]) -> T:
+    """Reads a file into memory and closes it; nothing on the disk changes.
+
+    Args:
+        path: of the file, or its fsspec URL such as ``s3://bucket/run/landscape.h5``.
+        kind: of the file.
+        read: from the open HDF5 file and its size in bytes to what it holds; may raise anything where the contents are
+            not as they should be.
+
+    Raises:
+        LandscapeNotFoundError: there is no such file.
+        LandscapeLockedError: another program has the file open for writing.
+        LandscapeDamagedError: it is truncated, no HDF5 file, or its contents do not fit together.
+        LandscapeFormatError: it is another program's, or another version's with another format.
+        LandscapeError: the operating system refuses to open it.
+    """
+    path = path_of(path)
+    if isinstance(path, RemotePath):
+        return _read(path, image := _download(path, kind), len(image), kind, read)
+    _check_openable(path, kind)
+    return _read(path, path, path.stat().st_size, kind, read)
+
+
+def kind_of(path: str | os.PathLike[str] | RemotePath) -> FileKind:
+    """Returns of which of our kinds a file is; that of a landscape where it does not say, so that reading it does.
+
+    Raises:
+        LandscapeError: the file cannot be opened; the subclass says why.
+    """
+    formats = {kind.format: kind for kind in KINDS}
+    path = path_of(path)
+    if isinstance(path, RemotePath):
+        source: Path | bytes = _download(path, LANDSCAPE)
+    else:
+        _check_openable(path, LANDSCAPE)
+        source = path
+    try:
+        with _opened(source) as file:
+            return formats.get(read_attribute(file, "format"), LANDSCAPE)
+    except Exception:  # the library reports damage by nearly every kind of exception
+        return LANDSCAPE
+
+
+def read_file_attributes(path: str | os.PathLike[str] | RemotePath) -> dict[str, Any]:
+    """Returns the attributes of a file of any of our kinds; the errors are those of ``read_whole``."""
+    place = path_of(path)
+
+    def read(file: Any, _size: int) -> dict[str, Any]:
+        attributes = read_attributes(file)
+        check_attributes(attributes)
+        return attributes
+
+    return read_whole(place, kind_of(place), read)
+
+
+def path_of(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
+    """Returns where a file lies, on this machine or behind a URL.
+
+    Raises:
+        LandscapeError: the server of a URL cannot be reached.
+        ImportError: a package that reads that kind of URL is missing.
+    """
+    if isinstance(path, RemotePath) or is_url(path):
+        return check_directory("path", path)
+    return Path(path)
+
+
+def _opened(source: Path | bytes) -> Any:
+    import h5py
+
+    options = {"locking": "best-effort"} if isinstance(source, Path) else {}
+    return h5py.File(io.BytesIO(source) if isinstance(source, bytes) else source, "r", **options)
+
+
+def _read(path: AnyPath, source: Path | bytes, size: int, kind: FileKind, read: Callable[[Any, int], T]) -> T:
+    try:
+        with _opened(source) as file:
+            _check_format(file, path, kind)
+            return read(file, size)
+    except LandscapeError:
+        raise
+    except BlockingIOError as error:
+        raise _locked(path, kind) from error
+    except Exception as error:  # the library reports damage by nearly every kind of exception
+        raise _damaged(path, f"{type(error).__name__}: {reason(error)}", kind) from error
+
+
+def _download(path: RemotePath, kind: FileKind) -> bytes:
+    try:
+        image = path.read_bytes(0, _LARGEST_DOWNLOAD)
+    except FileNotFoundError as error:
+        raise _not_found(path, kind) from error
+    except OSError as error:
+        raise LandscapeError(
+            f"{kind.word} file {path} cannot be read: {error.strerror}. Check the address and your right to read there."
+        ) from error
+    if len(image) == _LARGEST_DOWNLOAD:
+        raise errors.LandscapeFormatError(
+            f"{path} has {_LARGEST_DOWNLOAD} bytes or more and can be no {kind.word} file. Correct the address."
+        )
+    if not image.startswith(_SIGNATURE):
+        raise _no_signature(path, kind)
+    return image
+
+
+def _check_openable(path: Path, kind: FileKind) -> None:
+    try:
+        # Opening a named pipe would wait for a writer.
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+            regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            signature = file.read(len(_SIGNATURE)) if regular else b""
+            locked = regular and _is_locked(file.fileno())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise _not_found(path, kind) from error
+    except IsADirectoryError as error:
+        raise errors.LandscapeFormatError(
+            f"{path} is a directory; give the path of a {kind.word} file in it."
+        ) from error
+    except OSError as error:
+        raise LandscapeError(
+            f"{kind.word} file {path} cannot be opened: {error.strerror}. Correct its permissions or copy it."
+        ) from error
+    if not regular:
+        raise errors.LandscapeFormatError(f"{path} is no regular file; give the path of a {kind.word} file.")
+    if locked:
+        raise _locked(path, kind)
+    if signature != _SIGNATURE:
+        raise _no_signature(path, kind)
+
+
+def _is_locked(descriptor: int) -> bool:
+    # HDF5 takes this lock while a file is open for writing; a writer in this process it would not report as one.
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return False
+
+
+def _locked(path: AnyPath, kind: FileKind) -> errors.LandscapeLockedError:
+    return errors.LandscapeLockedError(
+        f"{kind.word} file {path} is locked: another program has it open for writing. Close it there, or read a copy."
+    )
+
+
+def _not_found(path: AnyPath, kind: FileKind) -> errors.LandscapeNotFoundError:
+    return errors.LandscapeNotFoundError(
+        f"there is no {kind.word} file {path}. Measure the {kind.word} first, or correct the path."
+        f"{lost_slashes_hint(path)}"
+    )
+
+
+def _no_signature(path: AnyPath, kind: FileKind) -> errors.LandscapeDamagedError:
+    return _damaged(path, f"it does not begin as an HDF5 file does, so it may be no {kind.word} file at all", kind)
+
+
+def _check_format(file: Any, path: AnyPath, kind: FileKind) -> None:
+    found = read_attribute(file, "format")
+    if found != kind.format:
+        own = next((other for other in KINDS if other.format == found), None)
+        if own is not None:
+            raise errors.LandscapeFormatError(
+                f"{path} is a {own.word} file, which {own.reader} reads. Give the path of a {kind.word} file, or, for "
+                "one that is to be written, another place."
+            )
+        raise errors.LandscapeFormatError(
+            f"{path} is an HDF5 file of another program (its attribute 'format' is not {kind.format!r}). "
+            f"Give the path of a {kind.word} file, or, for one that is to be written, another place."
+        )
+    version = int(read_attribute(file, "format_version"))
+    if version != kind.version:
+        remedy = "Install a newer summary-landscape."
+        if version < kind.version:
+            remedy = "Measure it again with overwrite=True, or read it with the version that wrote it."
+        raise errors.LandscapeFormatError(
+            f"{kind.word} file {path} has format_version {version}, this program reads {kind.version}. {remedy}"
+        )
+
+
+def _damaged(path: AnyPath, why: str, kind: FileKind) -> errors.LandscapeDamagedError:
+    return errors.LandscapeDamagedError(
+        f"{kind.word} file {path} is damaged ({why}). It was left as it is: copy it again from where it came, "
+        "or measure it again with overwrite=True."
+    )

@@ -1,0 +1,183 @@
+"""What a figure in a notebook can show of a landscape with several data sets: each metric, and their differences."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workers.metric_names import MetricName, other_datasets
+
+from ..figures.difference import difference
+from ..figures.texts import metric_text, printable
+from ..file.data import LandscapeData
+from ..scales.choosing import choose_scale
+from ..scales.landscape_scale import joint_scale, known, landscape_scale
+from .content import metric_differences
+
+if TYPE_CHECKING:
+    from ..figures.appearance import Appearance
+    from ..scales.scale import Scale
+
+
+Picture = tuple[list[dict[str, Any]], dict[str, Any]]
+"""The traces and the layout of a figure."""
+
+# Each view is in the notebook's file, some 50 kB of a 40 x 40 plane.
+_MOST_METRICS, _MOST_DIFFERENCES = 12, 4
+
+
+@dataclass(frozen=True)
+class MetricView:
+    """One metric as a figure shows it.
+
+    Attributes:
+        landscape: with the metric among its own.
+        metric: its name.
+        text: what it is called.
+        scale: how its values become colours and heights.
+        diverging: whether the colours change at zero.
+    """
+
+    landscape: LandscapeData
+    metric: str
+    text: str
+    scale: Scale
+    diverging: bool = False
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """The values of the grid, NaN where none is known."""
+        return known(self.landscape[self.metric], self.landscape.status)
+
+    @property
+    def own(self) -> NDArray[Any]:
+        """The checkpoints' own values, shape (n,)."""
+        return self._of_checkpoints("metrics")
+
+    @property
+    def projected(self) -> NDArray[Any]:
+        """The values at the checkpoints' feet, shape (n,)."""
+        return self._of_checkpoints("projected")
+
+    def _of_checkpoints(self, kind: str) -> NDArray[Any]:
+        found = self.landscape.checkpoints
+        if found is None:
+            return np.empty(0)
+        values: NDArray[Any] = getattr(found, kind).get(self.metric, np.full(len(found.number), np.nan))
+        return values
+
+
+def metric_views(landscape: LandscapeData) -> list[MetricView]:
+    """Returns what a figure can show, the loss first: of one data set the loss alone, of several all metrics.
+
+    Metrics of one quantity share a scale, so that the colours of two data sets can be compared.
+    """
+    if not other_datasets(landscape.metrics):
+        return [MetricView(landscape, "loss", "loss", landscape_scale(landscape))]
+    names = {metric: MetricName.read(metric, landscape.metrics) for metric in landscape.metrics}
+    names = {metric: name for metric, name in names.items() if not name.is_error}
+    chosen = sorted(names, key=lambda metric: metric != "loss")[:_MOST_METRICS]
+    pairs = [pair["metrics"] for pair in metric_differences(landscape)[:_MOST_DIFFERENCES]]
+    texts = [" \u2212 ".join(metric_text(landscape, name, str) for name in pair) for pair in pairs]
+    # All views show one landscape, so that what they have in common is in the notebook once.
+    held = _with_differences(landscape, dict(zip(texts, pairs, strict=True)))
+    views = []
+    for metric in chosen:
+        alike = [other for other in chosen if names[other].quantity == names[metric].quantity]
+        scale = joint_scale([landscape] * len(alike), alike)
+        views.append(MetricView(held, metric, metric_text(landscape, metric, str), scale))
+    for text, (one, _) in zip(texts, pairs, strict=True):
+        scale = choose_scale(known(held[text], held.status), symmetric=True, metric=one)
+        views.append(MetricView(held, text, text, scale, diverging=True))
+    return [view for view in views if view.metric == "loss" or not view.scale.flat]
+
+
+def _with_differences(landscape: LandscapeData, pairs: Mapping[str, tuple[str, str]]) -> LandscapeData:
+    """Returns a landscape that has differences among its metrics, by their names."""
+
+    def added(values: Mapping[str, Any]) -> dict[str, Any]:
+        there = {name: pair for name, pair in pairs.items() if all(metric in values for metric in pair)}
+        return {**values, **{name: difference(values[one], values[two]) for name, (one, two) in there.items()}}
+
+    found = landscape.checkpoints
+    return LandscapeData(
+        x=landscape.x,
+        y=landscape.y,
+        metrics=added(landscape.metrics),
+        status=landscape.status,
+        directions=landscape.directions,
+        origin=replace(landscape.origin, metrics=added(landscape.origin.metrics)),
+        checkpoints=found and replace(found, metrics=added(found.metrics), projected=added(found.projected)),
+        errors=dict(landscape.errors),
+        attributes=dict(landscape.attributes),
+        path=landscape.path,
+    )
+
+
+def metric_menu(views: list[MetricView], pictures: list[Picture], look: Appearance) -> dict[str, Any]:
+    """Returns plotly's menu that shows one view instead of another.
+
+    Args:
+        views: the first of which is shown.
+        pictures: one for each, of the same traces.
+        look: colours.
+    """
+    # Pictures of one landscape have the same traces, except where a metric is not known of its checkpoints.
+    alike = [index for index, (traces, _) in enumerate(pictures) if len(traces) == len(pictures[0][0])]
+    traces = [_changing([flat(pictures[index][0][trace]) for index in alike]) for trace in range(len(pictures[0][0]))]
+    layouts = _changing([flat(pictures[index][1]) for index in alike])
+    # What differs between any two views is set by each, so that the order of choices does not matter.
+    names = sorted({name for found in traces for name in found[0]})
+    changed = [index for index, found in enumerate(traces) if found[0]]
+    buttons = []
+    for place, index in enumerate(alike):
+        data = {name: [traces[trace][place].get(name) for trace in changed] for name in names}
+        args = [data, layouts[place], changed]
+        buttons.append({"label": literal(views[index].text, 60), "method": "update", "args": args})
+    return {
+        "buttons": buttons, "x": 0, "xanchor": "left", "y": 1.0, "yanchor": "bottom", "pad": {"b": 6},
+        "bgcolor": look.page, "bordercolor": look.soft, "font": {"color": look.ink},
+    }  # fmt: skip
+
+
+def _changing(pictures: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns of each picture the values, as lists, of those names that are not the same in all of them."""
+    listed = [{name: _listed(value) for name, value in picture.items()} for picture in pictures]
+    names = {name: None for picture in listed for name in picture}
+    # Whoever turned a surface keeps the view on the next one.
+    names = {name: None for name in names if not name.startswith("scene.camera")}
+    different = [name for name in names if any(picture.get(name) != listed[0].get(name) for picture in listed)]
+    return [{name: picture.get(name) for name in different} for picture in listed]
+
+
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Returns nested values by the names with dots that plotly takes."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{prefix}{name}.")
+        else:
+            found[prefix + name] = value
+    return found
+
+
+def _listed(value: Any) -> Any:
+    """Returns arrays as lists of numbers of seven digits; what is not finite becomes None."""
+    if isinstance(value, np.ndarray):
+        return _listed(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_listed(item) for item in value]
+    if isinstance(value, float | np.floating):
+        return float(f"{value:.7g}") if np.isfinite(value) else None
+    return value
+
+
+def literal(text: object, limit: int = 72) -> str:
+    """Returns text that plotly writes as it is: it knows a few HTML tags, and formulas between dollar signs."""
+    # In a template, %{...} is a variable.
+    return html.escape(printable(text, limit), quote=False).replace("$", "&#36;").replace("%{", "%&#123;")

@@ -1,0 +1,211 @@
+"""``align``: a network's units in the order of another's, so that the two can be compared weight by weight."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from collectors.files.places import is_url
+from collectors.networks.readers import framework_of, is_network, without_average
+from collectors.networks.weight_space import State, WeightSpace
+from collectors.validation import wrong_type, wrong_value
+from collectors.weights.aligned import Weights, as_reader
+from collectors.weights.aligned import align as under_names_of
+from collectors.weights.safetensors_file import write_checkpoint
+
+from ..errors import AlignmentError
+from ..planes.from_checkpoints import origin_state
+from ..planes.from_weights import network_space
+from .matching import match
+from .permutations import PermutationGroup, distance, permuted, read_groups
+
+if TYPE_CHECKING:
+    from .same_outputs import OutputCheck
+
+TOLERANCE = 1e-5
+"""How much outputs may differ, relative to the largest."""
+
+
+@dataclass(frozen=True, eq=False)
+class Aligned:
+    """A network's weights in another order, which changes nothing of what it computes.
+
+    Attributes:
+        weights: name to array of every parameter and buffer; what ``line_between``, ``plane_through`` and the others
+            take, and ``load_state_dict`` once they are tensors.
+        groups: the axes that are permuted together, with their permutations.
+        distance_before: from ``to``, over the trainable weights.
+        distance_after: the same once the units are in order.
+        verified: the largest difference of outputs that the new order makes, relative to the largest output; at most
+            1e-5.
+        dropped: groups that would have changed the outputs, and are left alone.
+        unknown: operators of which is not known what they do to permuted axes: what they touch is left alone.
+    """
+
+    weights: State = field(repr=False)
+    groups: tuple[PermutationGroup, ...] = field(repr=False)
+    distance_before: float
+    distance_after: float
+    verified: float
+    dropped: tuple[PermutationGroup, ...] = field(default=(), repr=False)
+    unknown: tuple[str, ...] = ()
+
+    def summary(self) -> str:
+        """Returns the facts in a few lines."""
+        count, moved = len(self.groups), sum(group.moved > 0 for group in self.groups)
+        lines = [
+            f"{count} group{'s' * (count != 1)} of units, of which {moved} {'was' if moved == 1 else 'were'} permuted",
+            f"distance {self.distance_before:.4g} -> {self.distance_after:.4g}",
+            f"outputs differ by {self.verified:.1e} of the largest",
+            *(f"left alone, because outputs changed: {group}" for group in self.dropped),
+        ]
+        if self.unknown:
+            lines.append(f"left alone, because it is not known what they do: what {', '.join(self.unknown)} touches")
+        return "\n".join(lines)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the weights as a safetensors file, which is replaced as a whole.
+
+        Raises:
+            ValueError: the path is a URL.
+            FileWriteError: the file cannot be written.
+        """
+        if is_url(path):
+            raise wrong_value("path", "a file on this machine", str(path))
+        write_checkpoint(path, self.weights)
+
+
+def align(
+    b: Weights,
+    to: Weights,
+    *,
+    network: object = None,
+    example: Any = None,
+    groups: Sequence[Mapping[str, Any]] | None = None,
+) -> Aligned:
+    """Returns the weights of ``b`` with its units in the order of those of ``to``.
+
+    The units of a hidden layer have no order: permuting them, together with the weights that read them, changes nothing
+    of what a network computes. Two trainings give their units different orders, which is most of what a straight line
+    between them shows. What can be permuted is read off the network's graph; the order is found by weight matching, and
+    is always verified on outputs, in eval mode.
+
+    Args:
+        b: weights in any form that planes take.
+        to: weights of the same network.
+        network: the PyTorch network; needed unless ``b`` or ``to`` is one. It stays as it is.
+        example: inputs of the network, a few samples of the data set, given as the loss gives them: a tensor, a tuple
+            of positions, or a dict of keywords. What they do not reach in the network is neither permuted nor verified.
+        groups: what can be permuted together, by hand, where ``torch.export`` cannot read the network: for each group
+            a dict from a tensor's name to its axis, such as {"fc1.weight": 0, "fc1.bias": 0, "fc2.weight": 1}. An axis
+            that was flattened is (axis, before, after): the lengths of what lies outside and inside on it.
+
+    Returns:
+        The weights, and what was done to them.
+
+    Raises:
+        TypeError: an argument has the wrong type, or there is no network or no example.
+        ValueError: ``groups`` names what the network does not have.
+        CheckpointError: weights do not fit the network or are not finite.
+        AlignmentError: the two hold equal weights, the network's graph cannot be read, or every group changes the
+            outputs.
+
+    Source: Ainsworth, Hayase and Srinivasa 2023.
+    """
+    module = _torch_network(network, b, to)
+    space = network_space(network, b, to)
+    if example is None:
+        raise TypeError(
+            "example is missing: inputs of the network, such as a batch of the data set, by which its symmetries are "
+            "found and verified."
+        )
+    by_hand = None if groups is None else read_groups(groups, space)
+    target, moved = (_state(label, item, space) for label, item in (("to", to), ("b", b)))
+    before = distance(target, moved, space)
+    if before == 0:
+        raise AlignmentError(
+            "the two networks hold equal weights, so that there is nothing to align. Give two different ones."
+        )
+
+    from .graph_symmetries import find_groups
+    from .same_outputs import OutputCheck
+
+    check = OutputCheck(module, example, moved)
+    unknown: tuple[str, ...] = ()
+    if by_hand is None:
+        by_hand, unknown = find_groups(check.network, check.example, space)
+    if not by_hand:
+        warnings.warn(
+            f"{space.network} has no units that can be permuted"
+            + (f": operators that are not known touch all of them ({', '.join(unknown)})" if unknown else "")
+            + "; its weights stay as they are.",
+            UserWarning,
+            stacklevel=2,
+        )
+    found, dropped, verified = _matched(target, moved, by_hand, space, check)
+    weights = permuted(moved, found)
+    if dropped:
+        warnings.warn(
+            "these units were left alone, because the network's outputs changed with their order: "
+            + "; ".join(map(str, dropped)),
+            UserWarning,
+            stacklevel=2,
+        )
+    after = distance(target, weights, space)
+    return Aligned(weights, tuple(found), before, after, verified, tuple(dropped), unknown)
+
+
+def _matched(
+    target: State, moved: State, groups: Sequence[PermutationGroup], space: WeightSpace, check: OutputCheck
+) -> tuple[list[PermutationGroup], list[PermutationGroup], float]:
+    """Returns the groups with permutations that leave the outputs as they are, those that do not, and the difference.
+
+    Raises:
+        AlignmentError: no group leaves them as they are.
+    """
+    trainable = [info.name for info in space.trainable]
+    counted = [{name: state[name] for name in trainable} for state in (target, moved)]
+    kept, dropped = list(groups), list[PermutationGroup]()
+    exact = False
+    while True:
+        found = match(counted[0], counted[1], kept)
+        changed = check.difference(permuted(moved, found))
+        if changed <= TOLERANCE:
+            return found, dropped, changed
+        if not exact and check.in_float64():
+            # A deep network may amplify what float32 rounds.
+            exact = True
+            continue
+        alone = [check.difference(permuted(moved, [group])) for group in found]
+        wrong = [index for index, value in enumerate(alone) if not value <= TOLERANCE]
+        dropped += [found[index] for index in wrong]
+        kept = [group for index, group in enumerate(kept) if index not in wrong]
+        if not wrong or not kept:
+            raise AlignmentError(
+                f"permuting the units of {space.network} changes its outputs by {changed:.1e} of the largest, where "
+                f"{TOLERANCE:g} is rounding, so that nothing is aligned. "
+                + (f"Wrong are: {'; '.join(map(str, dropped))}. " if dropped else "")
+                + "Say by hand what can be permuted together (groups=)."
+            )
+
+
+def _torch_network(network: object, *weights: Weights) -> Any:
+    given = network if network is not None else next((item for item in weights if is_network(item)), None)
+    if given is None or framework_of(without_average(given)) != "torch":
+        raise wrong_type(
+            "network",
+            "the PyTorch network itself, on which the new order is verified (networks of other frameworks cannot be "
+            "aligned)",
+            given,
+        )
+    return without_average(given)
+
+
+def _state(label: str, weights: Weights, space: WeightSpace) -> dict[str, NDArray[Any]]:
+    parameters, buffers = origin_state(under_names_of(as_reader(label, weights), space), space)
+    return {**parameters, **buffers}

@@ -1,0 +1,136 @@
+"""Labels for the axes of tensors: axes with the same label can only be permuted together.
+
+An axis is a list of labels, outermost first. It has several where it was flattened: an axis of 8 channels x 4 x 4
+places has three. A label of length 1 is never kept, so that an axis of length 1 is an empty list.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+Axis: TypeAlias = list[int]
+Axes: TypeAlias = list[Axis]
+
+
+class NoCommonPartsError(Exception):
+    """Two axes are divided at places that do not fit together."""
+
+
+class AxisLabels:
+    """Which axes can be permuted, and which only together (union-find; a label may be split into several)."""
+
+    def __init__(self) -> None:
+        self._parents: list[int] = []
+        self._lengths: list[int] = []
+        self._fixed: list[bool] = []
+        self._parts: dict[int, Axis] = {}
+
+    def new_axis(self, length: int, *, fixed: bool = False) -> Axis:
+        """Returns an axis with a label of its own."""
+        return [self._new(length, fixed)] if length != 1 else []
+
+    def new_axes(self, shape: Iterable[int], *, fixed: bool = False) -> Axes:
+        """Returns axes of this shape, each with a label of its own."""
+        return [self.new_axis(length, fixed=fixed) for length in shape]
+
+    def labels(self, axis: Sequence[int]) -> Axis:
+        """Returns an axis as it is labelled by now, after joining and splitting."""
+        found: Axis = []
+        for label in axis:
+            root = self._root(label)
+            found += self.labels(self._parts[root]) if root in self._parts else [root]
+        return found
+
+    def length(self, axis: Sequence[int]) -> int:
+        """Returns the number of entries along an axis."""
+        return math.prod(self._lengths[label] for label in axis)
+
+    def is_free(self, label: int) -> bool:
+        """Returns whether a label, as ``labels`` gave it, may be permuted."""
+        return not self._fixed[label]
+
+    def fix(self, *axes: Sequence[int]) -> None:
+        """Takes these axes out of every permutation."""
+        for axis in axes:
+            for label in self.labels(axis):
+                self._fixed[label] = True
+
+    def join(self, one: Sequence[int], other: Sequence[int]) -> Axis:
+        """Makes two axes be permuted together, and returns their labels; fixes both where they cannot be.
+
+        Axes that are divided in different ways are divided further, as far as both allow.
+        """
+        try:
+            return self._join(self.labels(one), self.labels(other))
+        except NoCommonPartsError:
+            self.fix(one, other)
+            return self.labels(one)
+
+    def divide(self, axes: Sequence[Sequence[int]], shape: Sequence[int]) -> Axes:
+        """Returns the labels of axes that are read in another shape, splitting labels where it must be.
+
+        Raises:
+            NoCommonPartsError: the shapes do not fit together; labels may have been split.
+        """
+        rest = [label for axis in axes for label in self.labels(axis)]
+        found: Axes = []
+        for length in shape:
+            axis: Axis = []
+            while (missing := length // self.length(axis)) > 1:
+                rest = self.labels(rest)
+                if not rest or length % self.length(axis):
+                    raise NoCommonPartsError
+                first = rest.pop(0)
+                if self._lengths[first] > missing:
+                    outer, inner = self._split(first, missing)
+                    rest.insert(0, inner)
+                    first = outer
+                axis.append(first)
+            if self.length(axis) != length:
+                raise NoCommonPartsError
+            found.append(axis)
+        if rest:
+            raise NoCommonPartsError
+        # What was split while a later axis was divided may be part of an earlier one.
+        return [self.labels(axis) for axis in found]
+
+    def _new(self, length: int, fixed: bool) -> int:
+        self._parents.append(len(self._parents))
+        self._lengths.append(length)
+        self._fixed.append(fixed)
+        return len(self._parents) - 1
+
+    def _root(self, label: int) -> int:
+        while self._parents[label] != label:
+            self._parents[label] = self._parents[self._parents[label]]
+            label = self._parents[label]
+        return label
+
+    def _split(self, label: int, outer: int) -> Axis:
+        """Divides a label into an outer one of this length and an inner one."""
+        length = self._lengths[label]
+        if length % outer:
+            raise NoCommonPartsError
+        self._parts[label] = [self._new(part, self._fixed[label]) for part in (outer, length // outer)]
+        return self._parts[label]
+
+    def _join(self, one: Axis, other: Axis) -> Axis:
+        if self.length(one) != self.length(other):
+            raise NoCommonPartsError
+        joined: Axis = []
+        while one and other:
+            first, second = one[0], other[0]
+            if first == second or self._lengths[first] == self._lengths[second]:
+                self._parents[second] = first
+                self._fixed[first] |= self._fixed[second]
+                joined.append(first)
+                one, other = self.labels(one[1:]), self.labels(other[1:])
+            elif self._lengths[first] > self._lengths[second]:
+                self._split(first, self._lengths[second])
+                one, other = self.labels(one), self.labels(other)
+            else:
+                self._split(second, self._lengths[first])
+                one, other = self.labels(one), self.labels(other)
+        return self.labels(joined)

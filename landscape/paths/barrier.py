@@ -1,0 +1,221 @@
+"""``barrier``: how far the loss rises on the way from one network to another."""
+
+from __future__ import annotations
+
+import functools
+import math
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from collectors.files.places import AnyPath
+from collectors.validation import check_int
+from collectors.weights.aligned import Weights
+from workers.measuring.sample_loss import mean_and_stderr
+from workers.pool import Pool
+from workers.pools.first_call import FirstCall
+
+from ..file.data import LandscapeData
+from ..file.rises import BARRIER, ends_of_way, highest_rise
+from ..file.saving import output_file
+from ..file.writer import add_attributes
+from ..landscape import Landscape
+from ..planes.from_weights import line_between
+from ..planes.plane import Axes, Plane
+from ..survey.options import SurveyOptions, documented, with_defaults
+from ..survey.plane_survey import survey_plane
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from matplotlib.axes import Axes as Drawing
+
+    from ..figures import Look
+
+STRAIGHT = "straight"
+"""What pictures call the line between the two."""
+_STATISTICS = ("running_mean", "running_var")
+
+
+@dataclass(frozen=True, eq=False)
+class Barrier:
+    """How far the loss on a line or a curve rises above the chord between its ends.
+
+    Attributes:
+        height: the largest rise above the straight line between the two ends' losses (Frankle et al. 2020); 0 where
+            the loss nowhere rises above it, infinite where the loss is, NaN where an end has no finite loss.
+        stderr: its standard error over samples, of the differences that each sample has at these three points; NaN
+            where samples have no losses of their own.
+        at: where it is: 0 is the first network, 1 the second.
+        landscape: all that was measured.
+    """
+
+    height: float
+    stderr: float
+    at: float
+    landscape: Landscape
+
+    @classmethod
+    def of(cls, landscape: Landscape) -> Barrier:
+        """Returns the barrier of a line or a curve that was measured from 0 to 1.
+
+        Args:
+            landscape: such as that of a file.
+
+        Raises:
+            ValueError: it is a plane, or was not measured at 0 and at 1.
+        """
+        rise = highest_rise(landscape)
+        return cls(rise.height, rise.stderr, rise.at, landscape)
+
+    def __repr__(self) -> str:
+        error = f" ± {self.stderr:.2g}" if math.isfinite(self.stderr) else ""
+        losses = " and ".join(f"{value:.4g}" for value in ends_of_way(self.landscape))
+        return f"Barrier({self.height:.4g}{error} at t = {self.at:.3g}; losses at the ends {losses})"
+
+    def plot(self, others: Mapping[str, Barrier] | None = None, ax: Drawing | None = None, **look: Unpack[Look]) -> Any:
+        """Draws the loss on the way, with the barrier marked; see ``figures.plot_barriers``.
+
+        Args:
+            others: further ways between the same networks, by name, such as {"curved": ...}.
+            ax: where to draw; None makes a figure.
+            **look: see ``figures.Look``.
+        """
+        from ..figures import plot_barriers
+
+        ways = {STRAIGHT: self, **(others or {})}
+        return plot_barriers({name: way.landscape for name, way in ways.items()}, ax, **look)
+
+
+@documented(SurveyOptions)
+def barrier(
+    a: Weights,
+    b: Weights,
+    callback_fn: Callable[[], Any],
+    points: int = 25,
+    *,
+    names: Sequence[str] | None = None,
+    device_ids: list[int] | None = None,
+    output: str | os.PathLike[str] | None = None,
+    num_samples: int | Mapping[str, int | None] | None = None,
+    **options: Unpack[SurveyOptions],
+) -> Barrier:
+    """Measures the loss on the straight line between two networks, and how far it rises above its ends.
+
+    Statistics of BatchNorm are computed anew at each point (``buffers="recalibrate"``), because those of neither
+    network suit the weights between them (Jordan et al. 2023); where a framework cannot do that they are interpolated.
+
+    Args:
+        a: weights of the first network: a network, a state dict, or the path of a file of weights.
+        b: those of the second.
+        callback_fn: takes no argument, returns (model, network, dataset, metrics) or an Evaluator.
+        points: how many, both ends among them.
+        names: what pictures call the two; by default the names of files, or "a" and "b".
+        device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
+        output: the landscape file of the line, or its fsspec URL; None keeps it in memory only. A file of the same
+            identity is continued.
+        num_samples: samples that a value is averaged over; None means all of the data set. Where callback_fn returns
+            several data sets by name, one number for each of them, or a mapping by name; the barrier is that of the
+            first one.
+        **options: see ``SurveyOptions``.
+
+    Raises:
+        TypeError: an argument has the wrong type.
+        ValueError: an argument has a wrong value.
+        PlaneError: both networks are the same.
+        LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
+    """
+    call = FirstCall(callback_fn)
+    line = line_between(a, b, network=call.space, names=names)
+    return barrier_on(
+        line, call, points, device_ids=device_ids, output=output, num_samples=num_samples, options=options
+    )
+
+
+def barrier_on(
+    line: Plane,
+    callback_fn: Callable[[], Any],
+    points: int,
+    *,
+    device_ids: list[int] | None = None,
+    output: str | os.PathLike[str] | None = None,
+    num_samples: int | Mapping[str, int | None] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Barrier:
+    """Measures the loss on a line or a curve from 0 to 1; the arguments are those of ``barrier``.
+
+    Raises:
+        TypeError: an option has the wrong type.
+        ValueError: an option has a wrong value.
+        LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
+    """
+    check_int("points", points, minimum=3)
+    chosen: SurveyOptions = with_defaults("barrier", SurveyOptions, options or {})
+    if chosen["limits"] is not None or chosen["margin"] is not None:
+        raise ValueError("limits and margin must be left out: a barrier is measured from 0 to 1.")
+    if chosen["buffers"] == "auto":
+        chosen = {**chosen, "buffers": buffers_between(line)}
+
+    def grid(_line: Plane) -> Axes:
+        return np.linspace(0, 1, points), None
+
+    path = None if output is None else output_file(output)
+    data, report = survey_plane(
+        line,
+        callback_fn,
+        grid,
+        chosen,
+        path=path,
+        device_ids=device_ids,
+        num_samples=num_samples,
+        then=functools.partial(_find_stderr, path),
+    )
+    found = Barrier.of(Landscape(data, path, report))
+    _warn_about(found)
+    return found
+
+
+def buffers_between(line: Plane) -> str:
+    """Returns how buffers are treated between two networks where nobody says so."""
+    names = {name.rpartition(".")[2] for end in line.end_buffers for name in end}
+    if not names:
+        return "fixed"
+    recalibrated = line.space.framework == "torch" and not names.isdisjoint(_STATISTICS)
+    return "recalibrate" if recalibrated or line.decomposition == "path" else "interpolate"
+
+
+def _find_stderr(path: AnyPath | None, pool: Pool, data: LandscapeData) -> None:
+    """Keeps the barrier's standard error with the landscape, while its line is loaded."""
+    rise = highest_rise(data)
+    if not (0 < rise.height < math.inf) or math.isfinite(rise.stderr):
+        return
+    losses = pool.sample_losses([(0.0,), (rise.at,), (1.0,)])
+    if losses is None:
+        return
+    # Each sample's own rise above its own chord: what is alike at the three places does not count.
+    rises = np.array([rise.at - 1, 1.0, -rise.at]) @ losses.numerators
+    reduction = "sum" if losses.denominators is None else "mean"
+    _, _, stderr = mean_and_stderr(rises, losses.denominators, reduction)
+    if not math.isfinite(stderr):
+        return
+    add_attributes(path, data, {BARRIER: {"at": rise.at, "height": rise.height, "stderr": float(stderr)}})
+
+
+def _warn_about(found: Barrier) -> None:
+    landscape = found.landscape
+    missing = int((~np.isfinite(landscape.loss)).sum())
+    if math.isnan(found.height):
+        warnings.warn(
+            "the loss is not finite at one of the two networks, so there is no barrier between them to speak of.",
+            stacklevel=4,
+        )
+    elif missing:
+        warnings.warn(
+            f"the loss is not finite, or was not measured, at {missing} of {len(landscape.x)} points between the two "
+            "networks; the barrier is that of the others, and may be higher.",
+            stacklevel=4,
+        )

@@ -1,0 +1,221 @@
+"""Which axes of a PyTorch network's weights can be permuted, read off its graph (``torch.export``)."""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from collectors.networks.weight_space import TensorInfo, WeightSpace, canonical_name
+
+from ..errors import AlignmentError
+from .axis_labels import Axes, AxisLabels
+from .layer_operators import LAYER_RULES
+from .operation import Labelled, Operation, Result, Shape, UnknownOperatorError
+from .permutations import PermutationGroup, PermutedAxis
+from .same_outputs import output_tensors
+from .shape_operators import SHAPE_RULES, pointwise
+
+_RULES = {**SHAPE_RULES, **LAYER_RULES}
+_LINES_SHOWN = 4
+
+
+def find_groups(network: nn.Module, example: Any, space: WeightSpace) -> tuple[list[PermutationGroup], tuple[str, ...]]:
+    """Returns the groups of axes that can be permuted together without a change of the network's outputs.
+
+    Args:
+        network: in eval mode.
+        example: inputs of the network: a tensor, a tuple of positions or a dict of keywords.
+        space: the network's description.
+
+    Returns:
+        The groups, in the order of the network's tensors, and the operators without a rule, which fix all that they
+        touch.
+
+    Raises:
+        AlignmentError: the network cannot be exported.
+    """
+    reader = _GraphReader(space)
+    reader.read(_export(network, example))
+    return reader.groups(), tuple(sorted(reader.unknown))
+
+
+def _export(network: nn.Module, example: Any) -> torch.export.ExportedProgram:
+    several = isinstance(example, tuple | list)
+    positions = tuple(example) if several else () if isinstance(example, Mapping) else (example,)
+    keywords = dict(example) if isinstance(example, Mapping) else None
+    try:
+        with warnings.catch_warnings(), torch.no_grad(), _without_fused_layers():
+            warnings.simplefilter("ignore")
+            return torch.export.export(_OutputTensors(network), positions, keywords, strict=False)
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()][:_LINES_SHOWN]
+        raise AlignmentError(
+            f"torch.export cannot read the graph of {type(network).__name__}, by which its symmetries are found "
+            f"({type(error).__name__}: {' '.join(lines)}). Usually forward decides by the values of tensors. Say by "
+            'hand what can be permuted together: groups=[{"fc1.weight": 0, "fc1.bias": 0, "fc2.weight": 1}, ...].'
+        ) from error
+
+
+class _OutputTensors(nn.Module):
+    """A network whose outputs are tensors alone: of caches and the like, ``torch.export`` knows nothing."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, *positions: Any, **keywords: Any) -> list[torch.Tensor]:
+        return output_tensors(self.network(*positions, **keywords))
+
+
+@contextlib.contextmanager
+def _without_fused_layers() -> Iterator[None]:
+    """Keeps layers of transformers from becoming one operator."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+class _GraphReader:
+    """Gives labels to the axes of every tensor in a graph.
+
+    Args:
+        space: the network's description.
+
+    Attributes:
+        unknown: the operators without a rule.
+    """
+
+    def __init__(self, space: WeightSpace) -> None:
+        self._tensors = {name: info for info in space.tensors for name in (info.name, *info.aliases)}
+        self._labels = AxisLabels()
+        self._weights: dict[str, Axes] = {}
+        self._used: set[str] = set()
+        self._found: dict[fx.Node, Result | None] = {}
+        self.unknown: set[str] = set()
+
+    def read(self, program: torch.export.ExportedProgram) -> None:
+        """Follows the axes through the graph, from inputs to outputs, which are both fixed."""
+        signature = program.graph_signature
+        named = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+        for node in program.graph.nodes:
+            if node.op == "output":
+                self._fix(node.all_input_nodes)
+            elif node.op == "placeholder" and node.name in named:
+                self._found[node] = self._weight(named[node.name], _shapes(node), used=bool(node.users))
+            elif node.op == "call_function":
+                self._found[node] = self._call(node)
+            else:
+                self._found[node] = self._fixed(_shapes(node))
+
+    def groups(self) -> list[PermutationGroup]:
+        """Returns the labels that are free, with all axes of weights that have them."""
+        labels = self._labels
+        found: dict[int, list[PermutedAxis]] = {}
+        for name, axes in self._weights.items():
+            if name not in self._used:
+                continue  # of a part that the example does not reach, nobody knows what reads it
+            for place, axis in enumerate(axes):
+                parts = labels.labels(axis)
+                for position, label in enumerate(parts):
+                    if labels.is_free(label):
+                        before, after = labels.length(parts[:position]), labels.length(parts[position + 1 :])
+                        found.setdefault(label, []).append(PermutedAxis(name, place, before, after))
+        moved = {name for name, info in self._tensors.items() if info.trainable}
+        return [
+            PermutationGroup.unpermuted(labels.length([label]), members)
+            for label, members in found.items()
+            if any(member.name in moved for member in members)
+        ]
+
+    def _weight(self, raw_name: str, shapes: Sequence[Shape | None], *, used: bool) -> Result:
+        info = self._tensors.get(canonical_name(raw_name.removeprefix("network.")))
+        (shape,) = shapes
+        assert shape is not None
+        if info is None:
+            return self._labels.new_axes(shape, fixed=True)
+        if used:
+            self._used.add(info.name)
+        axes = self._weights.get(info.name)
+        if axes is None:
+            # What is frozen is the same in both networks, and a plane never moves it.
+            axes = self._weights[info.name] = self._labels.new_axes(info.shape, fixed=not _can_move(info))
+        if shape != info.shape:
+            self._labels.fix(*axes)
+            return self._labels.new_axes(shape, fixed=True)
+        return axes
+
+    def _call(self, node: fx.Node) -> Result | None:
+        schema = getattr(node.target, "_schema", None)
+        if schema is None:
+            return self._call_without_schema(node)
+        name = schema.name.partition("::")[2]
+        if name.endswith("_") and not name.endswith("__"):
+            name = name[:-1]  # it writes into its first argument
+        if name.startswith(("_assert", "sym_")):
+            return None
+        arguments = {item.name: item.default_value for item in schema.arguments if item.has_default_value()}
+        given = dict(zip([item.name for item in schema.arguments], node.args, strict=False)) | node.kwargs
+        arguments = {
+            item.name: self._argument(given.get(item.name, arguments.get(item.name))) for item in schema.arguments
+        }
+        operation = Operation(self._labels, name, arguments, tuple(_shapes(node)))
+        rule = _RULES.get(name)
+        if rule is None and torch.Tag.pointwise in node.target.tags:  # type: ignore[union-attr]
+            rule = pointwise
+        try:
+            if rule is None or not schema.name.startswith("aten::"):
+                raise UnknownOperatorError
+            return rule(operation)
+        except Exception:  # arguments in a form that no rule expects are as little known
+            return self._unknown(node, schema.name.removeprefix("aten::"))
+
+    def _call_without_schema(self, node: fx.Node) -> Result | None:
+        if getattr(node.target, "__name__", "") == "getitem":
+            source, index = node.args
+            found = self._found[source]  # type: ignore[index]
+            return found[index] if isinstance(found, tuple) else None  # type: ignore[index]
+        return self._unknown(node, getattr(node.target, "__name__", str(node.target)))
+
+    def _argument(self, value: Any) -> Any:
+        if isinstance(value, fx.Node):
+            found = self._found[value]
+            return Labelled(found) if isinstance(found, list) else None
+        if isinstance(value, list | tuple):
+            return [self._argument(item) for item in value]
+        return value
+
+    def _unknown(self, node: fx.Node, name: str) -> Result | None:
+        if self._fix(node.all_input_nodes):
+            self.unknown.add(name)
+        return self._fixed(_shapes(node))
+
+    def _fix(self, nodes: Sequence[fx.Node]) -> bool:
+        """Fixes the axes of tensors; returns whether any of them was free."""
+        found = [self._found[node] for node in nodes]
+        tensors = [axes for item in found for axes in (item if isinstance(item, tuple) else [item])]
+        axes = [axis for tensor in tensors for axis in tensor or []]
+        any_free = any(self._labels.is_free(label) for axis in axes for label in self._labels.labels(axis))
+        self._labels.fix(*axes)
+        return any_free
+
+    def _fixed(self, shapes: Sequence[Shape | None]) -> Result | None:
+        new = tuple(None if shape is None else self._labels.new_axes(shape, fixed=True) for shape in shapes)
+        return new[0] if len(new) == 1 else new
+
+
+def _can_move(info: TensorInfo) -> bool:
+    return info.trainable or (info.role == "buffer" and "float" in info.dtype)
+
+
+def _shapes(node: fx.Node) -> list[Shape | None]:
+    value = node.meta.get("val")
+    items = value if isinstance(value, list | tuple) else [value]
+    return [tuple(map(int, item.shape)) if isinstance(item, torch.Tensor) else None for item in items]

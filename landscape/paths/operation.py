@@ -1,0 +1,111 @@
+"""One operator of a network's graph, as the rules see it that say which axes go together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from .axis_labels import Axes, Axis, AxisLabels
+
+Shape: TypeAlias = tuple[int, ...]
+# Of one tensor, or of each of several; None where a result is no tensor.
+Result: TypeAlias = "Axes | tuple[Axes | None, ...]"
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """A tensor among an operator's arguments.
+
+    Attributes:
+        axes: the labels of each axis.
+    """
+
+    axes: Axes
+
+
+class UnknownOperatorError(Exception):
+    """No rule says what becomes of the axes: everything that the operator touches is fixed."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operator with its arguments.
+
+    Attributes:
+        labels: of all tensors of the graph.
+        name: such as "conv2d", without "_" at its end.
+        arguments: by the names of PyTorch's schema, with defaults; tensors are ``Labelled``.
+        shapes: of what it returns; None for what is no tensor.
+    """
+
+    labels: AxisLabels
+    name: str
+    arguments: Mapping[str, Any]
+    shapes: tuple[Shape | None, ...]
+
+    def __getitem__(self, name: str) -> Any:
+        """Returns an argument that is no tensor."""
+        return self.arguments[name]
+
+    @property
+    def shape(self) -> Shape:
+        """The shape of the only tensor that it returns."""
+        (shape,) = self.shapes
+        if shape is None:
+            raise UnknownOperatorError
+        return shape
+
+    def axes(self, name: str) -> Axes:
+        """Returns the labels of a tensor."""
+        found = self.arguments[name]
+        if not isinstance(found, Labelled):
+            raise UnknownOperatorError
+        return [self.labels.labels(axis) for axis in found.axes]
+
+    def optional(self, *names: str) -> list[Axes]:
+        """Returns the labels of those of these arguments that are tensors."""
+        return [self.axes(name) for name in names if isinstance(self.arguments.get(name), Labelled)]
+
+    @property
+    def first(self) -> Axes:
+        """The labels of the first argument."""
+        return self.axes(next(iter(self.arguments)))
+
+    def all_axes(self) -> list[Axes]:
+        """Returns the labels of every tensor among the arguments, lists included."""
+        found: list[Axes] = []
+        for value in self.arguments.values():
+            items = value if isinstance(value, list | tuple) else [value]
+            found += [item.axes for item in items if isinstance(item, Labelled)]
+        return found
+
+    def fixed(self, length: int) -> Axis:
+        """Returns a new axis that is never permuted."""
+        return self.labels.new_axis(length, fixed=True)
+
+    def fix(self, axes: Axes) -> None:
+        """Takes axes out of every permutation."""
+        self.labels.fix(*axes)
+
+    def dimensions(self, name: str, count: int) -> list[int]:
+        """Returns an argument that names axes, counted from the front; all where it is None or empty."""
+        value = self.arguments.get(name)
+        if value is None or value == []:
+            return list(range(count))
+        return [item % count for item in ([value] if isinstance(value, int) else value)]
+
+
+Rule: TypeAlias = Callable[[Operation], Result]
+
+
+def broadcast(labels: AxisLabels, tensors: Sequence[Axes]) -> Axes:
+    """Returns the labels of tensors that are combined element by element, aligned at their last axes."""
+    result: Axes = []
+    for position in range(1, max(map(len, tensors), default=0) + 1):
+        axis: Axis = []
+        for axes in tensors:
+            if len(axes) >= position and (other := labels.labels(axes[-position])):
+                axis = labels.join(axis, other) if axis else other
+        result.insert(0, axis)
+    return result

@@ -1,0 +1,238 @@
+"""``Path``: a curve between two networks, along which the loss may stay low."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.files.places import AnyPath, check_directory
+from collectors.networks.weight_space import WeightSpace, direction_dtype
+from collectors.validation import check_float, wrong_value
+from collectors.weights.aligned import AlignedState, align
+from collectors.weights.safetensors_file import MemoryState
+from workers.curvature.products import Layout
+from workers.curves.curve import CurveShape
+
+from ..file.saving import output_file
+from ..planes.curved_line import CurvedLine
+from ..planes.from_checkpoints import plane_of_points
+from ..planes.plane import Plane
+from .barrier import Barrier, barrier_on
+from .path_file import FittedCurve, path_beside, read_path, save_path, write_path
+
+if TYPE_CHECKING:
+    from typing import Self, Unpack
+
+    from jaxtyping import Float64
+
+    from ..survey.options import SurveyOptions
+
+_BEND = "bend"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Path:
+    """A curve from one network to another; ``connect`` makes it, ``evaluate`` measures it.
+
+    Attributes:
+        curve: the control points, and how they were fitted.
+    """
+
+    curve: FittedCurve
+
+    def __repr__(self) -> str:
+        shape, settings = self.shape, self.curve.settings
+        bends = f"{shape.bends} bend{'s' * (shape.bends > 1)}"
+        return (
+            f"Path({shape.kind} of {self.space.network} from {self.names[0]} to {self.names[1]}, {bends}, "
+            f"{settings.steps} steps; length {self.length:.4g}, {self.length / self.chord:.3f} of the straight line's)"
+        )
+
+    @property
+    def space(self) -> WeightSpace:
+        """The network."""
+        return self.curve.space
+
+    @property
+    def shape(self) -> CurveShape:
+        """Which curve it is, and how many bends it has."""
+        return self.curve.settings.shape
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What pictures call the two networks."""
+        return self.curve.names
+
+    @property
+    def losses(self) -> Float64[np.ndarray, " steps"]:
+        """The loss of each step of the fitting, at its place and on its batch, shape (steps,)."""
+        return self.curve.fitting.losses
+
+    @cached_property
+    def length(self) -> float:
+        """The way along the curve, in weight space."""
+        return float(self._line.norms[0])
+
+    @cached_property
+    def chord(self) -> float:
+        """The straight way from the first network to the last one."""
+        return float(np.sqrt(self._line.products[-1, -1]))
+
+    def point(self, t: float) -> dict[str, NDArray[Any]]:
+        """Returns the network's state at a place of the curve.
+
+        Args:
+            t: 0 is the first network, 1 the last one.
+
+        Returns:
+            All parameters and, by the first network, all buffers: statistics of BatchNorm must be computed anew.
+
+        Raises:
+            TypeError: ``t`` is no number.
+            ValueError: ``t`` is not from 0 to 1.
+        """
+        if not 0 <= check_float("t", t) <= 1:
+            raise wrong_value("t", "a number from 0 to 1", t)
+        return self._line.point((float(t),))
+
+    def bend(self, number: int = 0) -> dict[str, NDArray[Any]]:
+        """Returns the network's state at a control point between the ends; the buffers are the first network's.
+
+        Args:
+            number: from 0.
+        """
+        layout = self._layout
+        return {**self.curve.first, **self._typed(layout.as_state(self.curve.fitting.bends[number]))}
+
+    def line(self) -> CurvedLine:
+        """Returns the curve as what is measured; ``evaluate`` takes the path itself as well."""
+        return self._line
+
+    def plane(self) -> Plane:
+        """Returns the plane through both networks and the bend that is farthest from the line between them.
+
+        The first network is its origin, the last one lies at (1, 0), the bend at (0, 1). A curve with one bend lies in
+        it; of others ``routes`` draws the nearest points. Measure it with ``buffers="recalibrate"`` where the network
+        has BatchNorm.
+
+        Raises:
+            PlaneError: the bend is on the line.
+        """
+        first, last = self._ends
+        bends = [self.bend(number) for number in range(self.shape.bends)]
+        far = int(np.argmax(self._line.distances(self._places_of_bends())))
+        found = align(MemoryState(bends[far], _BEND), self.space)
+        return plane_of_points({self.names[0]: first, self.names[1]: last, _BEND: found}, self.space)
+
+    def routes(self, points: int = 101) -> dict[str, Float64[np.ndarray, "points axes"]]:
+        """Returns where the straight way and the curve run in ``plane``, for ``figures.plot_routes``.
+
+        Args:
+            points: of the curve.
+
+        Returns:
+            "straight" and "curved": coordinates, shape (points, 2).
+        """
+        line = self._line
+        far = int(np.argmax(line.distances(self._places_of_bends())))
+        # The directions of the plane are among the curve's own: the last one, and that of the bend.
+        pair = [len(line.directions) - 1, far]
+        shares = line.shares(np.linspace(0, 1, points))
+        inner = line.products[np.ix_(pair, pair)]
+        on_plane = np.linalg.solve(inner, line.products[pair] @ shares.T).T
+        return {"straight": np.array([[0.0, 0.0], [1.0, 0.0]]), "curved": on_plane}
+
+    def barrier(
+        self, callback_fn: Callable[[], Any], points: int = 25, *, output: str | os.PathLike[str] | None = None,
+        device_ids: list[int] | None = None, num_samples: int | Mapping[str, int | None] | None = None,
+        **options: Unpack[SurveyOptions],
+    ) -> Barrier:  # fmt: skip
+        """Measures the loss along the curve, and how far it rises above the chord; arguments as of ``barrier``.
+
+        Beside ``output`` the control points are kept, in ``<stem>_path.safetensors``.
+        """
+        found = barrier_on(
+            self._line, callback_fn, points, device_ids=device_ids, output=output, num_samples=num_samples,
+            options=options,
+        )  # fmt: skip
+        if output is not None:
+            self.keep_beside(output_file(output))
+        return found
+
+    def keep_beside(self, landscape: AnyPath) -> None:
+        """Writes the control points beside the file of a landscape that was measured along the curve."""
+        write_path(path_beside(landscape), self.curve)
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> AnyPath:
+        """Writes the path as a safetensors file, which ``load`` reads, and returns the file's path.
+
+        Args:
+            path: of the file, or its fsspec URL.
+            overwrite: whether a file of that name is replaced.
+
+        Raises:
+            LandscapeWriteError: a file is there and ``overwrite`` is false, or it cannot be written.
+        """
+        return save_path(path, self.curve, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Reads a path that ``save`` or ``connect(output=...)`` wrote.
+
+        Args:
+            path: of the file, or its fsspec URL.
+
+        Raises:
+            CheckpointError: there is no such file, or it is damaged.
+            PlaneError: it holds no path, or one whose fitting has not ended.
+        """
+        place = check_directory("path", path)
+        return cls(read_path(place).ended(place))
+
+    @cached_property
+    def _layout(self) -> Layout:
+        infos = [info for info in self.space.trainable if info.size]
+        return Layout(tuple(info.name for info in infos), tuple(info.shape for info in infos))
+
+    @cached_property
+    def _ends(self) -> tuple[AlignedState, AlignedState]:
+        first, last = (
+            align(MemoryState(state, name), self.space)
+            for state, name in zip((self.curve.first, self.curve.last), self.names, strict=True)
+        )
+        return first, last
+
+    @cached_property
+    def _line(self) -> CurvedLine:
+        straight = plane_of_points(dict(zip(self.names, self._ends, strict=True)), self.space)
+        first = {tensor.name: self.curve.first[tensor.name] for tensor in self.space.trainable}
+        towards = []
+        for row in self.curve.fitting.bends:
+            bend = {**first, **self._layout.as_state(row)}
+            wide = {tensor.name: direction_dtype(tensor.dtype) for tensor in self.space.trainable}
+            towards.append({name: bend[name].astype(dtype) - first[name].astype(dtype) for name, dtype in wide.items()})
+        facts: dict[str, Any] = {
+            name: getattr(straight, name)
+            for name in ("space", "origin", "buffers", "normalization", "origin_role", "projection", "checkpoints",
+                         "end_buffers")
+        }  # fmt: skip
+        return CurvedLine(
+            **facts,
+            directions=(*towards, straight.directions[0]),
+            decomposition="path",
+            identity=self.curve.line_identity,
+            members=replace(straight.members, sha256=self.curve.ends_sha256),
+            shape=self.shape,
+        )
+
+    def _typed(self, state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        return {name: array.astype(self.curve.first[name].dtype) for name, array in state.items()}
+
+    def _places_of_bends(self) -> Float64[np.ndarray, " bends"]:
+        return np.arange(1, self.shape.bends + 1) / (self.shape.bends + 1)

@@ -1,0 +1,101 @@
+"""How the loss bends along a plane's directions, where these are eigenvectors of its curvature, or an optimizer's."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from collectors.validation import wrong_type, wrong_value
+
+FROM_THE_TOP = ("top", "second", "third", "fourth", "fifth")
+"""The largest eigenvalue, the next one, and so on."""
+BOTTOM = "bottom"
+"""The lowest eigenvalue, which is negative at a saddle."""
+WHICH = (*FROM_THE_TOP, BOTTOM)
+USUAL = ("top", "second")
+FACTORS = "factors"
+"""In place of a matrix: the Kronecker factors of a second-order optimizer, its own picture of the curvature."""
+
+
+@dataclass(frozen=True)
+class AxisCurvature:
+    """The eigenvalues that belong to the d directions of a plane or a line.
+
+    Attributes:
+        matrix: "hessian" or "ggn" (the generalised Gauss-Newton matrix), of the mean loss; or ``FACTORS``.
+        which: of its eigenvectors, for each direction one of ``WHICH``.
+        eigenvalues: d numbers: the second derivative of the loss along a direction of length one; of factors, what the
+            optimizer takes for it.
+        residuals: d numbers: no true eigenvalue is further away than that; NaN for factors.
+        num_samples: over which the loss is a mean; None for factors, which are of one batch of the training.
+        rise: how much the loss rises (or falls) along an axis to its end, as far as it is a parabola; in units of the
+            loss. Only how far the plane's own axes reach depends on it.
+    """
+
+    matrix: str
+    which: tuple[str, ...]
+    eigenvalues: tuple[float, ...]
+    residuals: tuple[float, ...]
+    num_samples: int | None
+    rise: float = 1.0
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the eigenvalues are known; a dry run finds none."""
+        return not any(math.isnan(value) for value in self.eigenvalues)
+
+    def half_widths(self, longest: float) -> list[float]:
+        """Returns how far the axes reach on each side, in weight space.
+
+        Args:
+            longest: where a loss that hardly bends would take an axis further than that, it ends there.
+        """
+        return [self._half_width(value, longest) for value in self.eigenvalues]
+
+    def notes(self, longest: float) -> list[str]:
+        """Returns which axes end before ``rise`` is reached."""
+        if self.matrix == FACTORS:
+            return [
+                f"along {'xy'[axis]} the optimizer sees hardly any curvature ({value:.3g}), so the axis ends at the "
+                f"length of the weights, {longest:.3g}."
+                for axis, value in enumerate(self.eigenvalues)
+                if self._half_width(value, longest) == longest
+            ]
+        return [
+            f"along {'xy'[axis]} the loss hardly bends (lambda = {value:.3g}), so the axis ends at the length of the "
+            f"weights, {longest:.3g}, where a parabola has changed by {abs(value) * longest**2 / 2:.3g}."
+            for axis, value in enumerate(self.eigenvalues)
+            if self.is_known and self._half_width(value, longest) == longest
+        ]
+
+    def _half_width(self, eigenvalue: float, longest: float) -> float:
+        size = abs(eigenvalue)
+        return min(math.sqrt(2 * self.rise / size), longest) if size > 0 else longest
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the attributes as JSON values."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> AxisCurvature:
+        """Returns what ``to_json`` was made of."""
+        given: dict[str, Any] = {name: tuple(item) if isinstance(item, list) else item for name, item in value.items()}
+        return cls(**given)
+
+
+def check_which(which: object) -> tuple[str, ...]:
+    """Returns one or two names of eigenvectors; a single name may stand alone.
+
+    Raises:
+        TypeError: it is no list of names.
+        ValueError: there are not one or two different names of ``WHICH``.
+    """
+    names = [which] if isinstance(which, str) else which
+    expected = f"one or two of {', '.join(WHICH)}"
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise wrong_type("which", expected, which)
+    if not 1 <= len(names) <= 2 or len(set(names)) < len(names) or not set(names) <= set(WHICH):
+        raise wrong_value("which", expected, which)
+    return tuple(names)

@@ -1,0 +1,124 @@
+"""A curve through weight space as what is measured: a line that bends, with one coordinate from 0 to 1."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.networks.weight_space import move_along
+from collectors.validation import wrong_value
+from workers.curves.curve import CurveShape
+
+from .array_checks import check_arrays_of
+from .plane import Axes, Plane
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+_STEPS = 1000  # of a curve, as its length is measured
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CurvedLine(Plane):
+    """The points ``origin + sum of c_j(t) * directions[j]``: a curve that begins at the origin.
+
+    Attributes:
+        shape: tells the shares c_j of a point; there is a direction for each control point but the first.
+    """
+
+    shape: CurveShape = field(default_factory=CurveShape)
+
+    def __post_init__(self) -> None:
+        if len(self.directions) != self.shape.bends + 1:
+            raise wrong_value("directions", f"a tuple of {self.shape.bends + 1}", len(self.directions))
+        check_arrays_of(self)
+
+    @property
+    def dimension(self) -> int:
+        """1: a curve has one coordinate."""
+        return 1
+
+    @cached_property
+    def products(self) -> Float64[np.ndarray, "points points"]:
+        """The inner products of the directions, which tell every length on the curve."""
+        count = len(self.directions)
+        found = np.zeros((count, count))
+        for tensor in self.space.trainable:
+            rows = np.stack([direction[tensor.name].reshape(-1) for direction in self.directions]).astype(np.float64)
+            found += rows @ rows.T
+        return found
+
+    @cached_property
+    def norms(self) -> Float64[np.ndarray, " one"]:
+        """The curve's length, shape (1,)."""
+        return self.lengths(np.array([1.0]))
+
+    @cached_property
+    def cosine(self) -> float | None:
+        """None: there is one coordinate."""
+        return None
+
+    def shares(self, t: NDArray[Any] | float) -> Float64[np.ndarray, "places directions"]:
+        """Returns how much of each direction is in the points at some places."""
+        return self.shape.weights(t)[:, 1:]
+
+    def lengths(self, t: NDArray[Any]) -> Float64[np.ndarray, " places"]:
+        """Returns how long the way along the curve is from 0 to some places."""
+        fine = np.linspace(0, 1, _STEPS * (self.shape.bends + 1) + 1)
+        steps = np.diff(self.shares(fine), axis=0)
+        way = np.concatenate([[0.0], np.cumsum(np.sqrt(np.einsum("ij,jk,ik->i", steps, self.products, steps)))])
+        found: Float64[np.ndarray, " places"] = np.interp(t, fine, way)
+        return found
+
+    def distances(self, t: NDArray[Any]) -> Float64[np.ndarray, " places"]:
+        """Returns how far the points at some places are from the straight line between the ends."""
+        shares = self.shares(t)
+        along = self.products[-1, -1]
+        foot = np.clip(shares @ self.products[-1] / along, 0, 1)
+        shares[:, -1] -= foot
+        squares = np.einsum("ij,jk,ik->i", shares, self.products, shares)
+        found: Float64[np.ndarray, " places"] = np.sqrt(np.maximum(squares, 0))
+        return found
+
+    def axes(
+        self, size: int | tuple[int, int], margin: float | None = None, limits: Sequence[float] | None = None
+    ) -> Axes:
+        """Returns places from 0 to 1, both among them.
+
+        Raises:
+            TypeError: ``size`` is no int.
+            ValueError: ``size`` is too small, or limits or a margin are given.
+        """
+        if limits is not None or margin is not None:
+            raise ValueError("limits and margin must be left out: a curve goes from 0 to 1.")
+        return np.linspace(0, 1, self._sizes(size)[0]), None
+
+    def point(self, coordinates: Sequence[float], buffers: str = "auto") -> dict[str, NDArray[Any]]:
+        """Returns the network's state at a place of the curve: all parameters, and the buffers of the first network.
+
+        Args:
+            coordinates: (t,).
+            buffers: "fixed" or "auto", which is the same here: only a pool has samples to recalibrate them on.
+        """
+        (t,) = coordinates
+        state = {name: np.array(array) for name, array in (*self.origin.items(), *self.buffers.items())}
+        return state | move_along(self.space, self.origin, self.directions, self.shares(float(t))[0].tolist())
+
+    def facts(self, t: NDArray[Any]) -> dict[str, Any]:
+        """Returns what a file says of the curve.
+
+        Args:
+            t: the places that are measured.
+        """
+        return {
+            "kind": self.shape.kind,
+            "bends": self.shape.bends,
+            "t": t.tolist(),
+            "length": self.lengths(t).tolist(),
+            "distance_to_chord": self.distances(t).tolist(),
+        }

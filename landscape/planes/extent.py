@@ -1,0 +1,91 @@
+"""How far a grid reaches: what a user may say of it, and the axes around checkpoints."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from collectors.validation import check_float, wrong_type, wrong_value
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64
+
+MARGIN = 0.2
+"""On each side of a path, as a share of its range."""
+# More points than asked for, at most, so that a grid goes on to networks that were added.
+_MOST_LONGER = 4
+_EXPECTED = "two numbers (lowest, highest) for all axes, or four: (x0, x1, y0, y1)"
+
+
+def check_extent(limits: object, margin: object) -> tuple[tuple[float, ...] | None, float | None]:
+    """Returns limits and margin as a user gave them, checked.
+
+    Args:
+        limits: None, or two or four numbers.
+        margin: None, or a share of at least 0.
+
+    Raises:
+        TypeError: one of them has the wrong type.
+        ValueError: one of them has a wrong value, or both are given.
+    """
+    if limits is not None and margin is not None:
+        raise ValueError("limits= and margin= both say where the grid ends; give one of them.")
+    if margin is not None:
+        margin = check_float("margin", margin, minimum=0.0)
+    if limits is None:
+        return None, margin
+    if isinstance(limits, str | bytes) or not isinstance(limits, Sequence | np.ndarray):
+        raise wrong_type("limits", _EXPECTED, limits)
+    if len(limits) not in (2, 4):
+        raise wrong_value("limits", _EXPECTED, list(limits))
+    values = tuple(check_float(f"limits[{index}]", value) for index, value in enumerate(limits))
+    for low, high in zip(values[::2], values[1::2], strict=True):
+        if not low < high:
+            raise wrong_value("limits", "coordinates that increase from each lowest to its highest", list(values))
+    return values, None
+
+
+def spans(limits: tuple[float, ...], dimension: int) -> list[tuple[float, float]]:
+    """Returns lowest and highest coordinate of each axis, x first.
+
+    Raises:
+        ValueError: there are four limits for a line.
+    """
+    pairs = list(zip(limits[::2], limits[1::2], strict=True))
+    if len(pairs) > dimension:
+        raise wrong_value("limits", "two numbers for a line, which has no y", list(limits))
+    return pairs * dimension if len(pairs) == 1 else pairs
+
+
+def axis_around(values: Float64[np.ndarray, " n"], count: int, margin: float) -> Float64[np.ndarray, " size"] | None:
+    """Returns an axis around the values and a margin on each side; None where they are all the same."""
+    low, high = float(values.min()), float(values.max())
+    width = high - low
+    axis = np.linspace(low - margin * width, high + margin * width, count)
+    return axis if np.all(np.diff(axis) > 0) else None
+
+
+def symmetric_axis(count: int) -> Float64[np.ndarray, " size"]:
+    """Returns an axis from -1 to 1 that is exactly symmetric."""
+    axis = np.linspace(-1.0, 1.0, count)
+    return (axis - axis[::-1]) / 2
+
+
+def axis_holding(
+    axis: Float64[np.ndarray, " own"], values: Float64[np.ndarray, " n"], margin: float
+) -> Float64[np.ndarray, " size"]:
+    """Returns an axis that holds the values too: longer by whole steps, or spread anew where that takes too many."""
+    low, high = float(values.min()), float(values.max())
+    if axis[0] <= low and high <= axis[-1]:
+        return axis
+    room = margin * (max(high, axis[-1]) - min(low, axis[0]))
+    first = low - room if low < axis[0] else float(axis[0])
+    last = high + room if high > axis[-1] else float(axis[-1])
+    step = float(axis[-1] - axis[0]) / (len(axis) - 1)
+    before, after = (math.ceil(way / step - 1e-9) for way in (axis[0] - first, last - axis[-1]))
+    if before + after > (_MOST_LONGER - 1) * len(axis):
+        return np.linspace(first, last, len(axis))
+    return np.concatenate([axis[0] - step * np.arange(before, 0, -1), axis, axis[-1] + step * np.arange(1, after + 1)])

@@ -1,0 +1,247 @@
+"""A plane as a safetensors file: origin, buffers, directions and identity, and who is on it; nothing is pickled."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.errors import CheckpointError, FileWriteError
+from collectors.files.places import AnyPath, check_directory, is_url
+from collectors.files.remote_path import RemotePath
+from collectors.networks.weight_space import WeightSpace
+from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory
+from collectors.weights.aligned import align, as_reader
+from collectors.weights.safetensors_file import CheckpointFile, Portable, StateReader, portable, write_checkpoint
+
+from ..errors import LandscapeWriteError, PlaneError
+from ..roles import Members, OriginRole
+from .axis_curvature import AxisCurvature
+from .projection import Projection
+
+FORMAT, FORMAT_VERSION = "summary-landscape plane", 1
+_GROUPS = ("origin", "buffer", "direction_0", "direction_1", "end_buffer_0", "end_buffer_1")
+
+
+class SavedMember:
+    """A network of a saved plane: it is opened where it lay when the plane was saved, once somebody reads it.
+
+    Args:
+        place: its file, or None if it was in memory.
+        sha256: by which it is recognized.
+        label: what to call it in an error's text.
+        space: the network.
+    """
+
+    def __init__(self, place: str | None, sha256: str, label: str, space: WeightSpace) -> None:
+        self.label = label if place is None else place
+        self.place, self.space = place, space
+        self._sha256, self._name, self._reader = sha256, label, None  # type: str, str, StateReader | None
+        self.shapes = {tensor.name: tensor.shape for tensor in space.tensors}
+        self.dtypes = {tensor.name: tensor.dtype for tensor in space.tensors}
+
+    def read(self, name: str) -> NDArray[Any]:
+        """Returns one tensor, as a copy."""
+        return self._open().read(name)
+
+    def read_block(self, name: str, start: int, stop: int) -> NDArray[Any]:
+        """Returns the elements ``start`` to ``stop`` of one tensor in C order, shape (stop - start,)."""
+        return self._open().read_block(name, start, stop)
+
+    def sha256(self) -> str:
+        """Returns the SHA-256 that it had when the plane was saved."""
+        return self._sha256
+
+    def portable(self) -> Portable | None:
+        """Returns how another process reads it; None where it cannot."""
+        return portable(self._open())
+
+    def _open(self) -> StateReader:
+        if self._reader is None:
+            found = None if self.place is None else self._found(self.place)
+            if found is None or found.sha256() != self._sha256:
+                why = "was in memory" if self.place is None else f"is no longer in {self.place}"
+                raise CheckpointError(
+                    f"{self._name} of the saved plane {why}, so nothing can be measured of it. A plane's file holds "
+                    "only where its networks lie: build the plane from their weights again, or give the same weights "
+                    "to with_checkpoints on a plane without them."
+                )
+            self._reader = found
+        return self._reader
+
+    def _found(self, place: str) -> StateReader | None:
+        path = Path(place)
+        try:
+            if not is_url(place) and path.parent.name == CHECKPOINT_FOLDER:
+                run = RunDirectory(path.parent.parent)
+                numbers = [number for number, name in run.metadata.files.items() if name == path.name]
+                return run.checkpoint(numbers[0], self.space) if numbers else None
+            held = CheckpointFile(check_directory("place", place)) if is_url(place) else as_reader(place, path)
+            return align(held, self.space)
+        except (CheckpointError, OSError):
+            return None
+
+
+def directions_path(landscape_path: AnyPath) -> AnyPath:
+    """Returns where the plane of a landscape lies: ``<stem>_directions.safetensors``."""
+    return landscape_path.parent / f"{landscape_path.stem}_directions.safetensors"
+
+
+def write_directions(landscape_path: AnyPath, plane: Any) -> None:
+    """Writes the plane of a landscape beside it, as ``save_directions`` asks for.
+
+    Raises:
+        LandscapeWriteError: it cannot be written.
+    """
+    write_plane(directions_path(landscape_path), plane, "then run again with save_directions=True")
+
+
+def write_plane(path: AnyPath, plane: Any, remedy: str = "then save it again") -> None:
+    """Writes a plane.
+
+    Args:
+        path: the file; one that is there is replaced.
+        plane: a ``Plane``, which this file must not import.
+        remedy: what to do where the file cannot be written, for the error's text.
+
+    Raises:
+        LandscapeWriteError: it cannot be written.
+        TypeError: a tensor has an element type that the format does not know.
+    """
+    groups: dict[str, Mapping[str, NDArray[Any]]] = {"origin": plane.origin, "buffer": plane.buffers}
+    groups |= {f"direction_{axis}": direction for axis, direction in enumerate(plane.directions)}
+    groups |= {f"end_buffer_{axis}": buffers for axis, buffers in enumerate(plane.end_buffers)}
+    tensors = {f"{group}/{name}": array for group, arrays in groups.items() for name, array in arrays.items()}
+    ratio, seen = plane.explained_variance_ratio, plane.projection
+    facts = {
+        "space": plane.space.to_json(),
+        "identity": plane.identity,
+        "explained_variance_ratio": None if ratio is None else ratio.tolist(),
+        "notes": plane.notes,
+        "origin_role": asdict(plane.origin_role),
+        "members": asdict(plane.members),
+        "projection": None if seen is None else {name: _listed(values) for name, values in vars(seen).items()},
+        "places": [_place(reader) for reader in plane.checkpoints],
+        "curvature": None if plane.curvature is None else plane.curvature.to_json(),
+    }
+    metadata = {
+        "format": FORMAT,
+        "format_version": str(FORMAT_VERSION),
+        "decomposition": plane.decomposition,
+        "normalization": plane.normalization,
+        # All of them in the network's order, which the file's tensors do not have.
+        "parameters": json.dumps([[tensor.name, list(tensor.shape)] for tensor in plane.space.parameters]),
+        "plane": json.dumps(facts),
+    }
+    write_tensors(path, tensors, metadata, "the plane's directions", remedy)
+
+
+def write_tensors(
+    path: AnyPath, tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str], what: str, remedy: str
+) -> None:
+    """Writes a safetensors file, on this machine or behind a URL.
+
+    Args:
+        path: the file; one that is there is replaced.
+        tensors: by name.
+        metadata: of the file.
+        what: is written, for an error's text.
+        remedy: the end of that text.
+
+    Raises:
+        LandscapeWriteError: it cannot be written.
+        TypeError: a tensor has an element type that the format does not know.
+    """
+    try:
+        if isinstance(path, RemotePath):
+            with tempfile.TemporaryDirectory() as folder:
+                write_checkpoint(Path(folder) / path.name, tensors, metadata)
+                path.upload(Path(folder) / path.name)
+        else:
+            write_checkpoint(path, tensors, metadata)
+    except (OSError, FileWriteError) as error:
+        raise LandscapeWriteError(f"{what} cannot be written to {path}: {error}. Free some space, {remedy}.") from error
+
+
+def read_plane(path: AnyPath) -> dict[str, Any]:
+    """Returns the arguments of the ``Plane`` that a file holds.
+
+    Raises:
+        CheckpointError: there is no such file, or it is damaged.
+        PlaneError: it holds no whole plane.
+    """
+    file = CheckpointFile(path)
+    if file.metadata.get("format") != FORMAT:
+        what = "directions without their origin" if "parameters" in file.metadata else "no plane"
+        raise PlaneError(
+            f"{path} holds {what}. Give a file that Plane.save wrote, or that save_directions=True left beside a "
+            "landscape; one of an older version must be written again."
+        )
+    if (version := file.metadata.get("format_version")) != str(FORMAT_VERSION):
+        raise PlaneError(
+            f"{path} has format_version {version}, this program reads {FORMAT_VERSION}. Install a newer "
+            "summary-landscape, or save the plane again."
+        )
+    try:
+        return _plane_of(file)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise PlaneError(
+            f"{path} holds no whole plane ({type(error).__name__}: {error}); copy it again from where it came, or save "
+            "the plane again."
+        ) from error
+
+
+def _plane_of(file: CheckpointFile) -> dict[str, Any]:
+    facts = json.loads(file.metadata["plane"])
+    space = WeightSpace.from_json(facts["space"])
+    arrays: dict[str, dict[str, NDArray[Any]]] = {group: {} for group in _GROUPS}
+    for name in file.shapes:
+        group, _, tensor = name.partition("/")
+        arrays[group][tensor] = file.read(name)
+    ratio, seen = facts["explained_variance_ratio"], facts["projection"]
+    members = Members(**{name: tuple(values) for name, values in facts["members"].items()})
+    labels = [name or f"checkpoint {number}" for name, number in zip(members.name, members.number, strict=True)]
+    return {
+        "space": space,
+        "origin": arrays["origin"],
+        "buffers": arrays["buffer"],
+        "directions": tuple(arrays[f"direction_{axis}"] for axis in range(2) if arrays[f"direction_{axis}"]),
+        "decomposition": file.metadata["decomposition"],
+        "normalization": file.metadata["normalization"],
+        "identity": dict(facts["identity"]),
+        "explained_variance_ratio": None if ratio is None else np.array(ratio, np.float64),
+        "origin_role": OriginRole(**facts["origin_role"]),
+        "projection": None if seen is None else Projection(**{name: _array(values) for name, values in seen.items()}),
+        "checkpoints": tuple(
+            SavedMember(place, digest, label, space)
+            for place, digest, label in zip(facts["places"], members.sha256, labels, strict=True)
+        ),
+        "end_buffers": tuple(arrays[f"end_buffer_{axis}"] for axis in range(2) if arrays[f"end_buffer_{axis}"]),
+        "notes": tuple(facts["notes"]),
+        "members": members,
+        # Files that were written before planes had it lack it.
+        "curvature": None if (bends := facts.get("curvature")) is None else AxisCurvature.from_json(bends),
+    }
+
+
+def _listed(values: NDArray[Any] | None) -> list[float] | None:
+    return None if values is None else values.tolist()
+
+
+def _array(values: list[float] | None) -> Any:
+    return None if values is None else np.array(values, np.float64)
+
+
+def _place(reader: StateReader) -> str | None:
+    if isinstance(reader, SavedMember):
+        return reader.place
+    label = reader.label
+    if is_url(label):
+        return label
+    return str(Path(label).absolute()) if Path(label).is_file() else None

@@ -1,0 +1,175 @@
+"""Which landscapes a run has, and their planes."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from collectors.errors import RunDirectoryError
+from collectors.files.places import AnyPath
+from collectors.run_directory.directory import RunDirectory
+from collectors.run_directory.settings import LandscapeSettings
+from collectors.weights.aligned import align
+from collectors.weights.kronecker import LayerFactors
+from collectors.weights.safetensors_file import StateReader
+from workers.pool import Pool
+
+from .curvature.hessian_plane import EigenvectorSettings, plane_along_eigenvectors
+from .planes.axis_curvature import FACTORS
+from .planes.from_checkpoints import plane_of_runs, random_plane_of
+from .planes.from_factors import factor_plane_of
+from .planes.further_runs import FurtherRuns
+from .planes.plane import Plane
+from .planes.runs import Run, read_run
+from .roles import Members
+from .survey.kept_plane import keep_plane
+from .survey.options import RunOptions
+
+_NO_FILE_NAME = re.compile(r"[^\w.-]+")
+_LONGEST_JOINED = 100
+
+
+@dataclass(frozen=True)
+class Job:
+    """One landscape to draw: the plane through an interval, or directions around one checkpoint.
+
+    Attributes:
+        kind: "pca", "random", "hessian", "ggn" or "factors".
+        numbers: of the checkpoints.
+        path: of the landscape file.
+        single: whether the run has no other interval.
+    """
+
+    kind: str
+    numbers: tuple[int, ...]
+    path: AnyPath
+    single: bool = True
+
+
+def find_jobs(
+    run: RunDirectory,
+    settings: LandscapeSettings,
+    folder: AnyPath,
+    stem: str,
+    spanning: Sequence[str],
+    directions: str,
+    vectors: EigenvectorSettings,
+) -> list[Job]:
+    """Returns what to draw from the checkpoints that exist; names what is missing.
+
+    Args:
+        run: whose landscapes they are.
+        settings: which landscapes.
+        folder: of the files.
+        stem: of the files.
+        spanning: names of other runs that span the planes of the intervals; the files' names have them too.
+        directions: of the result's landscape.
+        vectors: which eigenvectors these are, if any.
+
+    Raises:
+        RunDirectoryError: nothing can be drawn.
+    """
+    unit = settings.unit
+    usable = []
+    for interval in settings.intervals:
+        present, missing = run.present(interval), run.missing(interval)
+        if len(present) < 3:
+            warnings.warn(
+                f"{run.path} has only {len(present)} of the checkpoints of {unit}s {list(interval)} (missing: "
+                f"{missing}); a plane needs three, so this interval is left out.",
+                stacklevel=3,
+            )
+            continue
+        usable.append(tuple(present))
+        if missing:
+            warnings.warn(
+                f"{run.path} has no checkpoints of {unit}s {missing}; the landscape is drawn without them.",
+                stacklevel=3,
+            )
+    if not usable:
+        raise RunDirectoryError(
+            f"{run.path} has fewer than three checkpoints in every interval; it has those of {unit}s "
+            f"{sorted(run.metadata.files)}. Train longer, or pass collect_landscape={{'intervals': [[...]]}} with "
+            "numbers that exist."
+        )
+    jobs = []
+    result = settings.create_landscape.result
+    # The result in principal directions is the landscape of the last interval.
+    drawn = usable if settings.create_landscape.train else usable[-1:] if result and directions == "pca" else []
+    if drawn:
+        joined = "".join(f"_and_{_NO_FILE_NAME.sub('-', name)}" for name in spanning)[:_LONGEST_JOINED]
+        ends = [(interval[0], interval[-1]) for interval in usable]
+        for index, interval in list(enumerate(usable))[-len(drawn) :]:
+            label = f"{interval[0]}-{interval[-1]}" + (f"_{index}" if ends.count(ends[index]) > 1 else "")
+            place = folder / f"{stem}_{label}_pca{joined}.h5"
+            jobs.append(Job("pca", interval, place, single=len(usable) == 1))
+    if result and directions != "pca":
+        last = usable[-1][-1]
+        kind = "random" if directions == "random" else vectors.label
+        if directions == FACTORS and last not in run.metadata.factors:
+            raise RunDirectoryError(
+                f'{run.path} has no factors of the optimizer with {unit} {last}, which directions="factors" needs. '
+                'Train with thor(...) and collect_landscape={"factors": True, ...}, or take directions="hessian".'
+            )
+        jobs.append(Job(directions, (last,), folder / f"{stem}_{last}_{kind}.h5"))
+    return jobs
+
+
+def plane_of_job(
+    job: Job,
+    readers: Mapping[int, StateReader],
+    pool: Pool,
+    options: RunOptions,
+    final: int | None,
+    others: FurtherRuns,
+    vectors: EigenvectorSettings,
+    factors: Sequence[LayerFactors] = (),
+) -> Plane:
+    """Returns the plane of a landscape.
+
+    Args:
+        job: the landscape.
+        readers: of the run's checkpoints, by number.
+        pool: where eigenvectors are found.
+        options: of the run.
+        final: the number of the checkpoint with which training ended, or None.
+        others: further runs and networks to draw on the planes of the intervals.
+        vectors: which eigenvectors, where the landscape goes along such.
+        factors: of the optimizer, where it goes along their eigenvectors.
+
+    Raises:
+        LandscapeError: a checkpoint cannot be used, or the checkpoints span no plane, or eigenvectors cannot be found.
+    """
+    space = pool.description.space
+    own = tuple(readers[number] for number in job.numbers)
+    run = Run(others.own if job.kind == "pca" else "", own, job.numbers, finished=job.numbers[-1] == final)
+    if job.kind == "pca":
+        numbers = others.numbers(job.numbers, single=job.single)
+        spanning = options["plane_of"] == "all"
+        further = [read_run(name, others.runs[name], numbers[name], space) for name in numbers] if spanning else []
+        plane = plane_of_runs([run, *further], space, centering=options["centering"])
+        if not spanning and others:
+            return plane.with_checkpoints(others.runs, others.networks, numbers=numbers)
+        return plane.with_checkpoints(networks=others.networks) if others.networks else plane
+    role = Members.of_runs({"": job.numbers}, [run.finished]).origin(-1)
+    if job.kind != "random":
+        if job.kind == FACTORS:
+            state = align(run.readers[-1], space)
+            made = factor_plane_of(state, space, factors, which=vectors.which, rise=vectors.rise, role=role)
+            return made if options["dry_run"] else keep_plane(job.path, made, overwrite=options["overwrite"])
+        kept = None if options["overwrite"] else job.path
+        told, rehearsal = options["progress"], options["dry_run"]
+        plane = plane_along_eigenvectors(
+            pool, run.readers[-1], vectors, role=role, kept=kept, progress=told, rehearsal=rehearsal
+        )
+        return plane if rehearsal else keep_plane(job.path, plane, overwrite=options["overwrite"])
+    return random_plane_of(
+        run.readers[-1],
+        space,
+        seed=options["seed"],
+        normalization=options["normalization"],
+        perturb_one_dimensional=options["perturb_one_dimensional"],
+        role=role,
+    )

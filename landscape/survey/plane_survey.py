@@ -1,0 +1,119 @@
+"""A plane surveyed with a pool of its own: from what a user asks for to the data of a landscape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from collectors.errors import LandscapeError
+from collectors.files.places import AnyPath
+from collectors.networks.weight_space import WeightSpace
+from collectors.validation import check_bool
+from workers.evaluator import MeasurementOptions
+from workers.pool import Pool
+from workers.pools.open_pool import open_pool
+
+from ..file.data import LandscapeData
+from ..file.writer import add_attributes
+from ..planes.curved_line import CurvedLine
+from ..planes.plane import Axes, Plane, buffer_policy
+from ..planes.plane_file import write_directions
+from .curved_pool import CurvedPool
+from .experiment import choose_plan, function_attribute
+from .forecast import fewest_points
+from .kept_plane import keep_plane
+from .options import SurveyOptions, pool_options
+from .settings import SurveySettings
+from .survey import SurveyReport, survey
+
+
+def survey_plane(
+    plane: Plane,
+    callback_fn: Callable[[], Any],
+    grid: Callable[[Plane], Axes],
+    chosen: SurveyOptions,
+    *,
+    path: AnyPath | None = None,
+    device_ids: list[int] | None = None,
+    num_samples: int | Mapping[str, int | None] | None = None,
+    then: Callable[[Pool, LandscapeData], None] | None = None,
+) -> tuple[LandscapeData, SurveyReport]:
+    """Opens a pool and measures a plane or a line.
+
+    Args:
+        plane: what is measured.
+        callback_fn: as of ``evaluate``.
+        grid: returns the coordinates of the grid.
+        chosen: every option.
+        path: the landscape file; None keeps the landscape in memory only.
+        device_ids: as of ``evaluate``.
+        num_samples: as of ``evaluate``.
+        then: is called when all is measured, while the plane is still loaded.
+
+    Raises:
+        TypeError: an option has the wrong type.
+        ValueError: an option has a wrong value.
+        LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
+    """
+    axes = grid(plane)
+    settings = SurveySettings.checked(chosen)
+    buffers = buffer_policy(chosen["buffers"], plane.decomposition, plane.end_buffers)
+    measured = MeasurementOptions(
+        num_samples,
+        chosen["samples"],
+        settings.seed,
+        buffers,
+        chosen["recalibration_batch_size"],
+        chosen["precision"],
+        chosen["groups"],
+        chosen["seed_each_point"],
+        chosen["extremes"],
+        chosen["keep_samples"],
+    )
+    if check_bool("save_directions", chosen["save_directions"]) and path is None:
+        raise ValueError("save_directions needs output, beside which the directions are kept; give output a path.")
+    with open_pool(
+        callback_fn,
+        measured,
+        device_ids=device_ids,
+        **pool_options(chosen),
+        plan=choose_plan(
+            chosen["plan"], [path] if path is not None and not settings.overwrite else [], measured.precision
+        ),
+        points=fewest_points(tuple(len(axis) for axis in axes[::-1] if axis is not None), settings.sampling),
+        seconds=settings.budget,
+    ) as opened:
+        pool = CurvedPool(opened, plane.shape) if isinstance(plane, CurvedLine) else opened
+        check_same_network(plane, pool.description.space)
+        if chosen["buffers"] not in ("auto", pool.description.options.buffers):
+            raise ValueError(
+                f'buffers="{buffers}" does not reach the Evaluator that callback_fn returns, whose description says '
+                f'"{pool.description.options.buffers}". Leave buffers out, or build the Evaluator with these options.'
+            )
+        if path is not None and plane.curvature is not None:
+            plane = keep_plane(path, plane, overwrite=settings.overwrite)
+            # Eigenvalues that were kept have other last digits, and so have the ends of the axes.
+            axes = grid(plane)
+        said: dict[str, Any] = {"seed": settings.seed, "samples": measured.samples, **function_attribute(callback_fn)}
+        data, report = survey(pool, plane, axes, path=path, attributes=said, settings=settings)
+        if isinstance(plane, CurvedLine):
+            add_attributes(path, data, {"path": plane.facts(data.x)})
+        if chosen["save_directions"] and path is not None and plane.curvature is None:
+            write_directions(path, plane)
+        if then is not None:
+            then(pool, data)
+    return data, report
+
+
+def check_same_network(plane: Plane, space: WeightSpace) -> None:
+    """Checks that a plane is of the network that callback_fn returns.
+
+    Raises:
+        LandscapeError: it is of another one.
+    """
+    if differences := space.differences(plane.space):
+        raise LandscapeError(
+            f"the plane was made for another network ({plane.space.network}) than callback_fn returns:\n  "
+            + "\n  ".join(differences[:20])
+            + "\nUse the same network for both."
+        )

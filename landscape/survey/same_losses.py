@@ -1,0 +1,103 @@
+"""Which losses of checkpoints are one and the same measurement, so that it is made once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from collectors.weights.safetensors_file import StateReader
+
+from ..file.checks import PointStatus
+from ..file.data import LandscapeData
+from ..planes.plane import Plane
+from .tasks import UNMEASURED, checkpoint_part, note_failure
+
+if TYPE_CHECKING:
+    from collectors.networks.weight_space import State
+
+Place: TypeAlias = tuple[str, int]
+"""A kind of loss ("own", "projected" or "with_plane_buffers") and the row of a checkpoint."""
+
+ORIGIN: Place = ("origin", 0)
+
+
+def same_losses(plane: Plane, data: LandscapeData) -> dict[Place, Place]:
+    """Returns for each loss of a checkpoint that is another one too, by the bits of its weights, which one that is.
+
+    A foot at the origin is the origin. A checkpoint whose buffers are the plane's has one loss with both; it is the
+    origin's if it has the origin's parameters. Where statistics are recalibrated the plane's are others everywhere.
+
+    Args:
+        plane: what is measured.
+        data: the landscape; only losses that it does not hold yet are looked at.
+
+    Raises:
+        CheckpointError: a checkpoint cannot be read.
+    """
+    path = data.checkpoints
+    found: dict[Place, Place] = {}
+    for row, reader in enumerate(plane.checkpoints if path is not None else ()):
+        assert path is not None
+        parts = ("own", "projected", "with_plane_buffers")
+        wanted = {(part, row) for part in parts if _is_wanted(data, part, row)}
+        if not wanted:
+            continue  # a checkpoint is not even opened
+        coordinates = tuple(float(axis[row]) for axis in (path.x, path.y) if axis is not None)
+        same: dict[Place, Place] = {}
+        if not any(coordinates):
+            same["projected", row] = ORIGIN
+        is_origin = not any(coordinates) and path.norm[row] == 0 and _holds(reader, plane.origin)
+        if is_origin:
+            same["with_plane_buffers", row] = ORIGIN
+        policy = data.attributes["buffers"]
+        buffers = plane.buffers_at(coordinates) if policy == "interpolate" else plane.buffers
+        if policy != "recalibrate" and _holds(reader, buffers):
+            same |= {("own", row): ORIGIN} if is_origin else {("with_plane_buffers", row): ("own", row)}
+        found |= {place: source for place, source in same.items() if place in wanted}
+    return found
+
+
+def copy_same(data: LandscapeData, same: Mapping[Place, Place]) -> int:
+    """Writes each loss whose like is known to its place; a measurement that failed has failed for both.
+
+    Args:
+        data: the landscape.
+        same: as ``same_losses`` returns it.
+
+    Returns:
+        How many it wrote.
+    """
+    copied = 0
+    for (part, row), (source, place) in same.items():
+        if not _is_wanted(data, part, row):
+            continue
+        if source == "origin":
+            values, outcome = data.origin.metrics, data.origin.status
+        else:
+            columns, statuses = checkpoint_part(data, source)
+            assert statuses is not None
+            values = {name: float(column[place]) for name, column in columns.items()}
+            outcome = PointStatus(statuses[place])
+        metrics, status = checkpoint_part(data, part)
+        assert status is not None
+        if outcome == PointStatus.MEASURED:
+            for name, value in values.items():
+                metrics[name][row] = value
+            status[row] = PointStatus.MEASURED
+            data.errors.pop(f"checkpoints/{row}/{part}", None)
+            copied += 1
+        elif outcome == PointStatus.FAILED:
+            note_failure(data, part, row, data.errors.get(f"checkpoints/{place}/{source}"))
+    return copied
+
+
+def _is_wanted(data: LandscapeData, part: str, row: int) -> bool:
+    status = checkpoint_part(data, part)[1]
+    return status is not None and status[row] in UNMEASURED
+
+
+def _holds(reader: StateReader, state: State) -> bool:
+    """Returns whether a checkpoint holds exactly these arrays; stops at the first that differs."""
+    return all(reader.read(name).tobytes() == np.asarray(array).tobytes() for name, array in state.items())

@@ -1,0 +1,1 @@
+"""Minima of a measured grid, the passes between them, and how deep they are."""

@@ -1,0 +1,164 @@
+"""Which minima a grid of values has, and at which height their basins meet: one sweep from the lowest point up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float64, Int64
+
+
+@dataclass(frozen=True)
+class Basins:
+    """The n minima of a grid in ascending order, equal values by their index, and where each one's basin ends.
+
+    Attributes:
+        minimum: index of each into the flattened grid, int64[n].
+        saddle: index of the point where its basin meets that of a lower minimum, int64[n]; -1 for the lowest of each
+            connected part of the grid.
+        lower: which minimum is the lowest of the basin that it meets there, int64[n]; -1 like ``saddle``.
+        height: place of the saddle among all points in ascending order, int64[n]; -1 like ``saddle``.
+        error: the largest error of a value in the basin below the saddle, and on its rim, float64[n].
+    """
+
+    minimum: Int64[np.ndarray, " n"]
+    saddle: Int64[np.ndarray, " n"]
+    lower: Int64[np.ndarray, " n"]
+    height: Int64[np.ndarray, " n"]
+    error: Float64[np.ndarray, " n"]
+
+
+@dataclass(frozen=True)
+class Merging:
+    """How the basins of some of n minima meet, from the lowest saddle up; m times.
+
+    Attributes:
+        saddle: index of the point into the flattened grid, int64[m].
+        joined: the two basins' lowest minima, the higher one first, int64[m, 2].
+        tree: the two nodes that become one, int64[m, 2]: a number below n is a minimum, n + k what merge k made.
+    """
+
+    saddle: Int64[np.ndarray, " m"]
+    joined: Int64[np.ndarray, "m 2"]
+    tree: Int64[np.ndarray, "m 2"]
+
+
+def find_basins(values: NDArray[np.float64], error: NDArray[np.float64]) -> Basins:
+    """Finds the minima of a grid and where their basins meet.
+
+    Points rise out of the water from the lowest to the highest one. A point without a neighbour in the water begins a
+    basin; one between several basins joins them, and the one with the lowest minimum goes on. A point of a plane has
+    eight neighbours, one of a line two. Where values are equal, the smaller index is the lower one.
+
+    Args:
+        values: shape (ny, nx) or (nx,); what is not finite is no point of the grid.
+        error: how far each value may be from the true one, of the same shape, finite.
+
+    Source: Edelsbrunner, Letscher and Zomorodian 2002 (the pairs); Carr, Snoeyink and Axen 2003 (the tree).
+    """
+    plane = np.atleast_2d(values)
+    flat = np.pad(plane, 1, constant_values=np.nan).ravel()
+    width = plane.shape[1] + 2
+    neighbours = (-width - 1, -width, -width + 1, -1, 1, width - 1, width, width + 1)
+    inside = np.flatnonzero(np.isfinite(flat))
+    order = inside[np.argsort(flat[inside], kind="stable")]
+    around = _largest_around(np.where(np.isfinite(plane), np.atleast_2d(error), 0.0)).ravel().tolist()
+    # Of each point the next one on the way to its basin's minimum, which points at itself; -1 while it is dry. Lists,
+    # because single items of arrays take three times as long.
+    towards, place = [-1] * len(flat), [0] * len(flat)
+    found: list[int] = []
+    merges: dict[int, tuple[int, int, int, float]] = {}
+    worst: dict[int, float] = {}
+    for height, point in enumerate(order.tolist()):
+        place[point] = height
+        basins: list[int] = []
+        for step in neighbours:
+            basin = point + step
+            if towards[basin] >= 0:
+                while (following := towards[basin]) != basin:
+                    towards[basin] = basin = towards[following]
+                if basin not in basins:
+                    basins.append(basin)
+        lowest = point
+        if not basins:
+            found.append(point)
+            worst[point] = around[point]
+        elif len(basins) == 1:
+            lowest = basins[0]
+            worst[lowest] = max(worst[lowest], around[point])
+        else:
+            lowest = min(basins, key=place.__getitem__)
+            for basin in basins:
+                if basin != lowest:
+                    merges[basin] = point, lowest, height, worst[basin]
+                    towards[basin] = lowest
+            worst[lowest] = max(around[point], *(worst[basin] for basin in basins))
+        towards[point] = lowest
+    rows = {point: row for row, point in enumerate(found)}
+    ends = [merges.get(point) for point in found]
+    return Basins(
+        minimum=_unpadded(np.array(found, np.int64), width),
+        saddle=_unpadded(np.array([-1 if end is None else end[0] for end in ends], np.int64), width),
+        lower=np.array([-1 if end is None else rows[end[1]] for end in ends], np.int64),
+        height=np.array([-1 if end is None else end[2] for end in ends], np.int64),
+        error=np.array([worst[point] if end is None else end[3] for point, end in zip(found, ends, strict=True)]),
+    )
+
+
+def merge(basins: Basins, counted: Bool[np.ndarray, " n"]) -> Merging:
+    """Returns how the basins of some minima meet, as if the others were none.
+
+    The height at which two of them meet is that of the whole grid, whichever others are left out.
+
+    Args:
+        basins: of all minima.
+        counted: which of them count. The numbers in the result are places among these.
+    """
+    place = np.cumsum(counted) - 1
+    towards = list(range(len(counted)))
+    # Of each basin the lowest minimum that counts, and its node in the tree; None where there is none in it.
+    lowest: list[int | None] = [int(place[row]) if counts else None for row, counts in enumerate(counted)]
+    node = list(lowest)
+    saddles, joined, tree = [], [], []
+    for row in np.argsort(basins.height, kind="stable").tolist():
+        if basins.lower[row] < 0:
+            continue
+        other = int(basins.lower[row])
+        while towards[other] != other:
+            towards[other] = other = towards[towards[other]]
+        towards[row] = other
+        first, second = lowest[row], lowest[other]
+        if first is None:
+            continue
+        if second is None:
+            lowest[other], node[other] = first, node[row]
+            continue
+        saddles.append(int(basins.saddle[row]))
+        joined.append((max(first, second), min(first, second)))
+        tree.append((node[row], node[other]))
+        lowest[other], node[other] = min(first, second), int(counted.sum()) + len(tree) - 1
+    return Merging(
+        np.array(saddles, np.int64),
+        np.array(joined, np.int64).reshape(-1, 2),
+        np.array(tree, np.int64).reshape(-1, 2),
+    )
+
+
+def _largest_around(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Returns the largest value among each point and its eight neighbours, with a border of one point around."""
+    padded = np.pad(values, 2)
+    rows = np.maximum.reduce([padded[shift : padded.shape[0] - 2 + shift] for shift in range(3)])
+    largest: NDArray[np.float64] = np.maximum.reduce(
+        [rows[:, shift : padded.shape[1] - 2 + shift] for shift in range(3)]
+    )
+    return largest
+
+
+def _unpadded(points: Int64[np.ndarray, " n"], width: int) -> Int64[np.ndarray, " n"]:
+    """Returns indices into the flattened grid, of those into the one with a border; -1 stays."""
+    rows, columns = points // width - 1, points % width - 1
+    return np.where(points < 0, -1, rows * (width - 2) + columns)

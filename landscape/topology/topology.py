@@ -1,0 +1,259 @@
+"""Topology: the minima of a landscape's grid, the saddles between them, and how deep each minimum is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, SupportsFloat, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.validation import check_float, check_int, wrong_type, wrong_value
+
+from ..file.checks import PointStatus
+from .errors_of_values import errors_of_values
+from .merging import Basins, find_basins, merge
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64, Int64
+
+    from ..file.data import LandscapeData
+
+
+_ERRORS = 2.0
+_Array = TypeVar("_Array", bound=NDArray[Any])
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """A point of the grid that is lower than its neighbours: a minimum of this grid, not of the network.
+
+    Attributes:
+        x: first coordinate.
+        y: second coordinate; None on a line.
+        value: of the metric.
+        index: of the point in the landscape's arrays: (row, column), or (column,) on a line.
+        persistence: how far one must climb from here to reach a lower minimum; infinite for the lowest one of each
+            connected part of the grid.
+        error: how far values in its basin and on the basin's rim may be from the true ones: the largest of them.
+        at_edge: whether it is at the edge of the grid, so that the values may fall further beyond.
+        beside_gap: whether a neighbour has no finite value, which may be lower.
+    """
+
+    x: float
+    y: float | None
+    value: float
+    index: tuple[int, ...]
+    persistence: float
+    error: float
+    at_edge: bool
+    beside_gap: bool
+
+
+@dataclass(frozen=True)
+class Saddle:
+    """The lowest pass between two basins.
+
+    Attributes:
+        x: first coordinate.
+        y: second coordinate; None on a line.
+        value: of the metric: the height at which the two basins meet.
+        index: of the point in the landscape's arrays: (row, column), or (column,) on a line.
+        joins: the places in ``Topology.minima`` of the lowest minima of both basins, the higher one first.
+    """
+
+    x: float
+    y: float | None
+    value: float
+    index: tuple[int, ...]
+    joins: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Minima of a grid in a plane or on a line, and the saddles between them.
+
+    All of it is about the measured grid. A minimum of the network is one in this plane too, if the grid has a point
+    close enough; a minimum of the grid is seldom one of the network, because other directions lead down from it.
+
+    Attributes:
+        metric: whose minima they are.
+        minima: those that count, the lowest first.
+        saddles: between them, the lowest first; one less than the minima in each connected part of the grid.
+        pairs: the value of every minimum of the grid, also of those that do not count, and that of the saddle where it
+            meets a lower one, float64[n, 2]; infinite for the lowest one of each connected part. The most persistent
+            first. Where both are equal there is no pair.
+        counted: which of the pairs belong to minima that count, bool[n].
+        merge_tree: the two nodes that each saddle joins, int64[saddles, 2]: a number below ``len(minima)`` is a
+            minimum, and ``len(minima) + k`` is what ``saddles[k]`` made (the numbers of SciPy's ``linkage``).
+        persistence: what a minimum must have more of than this to count; None where it must have more than twice its
+            ``error``.
+        parts: how many connected parts the finite points have; there is no path from one to another.
+        excluded: how many points have no finite value, by the reason ("pending", "failed", "not finite").
+    """
+
+    metric: str
+    minima: tuple[Minimum, ...]
+    saddles: tuple[Saddle, ...]
+    pairs: Float64[np.ndarray, "n 2"]
+    counted: NDArray[np.bool_]
+    merge_tree: Int64[np.ndarray, "saddles 2"]
+    persistence: float | None
+    parts: int
+    excluded: Mapping[str, int]
+
+    @property
+    def deepest_barrier(self) -> float:
+        """How far one must climb, at most, from a minimum to reach a lower one; 0 where no minimum has a lower one."""
+        return max((minimum.persistence for minimum in self.minima if math.isfinite(minimum.persistence)), default=0.0)
+
+    @property
+    def shallow(self) -> int:
+        """How many minima of the grid do not count, because they are not deep enough."""
+        return int((~self.counted).sum())
+
+    def merge_height(self, first: int, second: int) -> float:
+        """Returns the lowest height over which a path between two minima must go; infinite where there is no path.
+
+        Args:
+            first: place of one in ``minima``.
+            second: place of the other.
+
+        Raises:
+            TypeError: a place is no int.
+            ValueError: there is no such minimum.
+        """
+        count = len(self.minima)
+        for name, place in (("first", first), ("second", second)):
+            check_int(name, place)
+            if not 0 <= place < count:
+                raise wrong_value(name, f"the place of one of the {count} minima, from 0 on", place)
+        if first == second:
+            return self.minima[first].value
+        nodes = {first, second}
+        for row, joined in enumerate(self.merge_tree.tolist()):
+            if nodes <= set(joined):
+                return self.saddles[row].value
+            if nodes & set(joined):
+                nodes = nodes - set(joined) | {count + row}
+        return math.inf
+
+    def __repr__(self) -> str:
+        parts = [counted_minima(len(self.minima)) + f" of {self.metric} on the grid"]
+        parts += [f"deepest barrier {self.deepest_barrier:.3g}"] if self.saddles else []
+        parts += [f"{self.shallow} shallower left out"] if self.shallow else []
+        parts += [f"{self.parts} parts"] if self.parts > 1 else []
+        parts += [f"{count} points {reason}" for reason, count in self.excluded.items()]
+        return f"Topology({'; '.join(parts)})"
+
+
+def counted_minima(count: int) -> str:
+    """Returns a number of minima in words."""
+    return f"{count} minim{'um' if count == 1 else 'a'}"
+
+
+def find_topology(landscape: LandscapeData, metric: str = "loss", persistence: float | None = None) -> Topology:
+    """Returns the topology of a metric; ``Landscape.topology`` explains it."""
+    values = landscape[metric]
+    least = None if persistence is None else check_float("persistence", persistence, minimum=0)
+    values = np.where(np.isin(landscape.status, (PointStatus.MEASURED, PointStatus.INTERPOLATED)), values, np.nan)
+    values = np.where(np.isfinite(values), values, np.nan)
+    basins = find_basins(values, errors_of_values(landscape, metric))
+    births, deaths = _births_and_deaths(basins, values)
+    depth = deaths - births
+    counts = depth > (_ERRORS * basins.error if least is None else least)
+    merging = merge(basins, counts)
+    kept = np.flatnonzero(counts)
+    ends = np.full(len(kept), np.inf)
+    ends[merging.joined[:, 0]] = values.ravel()[merging.saddle]
+    minima = tuple(
+        Minimum(
+            **_place(landscape, values, int(basins.minimum[row])),
+            persistence=float(end - births[row]),
+            error=float(basins.error[row]),
+            at_edge=_is_at_edge(values.shape, int(basins.minimum[row])),
+            beside_gap=_is_beside_gap(values, int(basins.minimum[row])),
+        )
+        for row, end in zip(kept, ends, strict=True)
+    )
+    saddles = tuple(
+        Saddle(**_place(landscape, values, int(point)), joins=(int(joined[0]), int(joined[1])))
+        for point, joined in zip(merging.saddle, merging.joined, strict=True)
+    )
+    pairs = np.column_stack([births, deaths])
+    real = np.flatnonzero(depth > 0)
+    real = real[np.argsort(-depth[real], kind="stable")]
+    return Topology(
+        metric=metric,
+        minima=minima,
+        saddles=saddles,
+        pairs=_read_only(pairs[real]),
+        counted=_read_only(counts[real]),
+        merge_tree=_read_only(merging.tree),
+        persistence=least,
+        parts=int((basins.saddle < 0).sum()),
+        excluded=_excluded(landscape, values),
+    )
+
+
+def wanted_topology(landscape: LandscapeData, metric: str, wanted: object) -> Topology | None:
+    """Returns what a picture is to mark.
+
+    Args:
+        landscape: a plane or a line.
+        metric: of the picture.
+        wanted: the option ``topology``: False for nothing, True for the minima that count, or what they must have more
+            of than.
+
+    Raises:
+        TypeError: ``wanted`` is neither a bool nor a number.
+        ValueError: it is a number below 0, or not finite.
+    """
+    if isinstance(wanted, bool):
+        return find_topology(landscape, metric) if wanted else None
+    if isinstance(wanted, str) or not isinstance(wanted, SupportsFloat):
+        raise wrong_type("topology", "a bool, or the barrier that a minimum must have more of than", wanted)
+    return find_topology(landscape, metric, check_float("topology", wanted, minimum=0))
+
+
+def _births_and_deaths(
+    basins: Basins, values: NDArray[np.float64]
+) -> tuple[Float64[np.ndarray, " n"], Float64[np.ndarray, " n"]]:
+    flat = values.ravel()
+    return flat[basins.minimum], np.where(basins.saddle < 0, np.inf, flat[basins.saddle])
+
+
+def _place(landscape: LandscapeData, values: NDArray[np.float64], point: int) -> dict[str, Any]:
+    index = tuple(int(part) for part in np.unravel_index(point, values.shape))
+    return {
+        "x": float(landscape.x[index[-1]]),
+        "y": None if landscape.y is None else float(landscape.y[index[0]]),
+        "value": float(values[index]),
+        "index": index,
+    }
+
+
+def _is_at_edge(shape: tuple[int, ...], point: int) -> bool:
+    """Returns whether a point is the first or the last along an axis; an axis of one point has no edge."""
+    index = np.unravel_index(point, shape)
+    return any(size > 1 and part in (0, size - 1) for part, size in zip(index, shape, strict=True))
+
+
+def _is_beside_gap(values: NDArray[np.float64], point: int) -> bool:
+    index = np.unravel_index(point, values.shape)
+    around = tuple(slice(max(part - 1, 0), part + 2) for part in index)
+    return bool(np.isnan(values[around]).any())
+
+
+def _excluded(landscape: LandscapeData, values: NDArray[np.float64]) -> dict[str, int]:
+    gaps, status = np.isnan(values), landscape.status
+    kinds = {"pending": status == PointStatus.PENDING, "failed": status == PointStatus.FAILED}
+    kinds["not finite"] = gaps & ~kinds["pending"] & ~kinds["failed"]
+    return {kind: int(where.sum()) for kind, where in kinds.items() if where.any()}
+
+
+def _read_only(array: _Array) -> _Array:
+    array.flags.writeable = False
+    return array

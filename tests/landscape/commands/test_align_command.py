@@ -1,0 +1,99 @@
+"""``landscape align``: the same weights as in Python, from what is typed."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from examples import train_run
+from places import SUPPORT
+from torch import nn
+from typer.testing import CliRunner
+
+from collectors.run_directory.directory import RunDirectory
+from collectors.weights.safetensors_file import CheckpointFile
+from landscape import align
+from landscape.cli import app
+
+CALLBACKS = f"""
+import sys
+sys.path.insert(0, {str(SUPPORT)!r})
+import torch
+from torch import nn
+from examples import batch_norm, bowl
+from workers import OwnLoss
+
+def network():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3))
+
+inputs = torch.randn(40, 4, generator=torch.Generator().manual_seed(0))
+targets = torch.arange(40) % 3
+
+def pair():
+    return nn.CrossEntropyLoss(), network(), (inputs, targets), {{}}
+
+def own():
+    def step(net, batch):
+        return nn.functional.cross_entropy(net(input=batch["x"]), batch["y"])
+    rows = [{{"x": inputs[k:k + 20], "y": targets[k:k + 20]}} for k in (0, 20)]
+    return OwnLoss(step), network(), rows, {{}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    (tmp_path / "align_callbacks.py").write_text(CALLBACKS)
+    for name, seed in (("a", 0), ("b", 1)):
+        torch.manual_seed(seed)
+        torch.save(nn.Sequential(nn.Linear(4, 6), nn.Tanh(), nn.Linear(6, 3)).state_dict(), tmp_path / f"{name}.pt")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    sys.modules.pop("align_callbacks", None)
+    return tmp_path
+
+
+def typed(*arguments):
+    result = CliRunner().invoke(app, ["align", *map(str, arguments)])
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+@pytest.mark.parametrize("function", ["pair", "own"])
+def test_files(folder, function):
+    said = typed("a.pt", "b.pt", "--function", f"align_callbacks:{function}", "-o", "aligned.safetensors")
+    from align_callbacks import inputs, network
+
+    expected = align(folder / "b.pt", to=folder / "a.pt", network=network(), example=inputs)
+    written = CheckpointFile(folder / "aligned.safetensors")
+    for name, array in expected.weights.items():
+        np.testing.assert_array_equal(written.read(name), array)
+    lines = expected.summary().splitlines()
+    assert said.splitlines()[:3] == ["aligned.safetensors", f"  {lines[0]}", f"  {lines[1]}"]
+
+
+def test_what_is_there_is_not_replaced(folder):
+    (folder / "kept.safetensors").write_text("kept")
+    arguments = ("a.pt", "b.pt", "--function", "align_callbacks:pair", "-o", "kept.safetensors")
+    with pytest.raises(
+        ValueError, match=r"--output kept\.safetensors exists already; choose another name, or pass --ov"
+    ):
+        typed(*arguments)
+    assert (folder / "kept.safetensors").read_text() == "kept"
+    typed(*arguments, "--overwrite")
+    assert len(CheckpointFile(folder / "kept.safetensors").shapes) == 4
+
+
+def test_equal_files(folder):
+    with pytest.raises(Exception, match="hold equal weights, so that there is nothing to align"):
+        typed("a.pt", "a.pt", "--function", "align_callbacks:pair", "-o", "same.safetensors")
+    assert not (folder / "same.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_checkpoints_of_a_run(folder):
+    train_run(folder / "run", epochs=3)
+    typed("run@1", "run", "--function", "align_callbacks:batch_norm", "-o", "aligned.safetensors", "--samples", 8)
+    run, written = RunDirectory(folder / "run"), CheckpointFile(folder / "aligned.safetensors")
+    assert set(written.shapes) >= set(run.checkpoint(3).shapes)

@@ -1,0 +1,89 @@
+"""``landscape compare``: what Python measures, from what is typed; and what looks at its file."""
+
+import json
+
+import pytest
+from places import SUPPORT
+from small_curvature import train_small
+from typer.testing import CliRunner
+
+from landscape import Comparison, Landscape
+from landscape.cli import app
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("recipes")
+    (folder / "my_training.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(SUPPORT)!r})\nfrom small_curvature import small\n"
+    )
+    for number in range(6):
+        train_small(folder / f"run_{number}", epochs=2 + number)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def inside(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+
+
+def invoke(*arguments, code=0):
+    result = CliRunner().invoke(app, [*map(str, arguments)])
+    assert result.exit_code == code, f"{result.output}{result.exception}"
+    return result
+
+
+def measure(*arguments, code=0):
+    return invoke("compare", *arguments, "--function", "my_training:small", "--devices", 0, "--no-progress", code=code)
+
+
+def test_it_measures_what_is_typed_and_pictures_show_it():
+    said = measure(
+        "short=run_0,run_1,run_2", "long=run_3,run_4,run_5", "--directions", 3, "--points", 5, "--radius", 1.5,
+        "--normalization", "layer", "--seed", 4, "--confidence", 0.9, "--samples", 20, "-o", "compare.h5",
+        "--rise", 0.01,
+    )  # fmt: skip
+    found = Comparison.load("compare.h5")
+    assert found.loss.shape == (6, 3, 5)
+    assert found.name == ("run_0", "run_1", "run_2", "run_3", "run_4", "run_5")
+    expected = {
+        "num_samples": 20, "radius": 1.5, "normalization": "layer", "seed": 4, "confidence": 0.9, "rise": 0.01,
+        "function": "small_curvature:small",
+    }  # fmt: skip
+    assert expected.items() <= found.attributes.items()
+    assert said.output.strip() == found.summary()
+    assert "90 %" in said.output
+    facts = json.loads(invoke("info", "compare.h5", "--json").output)
+    assert facts["kind"] == "comparison"
+    assert [item["rise_at_radius"] for item in facts["networks"]] == found.values().tolist()
+    assert facts["answers"]["rise_at_radius"][0]["difference"] == found.table()[0].difference
+    assert found.summary() in invoke("info", "compare.h5").output
+    invoke("plot", "compare.h5", "-o", "picture.png", "--dpi", 40)
+    invoke("plot", "compare.h5", "-o", "dark.svg", "--kind", "comparison", "--theme", "dark", "--size", "5x4")
+    for arguments, text in (
+        (("-o", "picture.png", "--metric", "loss"), "--metric must be left out for a comparison"),
+        (("-o", "picture.png", "--number", 3), "--number must be left out for a comparison"),
+        (("-o", "picture.gif"), "--output must end in .png, .pdf or .svg for a comparison"),
+        (("-o", "picture.png", "--kind", "contour"), "is a comparison file, which Comparison.load reads"),
+    ):
+        assert text in str(invoke("plot", "compare.h5", *arguments, code=1).exception)
+    with pytest.raises(Exception, match=r"Comparison\.load"):
+        Landscape.load("compare.h5")
+
+
+@pytest.mark.slow
+def test_pairs_and_a_dry_run():
+    said = measure("a=run_0,run_1,run_2", "b=run_3,run_4,run_5", "--paired", "--directions", 2)
+    assert "paired t" in said.output
+    said = measure("a=run_0", "b=run_3", "--dry-run", "--directions", 2, "-o", "dry.h5")
+    assert "2 networks x 2 lines: 34 points x" in said.output
+
+
+def test_what_is_typed_wrong():
+    for typed, text in (
+        (("short",), "RECIPE=NETWORK,NETWORK must be a name and its networks"),
+        (("a=run_0", "a=run_1"), "must have different names, but got 'a' twice"),
+        (("a=run_0",), "RECIPE=NETWORK,NETWORK must be at least two"),
+        (("a=run_0", "b=run_1", "--points", 4), "--points must be an odd number"),
+    ):
+        assert text in str(measure(*typed, code=1).exception)

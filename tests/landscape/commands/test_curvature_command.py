@@ -1,0 +1,69 @@
+"""``landscape curvature``: what Python measures, from what is typed."""
+
+import json
+
+import numpy as np
+import pytest
+from places import SUPPORT
+from small_curvature import train_small
+from typer.testing import CliRunner
+
+from landscape import Curvature
+from landscape.cli import app
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    (tmp_path / "my_training.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(SUPPORT)!r})\nfrom small_curvature import small\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    return train_small(tmp_path / "run")
+
+
+def invoke(*arguments, code=0):
+    result = CliRunner().invoke(app, [*map(str, arguments)])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def measure(run, *arguments, code=0):
+    return invoke(
+        "curvature", run, "--function", "my_training:small", "--devices", "0", "--no-progress", *arguments, code=code
+    )
+
+
+def test_it_measures_what_is_typed(run):
+    said = measure(
+        run, "--top", 2, "--bottom", 1, "--trace", 3, "--density", "2x5", "--numbers", "1-2", "--samples", 32,
+        "--tolerance", 0.01, "--max-products", 45, "--seed", 3, "--keep-vectors", "--name", "sharp", "--output", "out",
+    )  # fmt: skip
+    found = Curvature.load("out/sharp_1-2.h5")
+    assert found.number.tolist() == [1, 2]
+    assert found.eigenvalues.shape == (2, 3)
+    assert found.density_nodes.shape == (2, 2, 5)
+    assert np.isfinite(found.trace).all()
+    expected = {
+        "matrix": "hessian", "num_samples": 32, "tolerance": 0.01, "max_products": 45, "seed": 3, "trace_probes": 3,
+        "function": "small_curvature:small", "run_directory": "../run",
+    }  # fmt: skip
+    assert expected.items() <= found.attributes.items()
+    assert len(found.vectors(1)) == 3
+    assert "epoch 2" in said.output
+    facts = json.loads(invoke("info", "out/sharp_1-2.h5", "--json").output)
+    assert facts["eigenvalues"] == found.eigenvalues.tolist()
+    told = invoke("info", "out/sharp_1-2.h5").output.splitlines()[1:]
+    # A file has its versions sorted by name.
+    assert [line for line in told if "versions" not in line] == [
+        line for line in said.output.splitlines()[1:] if "versions" not in line
+    ]
+
+
+def test_a_dry_run_and_what_cannot_be_typed(run):
+    assert "curvature_0-3.h5: 4 epochs; about" in measure(run, "--dry-run").output
+    assert not list(run.glob("*.h5"))
+    error = measure(run, "--density", "4", code=1).exception
+    assert str(error) == "--density must be random starts x products of each, such as 4x40, but got '4'."
+    assert "--matrix must be" in str(measure(run, "--matrix", "fisher", code=1).exception)
+    assert "--numbers must be whole numbers" in str(measure(run, "--numbers", "a", code=1).exception)
+    assert "--tolerance must be a number between 0 and 1" in str(measure(run, "--tolerance", 2, code=1).exception)

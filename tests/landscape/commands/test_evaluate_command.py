@@ -1,0 +1,262 @@
+"""``landscape evaluate``: the same planes as in Python, from what is typed."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from examples import BOWL_TARGET, batch_norm, bowl, bowl_loss, train_run
+from places import SUPPORT
+from scripts import PATIENCE
+from typer.testing import CliRunner
+
+from collectors.run_directory.directory import RunDirectory
+from collectors.weights.safetensors_file import write_checkpoint
+from landscape import Landscape, Plane, evaluate, line_between, pca_plane, plane_through, random_line, random_plane
+from landscape.cli import app
+
+FIRST, SECOND = [1.0, 0.5, 0.0, 0.0], [0.0, 0.0, 2.0, -1.0]
+CALLBACKS = f"""
+import sys
+sys.path.insert(0, {str(SUPPORT)!r})
+from examples import batch_norm, bowl
+
+calls = []
+
+def counted():
+    calls.append(1)
+    return bowl()
+
+def nothing():
+    return 3
+"""
+
+
+OBLIQUE = pytest.mark.filterwarnings("ignore:the two random directions have a cosine")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Checkpoints of a bowl and of a small network, a run, and directions."""
+    folder = tmp_path_factory.mktemp("evaluate")
+    (folder / "evaluate_callbacks.py").write_text(CALLBACKS)
+    for name, weights in (("start", [1.0, 2, 3, 4]), ("target", BOWL_TARGET), ("third", [0.0, 1, -1, 2])):
+        write_checkpoint(folder / f"{name}.safetensors", {"weight": np.array(weights)})
+    torch.save({"weight": torch.tensor([2.0, 2, 2, 2], dtype=torch.float64)}, folder / "fourth.pt")
+    write_checkpoint(folder / "first.safetensors", {"weight": np.array(FIRST)})
+    write_checkpoint(folder / "second.safetensors", {"weight": np.array(SECOND)})
+    train_run(folder / "run", epochs=3)
+    return folder
+
+
+@pytest.fixture
+def typed(folder, tmp_path, monkeypatch):
+    """Types a command in the folder; returns the landscape that it wrote."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+    def run(*arguments, function="bowl", size=5):
+        output = tmp_path / f"{len(list(tmp_path.iterdir()))}.h5"
+        fixed = ["--function", f"evaluate_callbacks:{function}", "-o", output, "--size", size, "--no-progress"]
+        result = CliRunner().invoke(app, ["evaluate", *map(str, (*arguments, *fixed, "--devices", "0"))])
+        if result.exception is not None:
+            raise result.exception
+        assert str(output) in result.stdout
+        return Landscape.load(output)
+
+    return run
+
+
+def same(found, plane, callback_fn=bowl, **options):
+    expected = evaluate(plane, callback_fn, **{"size": 5, "progress": False, "device_ids": [0], **options})
+    assert found.attributes["identity"] == expected.attributes["identity"]
+    np.testing.assert_allclose(found.loss, expected.loss, rtol=1e-6)
+    assert found.origin.name == expected.origin.name
+    if expected.checkpoints is not None:
+        assert found.checkpoints.name == expected.checkpoints.name
+        assert list(found.checkpoints.runs) == list(expected.checkpoints.runs)
+
+
+@OBLIQUE
+def test_around_the_network_that_the_function_returns(typed):
+    network = bowl()[1]
+    found = typed("--normalization", "none", "--perturb-one-dimensional", "--seed", "3")
+    same(found, random_plane(network, seed=3, normalization="none", perturb_one_dimensional=True), seed=3)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_losses_of_samples_are_kept(typed):
+    found = typed("--keep-samples", "--kind", "random-line", function="batch_norm", size=3)
+    np.testing.assert_allclose(found.samples().losses().astype(float).mean(-1), found.loss, rtol=1e-6)
+
+
+@OBLIQUE
+def test_around_a_file_with_a_name(typed, folder):
+    moves = ["--normalization", "layer", "--perturb-one-dimensional"]
+    plane = random_plane(
+        folder / "start.safetensors", network=bowl()[1], normalization="layer", perturb_one_dimensional=True, name="SGD"
+    )
+    same(typed("SGD=start.safetensors", *moves), plane)
+    line = random_line(
+        folder / "fourth.pt", network=bowl()[1], normalization="layer", perturb_one_dimensional=True, seed=2
+    )
+    same(typed("fourth.pt", "--kind", "random-line", "--seed", "2", *moves, size=7), line, size=7, seed=2)
+
+
+def test_a_line_between_two_networks(typed, folder):
+    found = typed("start.safetensors", "Adam=target.safetensors")
+    plane = line_between(
+        {"start": folder / "start.safetensors", "Adam": folder / "target.safetensors"}, network=bowl()[1]
+    )
+    same(found, plane)
+    # By definition the target is where the loss is zero.
+    assert found.loss[np.argmin(abs(found.x - 1))] < found.loss[0]
+    same(
+        typed("start.safetensors", "fourth.pt"),
+        line_between(folder / "start.safetensors", folder / "fourth.pt", network=bowl()[1]),
+    )
+
+
+def test_a_plane_through_three_networks(typed, folder):
+    files = [folder / f"{name}.safetensors" for name in ("start", "target", "third")]
+    found = typed(*files, "--kind", "through", size="4x6")
+    same(found, plane_through(*files, network=bowl()[1]), size=(4, 6))
+    assert found.loss.shape == (6, 4)
+    named = typed("a=start.safetensors", "b=target.safetensors", "c=third.safetensors", "--kind", "through")
+    assert list(named.checkpoints.name) == ["a", "b", "c"]
+
+
+def test_directions_of_ones_own(typed, folder):
+    found = typed(
+        "--directions", "first.safetensors", "--directions", "second.safetensors", "--save-directions", size=3
+    )
+    expected = [[bowl_loss(x, y, FIRST, SECOND) for x in found.x] for y in found.y]
+    np.testing.assert_allclose(found.loss, expected, rtol=1e-9)
+    # What --save-directions wrote can be read.
+    kept = found.path.with_name(f"{found.path.stem}_directions.safetensors")
+    np.testing.assert_allclose(typed("--directions", kept, size=3).loss, expected, rtol=1e-9)
+    same(typed(kept, "--kind", "saved", size=3), Plane.load(kept), size=3)
+    line = typed("start.safetensors", "--kind", "own", "--directions", "first.safetensors", size=3)
+    assert line.y is None
+
+
+@pytest.mark.parametrize(
+    "form", ["run", pytest.param("files", marks=pytest.mark.slow), pytest.param("numbers", marks=pytest.mark.slow)]
+)
+def test_pca_of_a_run_or_of_files(typed, folder, form):
+    run = RunDirectory(folder / "run")
+    network = batch_norm()[1]
+    files = [str(run.checkpoint_path(number)) for number in (0, 1, 2, 3)]
+    if form == "run":
+        found, plane = typed("run", "--kind", "pca", function="batch_norm", size=3), pca_plane(run, network=network)
+    elif form == "files":
+        found = typed(*files, "--kind", "pca", "--numbers", "0,1,2,3", "--centering", "mean", function="batch_norm",
+                      size=3)  # fmt: skip
+        plane = pca_plane(files, network=network, numbers=[0, 1, 2, 3], centering="mean")
+    else:
+        found = typed("run@1", "run@2", "run@3", "--kind", "pca", function="batch_norm", size=3)
+        plane = pca_plane([run.checkpoint(number) for number in (1, 2, 3)], network=network)
+    same(found, plane, batch_norm, size=3)
+
+
+@pytest.mark.slow
+def test_pca_of_several_runs(typed, folder):
+    run = RunDirectory(folder / "run")
+    files = [str(run.checkpoint_path(number)) for number in (1, 2)]
+    found = typed(
+        "A=run", f"B={files[0]}", f"B={files[1]}", "--kind", "pca", "--numbers", "B=10,20", function="batch_norm",
+        size=3,
+    )  # fmt: skip
+    plane = pca_plane({"A": run, "B": files}, network=batch_norm()[1], numbers={"B": [10, 20]})
+    same(found, plane, batch_norm, size=3)
+    assert list(found.checkpoints.number) == [0, 1, 2, 3, 10, 20]
+
+
+def test_a_run_is_its_last_checkpoint(typed, folder):
+    run = RunDirectory(folder / "run")
+    found = typed("early=run@1", "late=run", function="batch_norm", size=3)
+    ends = {"early": run.checkpoint(1), "late": run.checkpoint(3)}
+    same(found, line_between(ends, network=batch_norm()[1]), batch_norm, size=3)
+
+
+def test_the_function_is_called_once(typed, folder):
+    import evaluate_callbacks
+
+    evaluate_callbacks.calls.clear()
+    typed("start.safetensors", "target.safetensors", function="counted")
+    assert evaluate_callbacks.calls == [1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            ["a", "b", "c"],
+            r"^--kind is missing: 3 checkpoints may be a run's \(--kind pca\) or three networks \(--kind",
+        ),
+        (["a", "b", "--kind", "random"], "^--kind random needs one checkpoint or none, but got 2"),
+        (["a", "--kind", "through"], "^--kind through needs three checkpoints, but got 1"),
+        (
+            ["a", "--kind", "ring"],
+            "^--kind must be one of 'auto', 'random', 'random-line', 'line', 'through', 'pca', 's",
+        ),
+        (["=start.safetensors"], "^CHECKPOINTS must be a file, RUN_DIR@NUMBER or NAME=FILE, but got '=start"),
+        (["start.safetensors", "missing.pt"], r"missing\.pt"),
+        (["x=start.safetensors", "x=third.safetensors"], "^CHECKPOINTS must have different names, but got x, x"),
+        (
+            ["start.safetensors", "third.safetensors", "--normalization", "layer"],
+            "^--normalization must be left out for --kind line; it belongs to --kind random or --kind random-line or",
+        ),
+        (
+            ["start.safetensors", "--centering", "mean"],
+            "^--centering must be left out for --kind random; it belongs to",
+        ),
+        (["start.safetensors", "--size", "4x"], "^--size must be a number such as 40, or two such as 40x20"),
+        (
+            ["a=start.safetensors", "third.safetensors", "--size", "2"],
+            "^--size must be an int of at least 3, but got 2",
+        ),
+        (
+            ["start.safetensors", "--normalization", "all"],
+            "^--normalization must be one of 'filter', 'layer', 'weight'",
+        ),
+        (
+            ["start.safetensors", "third.safetensors", "--sampling", "half"],
+            "^--sampling must be one of 'full', 'adaptive'",
+        ),
+        (["--kind", "own"], "^--directions is missing: --kind own needs"),
+        (["--directions", "first.safetensors", "--directions", "first.safetensors"], "parallel"),
+        (
+            ["--function", "evaluate_callbacks:nothing"],
+            "must return .model, network, dataset, metrics. or an Evaluator",
+        ),
+        (["run@9", "--function", "evaluate_callbacks:batch_norm"], "has no checkpoint of epoch 9; it has"),
+        (["a=run", "start.safetensors", "--kind", "pca"], "^CHECKPOINTS must have NAME= in front of each"),
+        (["start.safetensors"], "the random direction is zero.*Pass --perturb-one-dimensional to move biases"),
+    ],
+)
+def test_wrong_arguments(folder, tmp_path, monkeypatch, arguments, text):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    if "--function" not in arguments:
+        arguments = [*arguments, "--function", "evaluate_callbacks:bowl"]
+    result = CliRunner().invoke(app, ["evaluate", *arguments, "-o", str(tmp_path / "a.h5"), "--no-progress"])
+    with pytest.raises(Exception, match=text):
+        raise result.exception
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_on_two_workers_as_a_user_types_it(folder, tmp_path):
+    command = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()", "evaluate"]
+    arguments = ["SGD=start.safetensors", "Adam=target.safetensors", "--function", "evaluate_callbacks:bowl"]
+    told = subprocess.run(
+        [*command, *arguments, "--devices", "0,1", "-o", str(tmp_path / "line.h5"), "--size", "9"],
+        cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+    assert "line.h5\n  Landscape(" in told.stdout
+    assert "\r" not in told.stderr
+    assert "line: 13/13 points (100 %)" in told.stderr, "the grid, and each network twice"
+    assert Landscape.load(tmp_path / "line.h5").complete

@@ -1,0 +1,438 @@
+"""Comparing recipes: what is measured, against plain PyTorch; what is kept and continued; what may go wrong."""
+
+import contextlib
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+import torch
+from many_perceptrons import (
+    INPUTS,
+    SAMPLES,
+    TARGETS,
+    network,
+    other_samples,
+    perceptron,
+    train,
+    without_single_losses,
+)
+from places import SUPPORT
+from small_curvature import small, train_small
+from torch import nn
+
+from collectors import CheckpointError, RunDirectoryError
+from collectors.networks.readers import describe_network
+from collectors.weights.aligned import align, as_reader
+from landscape import Comparison, LandscapeError, MeasurementPlan, compare, trace_by_lines
+from landscape.errors import (
+    LandscapeDamagedError,
+    LandscapeFormatError,
+    LandscapeIdentityError,
+    LandscapeLockedError,
+    LandscapeNotFoundError,
+    LandscapeWriteError,
+)
+from landscape.file.checks import PointStatus
+from landscape.file.kind import COMPARISON
+from landscape.file.lock import lock_landscape
+from landscape.planes.directions import random_direction
+from workers.errors import NondeterministicLossError
+from workers.function_evaluator import FunctionEvaluator
+from workers.pools.in_process import InProcessPool
+
+PLAN = MeasurementPlan(batch_size=SAMPLES)
+
+
+@pytest.fixture(scope="module")
+def small_batches():
+    return train("small", 4, steps=60)
+
+
+@pytest.fixture(scope="module")
+def large_batches():
+    return train("large", 4, steps=60)
+
+
+@pytest.fixture
+def recipes(small_batches, large_batches):
+    return {"small": small_batches[:3], "large": large_batches[:3]}
+
+
+def measure(recipes, callback=perceptron, **options):
+    options = {"directions": 4, "points": 5, "device_ids": [0], "progress": False, "plan": PLAN, **options}
+    return compare(recipes, callback, **options)
+
+
+def test_the_loss_along_each_line_is_that_of_the_network_moved_by_hand(recipes):
+    found = measure(recipes, seed=3)
+    assert found.loss.shape == (6, 4, 5)
+    assert found.t.tolist() == [-0.5, -0.25, 0, 0.25, 0.5]
+    moved = network()
+    space = describe_network(moved)
+    for row, weights in enumerate([*recipes["small"], *recipes["large"]]):
+        state = align(as_reader("weights", weights), space)
+        for number in range(4):
+            direction = random_direction(space, state, seed=3, index=number)
+            for place, t in enumerate(found.t):
+                moved.load_state_dict(
+                    {name: torch.tensor(weights[name] + t * direction[name]).float() for name in weights}
+                )
+                with torch.no_grad():
+                    loss = float(nn.functional.cross_entropy(moved(INPUTS[:SAMPLES]), TARGETS[:SAMPLES]))
+                assert found.loss[row, number, place] == pytest.approx(loss, rel=2e-5)
+
+
+def test_one_pool_measures_each_point_once(recipes, monkeypatch):
+    pools, points = [], []
+    start, run = InProcessPool.__init__, InProcessPool.run
+    monkeypatch.setattr(InProcessPool, "__init__", lambda *args, **more: (pools.append(1), start(*args, **more))[1])
+
+    def counted(pool, tasks):
+        return run(pool, (points.append(task) or task for task in tasks))
+
+    monkeypatch.setattr(InProcessPool, "run", counted)
+    measure(recipes)
+    assert len(pools) == 1
+    assert len(points) == 6 * 4 * 4
+
+
+@pytest.mark.slow
+def test_measures_by_hand(recipes):
+    found = measure(recipes, rise=0.02, trace_lines=3)
+    rises = (found.loss[:, :, 0] + found.loss[:, :, -1]) / 2 - found.loss[:, :, 2]
+    assert found.values() == pytest.approx(rises.mean(1))
+    assert found.values("steepest_rise") == pytest.approx(rises.max(1))
+    assert found.values("loss") == pytest.approx(found.loss[:, 0, 2])
+    radii = found.values("radius_of_rise")
+    assert ((radii > 0) & (radii <= 0.5)).all()
+    curve = (found.loss - found.loss[:, :, [2]]).mean(1)
+    both = (curve + curve[:, ::-1])[:, 2:] / 2
+    for radius, heights in zip(radii, both, strict=True):
+        assert np.interp(radius, [0, 0.25, 0.5], np.sqrt(heights)) == pytest.approx(np.sqrt(0.02))
+    alone = trace_by_lines(recipes["large"][0], perceptron, 3, device_ids=[0])
+    assert found.trace[3] == pytest.approx(alone.value, rel=0.05)
+    assert found.table("trace")[0].method == "Welch's t"
+    assert np.isnan(measure(recipes, rise=50.0).values("radius_of_rise")).all()
+    assert "for some networks there is no radius_of_rise" in measure(recipes, rise=50.0).summary("radius_of_rise")
+
+
+@pytest.mark.slow
+def test_a_difference_that_is_there_and_one_that_is_not(small_batches, large_batches):
+    wide = [{name: value * (2 if name == "2.weight" else 1) for name, value in item.items()} for item in large_batches]
+    found = measure({"large": large_batches[:3], "wide": wide[1:]}, directions=8)
+    (answer,) = found.table()
+    assert answer.verdict == "large is flatter"
+    assert answer.low <= answer.difference <= answer.high < 0
+    assert "large is flatter" in found.summary()
+    assert found.table("radius_of_rise")[0].verdict == "large is flatter"
+    equal = measure({"a": large_batches[:2] + small_batches[:1], "b": large_batches[2:] + small_batches[1:2]})
+    assert equal.table()[0].verdict == "inconclusive"
+    assert "inconclusive, because the interval holds 0" in equal.summary()
+    assert "A difference of 10 %" in equal.summary()
+    assert "would show in 4 of 5 cases with" in found.summary()
+    assert "inconclusive" in repr(equal)
+    html = equal.table()._repr_html_()
+    assert "<td>a - b</td>" in html
+    assert "a - b" in str(equal.table())
+
+
+@pytest.mark.slow
+def test_pairs_of_the_same_seed_and_three_recipes(small_batches, large_batches):
+    found = measure(
+        {
+            "small": dict(enumerate(small_batches)),
+            "large": {seed: weights for seed, weights in enumerate(large_batches) if seed},
+            "none": [train("large", 1, steps=1)[0], *train("large", 2, first=1, steps=1)],
+        }
+    )
+    first, second, third = found.table()
+    assert first.method == "paired t"
+    rises = found.values()
+    assert first.difference == pytest.approx((rises[1:4] - rises[4:7]).mean())
+    assert {second.method, third.method} == {"Welch's t"}
+    assert max(answer.confidence for answer in found.table()) > 0.95
+    assert "corrected for 3 pairs" in found.summary()
+
+
+def test_two_networks_answer_for_themselves_alone(recipes):
+    found = measure({name: own[:1] for name, own in recipes.items()})
+    (answer,) = found.table()
+    assert answer.method == "bootstrap over directions and samples"
+    assert found.block_rise.shape == (2, 4, 64)
+    assert found.block_rise @ found.block_size / SAMPLES == pytest.approx(
+        (found.loss[:, :, 0] + found.loss[:, :, -1]) / 2 - found.loss[:, :, 2], abs=1e-6
+    )
+    assert answer.low < answer.difference < answer.high
+    assert "about these two networks, not about the recipes" in found.summary()
+    assert "directions" in found.summary().splitlines()[-1]
+    assert found.table("loss")[0].verdict == "no interval"
+
+
+def test_a_loss_without_values_of_single_samples(recipes):
+    with pytest.warns(UserWarning, match="batched"):
+        found = measure({name: own[:1] for name, own in recipes.items()}, without_single_losses, plan=None)
+    assert found.table()[0].method == "bootstrap over directions"
+    assert not found.block_size.size
+
+
+@pytest.mark.slow
+def test_fewer_than_three_say_why_there_is_no_interval(recipes):
+    found = measure({"small": recipes["small"][:2], "large": recipes["large"]})
+    assert found.table()[0].verdict == "no interval"
+    assert "an interval needs at least 3 networks of each, but there are 2 of small" in found.summary()
+    assert np.isnan(found.means()[0].low)
+    assert np.isfinite(found.means()[1].low)
+
+
+@pytest.mark.slow
+def test_a_plain_function_is_compared_too():
+    matrix = np.diag(np.linspace(1, 2, 12))
+
+    def bowl():
+        def loss(arrays):
+            flat = np.concatenate([arrays["x"].ravel(), arrays["y"].ravel()])
+            return 0.5 * flat @ matrix @ flat
+
+        return FunctionEvaluator(loss, {"x": np.ones((2, 3)), "y": np.ones((2, 3))})
+
+    random = np.random.default_rng(0)
+    point = {name: [random.standard_normal((2, 3)) for _ in range(6)] for name in "xy"}
+    networks = [{"x": x, "y": y} for x, y in zip(point["x"], point["y"], strict=True)]
+    found = measure({"a": networks[:3], "b": networks[3:]}, bowl, plan=None, normalization="none", trace_lines=6)
+    # A parabola rises by a quarter of what it does at twice the distance.
+    curve = (found.loss - found.loss[:, :, [2]] + (found.loss - found.loss[:, :, [2]])[:, :, ::-1]) / 2
+    assert curve[:, :, 3] == pytest.approx(curve[:, :, 4] / 4, rel=1e-5)
+    assert found.trace == pytest.approx(np.full(6, matrix.trace()), rel=1e-3)
+    one = measure({"a": networks[:1], "b": networks[3:4]}, bowl, plan=None, normalization="none")
+    assert one.table()[0].method == "bootstrap over directions"
+
+
+def test_the_file_holds_it_all(recipes, tmp_path):
+    found = measure(recipes, output=tmp_path / "compare.h5", trace_lines=2)
+    again = Comparison.load(tmp_path / "compare.h5")
+    assert again.summary() == found.summary()
+    for name in found.arrays:
+        np.testing.assert_array_equal(found.arrays[name], again.arrays[name])
+    assert again.complete
+    assert pickle.loads(pickle.dumps(again)).recipes == ("small", "large")
+    assert found.save(tmp_path / "copy.h5").read_bytes() == (tmp_path / "compare.h5").read_bytes()
+    with pytest.raises(LandscapeWriteError, match="exists and was left as it is"):
+        found.save(tmp_path / "copy.h5")
+    with pytest.raises(AttributeError, match="a Comparison is read-only"):
+        again.loss = 1
+    with pytest.raises(ValueError, match="read-only"):
+        again.loss[0, 0, 0] = 1
+
+
+@pytest.mark.slow
+def test_it_goes_on_line_by_line_and_may_grow(recipes, tmp_path, large_batches, monkeypatch):
+    path = tmp_path / "compare.h5"
+    with pytest.warns(UserWarning, match="the budget of 1 ms ended the comparison after 0 of 24 lines"):
+        measure(recipes, output=path, budget=1e-3)
+    first = measure(recipes, output=path)
+    assert (first.report.measured, first.report.resumed) == (24, 0)
+    whole = measure(recipes, output=path)
+    assert (whole.report.measured, whole.report.resumed) == (0, 24)
+    more = {**recipes, "large": large_batches}
+    grown = measure(more, output=path, directions=5)
+    assert (grown.report.measured, grown.report.resumed) == (7 * 5 - 24, 24)
+    np.testing.assert_array_equal(grown.loss[:6, :4], first.loss)
+    np.testing.assert_array_equal(grown.loss, measure(more, directions=5).loss)
+    with pytest.warns(UserWarning, match=r"the file holds 1 more networks than were given.*large 4"):
+        assert measure(recipes, output=path).recipe.count("large") == 4
+
+
+@pytest.mark.slow
+def test_a_killed_comparison_continues_without_measuring_twice(tmp_path):
+    script = textwrap.dedent(
+        f"""
+        import sys, time
+        sys.path.insert(0, {str(SUPPORT)!r})
+        from many_perceptrons import perceptron, train
+        from landscape import MeasurementPlan, compare
+
+        def slow():
+            loss, network, data, metrics = perceptron()
+            network.register_forward_hook(lambda *_: time.sleep(0.02))
+            return loss, network, data, metrics
+
+        compare({{"a": train("small", 3, steps=5), "b": train("large", 3, steps=5)}}, slow, directions=4, points=5,
+                device_ids=[0], plan=MeasurementPlan(batch_size=256), output={str(tmp_path / "compare.h5")!r})
+        """
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 250
+    while time.monotonic() < deadline:
+        with contextlib.suppress(LandscapeError):
+            if (Comparison.load(tmp_path / "compare.h5").status == PointStatus.MEASURED).sum() >= 2:
+                break
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    before = Comparison.load(tmp_path / "compare.h5")
+    done = int((before.status == PointStatus.MEASURED).sum())
+    assert 2 <= done < 24
+    found = measure({"a": train("small", 3, steps=5), "b": train("large", 3, steps=5)}, output=tmp_path / "compare.h5")
+    assert found.report.resumed == done
+    assert found.complete
+    kept = before.status == PointStatus.MEASURED
+    np.testing.assert_array_equal(found.loss[kept], before.loss[kept])
+    assert not [path for path in tmp_path.iterdir() if "tmp" in path.name]
+
+
+@pytest.mark.slow
+def test_another_experiment_is_refused(recipes, tmp_path):
+    path = tmp_path / "compare.h5"
+    measure(recipes, output=path)
+    whole = path.read_bytes()
+    for options, named in (
+        ({"radius": 1.0}, r"lines\.t"),
+        ({"seed": 1}, r"lines\.seed"),
+        ({"normalization": "layer"}, r"lines\.normalization"),
+        ({"callback": other_samples}, r"samples\.count"),
+        ({"num_samples": 100}, r"samples\.sha256"),
+    ):
+        with pytest.raises(LandscapeIdentityError, match=rf"comparison file .* holds another experiment[\s\S]*{named}"):
+            measure(recipes, output=path, **options)
+    assert path.read_bytes() == whole
+    assert measure(recipes, output=path, seed=1, overwrite=True).attributes["seed"] == 1
+
+
+def test_files_that_are_none(recipes, tmp_path):
+    path = tmp_path / "compare.h5"
+    measure(recipes, output=path)
+    with pytest.raises(LandscapeNotFoundError, match="there is no comparison file"):
+        Comparison.load(tmp_path / "other.h5")
+    with lock_landscape(path, COMPARISON), pytest.raises(LandscapeLockedError, match=r"comparison file .* is being"):
+        measure(recipes, output=path)
+    (tmp_path / "half.h5").write_bytes(path.read_bytes()[:3000])
+    with pytest.raises(LandscapeDamagedError, match=r"comparison file .* is damaged"):
+        Comparison.load(tmp_path / "half.h5")
+    from landscape import Landscape
+
+    with pytest.raises(LandscapeFormatError, match=r"is a comparison file, which Comparison\.load reads"):
+        Landscape.load(path)
+    with pytest.raises(OSError, match="output"):
+        measure(recipes, output=tmp_path / "nowhere" / "compare.h5")
+
+
+def test_networks_that_are_not_finite_are_left_out_and_named(recipes, small_batches):
+    broken = {name: value.copy() for name, value in small_batches[3].items()}
+    broken["0.weight"][0, 0] = np.nan
+    huge = {name: value * np.float32(1e38) for name, value in small_batches[3].items()}
+    with pytest.warns(
+        UserWarning, match=r"left out of the comparison: small 4 \(.*NaN or infinite.*small 5 \(.*not a finite number"
+    ):
+        found = measure({"small": [*recipes["small"], broken, huge], "large": recipes["large"]})
+    assert found.means()[0].networks == 3
+    assert set(found.left_out) == {"small 4", "small 5"}
+    assert "left out: small 4" in found.summary()
+    with pytest.raises(CheckpointError, match="no network has weights that are finite"):
+        measure({"small": [broken], "large": [{name: value * np.nan for name, value in broken.items()}]})
+
+
+class Guarded(nn.Module):
+    """Raises where its last layer is longer than that of any network which is compared."""
+
+    def __init__(self, inner, limit):
+        super().__init__()
+        self.inner, self.limit = inner, limit
+
+    def forward(self, inputs):
+        if self.inner[2].weight.norm() > self.limit:
+            raise RuntimeError("too large for this network")
+        return self.inner(inputs)
+
+
+def test_a_point_that_fails(recipes):
+    large = [{f"inner.{name}": value for name, value in item.items()} for item in recipes["large"]]
+    steep = {name: value * 4 for name, value in large[0].items()}
+    limit = float(np.linalg.norm(steep["inner.2.weight"])) * 1.01
+
+    def guarded():
+        loss, built, data, metrics = perceptron()
+        return loss, Guarded(built, limit), data, metrics
+
+    with pytest.warns(UserWarning, match=r"left out of the comparison: steep 1 \(.*too large for this network"):
+        found = measure({"large": large, "steep": [steep]}, guarded, plan=None, compile=False)
+    assert found.means()[1].networks == 0
+    assert any(place.startswith("network/3/direction/") for place in found.errors)
+
+
+def test_who_cannot_be_compared(recipes, tmp_path):
+    with pytest.raises(ValueError, match="recipes must be at least two"):
+        measure({"small": recipes["small"]})
+    with pytest.raises(TypeError, match="recipes must be a dict from recipes to lists"):
+        measure([recipes["small"]])
+    with pytest.raises(TypeError, match=r"recipes\['small'\] must be a list.*put a single one into a list"):
+        measure({**recipes, "small": recipes["small"][0]})
+    with pytest.raises(ValueError, match=r"recipes\['small'\] must be at least one network"):
+        measure({**recipes, "small": []})
+    with pytest.raises(ValueError, match=r"recipes\['small'\]\[0\] and recipes\['large'\]\[0\] are the same weights"):
+        measure({"small": recipes["small"][:1], "large": recipes["small"][:1]})
+    other = nn.Sequential(nn.Linear(64, 9), nn.Tanh(), nn.Linear(9, 10))
+    with pytest.raises(CheckpointError, match=r"recipes\['large'\]\[1\] is another network[\s\S]*one architecture"):
+        measure({**recipes, "large": [recipes["large"][0], other]})
+    (tmp_path / "empty").mkdir()
+    with pytest.raises((CheckpointError, RunDirectoryError)):
+        measure({**recipes, "small": [tmp_path / "empty"]})
+    for options, text in (
+        ({"points": 4}, "points must be an odd number"),
+        ({"radius": 0}, "radius must be a number above 0"),
+        ({"confidence": 1.0}, "confidence must be a number between 0 and 1"),
+        ({"directions": 0}, "directions"),
+        ({"buffers": "interpolate"}, "buffers"),
+        ({"normalization": "cube"}, "normalization"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            measure(recipes, **options)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'grid'"):
+        measure(recipes, grid=3)
+    with pytest.raises(ValueError, match="measure must be"):
+        measure(recipes).table("sharpness")
+
+
+def test_a_loss_that_is_not_repeated_ends_it_and_leaves_no_file(recipes, tmp_path):
+    def dropping():
+        loss, built, data, metrics = perceptron()
+        return lambda outputs, targets: loss(outputs + torch.randn_like(outputs), targets), built, data, metrics
+
+    with pytest.raises(NondeterministicLossError):
+        measure(recipes, dropping, plan=None, output=tmp_path / "compare.h5")
+    assert not (tmp_path / "compare.h5").exists()
+
+
+def test_runs_and_files_are_networks_too(tmp_path):
+    runs = [train_small(tmp_path / f"run_{seed}", epochs=2 + seed) for seed in range(4)]
+    last = sorted((runs[3] / "ckpt_dir").glob("*_5_*.safetensors"))[0]
+    shutil.copy(last, tmp_path / "weights.safetensors")
+    found = measure({"a": [runs[0], str(runs[1])], "b": [runs[2], tmp_path / "weights.safetensors"]}, small, plan=None)
+    assert found.name == ("run_0", "run_1", "run_2", "weights")
+    assert found.complete
+
+
+def test_the_forecast_is_said_first(recipes, tmp_path, capsys):
+    assert measure(recipes, dry_run=True, output=tmp_path / "compare.h5") is None
+    assert "6 networks x 4 lines: 102 points x" in capsys.readouterr().out
+    assert not (tmp_path / "compare.h5").exists()
+    measure(recipes, progress=True, output=tmp_path / "compare.h5")
+    assert "comparison: 6 networks x 4 lines: 102 points x" in capsys.readouterr().err
+    measure(recipes, dry_run=True, output=tmp_path / "compare.h5")
+    assert "all measured before" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_two_workers_give_the_same(recipes):
+    alone = measure(recipes)
+    both = measure(recipes, device_ids=[0, 1])
+    np.testing.assert_array_equal(both.loss, alone.loss)
+    assert both.report.workers == 2
+    one = {name: own[:1] for name, own in recipes.items()}
+    np.testing.assert_array_equal(measure(one, device_ids=[0, 1]).block_rise, measure(one).block_rise)

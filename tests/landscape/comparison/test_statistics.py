@@ -1,0 +1,164 @@
+"""The statistics of comparisons: against SciPy, and against what an interval promises."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from landscape.comparison.statistics import (
+    Estimate,
+    bootstrap_difference,
+    crossed_difference,
+    crossed_mean,
+    holm,
+    mean,
+    networks_needed,
+    pairs_needed,
+    welch,
+)
+
+slow = pytest.mark.slow
+REPEATS = 1000
+COVERED = (0.93, 0.97)
+
+
+def test_welch_and_pairs_are_scipys():
+    random = np.random.default_rng(0)
+    first, second = random.normal(1, 1, 6), random.normal(0, 3, 9)
+    found, expected = welch(first, second), stats.ttest_ind(first, second, equal_var=False)
+    assert found.p_value == pytest.approx(expected.pvalue)
+    assert found.interval(0.9) == pytest.approx(expected.confidence_interval(0.9))
+    pairs, expected = mean(first - second[:6]), stats.ttest_rel(first, second[:6])
+    assert pairs.p_value == pytest.approx(expected.pvalue)
+    assert pairs.interval() == pytest.approx(expected.confidence_interval())
+
+
+def test_little_is_not_enough():
+    assert np.isnan(mean(np.ones(1)).interval()).all()
+    assert np.isnan(mean(np.zeros(0)).value)
+    assert np.isnan(bootstrap_difference(np.ones((1, 3)), np.zeros((1, 3)), np.ones(3)).p_value)
+    assert mean(np.ones(4)).interval() == (1, 1)
+    assert (mean(np.ones(4)).p_value, mean(np.zeros(4)).p_value) == (0, 1)
+    assert welch(np.ones(3), np.zeros(3)).interval() == (1, 1)
+
+
+def lines(random, networks, directions, *, between=0.05, common=0.2, rest=0.15, along=None):
+    """Values of networks along directions: networks differ, directions differ for all of them, and what is left."""
+    shared = common * random.standard_normal(directions) if along is None else along
+    own = between * random.standard_normal((networks, 1))
+    return 1 + own + shared + rest * random.standard_normal((networks, directions))
+
+
+@pytest.mark.parametrize(
+    ("networks", "directions", "reaction"),
+    [
+        (6, 12, 0.0),
+        (6, 12, 0.1),
+        *(pytest.param(*case, marks=slow) for case in [(3, 12, 0.0), (3, 12, 0.1), (6, 4, 0.0), (6, 4, 0.1)]),
+    ],
+)
+def test_the_interval_of_a_difference_covers_it(networks, directions, reaction):
+    """Sides see the same directions; each reacts to them in its own way, or does not."""
+    random, hits, false = np.random.default_rng(1), 0, 0
+    for _ in range(REPEATS):
+        along = 0.2 * random.standard_normal(directions)
+        sides = [
+            lines(random, networks, directions, along=along + reaction * random.standard_normal(directions))
+            for _ in range(2)
+        ]
+        sides[0] += 0.3
+        low, high = crossed_difference(*sides).interval()
+        hits += low <= 0.3 <= high
+        sides[0] -= 0.3
+        false += crossed_difference(*sides).p_value < 0.05
+    # The part of the directions is never below zero, which makes few of both a little more careful than need be.
+    assert COVERED[0] <= hits / REPEATS <= COVERED[1] + (0.01 if min(networks, directions) < 6 else 0)
+    if not reaction:
+        assert false / REPEATS <= 0.05
+
+
+def test_directions_that_sides_react_to_differently_are_missed_by_their_networks_alone():
+    random, hits = np.random.default_rng(2), 0
+    for _ in range(REPEATS):
+        sides = [lines(random, 12, 12) for _ in range(2)]
+        low, high = welch(*(side.mean(1) for side in sides)).interval()
+        hits += low <= 0 <= high
+    assert hits / REPEATS < 0.8
+
+
+@pytest.mark.parametrize("networks", [pytest.param(3, marks=slow), 6])
+def test_the_interval_of_a_mean_covers_it(networks):
+    random, hits = np.random.default_rng(3), 0
+    for _ in range(REPEATS):
+        low, high = crossed_mean(lines(random, networks, 12)).interval()
+        hits += low <= 1 <= high
+    assert COVERED[0] <= hits / REPEATS <= COVERED[1]
+
+
+@pytest.mark.parametrize(
+    ("directions", "samples", "rest"),
+    [(0.3, 1, 0.5), *(pytest.param(*case, marks=slow) for case in [(0.3, 0, 0), (0, 1, 0), (0, 0, 1), (0.3, 0.7, 0)])],
+)
+def test_the_bootstrap_covers_two_networks_difference(directions, samples, rest):
+    random, hits, repeats = np.random.default_rng(4), 0, 400
+    for seed in range(repeats):
+        values = (
+            directions * random.standard_normal((12, 1))
+            + samples * random.standard_normal((1, 64))
+            + rest * random.standard_normal((12, 64))
+        )
+        low, high = bootstrap_difference(
+            values + 0.5, np.zeros_like(values), np.ones(64), seed=seed, resamples=400
+        ).interval()
+        hits += low <= 0.5 <= high
+    assert COVERED[0] - 0.01 <= hits / repeats <= COVERED[1] + 0.015  # of 400 draws, where single cells make it careful
+
+
+def test_the_bootstrap_is_the_closed_form_along_directions_alone():
+    values = np.random.default_rng(5).standard_normal((30, 1))
+    found = bootstrap_difference(values, np.zeros_like(values), np.ones(1), resamples=20000)
+    assert found.value == pytest.approx(values.mean())
+    assert found.error == pytest.approx(values.std(ddof=1) / np.sqrt(30), rel=0.03)
+    assert found == bootstrap_difference(values, np.zeros_like(values), np.ones(1), resamples=20000)
+
+
+def test_blocks_count_by_their_samples():
+    values = np.array([[0.0, 1.0], [0.0, 1.0]])
+    assert bootstrap_difference(values, np.zeros((2, 2)), np.array([3.0, 1.0])).value == pytest.approx(0.25)
+
+
+def test_holm_by_hand():
+    found = holm([0.01, 0.04, 0.03, float("nan")])
+    assert [item.p_value for item in found[:3]] == pytest.approx([0.03, 0.06, 0.06])
+    assert [item.differs for item in found] == [True, False, False, False]
+    assert [item.confidence for item in found[:3]] == pytest.approx([1 - 0.05 / 3, 0.975, 0.975])
+    assert np.isnan(found[3].p_value)
+
+
+def test_an_interval_holds_zero_exactly_where_holm_says_so():
+    random, false, repeats = np.random.default_rng(6), 0, 400
+    for _ in range(repeats):
+        groups = random.standard_normal((4, 6)) + np.array([0, 0, 0, 1.5])[:, None]
+        made = [welch(groups[i], groups[j]) for i in range(4) for j in range(i)]
+        found = holm([item.p_value for item in made])
+        for item, corrected in zip(made, found, strict=True):
+            low, high = item.interval(corrected.confidence)
+            assert corrected.differs == (not low <= 0 <= high)
+        false += any(found[place].differs for place in (0, 1, 2))
+    assert false / repeats <= 0.05
+
+
+def test_as_many_networks_as_are_needed_show_the_effect():
+    random, count = np.random.default_rng(7), networks_needed(0.1, 0.1)
+    seen = [welch(random.normal(0.1, 0.1, count), random.normal(0, 0.1, count)).p_value < 0.05 for _ in range(1000)]
+    assert 0.76 <= np.mean(seen) <= 0.86
+    count = pairs_needed(0.3, 0.1)
+    seen = [mean(random.normal(0.1, 0.3, count)).p_value < 0.05 for _ in range(1000)]
+    assert 0.76 <= np.mean(seen) <= 0.86
+
+
+def test_what_no_number_shows():
+    assert networks_needed(0.1, 0.1, floor=1.0) is None
+    assert networks_needed(np.nan, 0.1) is None
+    assert pairs_needed(0.1, 0) is None
+    assert networks_needed(0.0, 0.1) == 3
+    assert Estimate(1.0, np.nan, 0.0).interval()[0] != 0

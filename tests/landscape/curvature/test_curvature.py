@@ -1,0 +1,185 @@
+"""The curvature file and what a user holds of it: whole, bounded, read-only."""
+
+import copy
+import pickle
+
+import h5py
+import numpy as np
+import pytest
+
+from landscape import Curvature
+from landscape.curvature.curvature_file import curvature_bytes, read_curvature
+from landscape.curvature.data import CurvatureData
+from landscape.curvature.facts import curvature_json, curvature_text
+from landscape.errors import LandscapeDamagedError, LandscapeFormatError, LandscapeNotFoundError
+from landscape.file.checks import PointStatus
+
+ATTRIBUTES = {
+    "matrix": "hessian", "unit": "epoch", "top": 2, "bottom": 1, "weights": 1210, "network": "Net", "tolerance": 1e-3,
+    "num_samples": 64, "samples": "first", "seed": 0, "notes": ["computed in float32."], "identity": {"top": 2},
+}  # fmt: skip
+
+
+def build(count=3, density=(2, 4)):
+    """Curvature of which the last set of weights failed."""
+    data = CurvatureData.empty(range(0, 5 * count, 5), ["ab"] * count, pairs=3, density=density, attributes=ATTRIBUTES)
+    random = np.random.default_rng(0)
+    for values in data.columns.values():
+        if values.dtype == np.float64:
+            values[:-1] = random.random(values[:-1].shape)
+    data.status[:-1], data.status[-1] = PointStatus.MEASURED, PointStatus.FAILED
+    data.converged[:-1] = 1
+    data.products[:-1], data.forward_passes[:-1] = 40, 204
+    if all(density):
+        data.density_nodes[0, 1, 3] = np.nan
+        data.density_weights[:-1] /= data.density_weights[:-1].sum(axis=2, keepdims=True)
+    data.errors[f"number/{data.number[-1]}"] = (
+        "Traceback (most recent call last):\n  File\nCurvatureError: the loss is nan"
+    )
+    return data
+
+
+@pytest.fixture
+def path(tmp_path):
+    target = tmp_path / "curvature_0-10.h5"
+    target.write_bytes(curvature_bytes(build()))
+    return target
+
+
+@pytest.mark.parametrize("density", [(2, 4), (0, 0)])
+@pytest.mark.parametrize("pairs", [3, 0])
+def test_what_is_written_is_read(tmp_path, density, pairs):
+    data = build(density=density)
+    if not pairs:
+        for name in ("eigenvalues", "residuals", "angle_bound", "share_seen_by_optimizer", "converged"):
+            setattr(data, name, getattr(data, name)[:, :0])
+        data.attributes |= {"top": 0, "bottom": 0}
+    path = tmp_path / "c.h5"
+    path.write_bytes(curvature_bytes(data))
+    found = read_curvature(path)
+    for name, values in data.columns.items():
+        np.testing.assert_array_equal(found.columns[name], values, err_msg=name)
+        assert found.columns[name].dtype == values.dtype
+    assert (found.sha256, found.errors, found.attributes) == (data.sha256, data.errors, data.attributes)
+    assert curvature_bytes(found) == path.read_bytes()
+
+
+def test_other_programs_find_everything_under_its_name(path):
+    with h5py.File(path) as file:
+        assert file.attrs["format"] == b"summary-landscape-curvature"
+        assert file.attrs["format_version"] == 1
+        assert bool(file.attrs["complete"])
+        assert file["eigenvalues"].shape == (3, 3)
+        assert file["density/nodes"].shape == (3, 2, 4)
+        assert file["loss"].dims[0][0] == file["number"]
+
+
+def test_truncated_anywhere(path, tmp_path):
+    image = path.read_bytes()
+    cut = tmp_path / "cut.h5"
+    for length in range(1, len(image), len(image) // 40):
+        cut.write_bytes(image[:length])
+        with pytest.raises(LandscapeDamagedError, match=r"curvature file .* is damaged"):
+            Curvature.load(cut)
+
+
+def replace(file, **dataset):
+    file.pop("loss")
+    file.create_dataset("loss", **dataset)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda file: file.pop("number"), "number"),
+        (lambda file: file.attrs.pop("matrix"), "matrix"),
+        (lambda file: file.attrs.modify("top", 7), "top and bottom must add up to 3"),
+        (lambda file: file.attrs.modify("top", 2**62), "top and bottom"),
+        (lambda file: file.__delitem__("errors"), "errors"),
+        (
+            lambda file: (file.pop("loss"), file.create_dataset("loss", data=np.zeros((3, 1)))),
+            "loss must be float64|Type-check error",
+        ),
+        (lambda file: file["status"].write_direct(np.array([9, 1, 1], np.uint8)), "status must hold"),
+        (lambda file: (file.pop("loss"), file.__setitem__("loss", h5py.SoftLink("/trace"))), "link to another place"),
+        (
+            lambda file: (file.pop("loss"), file.create_dataset("loss", shape=(3, 2**40), dtype="f8")),
+            "claims|shape|stored",
+        ),
+    ],
+)
+def test_wrong_contents(path, change, message):
+    with h5py.File(path, "r+") as file:
+        change(file)
+    with pytest.raises(LandscapeDamagedError, match=message):
+        Curvature.load(path)
+
+
+def test_other_formats(path, tmp_path):
+    with h5py.File(path, "r+") as file:
+        file.attrs.modify("format_version", 2)
+    with pytest.raises(LandscapeFormatError, match=r"has format_version 2, this program reads 1. Install"):
+        Curvature.load(path)
+    with pytest.raises(LandscapeNotFoundError, match=r"there is no curvature file .*Measure the curvature first"):
+        Curvature.load(tmp_path / "absent.h5")
+
+
+def test_it_is_read_only_and_can_be_copied_and_pickled(path):
+    found = Curvature.load(path)
+    with pytest.raises(AttributeError, match="read-only"):
+        found.loss = found.trace
+    with pytest.raises(ValueError, match="read-only"):
+        found.loss[0] = 1
+    with pytest.raises(TypeError):
+        found.attributes["top"] = 1
+    for twin in (copy.deepcopy(found), pickle.loads(pickle.dumps(found))):
+        assert curvature_bytes(twin) == path.read_bytes()
+    assert repr(found).startswith("Curvature(Hessian at 3 epochs (0 to 10); largest eigenvalue ")
+    assert "2 of 3 measured" in repr(found)
+
+
+def test_rows_and_numbers(path):
+    found = Curvature.load(path)
+    assert found.row() == 1  # the last one that is measured
+    assert found.row(0) == 0
+    with pytest.raises(ValueError, match=r"number must be one of \[0, 5, 10\], but got 3"):
+        found.row(3)
+    with pytest.raises(TypeError, match="number must be"):
+        found.row("last")
+
+
+def test_the_density_is_one_of_all_eigenvalues(path):
+    found = Curvature.load(path)
+    for width in (None, 0.05):
+        places, density = found.density(5, width)
+        assert np.trapezoid(density, places) == pytest.approx(1, abs=1e-3)
+        mean = np.mean(np.nansum(found.density_nodes[1] * found.density_weights[1], axis=1))
+        assert np.trapezoid(density * places, places) == pytest.approx(mean, abs=1e-3)
+    with pytest.raises(ValueError, match=r"no density of the eigenvalues was measured here; .*density_probes=4"):
+        found.density(10)
+    with pytest.raises(ValueError, match="width must be a number above 0"):
+        found.density(5, width=0.0)
+
+
+def test_what_it_holds_in_words(path):
+    found = Curvature.load(path)
+    text = curvature_text(found)
+    for part in (
+        "Hessian of the mean loss, 1210 trainable weights", "2 measured, 1 failed", "the 2 largest and the 1 lowest",
+        "epoch 5 ", "2 starts of 4 products", "80 in all, about as long as 408 losses", "64 (first)",
+        "computed in float32.", "epoch 10: CurvatureError: the loss is nan",
+    ):  # fmt: skip
+        assert part in text
+    facts = curvature_json(found)
+    assert facts["kind"] == "curvature"
+    assert facts["status"] == ["measured", "measured", "failed"]
+    assert facts["eigenvalues"][2] == [None, None, None]
+    assert facts["density"] == {"probes": 2, "steps": 4}
+
+
+def test_an_interval_says_how_sure_it_is():
+    data = build()
+    data.trace[:2], data.trace_low[:2], data.trace_high[:2] = [20.66, 7], [19, np.nan], [22.5, np.nan]
+    text = curvature_text(data)
+    assert "trace 20.66 (95 % interval 19 to 22.5)" in text
+    assert "trace 7 (of one probe, without an interval)" in text

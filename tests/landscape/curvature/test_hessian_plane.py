@@ -1,0 +1,250 @@
+"""Planes along eigenvectors: known spectra, what the measured surface does along them, and saddles."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from examples import Bowl
+from saddles import LOSS, callback_fn, exact_hessian, saddle, samples
+from sklearn.datasets import load_digits
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from landscape import MeasurementPlan, Plane, evaluate, hessian_plane, random_plane
+from workers.errors import CurvatureError
+from workers.function_evaluator import FunctionEvaluator
+
+PLAN = MeasurementPlan(batch_size=256, threads=1)
+HERE = {"device_ids": [0], "progress": False}
+DIGITS = load_digits()
+IMAGES = torch.tensor(DIGITS.data[:400], dtype=torch.float32) / 16
+LABELS = torch.tensor(DIGITS.target[:400])
+
+
+def flat(direction, names=None):
+    return np.concatenate([direction[name].reshape(-1) for name in names or direction])
+
+
+def bowl_of(scales):
+    """A loss whose Hessian is diagonal, with twice these numbers."""
+    scales = torch.tensor(scales, dtype=torch.float64)
+
+    def callback():
+        inputs = torch.zeros(6, 1, dtype=torch.float64)
+        targets = torch.ones(6, len(scales), dtype=torch.float64)
+        return (
+            lambda outputs, wanted: (scales * (outputs - wanted).square()).sum(1).mean(),
+            build(),
+            (inputs, targets),
+            {},
+        )
+
+    def build():
+        return Bowl(np.linspace(0.5, 2, len(scales)).tolist())
+
+    return build(), callback
+
+
+class TestKnownSpectra:
+    def test_directions_are_eigenvectors_of_length_one_and_axes_end_where_the_loss_has_risen(self):
+        plane = hessian_plane(*bowl_of([1.0, 18.0, 2.0, 0.5]), which=("top", "second"), rise=2.0, **HERE)
+        assert plane.curvature.eigenvalues == pytest.approx((36.0, 4.0), rel=1e-9)
+        np.testing.assert_allclose(np.abs(flat(plane.directions[0])), [0, 1, 0, 0], atol=1e-6)
+        np.testing.assert_allclose(np.abs(flat(plane.directions[1])), [0, 0, 1, 0], atol=1e-6)
+        np.testing.assert_allclose(plane.norms, 1)
+        x, y = plane.axes(5)
+        # Half an eigenvalue times the half-width squared is the rise.
+        np.testing.assert_allclose([x[-1], y[-1]], [np.sqrt(4 / 36), np.sqrt(4 / 4)], rtol=1e-9)
+        assert x[0] == -x[-1]
+        assert x[2] == 0
+        np.testing.assert_allclose(plane.axes(5, margin=0.5)[0], 2 * x)
+
+    def test_both_vectors_of_a_double_eigenvalue_span_the_plane(self):
+        plane = hessian_plane(*bowl_of([1.0, 3.0, 3.0, 0.5, 0.25, 2.0]), **HERE)
+        assert plane.curvature.eigenvalues == pytest.approx((6.0, 6.0), rel=1e-9)
+        vectors = np.stack([flat(direction) for direction in plane.directions])
+        np.testing.assert_allclose(vectors @ vectors.T, np.eye(2), atol=1e-9)
+        np.testing.assert_allclose(vectors[:, [0, 3, 4, 5]], 0, atol=1e-6)
+
+    def test_one_name_gives_a_line_and_the_bottom_is_the_lowest(self):
+        line = hessian_plane(*bowl_of([1.0, -3.0, 2.0]), which="bottom", **HERE)
+        assert line.dimension == 1
+        assert line.curvature.eigenvalues == pytest.approx((-6.0,), rel=1e-9)
+        assert line.axes(5)[1] is None
+
+    def test_an_axis_along_which_nothing_bends_ends_at_the_length_of_the_weights(self):
+        plane = hessian_plane(*bowl_of([5.0, 0.0, 0.0]), which=("top", "bottom"), **HERE)
+        length = np.linalg.norm(np.linspace(0.5, 2, 3))
+        assert plane.axes(3)[1][-1] == pytest.approx(length)
+        assert [note for note in plane.notes if note.startswith("along y the loss hardly bends")]
+
+    def test_a_network_against_the_exact_hessian(self):
+        network = saddle()
+        values, vectors = np.linalg.eigh(exact_hessian(network, LOSS, *samples()).numpy())
+        plane = hessian_plane(network, callback_fn, which=("second", "bottom"), tolerance=1e-6, **HERE)
+        np.testing.assert_allclose(plane.curvature.eigenvalues, values[[-2, 0]], rtol=1e-8)
+        for direction, exact in zip(plane.directions, vectors.T[[-2, 0]], strict=True):
+            assert abs(flat(direction) @ exact) == pytest.approx(1, abs=1e-8)
+
+    def test_the_gauss_newton_matrix_is_another(self):
+        plane = hessian_plane(saddle(), callback_fn, which="top", matrix="ggn", **HERE)
+        assert plane.decomposition == "ggn"
+        exact = exact_hessian(saddle(), LOSS, *samples()).numpy()
+        assert abs(plane.curvature.eigenvalues[0] / np.linalg.eigvalsh(exact)[-1] - 1) > 1e-3
+
+    @pytest.mark.filterwarnings("ignore:loss depends on how samples are batched")
+    def test_a_loss_of_batches_keeps_them_also_where_the_callbacks_network_cannot_tell(self):
+        def squared(outputs, targets):
+            return LOSS(outputs, targets).square()
+
+        def callback():
+            start = saddle()
+            with torch.no_grad():
+                for parameter in start.parameters():
+                    parameter.zero_()  # all samples have equal losses
+            return squared, start, DataLoader(TensorDataset(*samples()), batch_size=20), {}
+
+        plane = hessian_plane(saddle(), callback, which="top", tolerance=1e-6, **HERE)
+        batches = [tuple(item.split(20)) for item in samples()]
+        sizes = [len(batch) for batch in batches[0]]
+        parts = [exact_hessian(saddle(), squared, *batch) * len(batch[0]) for batch in zip(*batches, strict=True)]
+        exact = np.linalg.eigvalsh((sum(parts) / sum(sizes)).numpy())
+        assert plane.curvature.eigenvalues[0] == pytest.approx(exact[-1], rel=1e-8)
+        whole = np.linalg.eigvalsh(exact_hessian(saddle(), squared, *samples()).numpy())
+        assert plane.curvature.eigenvalues[0] != pytest.approx(whole[-1], rel=1e-4)
+
+    def test_the_bottom_of_the_gauss_newton_matrix_is_refused(self):
+        with pytest.raises(ValueError, match=r'must not have "bottom" with matrix="ggn", whose lowest .* zero'):
+            hessian_plane(saddle(), callback_fn, which=("top", "bottom"), matrix="ggn", **HERE)
+
+
+class TestSaddle:
+    """Random planes average over all eigenvalues, so that a saddle looks like a minimum (Boettcher, Wheeler 2024)."""
+
+    @pytest.mark.filterwarnings("ignore:the two random directions have a cosine")
+    def test_what_random_planes_hide_the_lowest_eigenvector_shows(self):
+        network = saddle()
+        for seed in range(4):
+            plane = random_plane(network, seed=seed, perturb_one_dimensional=True)
+            seen = evaluate(plane, callback_fn, size=5, plan=PLAN, limits=(-0.5, 0.5), **HERE)
+            assert seen.loss[2, 2] == seen.loss.min()
+        shown = evaluate(
+            hessian_plane(network, callback_fn, which=("top", "bottom"), rise=0.01, **HERE), callback_fn, size=5,
+            plan=PLAN, **HERE,
+        )  # fmt: skip
+        centre = shown.loss[2, 2]
+        assert (shown.loss[2, [0, 1, 3, 4]] > centre).all()
+        assert (shown.loss[[1, 3], 2] < centre).all()
+
+
+def digits_network(activation, steps=40):
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(64, 16), activation(), nn.Linear(16, 16), activation(), nn.Linear(16, 10))
+    return trained(network, IMAGES, steps)
+
+
+def convolutional(steps=40):
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(1, 6, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 12, 3), nn.ReLU(), nn.Flatten(),
+        nn.Linear(48, 10),
+    )  # fmt: skip
+    return trained(network, IMAGES.reshape(-1, 1, 8, 8), steps)
+
+
+def trained(network, inputs, steps):
+    optimizer = torch.optim.Adam(network.parameters(), lr=1e-2)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(inputs), LABELS).backward()
+        optimizer.step()
+    return network, inputs
+
+
+class TestSurface:
+    """The surface that is measured without any derivative bends as the eigenvalue says, at 1e-3 of the weights."""
+
+    @pytest.mark.parametrize(
+        ("build", "within"),
+        [
+            (lambda: digits_network(nn.Tanh), 0.02),
+            pytest.param(lambda: digits_network(nn.GELU), 0.02, marks=pytest.mark.slow),
+            pytest.param(convolutional, 0.05, marks=pytest.mark.slow),
+        ],
+        ids=["tanh", "gelu", "relu and pooling"],
+    )
+    def test_second_differences_are_the_eigenvalue(self, build, within):
+        network, inputs = build()
+
+        def callback():
+            return nn.CrossEntropyLoss(), copy.deepcopy(network), (inputs, LABELS), {}
+
+        line = hessian_plane(network, callback, which="top", **HERE)
+        step = 1e-3 * line.longest
+        seen = evaluate(line, callback, x=[-step, 0.0, step], plan=PLAN, **HERE).loss
+        assert (seen[0] - 2 * seen[1] + seen[2]) / step**2 == pytest.approx(line.curvature.eigenvalues[0], rel=within)
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("options", "error", "text"),
+        [
+            ({"which": ("top", "top")}, ValueError, "which must be one or two of top, second.*bottom, but got"),
+            ({"which": ("top", "second", "third")}, ValueError, "which must be one or two of"),
+            ({"which": ("steepest",)}, ValueError, "which must be one or two of"),
+            ({"which": 1}, TypeError, "which must be one or two of"),
+            ({"matrix": "fisher"}, ValueError, "matrix must be one of 'hessian', 'ggn'"),
+            ({"rise": 0}, ValueError, "rise must be a number above 0"),
+            ({"tolerance": 2.0}, ValueError, "tolerance must be a number between 0 and 1"),
+            ({"seed": -1}, ValueError, "seed must be an int of at least 0"),
+        ],
+    )
+    def test_wrong_arguments_are_named(self, options, error, text):
+        with pytest.raises(error, match=text):
+            hessian_plane(saddle(), callback_fn, **HERE, **options)
+
+    def test_more_vectors_than_weights(self):
+        with pytest.raises(CurvatureError, match="top \\+ bottom must be at most the number of trainable weights"):
+            hessian_plane(*bowl_of([1.0, 2.0]), which=("third", "bottom"), **HERE)
+
+    def test_what_cannot_be_differentiated_says_what_there_is(self):
+        def function():
+            return FunctionEvaluator(lambda weights: float((weights["w"] ** 2).sum()), {"w": np.ones(3)})
+
+        with pytest.raises(CurvatureError, match="trace_by_lines"):
+            hessian_plane({"w": np.ones(3)}, function, **HERE)
+
+    def test_a_loss_that_is_no_number_at_these_weights(self):
+        network, callback = bowl_of([1.0, 2.0])
+        with torch.no_grad():
+            network.weight[0] = 1e200
+        with pytest.raises(CurvatureError, match=r"origin has no plane along eigenvectors: .*the loss is inf"):
+            hessian_plane(network, callback, **HERE)
+
+    @pytest.mark.slow
+    def test_few_products_warn_and_say_how_exact_it_is(self):
+        network, callback = bowl_of(np.linspace(1, 2, 40).tolist())
+        with pytest.warns(UserWarning, match="top, second have not converged after .* residuals .* Raise max_products"):
+            plane = hessian_plane(network, callback, max_products=4, **HERE)
+        assert plane.curvature.residuals[1] > 1e-3 * plane.curvature.eigenvalues[1]
+
+
+def test_a_saved_plane_is_the_same(tmp_path):
+    plane = hessian_plane(saddle(), callback_fn, which=("top", "bottom"), name="saddle", **HERE)
+    again = Plane.load(plane.save(tmp_path / "plane.safetensors"))
+    assert again.curvature == plane.curvature
+    assert again.identity == plane.identity
+    names = list(plane.directions[1])
+    np.testing.assert_array_equal(flat(again.directions[1], names), flat(plane.directions[1], names))
+    assert "eigenvalues 2.452, -0.0771" in repr(again)
+
+
+@pytest.mark.slow
+def test_two_workers_share_the_samples_and_find_the_same():
+    one = hessian_plane(saddle(), callback_fn, **HERE)
+    two = hessian_plane(saddle(), callback_fn, device_ids=[0, 1], progress=False)
+    assert two.identity == one.identity
+    np.testing.assert_allclose(two.curvature.eigenvalues, one.curvature.eigenvalues, rtol=1e-9)
+    for ours, theirs in zip(one.directions, two.directions, strict=True):
+        assert flat(ours) @ flat(theirs) == pytest.approx(1, abs=1e-9)

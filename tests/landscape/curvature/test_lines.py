@@ -1,0 +1,76 @@
+"""The trace from losses alone: against traces that are known, where nothing can be differentiated."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+from landscape import measure_curvature, trace_by_lines
+from workers.errors import CurvatureError
+from workers.function_evaluator import FunctionEvaluator
+
+DIGITS = load_digits()
+INPUTS, TARGETS = torch.tensor(DIGITS.data[:300] / 16, dtype=torch.float32), torch.tensor(DIGITS.target[:300])
+MATRIX = np.random.default_rng(0).standard_normal((12, 12))
+MATRIX = MATRIX @ MATRIX.T
+POINT = {"x": np.linspace(-1, 1, 5), "y": np.linspace(1, 2, 7).reshape(1, 7)}
+
+
+def bowl():
+    def loss(arrays):
+        flat = np.concatenate([arrays["x"], arrays["y"].ravel()])
+        return 0.5 * flat @ MATRIX @ flat
+
+    return FunctionEvaluator(loss, POINT)
+
+
+def perceptron():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = nn.Sequential(nn.Linear(64, 16), nn.Tanh(), nn.Linear(16, 10))
+    optimizer = torch.optim.Adam(network.parameters(), 0.01)
+    for _ in range(30):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(INPUTS), TARGETS).backward()
+        optimizer.step()
+    return network
+
+
+def digits():
+    return nn.CrossEntropyLoss(), perceptron(), (INPUTS, TARGETS), {}
+
+
+def test_a_functions_trace_has_an_interval_that_covers_it():
+    found = [trace_by_lines(POINT, bowl, 20, seed=seed, device_ids=[0]) for seed in range(20)]
+    assert sum(trace.low <= np.trace(MATRIX) <= trace.high for trace in found) >= 17
+    assert abs(np.mean([trace.value for trace in found]) / np.trace(MATRIX) - 1) < 0.05
+    assert trace_by_lines(POINT, bowl, 20, device_ids=[0]).value == found[0].value
+
+
+def test_who_has_no_derivatives_is_sent_here():
+    with pytest.raises(CurvatureError, match=r"FunctionEvaluator makes no products.*landscape\.trace_by_lines"):
+        measure_curvature(POINT, bowl, device_ids=[0], progress=False)
+
+
+def test_each_line_is_the_matrix_between_its_direction():
+    trace = trace_by_lines({"x": POINT["x"], "y": POINT["y"]}, bowl, 3, device_ids=[0])
+    assert (trace.samples >= -1e-6).all()
+    assert np.isnan(trace_by_lines(POINT, bowl, 1, device_ids=[0]).low)
+
+
+@pytest.mark.slow
+def test_a_network_in_float32_beside_its_derivatives():
+    lines = trace_by_lines(perceptron(), digits, 60, device_ids=[0])
+    exact = measure_curvature(perceptron(), digits, top=1, trace_probes=60, device_ids=[0], progress=False)
+    low, high = exact.trace_interval[0]
+    assert lines.low < high
+    assert low < lines.high
+    assert lines.value == pytest.approx(exact.trace[0], rel=0.2)
+
+
+def test_a_loss_that_is_not_a_number():
+    with pytest.raises(CurvatureError, match="not a finite number"):
+        trace_by_lines({"x": POINT["x"] * np.nan, "y": POINT["y"]}, bowl, device_ids=[0])
+    with pytest.raises(ValueError, match="lines must be"):
+        trace_by_lines(POINT, bowl, 0)

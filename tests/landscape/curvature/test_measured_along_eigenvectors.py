@@ -1,0 +1,306 @@
+"""Landscapes along eigenvectors: a run's result, files that go on, other grids, and what pictures say of them."""
+
+import json
+import shutil
+import sys
+
+import numpy as np
+import pytest
+from examples import regression, train_run
+from places import SUPPORT
+from saddles import callback_fn, saddle
+from typer.testing import CliRunner
+
+from landscape import Landscape, MeasurementPlan, Plane, SummaryLandscape, evaluate, hessian_plane, refine, widen
+from landscape.cli import app
+from landscape.errors import LandscapeIdentityError, LandscapeLockedError, PlaneError
+from landscape.exchange import export_landscape
+from landscape.facts import summary_json, summary_text
+from landscape.figures.texts import axis_label, short_axis_label, title
+from landscape.file.checks import PointStatus
+from landscape.file.landscape_file import read_landscape, write_landscape
+from landscape.file.lock import lock_landscape
+from landscape.interactive.content import landscape_content
+from workers.pools.in_process import InProcessPool
+
+PLAN = MeasurementPlan(batch_size=64, threads=1)
+HERE = {"device_ids": [0], "progress": False}
+HOW = {**HERE, "plan": PLAN}
+RESULT = {"create_landscape": {"train": False, "result": True}}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("eigenvectors") / "run"
+    train_run(folder, regression, epochs=3, num_samples=50)
+    (folder.parent / "eigenvector_callbacks.py").write_text(
+        f"import sys\nsys.path.insert(0, {str(SUPPORT)!r})\nfrom examples import regression\n"
+        "from saddles import callback_fn\n"
+    )
+    return folder
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    """A finished landscape of a saddle, whose vectors are kept; tests copy it."""
+    path = tmp_path_factory.mktemp("saddle") / "saddle.h5"
+    evaluate(plane_of(), callback_fn, size=5, output=path, **HOW)
+    return path
+
+
+def plane_of(**options):
+    return hessian_plane(saddle(), callback_fn, **{"which": ("top", "bottom"), "rise": 0.05, **HERE, **options})
+
+
+def copied(path, folder, *, pending=False):
+    """Copies a landscape and its vectors; with half of its points forgotten."""
+    for item in path.parent.glob(f"{path.stem}*"):
+        shutil.copy(item, folder)
+    target = folder / path.name
+    if pending:
+        data = read_landscape(target)
+        data.status[:2] = PointStatus.PENDING
+        data.metrics["loss"][:2] = np.nan
+        write_landscape(target, data)
+    return target
+
+
+def forbid_products(monkeypatch):
+    def fail(*_):
+        raise AssertionError("the eigenvectors were computed again")
+
+    monkeypatch.setattr(InProcessPool, "run_curvature", fail)
+
+
+class TestRun:
+    @pytest.mark.slow
+    def test_the_result_goes_along_eigenvectors_and_lies_beside_the_others(self, run, tmp_path):
+        draw = SummaryLandscape(run).gen_landscapes_with_multi_process
+        train, result = draw(regression, output=tmp_path, directions="hessian", **HOW)
+        (other,) = draw(regression, RESULT, output=tmp_path, directions="hessian", which=("top", "bottom"), **HOW)
+        (plain,) = draw(regression, RESULT, output=tmp_path, **HOW)
+        names = {item.name for item in tmp_path.glob("*.h5")}
+        assert names == {
+            "landscape_0-3_pca.h5", "landscape_3_hessian.h5", "landscape_3_hessian_top_bottom.h5",
+            "landscape_3_random.h5",
+        }  # fmt: skip
+        kinds = [item.attributes["decomposition"] for item in (train, result, other, plain)]
+        assert kinds == ["pca", "hessian", "hessian", "random"]
+        assert train.directions.eigenvalues is None
+        assert train.explained_variance_ratio is not None
+        assert result.explained_variance_ratio is None
+        assert result.checkpoints is None
+        assert (result.origin.number, result.origin.role) == (3, "final weights")
+        assert result.directions.eigenvalues[0] >= result.directions.eigenvalues[1] > 0
+        assert other.directions.eigenvalues[0] == pytest.approx(result.directions.eigenvalues[0], rel=1e-5)
+        assert result.directions.eigenvalues[1] > other.directions.eigenvalues[1]
+        # The loss at the ends of the axes, if it were a parabola without a slope, would have risen by one.
+        np.testing.assert_allclose(result.x[-1] ** 2 * result.directions.eigenvalues[0] / 2, 1)
+
+    def test_the_same_call_again_reads_the_vectors(self, run, tmp_path, monkeypatch):
+        draw = SummaryLandscape(run).gen_landscapes_with_multi_process
+        (first,) = draw(regression, RESULT, output=tmp_path, directions="ggn", **HOW)
+        path = tmp_path / "landscape_3_ggn.h5"
+        data = read_landscape(path)
+        data.status[1:] = PointStatus.PENDING
+        data.metrics["loss"][1:] = np.nan
+        write_landscape(path, data)
+        forbid_products(monkeypatch)
+        (again,) = draw(regression, RESULT, output=tmp_path, directions="ggn", **HOW)
+        np.testing.assert_array_equal(again.loss, first.loss)
+        assert again.report.measured == 1 + data.status[1:].size
+        assert Plane.load(tmp_path / "landscape_3_ggn_directions.safetensors").decomposition == "ggn"
+
+    @pytest.mark.slow
+    def test_principal_directions_are_the_last_intervals_landscape(self, run, tmp_path):
+        draw = SummaryLandscape(run).gen_landscapes_with_multi_process
+        (only,) = draw(regression, RESULT, output=tmp_path, directions="pca", **HOW)
+        assert only.path.name == "landscape_0-3_pca.h5"
+        (again,) = draw(regression, output=tmp_path, directions="pca", **HOW)
+        assert again.path == only.path
+
+    def test_a_dry_run_says_what_the_vectors_cost_and_leaves_nothing(self, run, tmp_path, capsys, monkeypatch):
+        forbid_products(monkeypatch)
+        draw = SummaryLandscape(run).gen_landscapes_with_multi_process
+        assert draw(regression, RESULT, output=tmp_path, directions="hessian", dry_run=True, **HOW) == []
+        said = capsys.readouterr().out
+        assert "landscape_3_hessian.h5: 25 points" in said
+        assert "before that its directions, the eigenvectors top and second: about" in said
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize(
+        ("options", "text"),
+        [
+            ({"directions": "steepest"}, "directions must be one of 'random', 'hessian', 'ggn', 'factors', 'pca'"),
+            ({"which": ("top", "bottom")}, 'which and rise are of eigenvectors: pass directions="hessian"'),
+            ({"directions": "hessian", "which": ("top", "least")}, "which must be one or two of"),
+            ({"directions": "hessian", "rise": -1}, "rise must be a number above 0"),
+        ],
+    )
+    def test_wrong_options_are_named(self, run, tmp_path, options, text):
+        with pytest.raises(ValueError, match=text):
+            SummaryLandscape(run).gen_landscapes_with_multi_process(regression, output=tmp_path, **options, **HOW)
+
+
+class TestFiles:
+    def test_what_is_missing_is_measured_along_the_kept_vectors(self, measured, tmp_path):
+        path = copied(measured, tmp_path, pending=True)
+        # Another machine finds other last digits.
+        plane = plane_of()
+        moved = {name: array * (1 + 1e-7) for name, array in plane.directions[0].items()}
+        before = Landscape.load(measured)
+        plane.directions[0].update(moved)
+        again = evaluate(plane, callback_fn, size=5, output=path, **HOW)
+        np.testing.assert_array_equal(again.loss, before.loss)
+        assert again.report.measured < before.status.size
+
+    @pytest.mark.slow
+    def test_lost_vectors_are_an_error_and_nothing_is_touched(self, measured, tmp_path):
+        path = copied(measured, tmp_path, pending=True)
+        (tmp_path / "saddle_directions.safetensors").unlink()
+        bits, plane = path.read_bytes(), plane_of()
+        plane.directions[0].update({name: array * (1 + 1e-7) for name, array in plane.directions[0].items()})
+        with pytest.raises(
+            LandscapeIdentityError, match=r"along other eigenvectors .* Put that file back, or pass overw"
+        ):
+            evaluate(plane, callback_fn, size=5, output=path, **HOW)
+        assert path.read_bytes() == bits
+        assert not (tmp_path / "saddle_directions.safetensors").exists()
+        anew = evaluate(plane, callback_fn, size=5, output=path, overwrite=True, **HOW)
+        assert anew.complete
+        assert (tmp_path / "saddle_directions.safetensors").exists()
+
+    @pytest.mark.slow
+    def test_vectors_of_the_same_bits_are_kept_again(self, measured, tmp_path):
+        path = copied(measured, tmp_path, pending=True)
+        (tmp_path / "saddle_directions.safetensors").unlink()
+        # One machine and one plan give the same bits.
+        kept = Plane.load(measured.with_name("saddle_directions.safetensors"))
+        assert evaluate(kept, callback_fn, size=5, output=path, **HOW).complete
+        assert (tmp_path / "saddle_directions.safetensors").exists()
+
+    @pytest.mark.slow
+    def test_another_plane_leaves_file_and_vectors_alone(self, measured, tmp_path):
+        path = copied(measured, tmp_path)
+        kept = (tmp_path / "saddle_directions.safetensors").read_bytes()
+        with pytest.raises(LandscapeIdentityError, match=r"plane\.which"):
+            evaluate(plane_of(which=("top", "second")), callback_fn, size=5, output=path, **HOW)
+        assert (tmp_path / "saddle_directions.safetensors").read_bytes() == kept
+
+    @pytest.mark.slow
+    def test_a_file_that_is_being_written_is_not_disturbed(self, measured, tmp_path):
+        path = copied(measured, tmp_path)
+        plane = plane_of()
+        with lock_landscape(path), pytest.raises(LandscapeLockedError):
+            evaluate(plane, callback_fn, size=5, output=path, overwrite=True, **HOW)
+
+    def test_kept_vectors_are_read_instead_of_computed(self, measured, monkeypatch):
+        plane = plane_of()
+        forbid_products(monkeypatch)
+        again = plane_of(kept_beside=measured, rise=0.2)
+        # Tuning may have chosen other batches, whose sums differ in their last bits.
+        assert again.curvature.eigenvalues == pytest.approx(plane.curvature.eigenvalues, rel=1e-12)
+        assert again.axes(3)[0][-1] == pytest.approx(2 * plane.axes(3)[0][-1])
+        with pytest.raises(AssertionError, match="computed again"):
+            plane_of(kept_beside=measured, seed=1)
+
+
+class TestGrids:
+    @pytest.mark.slow
+    def test_refined_and_widened_in_place_and_beside(self, measured, tmp_path, monkeypatch):
+        path = copied(measured, tmp_path)
+        before = Landscape.load(path)
+        forbid_products(monkeypatch)
+        finer = refine(path, callback_fn, factor=2, **HERE)
+        np.testing.assert_array_equal(finer.loss[::2, ::2], before.loss)
+        wider = widen(path, callback_fn, margin=0.25, output=tmp_path / "wide.h5", **HERE)
+        assert wider.x[-1] >= 1.5 * before.x[-1] - 1e-12
+        assert wider.attributes["curvature"] == before.attributes["curvature"]
+        # Its vectors went with it, so that it can be refined in turn.
+        assert refine(tmp_path / "wide.h5", callback_fn, factor=2, **HERE).complete
+
+    def test_without_its_vectors_a_file_says_where_they_belong(self, measured, tmp_path):
+        path = copied(measured, tmp_path)
+        (tmp_path / "saddle_directions.safetensors").unlink()
+        with pytest.raises(PlaneError, match=r"has eigenvectors as directions.*eigenvectors are always kept"):
+            refine(path, callback_fn, factor=2, **HERE)
+
+
+class TestSaid:
+    def test_file_axes_heading_facts_and_page_name_matrix_eigenvalue_and_samples(self, measured):
+        seen = Landscape.load(measured)
+        assert axis_label(seen, 0) == "1st Hessian eigenvector (λ = 2.452 ± 2e-13)"
+        assert axis_label(seen, 1).startswith("lowest Hessian eigenvector (λ = -0.0771 ± ")
+        assert short_axis_label(seen, 0) == "1st eigenvector (λ = 2.452)"
+        assert axis_label(seen, 0, seen.geometry).startswith("distance along the 1st Hessian eigenvector (λ")
+        assert title(seen) == "Sequential, Hessian of 200 samples"
+        assert "Hessian of 200 samples: 1st (λ = 2.452 ± 2e-13), lowest (λ = -0.0771" in summary_text(seen)
+        facts = summary_json(seen)
+        assert facts["directions"]["eigenvalues"] == pytest.approx([2.45249511, -0.0771015182])
+        assert len(facts["directions"]["residuals"]) == 2
+        assert json.dumps(facts)
+        page = landscape_content(seen, "saddle")
+        assert page["axis_labels"] == [axis_label(seen, 0), axis_label(seen, 1)]
+        assert "Hessian eigenvectors; 5 × 5 points" in page["note"]
+        assert "Hessian of 200 samples" in page["title"]
+
+    @pytest.mark.slow
+    def test_a_picture_has_the_labels_in_it(self, measured):
+        ax = Landscape.load(measured).plot_contour()
+        said = (ax.get_title(), ax.get_xlabel(), ax.get_ylabel())
+        assert "Hessian of 200 samples" in said[0]
+        assert "1st eigenvector (λ = 2.452)" in said[1].replace("\n", " ")
+        assert "λ = -0.0771" in said[2].replace("\n", " ")
+
+    @pytest.mark.parametrize("said", [None, 3, [], {"which": 1}, {"which": ["odd", None]}, {"which": [["top"], {}]}])
+    def test_files_may_say_anything(self, measured, said):
+        data = read_landscape(measured)
+        data.attributes["curvature"] = said
+        data.directions.eigenvalues = np.array([np.nan, 1.0])
+        data.directions.residuals = None
+        label = axis_label(Landscape(data), 1)
+        assert label.endswith("Hessian eigenvector (λ = 1)")
+        assert axis_label(Landscape(data), 0).endswith("Hessian eigenvector")
+        assert "Hessian" in title(Landscape(data))
+
+    @pytest.mark.slow
+    def test_other_formats_keep_the_eigenvalues(self, measured, tmp_path):
+        xarray = pytest.importorskip("xarray")
+        export_landscape(Landscape.load(measured), tmp_path / "saddle.nc")
+        with xarray.open_dataset(tmp_path / "saddle.nc", engine="h5netcdf") as found:
+            assert "eigenvalues" in json.dumps({name: str(value) for name, value in found.attrs.items()})
+
+
+class TestTyped:
+    @pytest.fixture
+    def typed(self, run, monkeypatch):
+        monkeypatch.chdir(run.parent)
+        monkeypatch.setattr(sys, "path", list(sys.path))
+
+        def call(*arguments):
+            return CliRunner().invoke(app, [*map(str, arguments), "--no-progress", "--devices", "0"])
+
+        return call
+
+    def test_run(self, typed, run, tmp_path):
+        function = ("--function", "eigenvector_callbacks:regression", "-o", tmp_path, "--no-train")
+        found = typed("run", run, *function, "--directions", "hessian", "--which", "top,bottom", "--rise", 0.5)
+        assert found.exit_code == 0, found.output
+        seen = Landscape.load(tmp_path / "landscape_3_hessian_top_bottom.h5")
+        np.testing.assert_allclose(seen.x[-1] ** 2 * seen.directions.eigenvalues[0] / 2, 0.5)
+
+    @pytest.mark.filterwarnings("ignore:the loss hardly bends")
+    @pytest.mark.slow
+    def test_evaluate(self, typed, run, tmp_path, monkeypatch):
+        output = tmp_path / "typed.h5"
+        command = ("evaluate", run, "--function", "eigenvector_callbacks:regression", "-o", output, "--size", 3)
+        assert typed(*command, "--kind", "ggn", "--which", "top").exit_code == 0
+        assert Landscape.load(output).y is None
+        forbid_products(monkeypatch)
+        assert typed(*command, "--kind", "ggn", "--which", "top").exit_code == 0
+        found = typed(*command, "--kind", "hessian", "--normalization", "filter")
+        assert "--normalization must be left out for --kind hessian" in str(found.exception)
+        found = typed(*command, "--kind", "random", "--which", "top")
+        assert "--which must be left out for --kind random; it belongs to --kind hessian or --kind ggn" in str(
+            found.exception
+        )

@@ -1,0 +1,210 @@
+"""Landscapes of several data sets: side by side on one scale, subtracted, along a line, and what the captions say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from data_sets import with_test_set
+from figure_cases import build, build_line, draw, legend_texts, line
+from matplotlib.collections import QuadMesh
+from matplotlib.contour import QuadContourSet
+
+from landscape.figures import choose_scale, plot_difference, plot_multiples, plot_profile
+from landscape.file.data import LandscapeData
+from landscape.landscape import Landscape
+
+LONG = "recall of a very long name that somebody gave to a metric of theirs"
+
+
+def both(**attributes: Any) -> LandscapeData:
+    return with_test_set(build(**attributes))
+
+
+def norm(ax: Any) -> Any:
+    found = (item for item in ax.collections if isinstance(item, QuadMesh | QuadContourSet))
+    return next(item.norm for item in found if not isinstance(item, QuadContourSet) or item.filled)
+
+
+def bars(axes: list[Any]) -> list[str]:
+    return [ax.get_ylabel() or ax.get_xlabel() for ax in axes[0].figure.axes[len(axes) :]]
+
+
+class TestSideBySide:
+    @pytest.mark.parametrize("kind", ["contour", "heatmap"])
+    def test_the_surfaces_of_two_data_sets_are_on_one_scale(self, kind: str) -> None:
+        data = both()
+        axes = Landscape(data).plot_multiples(["loss", "loss@test"], kind)
+        everything = np.concatenate([data.metrics[name].ravel() for name in ("loss", "loss@test")])
+        assert {(norm(ax).vmin, norm(ax).vmax) for ax in axes} == {(everything.min(), everything.max())}
+        assert [ax.get_title() for ax in axes] == ["loss on train", "loss on test"]
+        assert axes[0].figure.get_suptitle() == "LeNet, epochs 3 to 14"
+        assert bars(axes) == ["loss (log scale)"]
+        assert not any("a scale each" in text for text in legend_texts(axes[0]))
+        draw(axes[0])
+
+    def test_other_quantities_have_a_scale_each_and_the_picture_says_so(self) -> None:
+        data = both()
+        axes = plot_multiples(Landscape(data), metrics=["loss", "loss@test", "accuracy", "accuracy@test"])
+        ends = [(norm(ax).vmin, norm(ax).vmax) for ax in axes]
+        assert ends[0] == ends[1] != ends[2] == ends[3]
+        assert bars(axes) == ["loss (log scale)", "loss (log scale)", "accuracy", "accuracy"]
+        assert "a scale each for loss and accuracy" in legend_texts(axes[0])
+
+    def test_landscapes_are_rows_and_metrics_columns(self) -> None:
+        other = both(network="ResNet")
+        axes = plot_multiples([Landscape(both()), Landscape(other)], metrics=["loss", "loss@test"])
+        assert [ax.get_title() for ax in axes] == [
+            "LeNet, epochs 3 to 14\nloss on train", "LeNet, epochs 3 to 14\nloss on test",
+            "ResNet, epochs 3 to 14\nloss on train", "ResNet, epochs 3 to 14\nloss on test",
+        ]  # fmt: skip
+        assert [ax.get_subplotspec().rowspan.start for ax in axes] == [0, 0, 1, 1]
+        assert axes[0].figure.get_suptitle() == ""
+
+    def test_lines_share_their_axis(self) -> None:
+        axes = plot_multiples(Landscape(with_test_set(build_line([1, 0.1, 40]))), metrics=["loss", "loss@test"])
+        assert len({ax.get_ylim() for ax in axes}) == 1
+        assert [ax.get_ylabel() for ax in axes] == ["loss (log scale)", ""]
+
+    def test_a_surface_that_nobody_named(self) -> None:
+        axes = plot_multiples(Landscape(with_test_set(build(), named=False)), metrics=["loss", "loss@test"])
+        assert [ax.get_title() for ax in axes] == ["loss", "loss on test"]
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("style", ["screen", "paper"])
+    def test_paper_and_long_names_and_gaps(self, style: str) -> None:
+        data = build()
+        data.metrics[LONG] = data.metrics["accuracy"].copy()
+        data.metrics["loss"][3:6, 4:9] = np.nan
+        names = [LONG, f"{LONG}@a data set with a long name"]
+        landscape = Landscape(with_test_set(data, dataset="a data set with a long name"))
+        for theme in ("light",) if style == "paper" else ("dark",):
+            draw(plot_multiples(landscape, metrics=names, style=style, theme=theme)[0])
+            draw(landscape.plot_contour(metric=names[1], style=style, theme=theme))
+            draw(landscape.plot_difference(names[1], names[0], style=style, theme=theme))
+
+    def test_wrong_arguments(self) -> None:
+        landscape = Landscape(both())
+        cases: list[tuple[dict[str, Any], type[Exception], str]] = [
+            ({"metrics": "loss"}, TypeError, r"metrics must be a list of names such as \[\"loss\", \"loss@test\"\]"),
+            ({"metrics": []}, ValueError, "metrics must be a list of at least one name"),
+            ({"metrics": ["loss@val"]}, KeyError, "no metric 'loss@val'; it has .*'loss@test'"),
+            ({"metrics": ["loss"], "metric": "loss"}, ValueError, "metric must be left out where metrics says"),
+            ({"metrics": ["loss"], "titles": ["a", "b"]}, ValueError, "a list of 1 texts, one for each picture"),
+            (
+                {"metrics": ["loss", "accuracy"], "clip": 2.0}, ValueError,
+                r"clip must be left out for pictures of different quantities \(loss, accuracy\)",
+            ),
+            (
+                {"metrics": ["loss", "accuracy"], "scale": choose_scale(np.arange(3.0))}, ValueError,
+                "scale must be left out for pictures of different quantities",
+            ),
+        ]  # fmt: skip
+        for options, error, message in cases:
+            with pytest.raises(error, match=message):
+                plot_multiples(landscape, **options)
+
+
+class TestDifference:
+    def test_two_metrics_of_one_plane(self) -> None:
+        data = both()
+        ax = plot_difference(Landscape(data), "loss@test", "loss")
+        assert ax.get_title() == "LeNet, epochs 3 to 14"
+        assert "loss on test minus loss on train" in bars([ax])[0].replace("\n", " ")
+        gap = data.metrics["loss@test"] - data.metrics["loss"]
+        assert norm(ax).vmax == -norm(ax).vmin
+        assert norm(ax).vmax <= np.abs(gap).max()
+        draw(ax)
+
+    def test_a_line_is_where_the_gap_has_its_value(self) -> None:
+        data = both()
+        data.metrics["loss@test"][...] = data.metrics["loss"] + data.x
+        ax = plot_difference(Landscape(data), "loss@test", "loss", scale="linear", levels=[-1.0, 0.5])
+        lines = next(item for item in ax.collections if isinstance(item, QuadContourSet) and not item.filled)
+        for level, paths in zip(lines.levels, lines.get_paths(), strict=True):
+            np.testing.assert_allclose(paths.vertices[:, 0], level, atol=1e-9)
+
+    def test_wrong_arguments(self) -> None:
+        landscape = Landscape(both())
+        cases: list[tuple[tuple[Any, ...], dict[str, Any], type[Exception], str]] = [
+            (("loss@val", "loss"), {}, KeyError, "no metric 'loss@val'; it has .*'loss@test'"),
+            (("loss",), {}, TypeError, "minus must be the name of a metric"),
+            ((3,), {}, TypeError, "second must be a Landscape, or the name of a metric"),
+            (("loss@test", "loss"), {"metric": "loss"}, ValueError, "metric must be left out where two metrics are"),
+            ((landscape, "loss"), {}, TypeError, "minus must be left out where two landscapes are given"),
+        ]
+        for positional, options, error, message in cases:
+            with pytest.raises(error, match=message):
+                plot_difference(landscape, *positional, **options)
+        with pytest.raises(ValueError, match="needs two planes, but got a line"):
+            plot_difference(Landscape(with_test_set(build_line([1, 2, 3]))), "loss@test", "loss")
+
+
+class TestProfile:
+    def test_both_data_sets_on_one_axis_and_an_accuracy_on_the_right(self) -> None:
+        data = build_line(np.geomspace(0.01, 40, 9))
+        data.metrics["loss_stderr"][...] = 0.1 * data.metrics["loss"]
+        data.metrics["accuracy"] = np.linspace(0.99, 0.1, 9)
+        ax = plot_profile(Landscape(with_test_set(data)), others=["loss@test", "accuracy", "accuracy@test"])
+        left, right = ax.figure.axes
+        assert left.get_ylabel() == "loss (log scale)"
+        assert right.get_ylabel() == "accuracy"
+        np.testing.assert_array_equal(line(left, "loss on test").get_ydata(), data.metrics["loss@test"])
+        np.testing.assert_array_equal(line(right, "accuracy on test").get_ydata(), data.metrics["accuracy@test"])
+        assert left.get_ylim()[1] > data.metrics["loss@test"].max()
+        texts = {text.split(" (")[0] for text in legend_texts(ax)}
+        assert {
+            "loss on train", "loss on test", "loss on train ± standard error", "loss on test ± standard error",
+            "accuracy on train", "accuracy on test",
+        } <= texts  # fmt: skip
+        drawn = [
+            left.get_lines()[0],
+            line(left, "loss on test"),
+            *(line(right, f"accuracy on {name}") for name in ("train", "test")),
+        ]
+        assert len({item.get_color() for item in drawn}) == 4
+        draw(ax)
+
+    def test_only_the_test_set(self) -> None:
+        ax = plot_profile(Landscape(with_test_set(build_line([3, 1, 2]))), metric="loss@test")
+        assert ax.get_ylabel() == "loss on test"
+
+
+class TestCaptions:
+    def test_every_picture_says_which_data_set(self) -> None:
+        data = both()
+        landscape = Landscape(data)
+        assert bars([landscape.plot_contour(metric="loss@test")]) == ["loss on test (log scale)"]
+        assert bars([landscape.plot_heatmap()]) == ["loss on train (log scale)"]
+        assert any(
+            "(projected loss on test)" in text for text in legend_texts(landscape.plot_surface(metric="loss@test"))
+        )
+
+    def test_own_losses_are_those_of_the_data_set(self) -> None:
+        data = build()
+        path = data.checkpoints
+        assert path is not None
+        for values in (path.metrics, path.projected):
+            values["loss"][:] = 1.0
+            values["loss_stderr"] = np.full(len(path.number), 0.3)
+        landscape = with_test_set(data)
+        path.metrics["loss@test"][4] = 2.5
+        said = [text.replace("\n", " ") for text in legend_texts(Landscape(landscape).plot_contour(metric="loss@test"))]
+        assert any(text.startswith("own loss on test differs at 1 of 12 networks, most at epoch 7") for text in said)
+        # Within two standard errors of that set nothing differs.
+        path.metrics["loss_stderr@test"][:] = 5.0
+        assert not any(
+            "own loss" in text for text in legend_texts(Landscape(landscape).plot_contour(metric="loss@test"))
+        )
+        assert not any("own loss" in text for text in legend_texts(Landscape(landscape).plot_contour()))
+
+    def test_a_name_with_a_sign_is_no_data_set_without_a_loss(self) -> None:
+        data = build()
+        data.metrics["acc@5"] = data.metrics["accuracy"].copy()
+        assert bars([Landscape(data).plot_heatmap(metric="acc@5")]) == ["acc@5"]
+
+    def test_a_data_set_whose_name_sounds_like_a_loss(self) -> None:
+        data = with_test_set(build(), dataset="normal")
+        data.metrics["accuracy@normal"][...] = np.linspace(0.01, 0.9, data.status.size).reshape(data.shape)
+        assert bars([Landscape(data).plot_heatmap(metric="accuracy@normal")]) == ["accuracy on normal"]

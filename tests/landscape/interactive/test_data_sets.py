@@ -1,0 +1,171 @@
+"""Several data sets on the page and in a notebook: which metric, two of them on one scale, their difference."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects
+import pytest
+from data_sets import with_test_set
+
+from landscape import Landscape
+from landscape.interactive.notebook import notebook_figure
+from landscape.interactive.page import plotly_script
+
+
+def drawn(opened: Any, plot: str = "map", card: int = 0) -> np.ndarray:
+    return np.array(opened.data(plot, "surface" if plot == "surface" else "grid", "z", card=card)[0], np.float64)
+
+
+def choose(opened: Any, control: str, value: str) -> None:
+    opened.page.select_option(f"#{control}", value)
+
+
+def colour_title(opened: Any, card: int = 0) -> str:
+    return opened.page.evaluate("(card) => document.querySelectorAll('.map')[card].data[0].colorbar.title.text", card)
+
+
+class TestPage:
+    def test_metrics_stand_by_data_set(self, open_page, example, metric) -> None:
+        data = with_test_set(example())
+        opened = open_page(data, webgl=False)
+        groups = opened.page.evaluate(
+            """Array.from(document.querySelectorAll("#metric optgroup"),
+                (group) => [group.label, Array.from(group.children, (each) => each.textContent)])"""
+        )
+        assert groups == [
+            ["train", ["loss on train", f"{metric} on train", "loss_stderr on train (standard error)"]],
+            ["test", [f"{metric} on test", "loss on test", "loss_stderr on test (standard error)"]],
+        ]
+        choose(opened, "scale", "linear")
+        choose(opened, "metric", "loss@test")
+        np.testing.assert_array_equal(drawn(opened), data.metrics["loss@test"])
+        assert colour_title(opened) == "loss on test"
+        opened.page.mouse.move(*opened.pixel(data.x[3], data.y[2]))
+        opened.wait("!document.querySelector('.tooltip').hidden")
+        facts = opened.facts(".tooltip")
+        for name, text in (("loss", "loss on train"), ("loss@test", "loss on test")):
+            value, error = map(float, facts[text].split(" ± "))
+            assert value == pytest.approx(data.metrics[name][2, 3], rel=1e-5)
+            assert error == pytest.approx(data.metrics[name.replace("loss", "loss_stderr")][2, 3], rel=1e-2)
+        assert not any("stderr" in name for name in facts)
+        walked = opened.facts(".player")
+        assert {"own loss on train", "own loss on test", "loss on test at its foot on the plane"} <= set(walked)
+        opened.check()
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("webgl", [False, pytest.param(True, marks=pytest.mark.slow)])
+    def test_both_surfaces_on_one_scale_and_the_difference(self, open_page, example, metric, webgl) -> None:
+        data = with_test_set(example())
+        opened = open_page(data, webgl=webgl)
+        assert opened.page.locator(".card").count() == 1
+        choose(opened, "beside", "loss@test")
+        assert opened.page.locator(".card h2").all_inner_texts() == ["loss on train", "loss on test"]
+        both = np.concatenate([data.metrics["loss"].ravel(), data.metrics["loss@test"].ravel()])
+        for card in range(2):
+            ends = opened.data("map", "grid", "zmin", "zmax", card=card)
+            if webgl:
+                assert ends == opened.data("surface", "surface", "cmin", "cmax", card=card)
+            np.testing.assert_allclose(ends, np.log10([both.min(), both.max()]))
+        np.testing.assert_allclose(drawn(opened, card=1), np.log10(data.metrics["loss@test"]), rtol=1e-14)
+        opened.page.uncheck("#shared")
+        assert opened.data("map", "grid", "zmin") != opened.data("map", "grid", "zmin", card=1)
+        opened.page.check("#shared")
+        # Another quantity never shares its scale.
+        choose(opened, "beside", f"{metric}@test")
+        assert opened.data("map", "grid", "zmax", card=1)[0] <= 0.9
+        choose(opened, "beside", "")
+        assert opened.page.locator(".card").count() == 1
+        texts = opened.page.locator("#difference option").all_inner_texts()
+        assert texts[:3] == ["none", "loss on test − loss on train", "loss on train − loss on test"]
+        choose(opened, "difference", "0 r0")
+        np.testing.assert_array_equal(drawn(opened), data.metrics["loss"] - data.metrics["loss@test"])
+        choose(opened, "difference", "0 m0")
+        assert opened.page.locator(".card h2").first.inner_text() == "loss on test − loss on train"
+        np.testing.assert_array_equal(drawn(opened), data.metrics["loss@test"] - data.metrics["loss"])
+        assert colour_title(opened) == "loss on test − loss on train"
+        opened.check()
+
+    @pytest.mark.slow
+    def test_lines_and_two_files(self, open_page, example) -> None:
+        first, second = (with_test_set(example(line=True, seed=seed)) for seed in (0, 1))
+        opened = open_page(first, second, webgl=False)
+        choose(opened, "metric", "loss@test")
+        choose(opened, "beside", "loss")
+        ranges = opened.page.evaluate(
+            """Array.from(document.querySelectorAll(".plot.profile"),
+                (plot) => [plot._fullLayout.yaxis.title.text, plot._fullLayout.yaxis.range])"""
+        )
+        assert [text for text, _ in ranges] == 2 * ["loss on test (log scale)", "loss on train (log scale)"]
+        assert len({tuple(ends) for _, ends in ranges}) == 1
+        assert "run_1.h5: loss on test − loss on train" in opened.page.locator("#difference option").all_inner_texts()
+        choose(opened, "difference", "1 m0")
+        (values,) = opened.data("profile", "grid", "y")
+        np.testing.assert_array_equal(values, second.metrics["loss@test"] - second.metrics["loss"])
+        opened.check()
+
+    def test_a_landscape_of_one_data_set_has_neither(self, open_page, example) -> None:
+        opened = open_page(example(), webgl=False)
+        assert opened.page.locator("#metric optgroup").count() == 0
+        assert opened.page.locator("#beside, #difference, #shared").count() == 0
+
+
+class TestNotebook:
+    @pytest.mark.slow
+    def test_the_menu_shows_what_a_figure_of_that_metric_shows(self, open_address, example, tmp_path: Path) -> None:
+        data = with_test_set(example())
+        figure = notebook_figure(Landscape(data))
+        assert figure is not None
+        plotly.graph_objects.Figure(copy.deepcopy(figure))  # plotly's own check of every name and value
+        (menu,) = figure["layout"]["updatemenus"]
+        labels = [button["label"] for button in menu["buttons"]]
+        assert labels[0] == "loss on train"
+        assert {"loss on test", "loss on test − loss on train"} <= set(labels)
+        (tmp_path / "plotly.min.js").write_text(plotly_script())
+        page = tmp_path / "cell.html"
+        page.write_text(
+            '<!doctype html><meta charset="utf-8"><div id="plot"></div><script src="plotly.min.js"></script><script>'
+            f"const figure = {json.dumps(figure)}; Plotly.newPlot('plot', figure.data, figure.layout);"
+            "const shown = () => Array.from(document.getElementById('plot').data[0].z, (row) => Array.from(row));"
+            "const { buttons } = figure.layout.updatemenus[0];"
+            "const press = (index) => Plotly.update('plot', ...buttons[index].args);</script>"
+        )
+        opened = open_address(page.as_uri(), ready="#plot .main-svg", webgl=False)
+
+        def press(label: str) -> tuple[np.ndarray, dict[str, Any]]:
+            index = labels.index(label)
+            layout = opened.page.evaluate(
+                f"press({index}).then(() => document.getElementById('plot').layout.coloraxis)"
+            )
+            return np.array(opened.page.evaluate("shown()"), float), layout
+
+        values, test = press("loss on test")
+        np.testing.assert_allclose(values, np.log10(data.metrics["loss@test"]), rtol=1e-6, atol=1e-6)
+        assert test["colorbar"]["title"]["text"] == "loss (log scale)".replace("loss", "loss on test")
+        values, train = press("loss on train")
+        np.testing.assert_allclose(values, np.log10(data.metrics["loss"]), rtol=1e-6, atol=1e-6)
+        # Both data sets have the same colours for the same values.
+        assert (train["cmin"], train["cmax"]) == (test["cmin"], test["cmax"])
+        values, gap = press("loss on test − loss on train")
+        np.testing.assert_allclose(values, data.metrics["loss@test"] - data.metrics["loss"], rtol=1e-5, atol=1e-5)
+        assert gap["colorscale"] != train["colorscale"]
+        assert gap["cmin"] == -gap["cmax"]
+        values, again = press("loss on train")
+        assert (again["cmin"], again["colorscale"]) == (train["cmin"], train["colorscale"])
+        # Without WebGL, Plotly says that the surface cannot be drawn.
+        assert all("webgl" in message.lower() for message in opened.messages)
+
+    def test_a_line_has_one_too(self, example) -> None:
+        figure = notebook_figure(Landscape(with_test_set(example(line=True))))
+        assert figure is not None
+        button = next(each for each in figure["layout"]["updatemenus"][0]["buttons"] if each["label"] == "loss on test")
+        assert button["args"][1]["yaxis.title.text"] == "loss on test (log scale)"
+
+    def test_a_cell_of_two_data_sets_stays_small(self, example) -> None:
+        data = with_test_set(example(rows=40, columns=40))
+        assert len(json.dumps(notebook_figure(Landscape(data)))) < 400_000
+        assert "updatemenus" not in notebook_figure(Landscape(example()))["layout"]

@@ -1,0 +1,329 @@
+"""``align``: permutations undone exactly, outputs kept, barriers lowered, and everything that can go wrong."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from digits_training import LeNet5, ResNet20, Transformer, digits
+from torch import nn
+
+from collectors.errors import CheckpointError
+from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
+from landscape import MeasurementPlan, align, evaluate, line_between
+from landscape.errors import AlignmentError
+from landscape.paths.permutations import permuted
+
+SAMPLES = 1024
+PLAN = MeasurementPlan(batch_size=256, threads=1)
+
+
+class Perceptron(nn.Sequential):
+    def __init__(self):
+        super().__init__(nn.Flatten(), nn.Linear(1024, 32), nn.ReLU(), nn.Linear(32, 24), nn.ReLU(), nn.Linear(24, 10))
+
+
+def train(build, seed, steps, batch=64):
+    images, targets = digits(build)
+    torch.manual_seed(seed)
+    network = build()
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
+    order, rows = torch.Generator().manual_seed(seed), []
+    for _ in range(steps):
+        rows = rows or list(torch.randperm(SAMPLES, generator=order).split(batch))
+        some = rows.pop(0)
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(images[some]), targets[some]).backward()
+        optimizer.step()
+    return network.eval()
+
+
+def arrays(network):
+    return {name: tensor.numpy().copy() for name, tensor in network.state_dict().items()}
+
+
+def loaded(build, weights):
+    network = build()
+    network.load_state_dict({name: torch.from_numpy(np.asarray(array)) for name, array in weights.items()})
+    return network.eval()
+
+
+def check_undone(build, steps, sizes, batch=64):
+    """A random permutation of every group of a trained network is undone to the bit, buffers included."""
+    network = train(build, 0, steps, batch)
+    images = digits(build)[0][:8]
+    state, other = arrays(network), arrays(train(build, 1, 2, batch))
+    groups = align(other, to=network, example=images).groups
+    assert sorted(group.size for group in groups) == sizes
+    rng = np.random.default_rng(1)
+    shuffled = permuted(state, [group.permuted_by(rng.permutation(group.size)) for group in groups])
+    with torch.no_grad():
+        outputs = network(images)
+        torch.testing.assert_close(
+            loaded(build, shuffled)(images), outputs, rtol=0, atol=1e-5 * float(outputs.abs().max())
+        )
+    found = align(shuffled, to=network, example=images)
+    assert found.distance_before > 0.5 * np.sqrt(sum((array**2).sum() for array in state.values() if array.ndim > 1))
+    assert found.distance_after == 0
+    assert found.verified <= 1e-6
+    for name, array in state.items():
+        np.testing.assert_array_equal(found.weights[name], array)
+
+
+def test_undone_in_a_perceptron():
+    check_undone(Perceptron, 16, [24, 32])
+
+
+@pytest.mark.slow
+def test_undone_in_lenet():
+    check_undone(LeNet5, 24, [6, 16, 84, 120])
+
+
+@pytest.mark.slow
+def test_undone_in_a_transformer():
+    """Its residual stream of 64, two hidden layers of 128, and in each layer 4 heads of 16."""
+    check_undone(Transformer, 48, [4, 4, 16, 16, 64, 128, 128])
+
+
+@pytest.mark.slow
+def test_undone_in_resnet():
+    """The inner channels of its nine blocks; its stream is fixed, because shortcuts fill up with channels of zeros."""
+    check_undone(ResNet20, 4, [16, 16, 16, 32, 32, 32, 64, 64, 64], batch=32)
+
+
+def barrier(a, b):
+    """Of the straight line, above the straight line between the losses at its ends."""
+    images, targets = (part[:SAMPLES] for part in digits(LeNet5))
+    place = np.linspace(0, 1, 21)
+    loss = evaluate(
+        line_between(a, b, network=LeNet5()),
+        lambda: (nn.CrossEntropyLoss(), LeNet5(), (images, targets), {}),
+        x=place,
+        progress=False,
+        plan=PLAN,
+        device_ids=[0],
+    ).loss.ravel()
+    return float((loss - ((1 - place) * loss[0] + place * loss[-1])).max())
+
+
+@pytest.mark.slow
+def test_the_barrier_between_two_trainings_of_lenet():
+    a, b = (train(LeNet5, seed, 192) for seed in (0, 1))
+    found = align(b, to=a, example=digits(LeNet5)[0][:16])
+    assert found.distance_after < 0.9 * found.distance_before
+    assert barrier(a, b) > 0.7
+    assert barrier(a, found.weights) <= 0.35
+
+
+def small(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.BatchNorm1d(6), nn.Linear(6, 3))
+
+
+X = torch.randn(5, 4, generator=torch.Generator().manual_seed(0))
+BY_HAND = {
+    "0.weight": 0,
+    "0.bias": 0,
+    "2.weight": 0,
+    "2.bias": 0,
+    "2.running_mean": 0,
+    "2.running_var": 0,
+    "3.weight": 1,
+}
+
+
+@pytest.fixture
+def two():
+    a, b = small(0), small(1)
+    for network in (a, b):
+        network(X)  # statistics of their own
+    return a, b
+
+
+def test_weights_in_any_form(two, tmp_path):
+    a, b = two
+    expected = align(b, to=a, example=X)
+    torch.save(a.state_dict(), tmp_path / "a.pt")
+    write_checkpoint(tmp_path / "b.safetensors", arrays(b))
+    found = align(tmp_path / "b.safetensors", to=str(tmp_path / "a.pt"), network=small(7).train(), example=X)
+    found.save(tmp_path / "aligned.safetensors")
+    read = CheckpointFile(tmp_path / "aligned.safetensors")
+    for name, array in expected.weights.items():
+        np.testing.assert_array_equal(found.weights[name], array)
+        np.testing.assert_array_equal(read.read(name), array)
+    assert line_between(tmp_path / "a.pt", tmp_path / "aligned.safetensors", network=a).dimension == 1
+    torch.testing.assert_close(loaded(small, found.weights)(X), b.eval()(X), rtol=0, atol=1e-6)
+
+
+def test_the_networks_stay_as_they_are(two):
+    a, b = two
+    before = [copy.deepcopy(network.state_dict()) for network in two]
+    align(b, to=a, example=X)
+    assert a.training
+    assert b.training
+    for network, state in zip(two, before, strict=True):
+        for name, tensor in network.state_dict().items():
+            assert torch.equal(tensor, state[name])
+
+
+def test_what_is_said(two):
+    a, b = two
+    found = align(b, to=a, example=X)
+    assert repr(found).startswith("Aligned(distance_before=")
+    assert "0.weight[0], 0.bias[0], 2.weight[0] and 4 more (6 entries)" in str(found.groups[0])
+    assert found.summary().startswith("1 group of units, of which 1 was permuted\ndistance ")
+    (group,) = found.groups
+    np.testing.assert_array_equal(found.weights["0.weight"], b[0].weight.detach()[group.permutation])
+    assert found.distance_after == pytest.approx(
+        np.sqrt(
+            sum(
+                float(((found.weights[name] - item.detach().numpy()) ** 2).sum()) for name, item in a.named_parameters()
+            )
+        )
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_other_types(dtype):
+    a, b = small(0).to(dtype), small(1).to(dtype)
+    found = align(b, to=a, example=X)
+    assert found.distance_after < found.distance_before
+    assert {array.dtype.name for array in found.weights.values()} == {str(dtype).removeprefix("torch."), "int64"}
+
+
+def test_what_is_frozen_is_not_permuted():
+    a, b = small(0), small(1)
+    for network in (a, b):
+        network[0].requires_grad_(False)
+    with pytest.warns(UserWarning, match="Sequential has no units that can be permuted; its weights stay as they are"):
+        found = align(b, to=a, example=X)
+    assert found.groups == ()
+    assert found.distance_after == found.distance_before
+
+
+class Deciding(nn.Module):
+    """Which way it goes depends on a value, which no graph holds."""
+
+    def __init__(self, seed=0):
+        super().__init__()
+        self.layers = small(seed)
+
+    def forward(self, inputs):
+        return self.layers(inputs) if float(inputs.sum()) > 1e9 else self.layers(2 * inputs)
+
+
+def test_groups_by_hand_where_the_graph_cannot_be_read():
+    a, b = Deciding(0), Deciding(1)
+    with pytest.raises(AlignmentError, match=r"torch\.export cannot read the graph of Deciding.*Say by hand.*groups="):
+        align(b, to=a, example=X)
+    found = align(b, to=a, example=X, groups=[{f"layers.{name}": axis for name, axis in BY_HAND.items()}])
+    expected = align(b.layers, to=a.layers, example=X)
+    for name, array in expected.weights.items():
+        np.testing.assert_array_equal(found.weights[f"layers.{name}"], array)
+
+
+def test_a_flattened_axis_by_hand():
+    a, b = LeNet5(), LeNet5()
+    images = digits(LeNet5)[0][:2]
+    hand = {"3.weight": 0, "3.bias": 0, "7.weight": (1, 1, 25)}
+    found = align(b, to=a, example=images, groups=[hand])
+    assert found.groups[0].size == 16
+    assert found.groups[0].moved > 0
+    assert found.verified <= 1e-6
+
+
+def test_wrong_groups_are_dropped_and_named(two):
+    a, b = two
+    deep = nn.Sequential(small(0), nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2))
+    other = nn.Sequential(small(1), nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 2))
+    right = {f"0.{name}": axis for name, axis in BY_HAND.items()}
+    with pytest.warns(
+        UserWarning, match=r"left alone, because the network's outputs changed.*1\.weight\[0\] \(5 entries\)"
+    ):
+        found = align(other, to=deep, example=X, groups=[right, {"1.weight": 0}])
+    assert [group.size for group in found.groups] == [6]
+    assert [str(group) for group in found.dropped] == ["1.weight[0] (5 entries)"]
+    assert found.verified <= 1e-6
+    assert "left alone, because outputs changed: 1.weight[0] (5 entries)" in found.summary()
+    with pytest.raises(
+        AlignmentError, match=r"permuting the units of Sequential changes its outputs by .* Wrong are: 0\."
+    ):
+        align(b, to=a, example=X, groups=[{"0.weight": 0}])
+
+
+def test_an_example_of_zeros_hides_no_mistake(two):
+    """With inputs of zero the first weights do not matter at all."""
+    a, b = two
+    with pytest.raises(AlignmentError, match="changes its outputs"):
+        align(b, to=a, example=torch.zeros(2, 4), groups=[{"0.weight": 0}])
+
+
+def test_equal_weights(two):
+    with pytest.raises(AlignmentError, match="the two networks hold equal weights, so that there is nothing to align"):
+        align(two[0], to=copy.deepcopy(two[0]), example=X)
+
+
+class Forked(nn.Module):
+    """Two inputs, and a layer that only some calls reach."""
+
+    def __init__(self, seed=0):
+        super().__init__()
+        self.layers, self.extra = small(seed), nn.Linear(6, 3)
+
+    def forward(self, inputs, shift, further=None):
+        outputs = self.layers(inputs + shift)
+        return outputs if further is None else outputs + self.extra(further)
+
+
+def test_inputs_in_any_form():
+    a, b = Forked(0), Forked(1)
+    expected = align(b, to=a, example=(X, 2 * X))
+    assert {axis.name for group in expected.groups for axis in group.axes} == {f"layers.{name}" for name in BY_HAND}
+    for example in ([X, 2 * X], {"shift": 2 * X, "inputs": X}, (X.double().numpy(), 2 * X.numpy())):
+        found = align(b, to=a, example=example)
+        for name, array in expected.weights.items():
+            np.testing.assert_array_equal(found.weights[name], array)
+
+
+def test_other_shapes(two):
+    with pytest.raises(CheckpointError, match=r"b does not fit the network Sequential(.|\n)*0\.weight"):
+        align(
+            nn.Sequential(nn.Linear(4, 7), nn.ReLU(), nn.BatchNorm1d(7), nn.Linear(7, 3)).state_dict(),
+            to=two[0],
+            example=X,
+        )
+
+
+def test_weights_that_are_not_finite(two):
+    a, b = two
+    broken = {**b.state_dict(), "0.weight": torch.full((6, 4), float("nan"))}
+    with pytest.raises(CheckpointError, match=r"b.*0\.weight"):
+        align(broken, to=a, example=X)
+
+
+def test_arguments(two):
+    a, b = two
+    with pytest.raises(TypeError, match="network must be the PyTorch network itself"):
+        align(b.state_dict(), to=a.state_dict(), example=X)
+    with pytest.raises(TypeError, match="example is missing: inputs of the network"):
+        align(b, to=a)
+    with pytest.raises(AlignmentError, match=r"Sequential cannot be run on the example: RuntimeError: .*Give example="):
+        align(b, to=a, example=torch.zeros(2, 9))
+    for groups, error, text in (
+        ({"0.weight": 0}, TypeError, "groups must be a list of groups"),
+        ([["0.weight"]], TypeError, r"groups\[0\] must be a mapping"),
+        ([{"nowhere": 0}], ValueError, r"groups\[0\] names 'nowhere', which is no parameter or buffer of Sequential"),
+        ([{"0.weight": "rows"}], TypeError, r"groups\[0\]\['0.weight'\] must be an axis such as 0"),
+        ([{"0.weight": 2}], ValueError, r"groups\[0\]\['0.weight'\] must be an axis of 2"),
+        ([{"0.weight": (0, 1, 4)}], ValueError, r"must be an axis that 4 parts divide"),
+        (
+            [{"0.weight": 0, "3.weight": 0}],
+            ValueError,
+            r"groups\[0\] must hold axes of one length, but got 0.weight\[0\]: 6",
+        ),
+        ([{"0.weight": 0}, {"0.weight": 0}], ValueError, r"groups\[1\] and groups\[0\] both hold 0.weight\[0\]"),
+    ):
+        with pytest.raises(error, match=text):
+            align(b, to=a, example=X, groups=groups)
+    with pytest.raises(ValueError, match="path must be a file on this machine"):
+        align(b, to=a, example=X).save("s3://bucket/aligned.safetensors")

@@ -1,0 +1,224 @@
+"""Curves between two networks: fitted, measured, kept, interrupted."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import warnings
+
+import digits_networks
+import numpy as np
+import pytest
+import torch
+import wall
+from places import ROOT, SUPPORT
+from torch import nn
+from two_networks import INPUTS, TARGETS, build, callback_fn, trained
+
+from collectors.errors import CheckpointError
+from landscape import Barrier, Landscape, Path, connect, evaluate, line_between
+from landscape.errors import LandscapeIdentityError, LandscapeLockedError, LandscapeWriteError, PlaneError
+from landscape.figures import plot_routes
+from landscape.file.lock import lock_landscape
+from workers import FunctionEvaluator
+from workers.errors import CurveError
+
+OPTIONS = {"device_ids": [0], "progress": False}
+CHILD = """
+import sys
+sys.path[:0] = [{root!r}, {support!r}]
+from two_networks import callback_fn, trained
+from landscape import connect
+from landscape.paths import connecting
+
+connecting.KEEP_SECONDS = 0.0
+connect(trained(0), trained(1), callback_fn, steps={steps}, device_ids=[0], output="path.safetensors", progress=False)
+"""
+
+
+@pytest.fixture(scope="module")
+def curved(tmp_path_factory):
+    """A path of 200 steps between two networks with a barrier; its file must not be changed."""
+    file = tmp_path_factory.mktemp("curved") / "path.safetensors"
+    return connect(trained(0), trained(1), callback_fn, steps=200, output=file, **OPTIONS), file
+
+
+@pytest.mark.filterwarnings("ignore:the loss")
+def test_the_best_bend_of_a_curved_valley_is_found():
+    a, b = wall.Point(*wall.A), wall.Point(*wall.B)
+    path = connect(a, b, wall.callback_fn, steps=400, learning_rate=0.1, **OPTIONS)
+    np.testing.assert_allclose(path.curve.fitting.bends, wall.BEST_BEND, atol=2e-2)
+    assert path.barrier(wall.callback_fn, points=9, **OPTIONS).height < 1e-3
+    # The closed form of a parabola's length, from -1 to 1.
+    assert path.length == pytest.approx(np.sqrt(5) + np.arcsinh(2) / 2, rel=1e-2)
+    assert path.chord == 2
+    np.testing.assert_allclose(path.point(0.5)["w"], [0, 1], atol=2e-2)
+    np.testing.assert_allclose(path.bend()["w"], wall.BEST_BEND[0], atol=2e-2)
+
+
+def test_curve_goes_round_the_barrier_of_the_line(curved):
+    path, _ = curved
+    straight = evaluate(line_between(trained(0), trained(1)), callback_fn, x=np.linspace(0, 1, 9), **OPTIONS)
+    found = path.barrier(callback_fn, points=9, **OPTIONS)
+    assert Barrier.of(straight).height > 0.3
+    assert found.height < 0.1 * Barrier.of(straight).height
+    # Both ends are the networks themselves, and the middle is the state that the path gives.
+    np.testing.assert_allclose(found.landscape.loss[[0, -1]], straight.loss[[0, -1]], rtol=1e-5)
+    middle = build()
+    middle.load_state_dict({name: torch.from_numpy(array) for name, array in path.point(0.5).items()})
+    with torch.no_grad():
+        expected = nn.functional.cross_entropy(middle(INPUTS), TARGETS).item()
+    assert found.landscape.loss[4] == pytest.approx(expected, rel=1e-5)
+    assert len(path.losses) == 200
+    assert repr(path).startswith("Path(bezier of Sequential from a to b, 1 bend, 200 steps; length ")
+
+
+def test_landscape_of_a_path_says_what_it_is_and_is_continued(curved, tmp_path):
+    path, _ = curved
+    file = tmp_path / "curve.h5"
+    first = path.barrier(callback_fn, points=5, output=file, **OPTIONS)
+    kept = Path.load(tmp_path / "curve_path.safetensors")
+    again = evaluate(kept, callback_fn, size=9, output=file, **OPTIONS)
+    assert again.report.resumed >= 5
+    facts = Landscape.load(file).attributes["path"]
+    assert facts["t"] == np.linspace(0, 1, 9).tolist()
+    assert facts["length"][-1] == pytest.approx(path.length)
+    assert facts["distance_to_chord"][0] == 0
+    # By the points themselves.
+    a, b, middle = (np.concatenate([part.reshape(-1) for part in path.point(t).values()]) for t in (0, 1, 0.5))
+    foot = a + (b - a) * ((middle - a) @ (b - a)) / ((b - a) @ (b - a))
+    assert facts["distance_to_chord"][4] == pytest.approx(np.linalg.norm(middle - foot), rel=1e-4)
+    assert again.attributes["decomposition"] == "path"
+    assert again.plot_profile().get_xlabel().startswith("along the curve from a to b")
+    assert Barrier.of(again).height >= first.height
+    assert [again.checkpoints.name[row] for row in again.checkpoints.networks] == ["a", "b"]
+
+
+def test_plane_holds_the_curve(curved):
+    path, _ = curved
+    plane = path.plane()
+    assert plane.members.name == ("a", "b", "bend")
+    routes = path.routes(5)
+    for t, place in zip(np.linspace(0, 1, 5), routes["curved"], strict=True):
+        there, here = plane.point(place), path.point(t)
+        for name, array in here.items():
+            np.testing.assert_allclose(there[name], array, atol=2e-6)
+
+
+def test_routes_are_drawn_over_the_plane(curved):
+    path, _ = curved
+    landscape = evaluate(path.plane(), callback_fn, size=7, margin=0.2, **OPTIONS)
+    ax = plot_routes(landscape, path.routes(11))
+    texts = [text.get_text() for text in ax.figure.legends[0].get_texts()]
+    assert {"straight", "curved"} <= set(texts)
+    drawn = {line.get_label(): line.get_xydata() for line in ax.get_lines()}
+    # To scale: the curve is as long in the picture as in weight space.
+    steps = np.diff(drawn["curved"], axis=0)
+    assert np.linalg.norm(steps, axis=1).sum() == pytest.approx(path.length, rel=1e-2)
+    assert np.linalg.norm(drawn["straight"][1] - drawn["straight"][0]) == pytest.approx(path.chord, rel=1e-5)
+    with pytest.raises(ValueError, match="routes must be a dict from names to coordinates"):
+        plot_routes(landscape, {"a": np.zeros((3, 3))})
+    with pytest.raises(TypeError, match="routes must be a dict"):
+        plot_routes(landscape, [1, 2])
+
+
+def test_several_bends_and_polygons(tmp_path):
+    path = connect(trained(0), trained(1), callback_fn, "polygon", 3, steps=30, **OPTIONS)
+    assert path.curve.fitting.bends.shape[0] == 3
+    np.testing.assert_allclose(path.point(0.25)["0.weight"], path.bend(0)["0.weight"], atol=1e-6)
+    assert path.plane().dimension == 2
+    file = path.save(tmp_path / "polygon.safetensors")
+    assert repr(Path.load(file)) == repr(path)
+
+
+def test_batchnorm_is_recalibrated_along_the_curve():
+    a, b = (digits_networks.train(digits_networks.build(seed), epochs=3, seed=seed) for seed in (0, 1))
+    path = connect(a, b, digits_networks.callback_fn, steps=20, **OPTIONS)
+    found = evaluate(path, digits_networks.callback_fn, size=3, **OPTIONS)
+    assert found.attributes["buffers"] == "recalibrate"
+    assert np.isfinite(found.loss).all()
+
+
+def test_file_of_a_path_is_read_back_and_kept_safe(curved, tmp_path):
+    path, file = curved
+    loaded = Path.load(file)
+    np.testing.assert_array_equal(loaded.curve.fitting.bends, path.curve.fitting.bends)
+    assert loaded.curve.identity == path.curve.identity
+    assert loaded.line().identity == path.line().identity
+    before = file.read_bytes()
+    # Nothing is left to do.
+    same = connect(trained(0), trained(1), callback_fn, steps=200, output=file, **OPTIONS)
+    np.testing.assert_array_equal(same.curve.fitting.bends, path.curve.fitting.bends)
+    with pytest.raises(LandscapeIdentityError, match=r"path file .* holds another experiment.*\n.*seed"):
+        connect(trained(0), trained(1), callback_fn, steps=200, seed=1, output=file, **OPTIONS)
+    with pytest.raises(LandscapeWriteError, match="exists and was left as it is"):
+        path.save(file)
+    with lock_landscape(file), pytest.raises(LandscapeLockedError, match=r"path file .* is being written"):
+        connect(trained(0), trained(1), callback_fn, steps=200, output=file, **OPTIONS)
+    assert file.read_bytes() == before
+    copied = tmp_path / "path.safetensors"
+    copied.write_bytes(before[: len(before) // 2])
+    with pytest.raises(CheckpointError):
+        Path.load(copied)
+    with pytest.raises(CheckpointError):
+        Path.load(tmp_path / "nowhere.safetensors")
+    torch.save(trained(0).state_dict(), tmp_path / "a.pt")
+    plane = line_between(trained(0), trained(1)).save(tmp_path / "line.safetensors")
+    with pytest.raises(PlaneError, match="holds no path"):
+        Path.load(plane)
+
+
+@pytest.mark.slow
+def test_a_killed_fitting_goes_on_with_the_same_bits(tmp_path):
+    steps = 120
+    script = tmp_path / "child.py"
+    script.write_text(CHILD.format(root=str(ROOT), support=str(SUPPORT), steps=steps))
+    command = [sys.executable, str(script)]
+    child = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    file, limit = tmp_path / "path.safetensors", time.monotonic() + 300
+    while not file.exists():
+        assert time.monotonic() < limit
+        assert child.poll() is None
+        time.sleep(0.01)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    with pytest.raises(PlaneError, match=rf"fitted for \d+ of {steps} steps. Call connect again"):
+        Path.load(file)
+    shutil.copy(file, tmp_path / "begun.safetensors")
+    found = connect(trained(0), trained(1), callback_fn, steps=steps, output=file, **OPTIONS)
+    whole = connect(trained(0), trained(1), callback_fn, steps=steps, **OPTIONS)
+    np.testing.assert_array_equal(found.curve.fitting.bends, whole.curve.fitting.bends)
+    np.testing.assert_array_equal(found.losses, whole.losses)
+
+
+@pytest.mark.slow
+def test_a_worker_of_ray_fits_the_same():
+    settings = {"steps": 20, "progress": False}
+    one = connect(trained(0), trained(1), callback_fn, device_ids=[0], **settings)
+    two = connect(trained(0), trained(1), callback_fn, device_ids=[0, 1], **settings)
+    np.testing.assert_allclose(two.curve.fitting.bends, one.curve.fitting.bends, atol=1e-4)
+
+
+def test_wrong_arguments_say_what_is_right(curved, tmp_path):
+    path, _ = curved
+    a, b = trained(0), trained(1)
+    with pytest.raises(ValueError, match="kind must be"):
+        connect(a, b, callback_fn, "spline", **OPTIONS)
+    with pytest.raises(ValueError, match="steps must be an int of at least 1"):
+        connect(a, b, callback_fn, steps=0, **OPTIONS)
+    with pytest.raises(PlaneError):
+        connect(a, a, callback_fn, **OPTIONS)
+    state = [{"w": np.full(2, value, np.float32)} for value in (0.0, 1.0)]
+    function = FunctionEvaluator(lambda parameters: {"loss": float(parameters["w"].sum())}, state[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(CurveError, match="FunctionEvaluator cannot fit a curve"):
+            connect(*state, lambda: function, **OPTIONS)
+    with pytest.raises(ValueError, match="t must be a number from 0 to 1"):
+        path.point(1.5)
+    with pytest.raises(ValueError, match="a curve goes from 0 to 1"):
+        evaluate(path, callback_fn, margin=0.2, **OPTIONS)
+    with pytest.raises(ValueError, match="save_directions must be left out for a path"):
+        evaluate(path, callback_fn, output=tmp_path / "x.h5", save_directions=True, **OPTIONS)

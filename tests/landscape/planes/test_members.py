@@ -1,0 +1,184 @@
+"""Further runs and networks on a plane: where they lie, by another way, and who they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from examples import train_run
+from torch import nn
+
+from collectors import CheckpointError
+from collectors.run_directory import RunDirectory
+from landscape.planes import line_between, pca_plane, plane_through, random_line, random_plane
+
+# Of small networks, random directions are oblique, which is welcome here.
+pytestmark = pytest.mark.filterwarnings("ignore:the two random directions have a cosine")
+
+
+def network(seed: int = 0) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(6, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 3))
+
+
+def states(count: int, first: int = 0) -> list[dict[str, Any]]:
+    return [dict(network(seed).state_dict()) for seed in range(first, first + count)]
+
+
+def flat(plane: Any, state: Any) -> Any:
+    return np.concatenate([np.asarray(state[tensor.name], np.float64).ravel() for tensor in plane.space.trainable])
+
+
+def by_least_squares(plane: Any, state: Any) -> tuple[Any, float, float]:
+    """Coordinates, residual and norm by numpy's own solver on all weights at once."""
+    columns = np.stack([flat(plane, direction) for direction in plane.directions], axis=1)
+    difference = flat(plane, state) - flat(plane, plane.origin)
+    found, *_ = np.linalg.lstsq(columns, difference, rcond=None)
+    return found, float(np.linalg.norm(difference - columns @ found)), float(np.linalg.norm(difference))
+
+
+PLANES = {
+    "pca": lambda: pca_plane(states(4), network=network()),
+    "random": lambda: random_plane(network(), seed=3),
+    "networks": lambda: plane_through(network(0), network(1), network(2)),
+    "line": lambda: line_between(network(0), network(1)),
+    "random line": lambda: random_line(network(), seed=1),
+}
+
+
+@pytest.mark.parametrize("kind", list(PLANES))
+def test_projections_are_least_squares(kind: str) -> None:
+    plane, others = PLANES[kind](), states(3, first=20)
+    found = plane.project(others, numbers=[2, 4, 8])
+    assert found.coordinates.shape == (3, plane.dimension)
+    assert found.residuals.shape == found.norms.shape == (3,)
+    assert (found.numbers.tolist(), found.runs) == ([2, 4, 8], ("", "", ""))
+    for row, state in enumerate(others):
+        coordinates, residual, norm = by_least_squares(plane, state)
+        np.testing.assert_allclose(found.coordinates[row], coordinates, rtol=1e-6, atol=1e-9)
+        assert found.residuals[row] == pytest.approx(residual, rel=1e-6)
+        assert found.norms[row] == pytest.approx(norm, rel=1e-6)
+    np.testing.assert_array_equal(found.x, found.coordinates[:, 0])
+    assert (found.y is None) == (plane.dimension == 1)
+
+
+def test_a_run_directory_and_several_runs(tmp_path: Path) -> None:
+    trained = train_run(tmp_path / "adam", epochs=3)
+    plane = random_plane(trained, seed=0)
+    found = plane.project({"adam": RunDirectory(tmp_path / "adam"), "last": [trained]}, numbers={"adam": [1, 3]})
+    assert found.runs == ("adam", "adam", "last")
+    assert found.numbers.tolist() == [1, 3, 0]
+    # The origin is the last checkpoint.
+    np.testing.assert_allclose(found.coordinates[1:], 0, atol=1e-12)
+    assert found.norms[0] > 0
+
+
+class TestAdding:
+    def test_the_plane_stays_and_its_members_grow(self) -> None:
+        plane = pca_plane({"sgd": states(4)}, network=network())
+        grown = plane.with_checkpoints({"adam": states(3, first=9)}, {"EMA": network(30), "SWA": network(31)})
+        assert grown.identity == plane.identity
+        assert grown.directions is plane.directions
+        assert grown.members.runs == ("sgd", "adam")
+        assert grown.members.run == (0, 0, 0, 0, 1, 1, 1, -1, -1)
+        assert grown.members.number == (0, 1, 2, 3, 0, 1, 2, 7, 8)
+        assert grown.members.name == ("",) * 7 + ("EMA", "SWA")
+        assert len(set(grown.members.sha256)) == 9
+        assert grown.projection is not None
+        assert plane.projection is not None
+        np.testing.assert_array_equal(grown.projection.x[:4], plane.projection.x)
+        for row, state in enumerate([*states(3, first=9), network(30).state_dict(), network(31).state_dict()]):
+            coordinates, residual, _ = by_least_squares(plane, state)
+            np.testing.assert_allclose([grown.projection.x[4 + row], grown.projection.y[4 + row]], coordinates, 1e-6)
+            assert grown.projection.residual[4 + row] == pytest.approx(residual, rel=1e-6)
+        assert plane.members.runs == ("sgd",)
+        again = grown.with_checkpoints(networks={"seed 2": network(40)})
+        assert again.members.name[-1] == "seed 2"
+        assert len(again.checkpoints) == 10
+
+    def test_a_run_without_a_name_gets_one(self, tmp_path: Path) -> None:
+        own = states(4)
+        plane = pca_plane(own, network=network())
+        more = {"adam": states(3, first=9)}
+        assert plane.with_checkpoints(more).members.runs == ("run", "adam")
+        named = plane.with_checkpoints(more, name="sgd")
+        assert named.members.runs == ("sgd", "adam")
+        assert named.origin_role.run == "sgd"
+        # Its own checkpoints under a name are no second run.
+        given = plane.with_checkpoints({"sgd": own, **more}, numbers={"sgd": [5, 6, 7, 8]})
+        assert given.members.runs == ("sgd", "adam")
+        assert given.members.number == (5, 6, 7, 8, 0, 1, 2)
+        assert (given.origin_role.run, given.origin_role.number) == ("sgd", 8)
+        assert plane.with_checkpoints(networks={"EMA": network(9)}).members.runs == ("",)
+        folder = tmp_path / "momentum"
+        folder.mkdir()
+        for index, state in enumerate(own):
+            torch.save(state, folder / f"{index}.pt")
+        files = pca_plane(sorted(folder.glob("*.pt")), network=network())
+        assert files.with_checkpoints(more).members.runs == ("momentum", "adam")
+
+    @pytest.mark.parametrize("factor", [0.2, 2, 3, 30])
+    def test_axes_hold_everybody(self, factor: float) -> None:
+        plane = pca_plane(states(4), network=network())
+        far = {name: factor * value for name, value in network(50).state_dict().items()}
+        grown = plane.with_checkpoints(networks={"far": far})
+        assert grown.projection is not None
+        x, y = grown.axes(5)
+        assert y is not None
+        for own, axis, values in zip(plane.axes(5), (x, y), (grown.projection.x, grown.projection.y), strict=True):
+            assert own is not None
+            assert values is not None
+            ends = np.array([min(values.min(), own[0]), max(values.max(), own[-1])])
+            wanted = ends + 0.2 * np.ptp(ends) * np.array([-int(ends[0] < own[0]), int(ends[1] > own[-1])])
+            step = (axis[-1] - axis[0]) / (len(axis) - 1)
+            np.testing.assert_allclose(np.diff(axis), step)
+            if len(axis) == len(own):  # spread anew, or everybody was inside
+                np.testing.assert_allclose(axis[[0, -1]], wanted)
+            else:
+                # Its own points, and others with the same step, no more than it takes.
+                assert len(axis) <= 4 * len(own)
+                assert set(own.tolist()) <= set(axis.tolist())
+                assert 0 <= wanted[0] - axis[0] < step * 1.001
+                assert 0 <= axis[-1] - wanted[1] < step * 1.001
+
+    def test_random_axes_are_only_widened(self) -> None:
+        plane = random_plane(network(), seed=0)
+        near = plane.with_checkpoints(networks={"near": plane.point((0.5, -0.25))})
+        np.testing.assert_array_equal(near.axes(5)[0], plane.axes(5)[0])
+        assert near.projection is not None
+        np.testing.assert_allclose([near.projection.x[0], near.projection.y[0]], [0.5, -0.25], atol=1e-5)
+        x, y = plane.with_checkpoints(networks={"beside": plane.point((1.2, 0.0))}).axes(5)
+        # 1.2 and a fifth of 2.2 make 1.64.
+        np.testing.assert_allclose(x, [-1, -0.5, 0, 0.5, 1, 1.5, 2])
+        np.testing.assert_array_equal(y, plane.axes(5)[1])
+        x, _ = plane.with_checkpoints(networks={"far": plane.point((30.0, 0.0))}).axes(5)
+        np.testing.assert_allclose(x, np.linspace(-1, 30 + 0.2 * 31, 5), rtol=1e-5)
+
+    @pytest.mark.parametrize(
+        ("arguments", "options", "error", "match"),
+        [
+            ((), {}, ValueError, "with_checkpoints needs runs or networks, such as"),
+            (([1],), {}, TypeError, "runs must be a dict from the runs' names"),
+            (({"adam": 3},), {}, TypeError, r"runs\['adam'\] must be a list of checkpoints or a RunDirectory"),
+            (({"adam": []},), {}, ValueError, "runs must be runs with at least one checkpoint each"),
+            ((None, [1]), {}, TypeError, "networks must be a dict from names to weights"),
+            ((None, {" ": network()}), {}, ValueError, "a key of networks must be a name of 1 to 100"),
+            (({"sgd": states(2, 7)},), {}, ValueError, "names that the plane does not have yet"),
+            (({"a": states(2, 7)}, {"a": network(9)}), {}, ValueError, "names that the plane does not have yet"),
+            (({"a": states(2, 7)},), {"name": "b"}, ValueError, "name is for a plane whose own run has no name yet"),
+            (({"a": states(2, 7)},), {"numbers": {"b": [1]}}, ValueError, "a dict with the names of runs"),
+            ((None, {"a": nn.Linear(2, 2)}), {}, CheckpointError, "does not fit the network"),
+        ],
+    )
+    def test_wrong_arguments(self, arguments: Any, options: Any, error: type[Exception], match: str) -> None:
+        plane = pca_plane({"sgd": states(4)}, network=network())
+        with pytest.raises(error, match=match):
+            plane.with_checkpoints(*arguments, **options)
+
+    def test_weights_that_are_not_finite(self) -> None:
+        broken = {name: value * np.nan for name, value in network(9).state_dict().items()}
+        with pytest.raises(CheckpointError, match="holds NaN or infinite values"):
+            random_plane(network()).project([broken])

@@ -1,0 +1,137 @@
+"""A saved plane is read back bit for bit, and what it measured is continued."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from digits_networks import PLAN, build, callback_fn, own_loss, train
+from examples import train_run
+
+from collectors import CheckpointError
+from collectors.networks.readers import describe_network
+from collectors.run_directory import RunDirectory
+from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
+from landscape import Plane, evaluate
+from landscape.errors import LandscapeWriteError, PlaneError
+from landscape.planes import line_between, pca_plane, plane_through, random_plane
+
+AXIS = [-0.5, 0.0, 0.5, 1.0]
+
+
+def arrays(plane: Plane) -> dict[str, Any]:
+    groups = {"origin": plane.origin, "buffers": plane.buffers}
+    groups |= {f"direction {axis}": item for axis, item in enumerate(plane.directions)}
+    groups |= {f"end {axis}": item for axis, item in enumerate(plane.end_buffers)}
+    return {f"{group} {name}": array for group, items in groups.items() for name, array in items.items()}
+
+
+@pytest.fixture(scope="module")
+def networks() -> list[Any]:
+    return [build(), *(train(build(), epochs=epochs, seed=1) for epochs in (1, 2, 3))]
+
+
+def test_every_kind_comes_back_bit_for_bit(networks: list[Any], tmp_path: Path) -> None:
+    planes = {
+        "pca": pca_plane({"a": networks}).with_checkpoints(networks={"EMA": networks[2]}),
+        "random": random_plane(networks[-1], seed=5),
+        "networks": plane_through(*networks[:3]),
+        "line": line_between(*networks[:2]),
+    }
+    for name, plane in planes.items():
+        path = plane.save(tmp_path / f"{name}.safetensors")
+        found = Plane.load(path)
+        before, now = arrays(plane), arrays(found)
+        assert set(before) == set(now)
+        for key, array in before.items():
+            assert array.dtype == now[key].dtype
+            np.testing.assert_array_equal(array, now[key])
+        assert json.dumps(found.identity, sort_keys=True) == json.dumps(plane.identity, sort_keys=True)
+        for field in ("space", "decomposition", "normalization", "members", "origin_role", "notes"):
+            assert getattr(found, field) == getattr(plane, field), field
+        if plane.projection is not None:
+            assert found.projection is not None
+            for field, values in vars(plane.projection).items():
+                np.testing.assert_array_equal(getattr(found.projection, field), values)
+        assert b"pickle" not in path.read_bytes()[:100]
+
+
+def test_a_file_is_continued_with_the_loaded_plane(networks: list[Any], tmp_path: Path) -> None:
+    options: Any = {"x": AXIS, "y": AXIS, "device_ids": [0], "plan": PLAN, "progress": False}
+    plane = pca_plane({"a": networks})
+    first = evaluate(plane, callback_fn, output=tmp_path / "a.h5", save_directions=True, **options)
+    loaded = Plane.load(tmp_path / "a_directions.safetensors")
+    again = evaluate(loaded, callback_fn, output=tmp_path / "a.h5", **options)
+    assert again.report is not None
+    assert again.report.measured == 1  # the origin, to see that it is the same
+    np.testing.assert_array_equal(again.loss, first.loss)
+    # A new network needs no weights of the old ones.
+    grown = evaluate(
+        loaded.with_checkpoints(networks={"new": train(build(), epochs=1, seed=7)}), callback_fn,
+        output=tmp_path / "a.h5", **options,
+    )  # fmt: skip
+    assert grown.complete
+    np.testing.assert_array_equal(grown.checkpoints.metrics["loss"][:4], first.checkpoints.metrics["loss"])
+    assert grown.checkpoints.metrics["loss"][4] == pytest.approx(own_loss(train(build(), epochs=1, seed=7)), rel=1e-5)
+
+
+def test_members_in_files_are_read_where_they_lay(tmp_path: Path) -> None:
+    trained = train_run(tmp_path / "run", epochs=3)
+    run, space = RunDirectory(tmp_path / "run"), describe_network(trained)
+    plane = pca_plane({"sgd": run}, network=trained)
+    path = plane.save(tmp_path / "plane.safetensors")
+    found = Plane.load(path)
+    for number, reader in enumerate(found.checkpoints):
+        direct = run.checkpoint(number, space)
+        for tensor in space.tensors:
+            np.testing.assert_array_equal(reader.read(tensor.name), direct.read(tensor.name))
+        assert reader.sha256() == direct.sha256()
+    (run.checkpoint_path(1)).unlink()
+    moved = Plane.load(path).checkpoints[1]
+    with pytest.raises(CheckpointError, match="checkpoint 1 of the saved plane is no longer in"):
+        moved.read(space.tensors[0].name)
+
+
+def test_members_in_memory_are_not_kept(networks: list[Any], tmp_path: Path) -> None:
+    plane = random_plane(networks[0]).with_checkpoints(networks={"EMA": networks[1]})
+    found = Plane.load(plane.save(tmp_path / "a.safetensors"))
+    with pytest.raises(CheckpointError, match="EMA of the saved plane was in memory"):
+        found.checkpoints[0].read_block("0.weight", 0, 2)
+
+
+class TestErrors:
+    def test_a_file_that_is_there(self, networks: list[Any], tmp_path: Path) -> None:
+        plane = random_plane(networks[0])
+        path = plane.save(tmp_path / "a.safetensors")
+        with pytest.raises(LandscapeWriteError, match=r"exists and was left as it is\. Pass overwrite=True"):
+            plane.save(path)
+        plane.save(path, overwrite=True)
+        with pytest.raises(NotADirectoryError, match="nowhere"):
+            plane.save(tmp_path / "nowhere" / "a.safetensors")
+
+    def test_what_is_no_plane(self, networks: list[Any], tmp_path: Path) -> None:
+        with pytest.raises(CheckpointError, match="cannot be read"):
+            Plane.load(tmp_path / "none.safetensors")
+        write_checkpoint(tmp_path / "weights.safetensors", {"weight": np.ones(3)})
+        with pytest.raises(PlaneError, match=r"holds no plane\. Give a file that Plane\.save wrote"):
+            Plane.load(tmp_path / "weights.safetensors")
+        old = {"decomposition": "random", "normalization": "filter", "parameters": "[]"}
+        write_checkpoint(tmp_path / "old.safetensors", {"direction_0/weight": np.ones(3)}, old)
+        with pytest.raises(PlaneError, match="holds directions without their origin"):
+            Plane.load(tmp_path / "old.safetensors")
+        whole = CheckpointFile(random_plane(networks[0]).save(tmp_path / "a.safetensors"))
+        held = {name: whole.read(name) for name in whole.shapes}
+        write_checkpoint(tmp_path / "new.safetensors", held, {**whole.metadata, "format_version": "9"})
+        with pytest.raises(PlaneError, match="format_version 9, this program reads 1"):
+            Plane.load(tmp_path / "new.safetensors")
+        for metadata in ({**whole.metadata, "plane": "{}"}, {**whole.metadata, "plane": "["}):
+            write_checkpoint(tmp_path / "bad.safetensors", held, metadata)
+            with pytest.raises(PlaneError, match="holds no whole plane"):
+                Plane.load(tmp_path / "bad.safetensors")
+        held.pop("direction_0/0.weight")
+        write_checkpoint(tmp_path / "less.safetensors", held, whole.metadata)
+        with pytest.raises((PlaneError, ValueError), match=r"directions\[0\] does not fit"):
+            Plane.load(tmp_path / "less.safetensors")

@@ -1,0 +1,198 @@
+"""The ends of the Hessian's spectrum at each point of a landscape (``extremes=True``), and the ratio of the two."""
+
+from __future__ import annotations
+
+import copy
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from examples import BOWL_SCALES, bowl
+from paraboloid import Paraboloid
+from torch import nn
+from worker_cases import found
+
+from landscape import Landscape, custom_plane, evaluate, line_between, random_line, random_plane, refine
+from landscape.errors import LandscapeIdentityError
+from workers.errors import CallbackFunctionError, CurvatureError
+from workers.metric_names import EXTREMES
+
+CORNERS: dict[str, Any] = {"x": [-1.0, 1.0], "y": [-1.0, 1.0]}
+QUIET: dict[str, Any] = {"extremes": True, "progress": False, "device_ids": [0]}
+
+
+def samples() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    inputs = torch.randn(50, 6, generator=generator, dtype=torch.float64)
+    return inputs, torch.randint(0, 3, (50,), generator=generator)
+
+
+def build(seed: int = 0, *, normalized: bool = False) -> nn.Module:
+    """Returns a network of 33 weights in float64, or one with BatchNorm whose statistics belong to the seed."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        norm = [nn.BatchNorm1d(3)] if normalized else []
+        network = nn.Sequential(nn.Linear(6, 3), *norm, nn.Tanh(), nn.Linear(3, 3)).double()
+        network.train()
+        with torch.no_grad():
+            network(samples()[0] * (1 + seed))
+    return network.eval()
+
+
+def returned(seed: int = 0, *, normalized: bool = False) -> tuple[Any, ...]:
+    return nn.CrossEntropyLoss(), build(seed, normalized=normalized), samples(), {}
+
+
+def ends_at(network: nn.Module) -> tuple[float, float]:
+    """Returns the largest and the lowest eigenvalue of the whole Hessian, by other code."""
+    inputs, targets = samples()
+    named = dict(network.named_parameters())
+
+    def loss(vector: torch.Tensor) -> torch.Tensor:
+        parts = vector.split([item.numel() for item in named.values()])
+        values = {name: part.reshape(item.shape) for (name, item), part in zip(named.items(), parts, strict=True)}
+        return nn.functional.cross_entropy(torch.func.functional_call(network, values, inputs), targets)
+
+    start = torch.cat([item.detach().reshape(-1) for item in named.values()])
+    values = np.linalg.eigvalsh(torch.autograd.functional.hessian(loss, start).numpy())
+    return float(values[-1]), float(values[0])
+
+
+def moved(plane: Any, point: tuple[float, ...]) -> nn.Module:
+    network = copy.deepcopy(build())
+    with torch.no_grad():
+        for name, parameter in network.named_parameters():
+            for coordinate, direction in zip(point, plane.directions, strict=True):
+                parameter += coordinate * torch.from_numpy(np.array(direction[name]))
+    return network
+
+
+def test_every_point_has_both_ends_of_its_own_hessian(tmp_path: Path) -> None:
+    plane = random_plane(build(), seed=0)
+    network = build()
+    before = found(network)
+    measured = evaluate(
+        plane, lambda: (nn.CrossEntropyLoss(), network, samples(), {}), **CORNERS, output=tmp_path / "a.h5", **QUIET
+    )
+    assert found(network) == before
+    for row, y in enumerate(measured.y):
+        for column, x in enumerate(measured.x):
+            highest, lowest = ends_at(moved(plane, (x, y)))
+            assert measured["max_eigenvalue"][row, column] == pytest.approx(highest, rel=1e-2)
+            assert measured["min_eigenvalue"][row, column] == pytest.approx(lowest, rel=1e-2)
+    ratio = np.abs(measured["min_eigenvalue"] / measured["max_eigenvalue"])
+    np.testing.assert_array_equal(measured["convexity_ratio"], ratio)
+    plain = evaluate(plane, returned, **CORNERS, progress=False, device_ids=[0])
+    np.testing.assert_allclose(measured.loss, plain.loss, rtol=1e-12)
+    assert measured.origin.metrics["max_eigenvalue"] == pytest.approx(ends_at(build())[0], rel=1e-2)
+    again = Landscape.load(tmp_path / "a.h5")
+    np.testing.assert_array_equal(again["min_eigenvalue"], measured["min_eigenvalue"])
+    assert "to 1 % of itself" in again.attributes["notes"][-1]
+    with h5py.File(measured.export(tmp_path / "li.h5", "li")[0], "r") as file:
+        np.testing.assert_array_equal(file["max_eig"][:], measured["max_eigenvalue"])
+        np.testing.assert_array_equal(file["min_eig"][:], measured["min_eigenvalue"])
+        np.testing.assert_array_equal(file["convexity_ratio"][:], measured["convexity_ratio"])
+        assert "max_eigenvalue" not in file
+
+
+def test_the_ends_of_a_known_matrix_where_the_lower_one_is_positive() -> None:
+    line = custom_plane(bowl()[1], [{"weight": np.ones(4)}])
+    measured = evaluate(line, bowl, size=3, **QUIET)
+    np.testing.assert_allclose(measured["max_eigenvalue"], 2 * max(BOWL_SCALES), rtol=1e-6)
+    np.testing.assert_allclose(measured["min_eigenvalue"], 2 * min(BOWL_SCALES), rtol=1e-6)
+    np.testing.assert_allclose(measured["convexity_ratio"], min(BOWL_SCALES) / max(BOWL_SCALES), rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_between_networks_with_their_own_statistics() -> None:
+    networks = {"one": build(0, normalized=True), "other": build(1, normalized=True)}
+    measured = evaluate(
+        line_between(*networks.values()), partial(returned, normalized=True), x=[0.0, 0.5, 1.0], **QUIET
+    )
+    assert measured.attributes["buffers"] == "interpolate"
+    path = measured.checkpoints
+    assert path is not None
+    for network, place, row in zip(networks.values(), (0, 2), range(2), strict=True):
+        highest, lowest = ends_at(network)
+        assert measured["max_eigenvalue"][place] == pytest.approx(highest, rel=1e-2)
+        assert measured["min_eigenvalue"][place] == pytest.approx(lowest, rel=1e-2)
+        assert path.metrics["max_eigenvalue"][row] == pytest.approx(highest, rel=1e-2)
+
+
+@pytest.mark.slow
+def test_they_belong_to_the_identity_and_stay_on_a_finer_grid(tmp_path: Path) -> None:
+    line, path = random_line(build(), seed=0), tmp_path / "a.h5"
+    evaluate(line, returned, size=3, output=path, progress=False, device_ids=[0])
+    with pytest.raises(LandscapeIdentityError, match="extremes: the file has absent, this run"):
+        evaluate(line, returned, size=3, output=path, **QUIET)
+    first = evaluate(line, returned, size=3, output=path, overwrite=True, save_directions=True, **QUIET)
+    finer = refine(path, returned, factor=2, progress=False, device_ids=[0])
+    for name in EXTREMES:
+        np.testing.assert_array_equal(finer[name][::2], first[name])
+        assert np.isfinite(finer[name]).all()
+    with pytest.raises(ValueError, match='sampling must be "full" where extremes=True'):
+        refine(path, returned, factor=2, sampling="adaptive", progress=False)
+
+
+def test_the_forecast_says_what_they_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    measured = evaluate(random_line(build(), seed=0), returned, size=3, extremes=True, device_ids=[0])
+    forecast = measured.report.forecast  # type: ignore[union-attr]
+    assert 2 < forecast.products <= 33
+    assert 0 < forecast.seconds_of_extremes < forecast.seconds_per_point
+    text = f"are the ends of the Hessian's spectrum ({forecast.products} products at the origin)"
+    assert text in str(forecast)
+    assert text in capsys.readouterr().err
+
+
+def test_where_the_loss_is_no_number_there_are_none() -> None:
+    def logarithm(outputs: torch.Tensor, _targets: torch.Tensor) -> torch.Tensor:
+        return outputs.square().sum(1).mean() + outputs.sum(1).log().mean()
+
+    inputs, network = torch.zeros(6, 1, dtype=torch.float64), bowl()[1]
+    line = custom_plane(network, [{"weight": np.ones(4)}])
+    measured = evaluate(
+        line, lambda: (logarithm, bowl()[1], (inputs, torch.zeros(6)), {}), x=[-10.0, 0.0, 10.0], **QUIET
+    )
+    np.testing.assert_array_equal(np.isfinite(measured.loss), [False, True, True])
+    for name in EXTREMES:
+        np.testing.assert_array_equal(np.isfinite(measured[name]), [False, True, True])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"sampling": "adaptive"}, ValueError, 'sampling must be "full" where extremes=True'),
+        ({"buffers": "recalibrate"}, ValueError, 'extremes=True needs buffers="fixed" or "interpolate"'),
+        ({"extremes": 1}, TypeError, "extremes must be a bool, but got int"),
+    ],
+)
+def test_what_does_not_go_together(options: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        evaluate(random_line(build()), returned, size=3, **{**QUIET, **options})
+
+
+def test_a_metric_of_that_name() -> None:
+    metrics = {"max_eigenvalue": lambda outputs, _targets: outputs.mean()}
+    with pytest.raises(CallbackFunctionError, match=r"metrics of the name \['max_eigenvalue'\]. Rename"):
+        evaluate(random_line(build()), lambda: (*returned()[:3], metrics), size=3, **QUIET)
+
+
+def test_an_evaluator_without_second_derivatives() -> None:
+    space = Paraboloid().description.space
+    line = custom_plane({"x": np.zeros(3)}, [{"x": np.ones(3)}], network=space)
+    with pytest.raises(CurvatureError, match=r"Paraboloid makes no products of the Hessian.*trace_by_lines"):
+        evaluate(line, Paraboloid, size=3, **QUIET)
+
+
+@pytest.mark.slow
+def test_two_workers_give_the_same_values() -> None:
+    plane = random_plane(build(), seed=0)
+    alone, shared = (evaluate(plane, returned, size=4, **{**QUIET, "device_ids": ids}) for ids in ([0], [0, 1]))
+    assert shared.report is not None
+    assert shared.report.workers == 2
+    for name in EXTREMES:
+        np.testing.assert_allclose(shared[name], alone[name], rtol=1e-6)

@@ -1,0 +1,676 @@
+"""``refine``, ``widen`` and other grids on a file that is there: only what is missing is measured."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from examples import batch_norm, bowl, bowl_loss, images
+from places import SUPPORT
+from remote_stores import empty_memory
+from scripts import PATIENCE
+
+from landscape import (
+    Landscape,
+    MeasurementPlan,
+    SummaryLandscape,
+    custom_plane,
+    evaluate,
+    line_between,
+    plane_through,
+    random_line,
+    refine,
+    widen,
+)
+from landscape.errors import (
+    LandscapeDamagedError,
+    LandscapeFormatError,
+    LandscapeGridError,
+    LandscapeIdentityError,
+    LandscapeLockedError,
+    LandscapeNotFoundError,
+    PlaneError,
+)
+from landscape.file.checks import PointStatus
+from landscape.file.landscape_file import read_landscape, write_landscape
+from landscape.file.lock import lock_landscape
+from landscape.survey.carrying_over import UNDER_WAY
+from workers import FunctionEvaluator
+
+FIRST, SECOND = [1.0, 0.5, 0.0, 0.0], [0.0, 0.0, -2.0, 1.0]
+HOW = {"progress": False, "device_ids": [0]}
+PLAN = MeasurementPlan(batch_size=32)
+
+
+@pytest.fixture(autouse=True)
+def fixed_date(monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+
+
+def bowl_plane():
+    return custom_plane(bowl()[1], [{"weight": np.array(FIRST)}, {"weight": np.array(SECOND)}])
+
+
+def shifted(values):
+    network = bowl()[1]
+    network.weight.data += torch.from_numpy(values)
+    return network
+
+
+def digest(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def measure(path, size=6, **more):
+    return evaluate(bowl_plane(), bowl, size=size, output=path, plan=PLAN, **HOW, **more)
+
+
+def measured(landscape):
+    return landscape.status == PointStatus.MEASURED
+
+
+def stopping(after):
+    """Returns a callback_fn that interrupts at a point, as Ctrl-C does."""
+    calls = []
+
+    def callback_fn():
+        loss, *rest = bowl()
+
+        def counted(outputs, targets):
+            calls.append(0)
+            if len(calls) == after:
+                raise KeyboardInterrupt
+            return loss(outputs, targets)
+
+        return counted, *rest
+
+    return callback_fn
+
+
+# --- the same as measured at once ---
+
+
+@pytest.mark.parametrize(("fine", "change"), [(11, {"size": 11}), ((11, 6), {"factor": (2, 1)})])
+def test_a_refined_file_is_the_one_that_is_measured_at_once(tmp_path, fine, change):
+    path = tmp_path / "a.h5"
+    coarse = measure(path)
+    at_once = measure(tmp_path / "b.h5", fine)
+    refined = refine(path, bowl, plane=bowl_plane(), **change, **HOW)
+    assert digest(path) == digest(at_once.path)
+    assert refined.path == path
+    assert refined.report.measured == at_once.loss.size - coarse.loss.size + 1  # and the origin, which is checked
+
+
+def test_a_line(tmp_path):
+    first, second = bowl()[1], bowl()[1]
+    second.weight.data += 1
+    moving = {"normalization": "none", "perturb_one_dimensional": True}
+    for name, line in (("points", line_between(first, second)), ("random", random_line(first, seed=3, **moving))):
+        path = tmp_path / f"{name}.h5"
+        evaluate(line, bowl, size=7, output=path, plan=PLAN, **HOW)
+        evaluate(line, bowl, size=13, output=tmp_path / "at_once.h5", plan=PLAN, overwrite=True, **HOW)
+        assert refine(path, bowl, size=13, plane=line, **HOW).report.measured == 7
+        assert digest(path) == digest(tmp_path / "at_once.h5")
+        # Thirds of a cell are rounded in one way here, and in another way in an axis that is made at once.
+        finer = refine(path, bowl, factor=3, plane=line, **HOW)
+        wide = widen(path, bowl, limits=(-2, 2), plane=line, **HOW)
+        for landscape in (finer, wide):
+            np.testing.assert_array_equal(landscape.loss, evaluate(line, bowl, x=landscape.x, plan=PLAN, **HOW).loss)
+
+
+def test_only_new_points_are_computed(tmp_path):
+    calls = []
+
+    def callback_fn():
+        def function(weights):
+            calls.append(tuple(weights["place"]))
+            return {"loss": float(np.square(weights["place"]).sum()), "height": float(weights["place"][0])}
+
+        return FunctionEvaluator(function, {"place": np.zeros(2)})
+
+    space = callback_fn().description.space
+    axes = [{"place": np.array([1.0, 0.0])}, {"place": np.array([0.0, 1.0])}]
+    plane = custom_plane({"place": np.zeros(2)}, axes, network=space)
+    path = tmp_path / "a.h5"
+    before = evaluate(plane, callback_fn, size=(7, 5), output=path, **HOW)
+    calls.clear()
+    after = refine(path, callback_fn, factor=(3, 2), plane=plane, **HOW)
+    assert after.loss.shape == (9, 19)
+    old = {(x, y) for x in before.x for y in before.y}
+    looked_at = {(0.0, 0.0), *((x, y) for x in before.x[[0, -1]] for y in before.y[[0, -1]])}
+    assert not (set(calls) & old) - looked_at
+    assert after.report.measured == 9 * 19 - 35 + 1
+    for name in ("loss", "height"):
+        np.testing.assert_array_equal(after[name][::2, ::3], before[name])
+        assert np.isfinite(after[name]).all()
+
+
+@pytest.mark.parametrize("change", [{"limits": (-1.7, 2.05, -1, 1.3)}, {"margin": 0.5}, {"limits": (-3, 3)}])
+def test_a_wider_landscape_keeps_every_point(tmp_path, change):
+    path = tmp_path / "a.h5"
+    before = measure(path)
+    wide = widen(path, bowl, plane=bowl_plane(), **change, **HOW)
+    low, high = (-2, 2) if "margin" in change else change["limits"][:2]
+    for axis, old in ((wide.x, before.x), (wide.y, before.y)):
+        np.testing.assert_allclose(np.diff(axis), 0.4, rtol=1e-9)
+        assert set(old) <= set(axis)
+    assert low - 0.4 < wide.x[0] <= low
+    assert high <= wide.x[-1] < high + 0.4
+    assert measured(wide).all()
+    assert wide.report.measured == wide.loss.size - 36 + 1
+    at_once = evaluate(bowl_plane(), bowl, x=wide.x, y=wide.y, output=tmp_path / "b.h5", plan=PLAN, **HOW)
+    assert digest(path) == digest(at_once.path)
+    np.testing.assert_allclose(wide.loss, [[bowl_loss(x, y, FIRST, SECOND) for x in wide.x] for y in wide.y], rtol=1e-6)
+    again = widen(path, bowl, plane=bowl_plane(), **change, **HOW)
+    assert again.report.measured == 1
+    assert digest(path) == digest(at_once.path)
+
+
+# --- the planes of a run are made again from it ---
+
+
+@pytest.mark.slow
+def test_the_landscapes_of_a_run_need_nothing_but_the_file(trained, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+    SummaryLandscape(folder).gen_landscapes_with_multi_process(
+        batch_norm, {"num_samples": 40}, samples="random", seed=5, buffers="recalibrate", **HOW
+    )
+    fine = SummaryLandscape(folder).gen_landscapes_with_multi_process(
+        batch_norm, {"num_samples": 40, "landscape_size": 9}, samples="random", seed=5, buffers="recalibrate",
+        name="fine", plan=folder / "landscape_0-4_pca.h5", **HOW,
+    )  # fmt: skip
+    for wanted in fine:
+        path = folder / wanted.path.name.replace("fine", "landscape")
+        refined = refine(path, batch_norm, size=9, **HOW)
+        assert digest(path) == digest(wanted.path)
+        assert refined.report.measured == 81 - 25 + 1
+        wide = widen(path, batch_norm, margin=0.3, **HOW)
+        kept = np.isin(np.round(wide.x, 9), np.round(wanted.x, 9))
+        assert 9 == kept.sum() < len(wide.x)
+        found = wide.checkpoints
+        if found is not None:
+            assert wide.x[0] <= found.x.min() - 0.3 * np.ptp(found.x)
+            np.testing.assert_array_equal(found.metrics["loss"], wanted.checkpoints.metrics["loss"])
+        else:
+            assert wide.x[0] <= -1.6
+
+
+def test_a_file_elsewhere_says_where_its_run_is(trained, tmp_path):
+    folder = tmp_path / "project" / "run"
+    shutil.copytree(trained, folder)
+    options = {"landscape_size": 3, "create_landscape": {"train": False}}
+    (landscape,) = SummaryLandscape(folder).gen_landscapes_with_multi_process(
+        batch_norm, options, output=tmp_path / "project" / "pictures", **HOW
+    )
+    assert landscape.attributes["run_directory"] == "../run"
+    (tmp_path / "project").rename(tmp_path / "moved")
+    path = tmp_path / "moved" / "pictures" / landscape.path.name
+    assert refine(path, batch_norm, factor=2, **HOW).loss.shape == (5, 5)
+    shutil.move(path, tmp_path / "alone.h5")
+    with pytest.raises(
+        PlaneError, match=r"without the checkpoints .* Pass the run directory as run=, or in Python plane="
+    ):
+        refine(tmp_path / "alone.h5", batch_norm, factor=2, **HOW)
+    assert refine(tmp_path / "alone.h5", batch_norm, factor=2, run=tmp_path / "moved" / "run", **HOW).loss.size == 81
+
+
+def test_a_plane_that_was_saved_beside_the_file_is_enough(tmp_path):
+    path = tmp_path / "a.h5"
+    measure(path, save_directions=True)
+    assert refine(path, bowl, factor=2, **HOW).report.measured == 85 + 1
+    assert digest(path) == digest(measure(tmp_path / "b.h5", 11).path)
+    points = tmp_path / "points.h5"
+    plane = plane_through(*(shifted(values) for values in np.eye(3, 4)))
+    before = evaluate(plane, bowl, size=5, output=points, save_directions=True, plan=PLAN, **HOW)
+    wide = widen(points, bowl, margin=0.5, **HOW)
+    np.testing.assert_allclose(wide.x, [-0.55, -0.2, 0.15, 0.5, 0.85, 1.2, 1.55])
+    np.testing.assert_array_equal(wide.checkpoints.metrics["loss"], before.checkpoints.metrics["loss"])
+    assert wide.report.measured == wide.loss.size - 25 + 1
+
+
+def test_several_data_sets_and_runs_that_joined_stay(trained, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(trained, folder)
+
+    def callback_fn():
+        loss, network, dataset, metrics = batch_norm()
+        return loss, network, {"train": dataset, "test": images(seed=7)}, metrics
+
+    options = {"landscape_size": 4, "create_landscape": {"result": False}, "num_samples": None}
+    other = batch_norm()[1]
+    for parameter in other.parameters():
+        parameter.data += 0.05
+    torch.save(other.state_dict(), tmp_path / "other.pt")
+    (before,) = SummaryLandscape(folder).gen_landscapes_with_multi_process(
+        callback_fn, {**options, "num_samples": 32}, also={"other": tmp_path / "other.pt"}, plane_of="first", **HOW
+    )
+    assert "other" in before.checkpoints.name
+    after = refine(before.path, callback_fn, factor=2, **HOW)
+    assert after.checkpoints.name == before.checkpoints.name
+    assert after.report.measured == after.loss.size - before.loss.size + 1
+    for name in ("loss", "loss@test", "loss_stderr@test", "accuracy@test"):
+        np.testing.assert_array_equal(after[name][::2, ::2], before[name])
+        np.testing.assert_array_equal(after.checkpoints.metrics[name], before.checkpoints.metrics[name])
+        assert np.isfinite(after[name]).all()
+
+
+def test_the_loss_of_each_class_is_measured_on_the_new_points_too(tmp_path):
+    plane = random_line(batch_norm()[1], seed=1)
+    path = tmp_path / "a.h5"
+    before = evaluate(plane, batch_norm, size=3, output=path, groups="target", **HOW)
+    after = refine(path, batch_norm, factor=2, plane=plane, **HOW)
+    assert "loss[3]" in before.metrics
+    np.testing.assert_array_equal(after["loss[3]"][::2], before["loss[3]"])
+    assert np.isfinite(after["loss[3]"]).all()
+
+    def groups(inputs, targets):
+        return targets % 2
+
+    evaluate(plane, batch_norm, size=3, output=path, groups=groups, overwrite=True, **HOW)
+    with pytest.raises(ValueError, match="groups must be given: the function that made those of"):
+        refine(path, batch_norm, factor=2, plane=plane, **HOW)
+    odd = refine(path, batch_norm, factor=2, plane=plane, groups=groups, **HOW)
+    assert np.isfinite(odd["loss[1]"]).all()
+
+
+def test_limits_and_margin_of_a_run(trained, tmp_path):
+    run = SummaryLandscape(trained)
+    for path, random in (
+        run.gen_landscapes_with_multi_process(
+            batch_norm, {"landscape_size": 3}, output=tmp_path / str(number), **more, **HOW
+        )
+        for number, more in enumerate(({"margin": 0.5}, {"limits": [-0.5, 0.25, -2, 1]}))
+    ):
+        if path.path.parent.name == "0":
+            found = path.checkpoints
+            for axis, values in ((path.x, found.x), (path.y, found.y)):
+                assert axis[-1] == pytest.approx(values.max() + 0.5 * np.ptp(values))
+            assert (random.x[0], random.y[-1]) == (-2, 2)
+        else:
+            for landscape in (path, random):
+                assert (landscape.x[[0, -1]].tolist(), landscape.y[[0, -1]].tolist()) == ([-0.5, 0.25], [-2, 1])
+
+
+# --- grids that share few points ---
+
+
+def test_a_size_that_does_not_nest_goes_beside_the_file_and_says_which_size_would(tmp_path):
+    path = tmp_path / "a.h5"
+    before = measure(path)
+    untouched = digest(path)
+    text = r"12 x 12 points shares 4 of the 36 measured points .*a size of 11 x 11 would keep all of them.*a_12x12\.h5"
+    with pytest.warns(UserWarning, match=text):
+        refined = refine(path, bowl, size=12, plane=bowl_plane(), **HOW)
+    assert refined.path == tmp_path / "a_12x12.h5"
+    assert refined.report.measured == 144 - 4 + 1
+    assert digest(path) == untouched
+    at_once = measure(tmp_path / "b.h5", 12)
+    assert digest(refined.path) == digest(at_once.path)
+    assert before.loss[0, 0] == refined.loss[0, 0]
+    with pytest.warns(UserWarning, match="shares 4 of the 36"):
+        again = refine(path, bowl, size=12, plane=bowl_plane(), **HOW)
+    assert again.report.measured == 1
+
+
+def test_another_grid_in_evaluate_keeps_what_it_shares_and_never_loses_a_point(tmp_path):
+    path = tmp_path / "a.h5"
+    measure(path)
+    untouched = digest(path)
+    for size in (5, 12):
+        text = (
+            rf"another grid, 6 x 6 points, .* and 32 of its 36 measured points .* {size} x {size} points(.|\n)*refine"
+        )
+        with pytest.raises(LandscapeGridError, match=text):
+            measure(path, size)
+        assert digest(path) == untouched
+    assert measure(path, 11).report.measured == 121 - 36 + 1
+    finer = digest(path)
+    again = measure(path, 6)
+    assert again.loss.shape == (11, 11)
+    assert again.report.measured == 1
+    assert digest(path) == finer
+    assert measure(path, 6, overwrite=True).loss.shape == (6, 6)
+    assert digest(path) == untouched
+
+
+def test_a_finer_grid_that_is_not_finished_is_no_answer_to_a_coarse_one(tmp_path):
+    path = tmp_path / "a.h5"
+    measure(path, 11)
+    data = read_landscape(path)
+    data.status[10, 9] = PointStatus.PENDING
+    for values in data.metrics.values():
+        values[10, 9] = np.nan
+    write_landscape(path, data)
+    untouched = digest(path)
+    with pytest.raises(LandscapeGridError, match=r"has every point of that grid, and more, and is not finished"):
+        measure(path, 6)
+    assert digest(path) == untouched
+
+
+def test_another_place_keeps_both(tmp_path):
+    path = tmp_path / "a.h5"
+    measure(path)
+    untouched = digest(path)
+    refined = refine(path, bowl, factor=2, output=tmp_path / "fine.h5", plane=bowl_plane(), **HOW)
+    assert refined.report.measured == 85 + 1
+    assert digest(path) == untouched
+    assert digest(tmp_path / "fine.h5") == digest(measure(tmp_path / "at_once.h5", 11).path)
+
+
+# --- failures ---
+
+
+def test_failed_points_keep_their_tracebacks_until_they_are_measured(tmp_path):
+    path = tmp_path / "a.h5"
+
+    def broken():
+        loss, *rest = bowl()
+
+        def raises(outputs, targets):
+            if outputs[0, 0] > 1.2:
+                raise RuntimeError("this region is broken")
+            return loss(outputs, targets)
+
+        return raises, *rest
+
+    with pytest.warns(UserWarning, match="6 of 36 points failed"):
+        before = evaluate(bowl_plane(), broken, size=6, output=path, plan=PLAN, **HOW)
+    with pytest.raises(KeyboardInterrupt):
+        refine(path, stopping(60), factor=2, plane=bowl_plane(), **HOW)
+    halfway = Landscape.load(path)
+    assert halfway.loss.shape == (11, 11)
+    assert (measured(halfway)[::2, ::2] >= measured(before)).all()
+    left = [place for place in halfway.errors if place.startswith("grid/")]
+    assert left
+    for place in left:
+        row, column = map(int, place.removeprefix("grid/").split(","))
+        assert (row % 2, column) == (0, 10)
+        assert "this region is broken" in halfway.errors[place]
+    whole = refine(path, bowl, factor=2, plane=bowl_plane(), **HOW)
+    assert not whole.errors
+    np.testing.assert_array_equal(whole.loss, measure(tmp_path / "b.h5", 11).loss)
+
+
+def test_an_interruption_before_the_first_point_leaves_the_file_as_it_was(tmp_path):
+    path = tmp_path / "a.h5"
+    measure(path)
+    before = digest(path)
+    with pytest.raises(KeyboardInterrupt):
+        refine(path, stopping(20), factor=2, plane=bowl_plane(), **HOW)
+    assert digest(path) == before
+
+
+@pytest.mark.parametrize("after", [60, pytest.param(100, marks=pytest.mark.slow)])
+def test_an_interrupted_change_goes_on_with_the_same_call(tmp_path, after):
+    path = tmp_path / "a.h5"
+    before = measure(path)
+    with pytest.raises(KeyboardInterrupt):
+        refine(path, stopping(after), factor=2, plane=bowl_plane(), **HOW)
+    halfway = Landscape.load(path)
+    assert measured(halfway).sum() >= 36
+    np.testing.assert_array_equal(halfway.loss[::2, ::2], before.loss)
+    assert halfway.attributes[UNDER_WAY] == {"refine": [2, 2]}
+    refine(path, bowl, factor=2, plane=bowl_plane(), **HOW)
+    assert digest(path) == digest(measure(tmp_path / "b.h5", 11).path)
+    assert refine(path, bowl, factor=2, plane=bowl_plane(), **HOW).loss.shape == (21, 21)
+
+
+KILLED = """
+import os, sys
+sys.path.insert(0, {support!r})
+import numpy as np
+from landscape import custom_plane, refine
+from workers import FunctionEvaluator
+
+calls = 0
+
+def function(weights):
+    global calls
+    calls += 1
+    if calls == {after}:
+        os._exit(9)
+    return float(np.square(weights["place"]).sum())
+
+def callback_fn():
+    return FunctionEvaluator(function, {{"place": np.zeros(2)}})
+
+if __name__ == "__main__":
+    space = callback_fn().description.space
+    axes = [{{"place": np.array([1.0, 0.0])}}, {{"place": np.array([0.0, 1.0])}}]
+    plane = custom_plane({{"place": np.zeros(2)}}, axes, network=space)
+    if not os.path.exists("a.h5"):
+        from landscape import evaluate
+        evaluate(plane, callback_fn, size=20, output="a.h5", progress=False, device_ids=[0])
+        calls = 0
+    refine("a.h5", callback_fn, factor=2, plane=plane, progress=False, device_ids=[0])
+"""
+
+
+def test_a_kill_in_the_middle_loses_no_point_of_the_old_file(tmp_path):
+    (tmp_path / "killed.py").write_text(KILLED.format(support=str(SUPPORT), after=500))
+    killed = subprocess.run([sys.executable, "killed.py"], cwd=tmp_path, timeout=PATIENCE)
+    assert killed.returncode == 9
+    halfway = Landscape.load(tmp_path / "a.h5")
+    assert halfway.loss.shape == (39, 39)
+    assert measured(halfway)[::2, ::2].all()
+    assert not halfway.complete
+    (tmp_path / "killed.py").write_text(KILLED.format(support=str(SUPPORT), after=-1))
+    subprocess.run([sys.executable, "killed.py"], cwd=tmp_path, timeout=PATIENCE, check=True)
+    whole = Landscape.load(tmp_path / "a.h5")
+    assert (whole.loss.shape, whole.complete) == ((39, 39), True)
+    np.testing.assert_array_equal(whole.loss, np.add.outer(whole.y**2, whole.x**2))
+
+
+class TestErrors:
+    def refined(self, path, callback_fn=bowl, **more):
+        return refine(path, callback_fn, **{"factor": 2, "plane": bowl_plane(), **more}, **HOW)
+
+    def test_absent(self, tmp_path):
+        with pytest.raises(LandscapeNotFoundError, match=r"nothing\.h5"):
+            self.refined(tmp_path / "nothing.h5")
+
+    def test_locked(self, tmp_path):
+        measure(tmp_path / "a.h5")
+        before = digest(tmp_path / "a.h5")
+        with lock_landscape(tmp_path / "a.h5"), pytest.raises(LandscapeLockedError, match=r"a\.h5"):
+            self.refined(tmp_path / "a.h5")
+        assert digest(tmp_path / "a.h5") == before
+
+    def test_truncated(self, tmp_path):
+        measure(tmp_path / "a.h5")
+        (tmp_path / "a.h5").write_bytes((tmp_path / "a.h5").read_bytes()[:-500])
+        before = digest(tmp_path / "a.h5")
+        for change in (self.refined, lambda path: widen(path, bowl, margin=1, plane=bowl_plane(), **HOW)):
+            with pytest.raises(LandscapeDamagedError, match=r"a\.h5"):
+                change(tmp_path / "a.h5")
+        assert digest(tmp_path / "a.h5") == before
+
+    def test_foreign(self, tmp_path):
+        with h5py.File(tmp_path / "a.h5", "w") as file:
+            file["data"] = [1, 2, 3]
+        with pytest.raises(LandscapeFormatError):
+            self.refined(tmp_path / "a.h5")
+        with h5py.File(tmp_path / "a.h5") as file:
+            assert file["data"][:].tolist() == [1, 2, 3]
+
+    def test_another_identity(self, tmp_path):
+        path = tmp_path / "a.h5"
+        measure(path)
+        before = digest(path)
+
+        def other_data():
+            loss, network, (inputs, targets), metrics = bowl()
+            return loss, network, (inputs, targets + 1), metrics
+
+        with pytest.raises(
+            LandscapeIdentityError, match=r"samples\.sha256(.|\n)*Return the same data, loss and metrics"
+        ):
+            self.refined(path, other_data)
+        other_plane = custom_plane(bowl()[1], [{"weight": np.array(FIRST)}, {"weight": np.array(FIRST[::-1])}])
+        with pytest.raises(LandscapeIdentityError, match=r"plane\.directions"):
+            self.refined(path, plane=other_plane)
+        with pytest.raises(LandscapeIdentityError, match=r"plane\.decomposition"):
+            self.refined(path, plane=plane_through(*(shifted(values) for values in np.eye(3, 4))))
+        assert digest(path) == before
+
+    def test_a_file_without_identity(self, tmp_path):
+        path = tmp_path / "a.h5"
+        measure(path)
+        data = read_landscape(path)
+        for value in (None, {}, "text", {"plane": 3}, [1]):
+            data.attributes["identity"] = value
+            write_landscape(path, data)
+            with pytest.raises(LandscapeIdentityError, match="does not say how it was measured"):
+                self.refined(path, plane=None)
+
+    def test_a_plane_that_only_python_knows(self, tmp_path):
+        measure(tmp_path / "a.h5")
+        with pytest.raises(PlaneError, match=r"has directions that were given in Python(.|\n)*plane=plane"):
+            self.refined(tmp_path / "a.h5", plane=None)
+        line = random_line(bowl()[1], normalization="none", perturb_one_dimensional=True)
+        evaluate(line, bowl, size=3, output=tmp_path / "b.h5", **HOW)
+        with pytest.raises(PlaneError, match="goes through weights that were given in Python"):
+            self.refined(tmp_path / "b.h5", plane=None)
+
+    @pytest.mark.parametrize(
+        ("change", "error", "text"),
+        [
+            ({"size": None, "factor": None}, ValueError, "size= or factor= must be given"),
+            ({"size": 11, "factor": 2}, ValueError, "size= or factor= must be given"),
+            ({"factor": 1}, ValueError, "factor must be at least 2 along one of the axes"),
+            ({"factor": 2.0}, TypeError, "factor must be an int"),
+            ({"factor": (2, 2, 2)}, ValueError, "factor must be an int, or 2 ints"),
+            ({"factor": None, "size": 5}, ValueError, r"size must be at least the number of points .*\(6\)"),
+            ({"factor": None, "size": (11, 0)}, ValueError, r"size\[1\] must be an int of at least 1"),
+            ({"plane": "plane"}, TypeError, "plane must be a Plane"),
+            ({"sampling": "half"}, ValueError, "sampling must be one of"),
+            ({"budget": "soon"}, ValueError, "budget must be"),
+            ({"seed": 3}, TypeError, r"refine\(\) got an unexpected keyword argument 'seed'"),
+        ],
+    )
+    def test_arguments(self, tmp_path, change, error, text):
+        measure(tmp_path / "a.h5")
+        before = digest(tmp_path / "a.h5")
+        with pytest.raises(error, match=text):
+            self.refined(tmp_path / "a.h5", **change)
+        assert digest(tmp_path / "a.h5") == before
+
+    @pytest.mark.parametrize(
+        ("change", "error", "text"),
+        [
+            ({}, ValueError, "margin= or limits= must be given"),
+            ({"margin": 1, "limits": (0, 1)}, ValueError, "limits= and margin= both say where"),
+            ({"margin": -1}, ValueError, "margin must be a finite number of at least 0"),
+            ({"limits": (1, 0)}, ValueError, "limits must be coordinates that increase"),
+            ({"limits": (0, 1, 2)}, ValueError, "limits must be two numbers"),
+            ({"limits": "0,1"}, TypeError, "limits must be two numbers"),
+            ({"limits": (0, np.inf)}, ValueError, r"limits\[1\] must be a finite number"),
+        ],
+    )
+    def test_arguments_of_widen(self, tmp_path, change, error, text):
+        measure(tmp_path / "a.h5")
+        with pytest.raises(error, match=text):
+            widen(tmp_path / "a.h5", bowl, plane=bowl_plane(), **change, **HOW)
+
+    def test_arguments_of_evaluate(self):
+        with pytest.raises(ValueError, match="x and y say where the grid ends; leave out limits and margin"):
+            evaluate(bowl_plane(), bowl, x=[0, 1], y=[0, 1], limits=(0, 1), **HOW)
+        line = random_line(bowl()[1], normalization="none", perturb_one_dimensional=True)
+        with pytest.raises(ValueError, match="limits must be two numbers for a line"):
+            evaluate(line, bowl, limits=(0, 1, 2, 3), **HOW)
+        assert evaluate(line, bowl, size=3, limits=(0, 3), **HOW).x.tolist() == [0, 1.5, 3]
+
+    def test_an_uneven_grid_has_a_factor_but_no_size(self, tmp_path):
+        x = np.array([-1, 0, 0.25, 2])
+        evaluate(bowl_plane(), bowl, x=x, y=x, output=tmp_path / "a.h5", **HOW)
+        with pytest.raises(ValueError, match="not evenly spaced; pass factor"):
+            self.refined(tmp_path / "a.h5", factor=None, size=7)
+        fine = self.refined(tmp_path / "a.h5")
+        assert fine.x.tolist() == [-1, -0.5, 0, 0.125, 0.25, 1.125, 2]
+        assert fine.report.measured == 49 - 16 + 1
+
+
+# --- adaptive sampling ---
+
+
+def valley(place):
+    x, y = place
+    return 0.3 * x**2 + 2 * (y - 0.4 * x) ** 2 + 0.2 * np.sin(2 * x + y)
+
+
+def valley_callback():
+    return FunctionEvaluator(lambda weights: float(valley(weights["place"])), {"place": np.zeros(2)})
+
+
+def valley_plane():
+    space = valley_callback().description.space
+    axes = [{"place": np.array([1.0, 0.0])}, {"place": np.array([0.0, 1.0])}]
+    return custom_plane({"place": np.zeros(2)}, axes, network=space)
+
+
+@pytest.mark.parametrize("change", [pytest.param({"factor": 2}, marks=pytest.mark.slow), {"limits": (-1.5, 1.5)}])
+def test_adaptive_sampling_stays_adaptive_and_honest(tmp_path, change):
+    path = tmp_path / "a.h5"
+    before = evaluate(valley_plane(), valley_callback, size=33, output=path, sampling="adaptive", tolerance=0.02, **HOW)
+    function = refine if "factor" in change else widen
+    after = function(path, valley_callback, plane=valley_plane(), **change, **HOW)
+    truth = np.array([[valley((x, y)) for x in after.x] for y in after.y])
+    known = measured(after)
+    np.testing.assert_allclose(after.loss[known], truth[known], rtol=1e-12)
+    rows, columns = np.searchsorted(after.y, before.y), np.searchsorted(after.x, before.x)
+    assert known[np.ix_(rows, columns)][measured(before)].all()
+    assert (after.status[~known] == PointStatus.INTERPOLATED).all()
+    report = after.attributes["sampling"]
+    assert (report["mode"], report["tolerance"], report["finished"], report["reached"]) == (
+        "adaptive",
+        0.02,
+        True,
+        True,
+    )
+    assert report["measured"] == known.sum() < known.size / 3
+    assert report["held_out"] >= 0.02 * report["interpolated"]
+    error = abs(after.loss - truth)
+    assert error.max() / np.ptp(truth) < 0.02
+    assert (after["loss_error"][known] == 0).all()
+    everything = function(
+        path, valley_callback, plane=valley_plane(), sampling="full",
+        **(change if function is widen else {"size": 65}), **HOW,
+    )  # fmt: skip
+    np.testing.assert_allclose(everything.loss, truth, rtol=1e-12)
+    assert everything.report.measured == known.size - known.sum() + 1
+    assert "loss_error" not in everything.metrics
+
+
+# --- behind a URL ---
+
+
+def test_behind_a_url(tmp_path):
+    with empty_memory() as memory:
+        url = "memory://bucket/out/a.h5"
+        measure(url)
+        refined = refine(url, bowl, factor=2, plane=bowl_plane(), **HOW)
+        assert refined.report.measured == 85 + 1
+        assert memory.cat_file("/bucket/out/a.h5") == measure(tmp_path / "b.h5", 11).path.read_bytes()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            beside = refine(url, bowl, size=12, plane=bowl_plane(), **HOW)
+        assert "a size of 11 x 11 would keep all of them" in str(caught[0].message)
+        assert str(beside.path) == "memory:///bucket/out/a_12x12.h5"
+
+
+def test_a_run_behind_a_url(trained):
+    with empty_memory() as memory:
+        memory.put(str(trained), "/bucket/run", recursive=True)
+        options = {"landscape_size": 3, "create_landscape": {"result": False}}
+        SummaryLandscape("memory://bucket/run").gen_landscapes_with_multi_process(batch_norm, options, **HOW)
+        refined = refine("memory://bucket/run/landscape_0-4_pca.h5", batch_norm, factor=2, **HOW)
+        assert refined.loss.shape == (5, 5)
+        assert refined.report.measured == 25 - 9 + 1
+        assert os.fspath(trained)

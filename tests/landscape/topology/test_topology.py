@@ -1,0 +1,248 @@
+"""What is said of minima: where they are, how deep, which count, and what was left out."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from calibration_surfaces import analytic_surfaces
+from figure_cases import build, build_line, build_unfinished
+
+from landscape.file.checks import PointStatus
+from landscape.landscape import Landscape
+from landscape.sampling.adaptive_sampling import AdaptiveSampling
+from landscape.topology.errors_of_values import errors_of_values
+from landscape.topology.topology import find_topology
+
+
+def cosines(rows=81, columns=101):
+    """x from -2 to 2.5, y from -1 to 1.2: minima at (-1.5, 0, 1.5) x (-0.9, 0.1, 1.1), and three at the right edge."""
+    x, y = np.linspace(-2, 2.5, columns), np.linspace(-1, 1.2, rows)
+    return (
+        1 - 0.5 * np.cos(4 * np.pi / 3 * x)[None] - 0.3 * np.cos(2 * np.pi * (y - 0.1))[:, None] + 0.02 * x[None] ** 2
+    )
+
+
+def noisy(draws, samples, seed, grid=21):
+    """Mean losses over samples that each add a random wave to a bowl, with standard errors; shape (draws, n, n)."""
+    generator = np.random.default_rng(seed)
+    side = np.linspace(-1, 1, grid)
+    x, y = np.meshgrid(side, side)
+    for _ in range(draws):
+        along, angle, size = generator.uniform(2, 8, samples), *generator.uniform(0, 2 * np.pi, (2, samples))
+        waves = np.cos(
+            along[:, None, None] * (np.cos(angle)[:, None, None] * x + np.sin(angle)[:, None, None] * y)
+            + size[:, None, None]
+        )
+        losses = 0.5 + 0.15 * (x**2 + y**2) + 0.5 * waves
+        yield losses.mean(axis=0), losses.std(axis=0, ddof=1) / math.sqrt(samples)
+
+
+def interpolated(truth):
+    """A landscape of which adaptive sampling measured as much as a tolerance of 5 % needs."""
+    loss, status = np.full(truth.shape, np.nan), np.zeros(truth.shape, np.uint8)
+    sampling = AdaptiveSampling(truth.shape, 0.05)
+    while points := sampling.next_points(loss, status):
+        loss.flat[points], status.flat[points] = truth.flat[points], PointStatus.MEASURED
+    filled = sampling.fill({"loss": loss}, status)
+    data = build(filled.metrics["loss"])
+    data.status[:] = filled.status
+    data.metrics["loss_error"] = filled.loss_error
+    return data
+
+
+class TestClosedForms:
+    def test_cosines_on_a_line(self):
+        x = np.linspace(-1, 1, 81)
+        found = Landscape(build_line(2 - np.cos(4 * np.pi * x) + 0.1 * x)).topology()
+        assert len(found.minima) == 5
+        assert [minimum.x for minimum in found.minima] == pytest.approx([-1, -0.5, 0, 0.5, 1], abs=0.026)
+        assert [saddle.x for saddle in found.saddles] == pytest.approx([-0.75, -0.25, 0.25, 0.75], abs=0.026)
+        assert [minimum.persistence for minimum in found.minima][1:] == pytest.approx([1.975] * 4, abs=0.002)
+        assert [minimum.at_edge for minimum in found.minima] == [True, False, False, False, True]
+        assert found.minima[0].persistence == math.inf
+        assert found.deepest_barrier == pytest.approx(1.975, abs=0.002)
+
+    def test_cosines_on_a_plane(self):
+        data = build(cosines())
+        found = Landscape(data).topology()
+        assert {(round(m.x, 1), round(m.y, 1), m.at_edge) for m in found.minima} == {
+            (x, y, x == 2.5) for x in (-1.5, 0, 1.5, 2.5) for y in (-0.9, 0.1, 1.1)
+        }
+        # The ridges between rows rise by 0.6, those between columns by 1, the one before the edge by 0.25.
+        depths = [minimum.persistence for minimum in found.minima]
+        assert sorted(depths) == pytest.approx([0.25] * 3 + [0.6] * 6 + [1] * 2 + [math.inf], abs=0.05)
+        assert found.deepest_barrier == max(depth for depth in depths if depth < math.inf)
+        assert len(found.saddles) == 11
+        for minimum in found.minima:
+            assert data.metrics["loss"][minimum.index] == minimum.value
+            assert (data.x[minimum.index[1]], data.y[minimum.index[0]]) == (minimum.x, minimum.y)
+
+    def test_merge_height_is_that_of_the_pass(self):
+        found = Landscape(build_line([0.0, 5, 1, 3, 2, 9, 1.5])).topology()
+        assert [minimum.value for minimum in found.minima] == [0, 1, 1.5, 2]
+        assert found.merge_height(1, 3) == found.merge_height(3, 1) == 3
+        assert found.merge_height(0, 3) == 5
+        assert found.merge_height(2, 3) == 9
+        assert found.merge_height(2, 2) == 1.5
+        assert [saddle.joins for saddle in found.saddles] == [(3, 1), (1, 0), (2, 0)]
+        assert found.merge_tree.tolist() == [[3, 1], [4, 0], [2, 5]]
+
+    def test_numbers_of_the_tree_are_those_of_scipy(self):
+        """Single linkage of the minima by their merge heights is the same tree."""
+        from scipy.cluster.hierarchy import linkage
+        from scipy.spatial.distance import squareform
+
+        values = np.random.default_rng(1).permutation(600).reshape(20, 30).astype(float)
+        found = Landscape(build(values)).topology(persistence=30)
+        count = len(found.minima)
+        heights = np.array([[found.merge_height(i, j) if i != j else 0 for j in range(count)] for i in range(count)])
+        links = linkage(squareform(heights))
+        assert count > 10
+        assert sorted(map(sorted, found.merge_tree.tolist())) == sorted(map(sorted, links[:, :2].astype(int).tolist()))
+        np.testing.assert_array_equal([saddle.value for saddle in found.saddles], links[:, 2])
+
+
+class TestWhichCount:
+    def test_those_deeper_than_was_asked_for(self):
+        landscape = Landscape(build_line([0.0, 5, 1, 1.5, 1.25, 9, 1.5]))
+        assert [m.value for m in landscape.topology(persistence=0).minima] == [0, 1, 1.25, 1.5]
+        found = landscape.topology(persistence=0.25)
+        assert [m.value for m in found.minima] == [0, 1, 1.5]
+        assert found.shallow == 1
+        assert found.pairs.tolist() == [[0, math.inf], [1.5, 9], [1, 5], [1.25, 1.5]]
+        assert found.counted.tolist() == [True, True, True, False]
+        assert [m.value for m in landscape.topology(persistence=100).minima] == [0]
+
+    def test_those_deeper_than_twice_the_standard_error(self):
+        data = build_line([3.0, 1, 2, 0, 4])
+        for error, count in ((0.0, 2), (0.49, 2), (0.51, 1)):
+            data.metrics["loss_stderr"][:] = error
+            assert len(find_topology(data).minima) == count
+
+    def test_the_error_is_that_of_the_basin_and_its_rim(self):
+        """A large one far away, where the loss is large too, hides nothing."""
+        data = build_line([3.0, 1, 2, 0, 4, 50])
+        data.metrics["loss_stderr"][:] = [0.1, 0.1, 0.1, 0.1, 0.1, 5]
+        found = find_topology(data)
+        assert [minimum.error for minimum in found.minima] == pytest.approx([5, 0.1], abs=1e-4)
+        for place in (0, 1, 2):
+            data.metrics["loss_stderr"][:] = 0.1
+            data.metrics["loss_stderr"][place] = 0.6
+            assert len(find_topology(data).minima) == 1
+
+    def test_not_those_that_rounding_makes(self):
+        generator = np.random.default_rng(0)
+        data = build((1 + 1e-7 * generator.normal(size=(20, 30))).astype(np.float32))
+        assert len(find_topology(data).minima) == 1
+        assert len(find_topology(data, persistence=0).minima) > 20
+        data = build(1 + 3e-3 * generator.uniform(size=(20, 30)), measurement_plan={"precision": "bfloat16"})
+        assert len(find_topology(data).minima) == 1
+        data.attributes["measurement_plan"] = {"precision": "float32"}
+        assert len(find_topology(data).minima) > 20
+
+    def test_noise_of_the_samples_makes_no_minima(self):
+        """The true surface is a bowl; measured with 60 samples it has several minima in nearly every draw."""
+        found = []
+        for loss, stderr in noisy(60, 60, seed=0):
+            data = build(loss)
+            data.metrics["loss_stderr"] = stderr
+            found.append((len(find_topology(data).minima), len(find_topology(data, persistence=0).minima)))
+        counted, all_of_them = np.array(found).T
+        assert all_of_them.mean() > 2
+        assert (counted > 1).mean() <= 0.05
+
+    @pytest.mark.parametrize("every", [25, pytest.param(3, marks=pytest.mark.slow)])
+    def test_interpolation_makes_no_minima(self, every):
+        surfaces = list(analytic_surfaces())[::every]
+        false = 0
+        for surface in surfaces:
+            filled, real = interpolated(surface.loss), find_topology(build(surface.loss), persistence=0)
+            assert len(find_topology(filled).minima) <= len(real.minima)
+            false += len(find_topology(filled, persistence=0).minima) > len(real.minima)
+        assert false > 0, "the threshold has nothing to do"
+
+    def test_of_another_metric_the_error_is_its_own(self):
+        data = build_line([0.0, 1, 0.5])
+        data.metrics |= {"loss@test": np.array([1.0, 3, 2]), "loss_stderr@test": np.full(3, 0.4)}
+        data.metrics["loss_stderr"][:] = 9
+        np.testing.assert_allclose(errors_of_values(data, "loss@test"), 0.4, rtol=1e-4)
+        assert len(find_topology(data, "loss@test").minima) == 2
+        assert len(find_topology(data).minima) == 1
+        data.metrics["loss_error"] = np.array([0, 0, np.inf])
+        np.testing.assert_allclose(errors_of_values(data, "loss"), 9, rtol=1e-4)
+
+
+class TestWhatIsLeftOut:
+    def test_points_without_a_value(self):
+        found = Landscape(build_unfinished()).topology()
+        assert found.excluded == {"pending": 80, "failed": 9, "not finite": 3}
+        assert len(found.minima) == 1
+        assert "80 points pending; 9 points failed; 3 points not finite" in repr(found)
+
+    def test_a_wall_makes_two_parts(self):
+        data = build_line([0.0, 1, math.inf, 2, 3, 1, 2])
+        found = find_topology(data)
+        assert found.parts == 2
+        assert [minimum.value for minimum in found.minima] == [0, 1, 2]
+        assert [minimum.persistence for minimum in found.minima] == [math.inf, math.inf, 1]
+        assert [minimum.beside_gap for minimum in found.minima] == [False, False, True]
+        assert found.merge_height(0, 1) == math.inf
+        assert found.merge_height(1, 2) == 3
+        assert found.deepest_barrier == 1
+
+    def test_a_minus_infinity_is_no_minimum(self):
+        found = find_topology(build_line([1.0, -math.inf, 2, 0]))
+        assert [minimum.value for minimum in found.minima] == [0, 1]
+        assert found.excluded == {"not finite": 1}
+
+    def test_without_a_finite_value_there_is_no_minimum(self):
+        found = find_topology(build_line([math.nan, math.inf]))
+        assert found.minima == found.saddles == ()
+        assert found.pairs.shape == (0, 2)
+        assert found.merge_tree.shape == (0, 2)
+        assert (found.parts, found.deepest_barrier) == (0, 0)
+        assert repr(found) == "Topology(0 minima of loss on the grid; 2 points not finite)"
+
+    def test_a_row_has_no_edge_above_and_below(self):
+        found = find_topology(build(np.array([[3.0, 1, 2]])))
+        assert [minimum.at_edge for minimum in found.minima] == [False]
+
+
+class TestUse:
+    def test_what_it_hands_out_is_read_only(self):
+        found = Landscape(build(cosines())).topology()
+        for array in (found.pairs, found.counted, found.merge_tree):
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 0
+
+    def test_it_says_what_it_is(self):
+        text = repr(Landscape(build_line([0.0, 5, 1, 1.5, 1.25])).topology(persistence=1))
+        assert text == "Topology(2 minima of loss on the grid; deepest barrier 4; 1 shallower left out)"
+
+    @pytest.mark.parametrize(
+        ("persistence", "error", "text"),
+        [
+            (-1, ValueError, "persistence must be a finite number of at least 0, but got -1"),
+            (math.nan, ValueError, "persistence must be a finite number"),
+            ("deep", TypeError, "persistence must be a finite number of at least 0, but got str: 'deep'"),
+            (True, TypeError, "persistence must be a finite number"),
+        ],
+    )
+    def test_a_wrong_persistence(self, persistence, error, text):
+        with pytest.raises(error, match=text):
+            Landscape(build_line([1.0, 2])).topology(persistence=persistence)
+
+    def test_an_unknown_metric(self):
+        with pytest.raises(KeyError, match="the landscape has no metric 'acc'"):
+            Landscape(build_line([1.0, 2])).topology("acc")
+
+    @pytest.mark.parametrize(("first", "second"), [(0, 2), (-1, 0)])
+    def test_a_minimum_that_is_not_there(self, first, second):
+        with pytest.raises(ValueError, match=r"must be the place of one of the 2 minima, from 0 on, but got"):
+            Landscape(build_line([0.0, 2, 1])).topology().merge_height(first, second)
+
+    def test_a_place_that_is_no_number(self):
+        with pytest.raises(TypeError, match="first must be"):
+            Landscape(build_line([0.0, 2, 1])).topology().merge_height(0.5, 1)
