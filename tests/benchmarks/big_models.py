@@ -1,10 +1,11 @@
 """What a large model costs: memory of the driver and of a worker, and the rate at which checkpoints are read.
 
 Run it by hand: ``python tests/benchmarks/big_models.py``. It writes 20 checkpoints of 100 M float32 parameters (8 GB),
-lays a plane through them as a survey does, and measures points of it with one real Ray worker; what it wrote is
-deleted whatever happens. Goals: anonymous resident memory of the driver below 1.5 GB; 0.8 GB/s for each pass over
-files that the operating system holds in memory, on two cores; a worker holds the network, the origin and the
-directions, so that one plane costs four times the model.
+lays a plane through them as a survey does, measures points of it with one real Ray worker and both losses of each
+checkpoint with several, which read the files themselves or get them from the driver; what it wrote is deleted whatever
+happens. Goals: anonymous resident memory of the driver below 1.5 GB; 0.8 GB/s for each pass over files that the
+operating system holds in memory, on two cores; a worker holds the network, the origin and the directions, so that one
+plane costs four times the model; the driver sends no weights to workers that reach the files.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import pickle
 import shutil
 import tempfile
 import threading
@@ -25,13 +27,15 @@ from typing import Any
 import numpy as np
 
 from collectors.networks.weight_space import WeightSpace, describe_arrays
-from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
+from collectors.weights.aligned import NetworkState
+from collectors.weights.safetensors_file import CheckpointFile, portable, write_checkpoint
 from landscape.planes import Plane
 from landscape.planes.from_checkpoints import plane_of_runs
 from landscape.planes.pca import principal_directions
+from landscape.planes.runs import Run
 from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
-from workers.pool import PointTask
+from workers.pool import PointTask, StateTask
 
 LAYERS = 10
 PASSES_OF_A_PLANE = 4
@@ -119,7 +123,7 @@ def measure_driver(files: list[CheckpointFile], space: WeightSpace) -> Plane:
     print_memory("  peak of the driver", watch.peak[os.getpid()], space)
     watch = MemoryWatch([os.getpid()])
     with watch.running():
-        plane, seconds = timed(lambda: plane_of_runs(files, range(len(files)), space))
+        plane, seconds = timed(lambda: plane_of_runs([Run("", tuple(files), tuple(range(len(files))))], space))
     rate = PASSES_OF_A_PLANE * gigabytes / seconds
     print(f"a plane with its trajectory  {seconds:7.1f} s  {rate:5.2f} GB/s in each of {PASSES_OF_A_PLANE} passes")
     print_memory("  peak of the driver", watch.peak[os.getpid()], space)
@@ -153,6 +157,59 @@ def measure_worker(width: int, plane: Plane | None, points: int) -> int:
         return watch.peak[process]
 
 
+def measure_sending(width: int, plane: Plane, workers: int) -> None:
+    """Measures both losses of each checkpoint, and prints what the driver sent for that, in both ways."""
+    from workers.pools.ray_pool import RayPool
+
+    devices = tuple(range(workers))
+    sent = 0
+
+    def tasks(by_driver: bool) -> Iterator[StateTask]:
+        for number, reader in enumerate(plane.checkpoints):
+            for own in (True, False):
+                here = NetworkState(functools.partial(_itself, reader), plane.space, own)
+                source = NetworkState(portable(reader) or _nobody, plane.space, own)
+                yield StateTask((number, own), functools.partial(count, here), None if by_driver else source)
+                if not by_driver:
+                    note(len(pickle.dumps(source)))
+
+    def note(size: int) -> None:
+        nonlocal sent
+        sent += size
+
+    def count(read: NetworkState) -> Any:
+        parameters, buffers = read()
+        note(sum(array.nbytes for state in (parameters, buffers or {}) for array in state.values()))
+        return parameters, buffers
+
+    with RayPool(
+        functools.partial(network, width), MeasurementOptions(), device_ids=devices, plan=MeasurementPlan(2, 1)
+    ) as pool:
+        pool.load(plane.origin, plane.directions, plane.buffers)
+        losses = []
+        for label, by_driver in (("read by the workers", False), ("sent by the driver", True)):
+            sent = 0
+            watch, before = MemoryWatch([os.getpid(), *pool.process_ids]), time.process_time()
+            with watch.running():
+                results, seconds = timed(lambda by_driver=by_driver: list(pool.run(tasks(by_driver))))
+            losses.append({result.key: result.values for result in results})
+            print(f"2 losses of {len(plane.checkpoints)} checkpoints on {workers} workers, {label}: "
+                  f"{1e-9 * sent:.6f} GB from the driver, {time.process_time() - before:.2f} CPU s of it, "
+                  f"{seconds:.1f} s in all")  # fmt: skip
+            driver, *others = watch.peak.values()
+            print_memory("  peak of the driver", driver, plane.space)
+            print_memory("  peak of a worker", max(others), plane.space)
+        assert losses[0] == losses[1] and None not in losses[0].values()  # noqa: PT018
+
+
+def _itself(reader: Any) -> Any:
+    return reader
+
+
+def _nobody() -> Any:
+    raise OSError("these weights lie in memory")
+
+
 def shared_memory(process: int) -> int:
     """Returns the resident bytes that are shared with others, Ray's object store among them."""
     for line in Path(f"/proc/{process}/status").read_text().splitlines():
@@ -172,6 +229,7 @@ def main() -> None:
     parser.add_argument("--checkpoints", type=int, default=20)
     parser.add_argument("--parameters", type=float, default=1e8)
     parser.add_argument("--points", type=int, default=10)
+    parser.add_argument("--workers", type=int, default=2, help="that measure the checkpoints")
     parser.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--no-worker", action="store_true", help="lay the plane only")
     options = parser.parse_args()
@@ -200,6 +258,7 @@ def main() -> None:
             peak = measure_worker(width, plane, options.points)
             print(f"a plane costs a worker {(peak - empty) / (4 * space.dimension):.2f} times the model "
                   "(network, origin and two directions: 4)")  # fmt: skip
+            measure_sending(width, plane, options.workers)
 
 
 if __name__ == "__main__":

@@ -63,7 +63,33 @@ class LeNet5(nn.Sequential):
         )
 
 
-NETWORKS = {"LeNet-5": LeNet5, "ResNet-20": ResNet20}
+class Perceptron(nn.Sequential):
+    """Three fully connected layers for 1 x 32 x 32 images."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            *(nn.Flatten(), nn.Linear(1024, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10)),
+        )
+
+
+class Transformer(nn.Module):
+    """Two encoder layers over the eight rows of a digit in the middle of 1 x 32 x 32 images (Vaswani et al. 2017)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Linear(8, 64)
+        self.places = nn.Parameter(0.1 * torch.randn(8, 64))
+        layer = nn.TransformerEncoderLayer(64, 4, 128, dropout=0.0, batch_first=True, norm_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.norm = nn.LayerNorm(64)
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        rows = self.embedding(images[:, 0, 12:20, 12:20]) + self.places
+        return self.head(self.norm(self.encoder(rows)).mean(1))
+
+
+NETWORKS = {"LeNet-5": LeNet5, "ResNet-20": ResNet20, "perceptron": Perceptron, "transformer": Transformer}
 
 
 def read_work(path: str | Path) -> tuple[nn.Module, dict[str, Any]]:

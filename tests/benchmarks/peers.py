@@ -92,7 +92,14 @@ def measure_with_landscaper(
         return sum(sums) / sum(len(inputs) for inputs, _ in data)
 
     found = LossLandscape.compute(
-        network, batches, own, loss_of, steps=len(x_axis), distance=float(x_axis[-1]), dim=2, device="cpu"
+        network,
+        batches,
+        own,
+        loss_of,
+        steps=len(x_axis),
+        distance=float(x_axis[-1]),
+        dim=2,
+        device=batches[0][0].device.type,
     )
     return np.asarray(found.loss).T  # it stores [x, y]
 

@@ -32,7 +32,9 @@ _MANNER = (
     r"fastest peer in as many processes, which measured the whole grid as we did. \* The slower peers measured a "
     "smaller grid, and their wall time is start-up plus points over speed; no ratio is taken to those.",
     "**What we get.** The defaults. The first run finds no compiled code and no record of what compiling costs, "
-    "as on a new machine; the later run is the same call again. Nothing is compiled by hand.",
+    "as on a new machine; the second and third run are the same call again, with what those before them left. "
+    "Nothing is compiled by hand: a network is compiled once that saves more time than it costs, counting the time "
+    "that it would have saved in earlier runs.",
 )
 _PICTURES = (
     'A picture needs fewer points than its grid has. Ours come from `sampling="adaptive"`; a user of any other '

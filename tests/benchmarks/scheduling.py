@@ -11,8 +11,10 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
+import random
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,9 +26,13 @@ from collectors.networks.weight_space import TensorInfo, WeightSpace
 from workers.evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import PointTask, Pool
+from workers.pools.devices import WorkerPlace
 from workers.pools.in_process import InProcessPool
+from workers.pools.ray_crew import RayCrew
 from workers.pools.ray_pool import RayPool
+from workers.pools.ray_run import RayRun
 from workers.pools.ray_session import RaySession
+from workers.pools.ray_worker import RayWorker
 
 SECONDS = 0.05
 SLOW = 10
@@ -136,6 +142,99 @@ def driver_memory(count: int = 1_000_000) -> None:
     report(f"{what} ratio", after / before, "at most 1.05")
 
 
+class Host:
+    """Many simulated workers in one actor; each measures one call after another, in the order in which they came."""
+
+    def __init__(self, workers: int, seconds: float) -> None:
+        self._seconds = seconds
+        self._turn = threading.Condition()
+        self._served = [0] * workers
+
+    def measure(self, call: tuple[int, int, Any]) -> Any:
+        """Sleeps as long as the points take, when the worker has answered all earlier calls."""
+        worker, number, points = call
+        with self._turn:
+            self._turn.wait_for(lambda: self._served[worker] == number)
+        start = time.perf_counter()
+        # No two are equally fast, so that they do not all answer together.
+        time.sleep(self._seconds * len(points) * (0.9 + 0.2 * random.random()))
+        seconds = time.perf_counter() - start
+        with self._turn:
+            self._served[worker] += 1
+            self._turn.notify_all()
+        return [({"loss": point[0]}, None) for point in points], seconds, None
+
+    def answer(self, points: Any) -> Any:
+        """Answers at once, as ``measure`` does."""
+        return [({"loss": point[0]}, None) for point in points], 0.0, None
+
+
+class SimulatedWorker:
+    """What ``RayWorker`` calls its actor: one of the workers of a host."""
+
+    def __init__(self, host: Any, index: int) -> None:
+        self._host, self._index, self._calls = host, index, 0
+        self.measure_points = self
+
+    def remote(self, points: Any) -> Any:
+        self._calls += 1
+        return self._host.measure.remote((self._index, self._calls - 1, points))
+
+
+def simulated(workers: int, seconds: float, count: int, goal: str, hosts: int = 8) -> None:
+    """Prints which share of the ideal speed simulated workers reach, and what a chunk costs the driver."""
+    with RaySession(None, slots=hosts) as session:
+        ray, each = session.ray, workers // hosts
+        actors = [
+            ray.remote(Host).options(num_cpus=1, max_concurrency=2 * each).remote(each, seconds) for _ in range(hosts)
+        ]
+        ray.get([actor.measure.remote((0, 0, [(0.0,)])) for actor in actors])
+        crew = RayCrew(ray)
+        crew.description = Sleeper(seconds).description
+        for index in range(workers):
+            actor = SimulatedWorker(actors[index % hosts], index // hosts)
+            actor._calls = int(index < hosts)  # that of the line above
+            crew.workers.append(RayWorker(None, WorkerPlace((index,)), actor=actor))  # type: ignore[arg-type]
+        before = sum(worker.actor._calls for worker in crew.workers)
+        start, cpu, own = time.perf_counter(), time.process_time(), time.thread_time()
+        seen = np.zeros(count, np.uint8)
+        for result in RayRun(crew, points(count)):
+            seen[result.key] += 1
+        wall = time.perf_counter() - start
+        cpu, own = time.process_time() - cpu, time.thread_time() - own
+        assert (seen == 1).all()
+        chunks = sum(worker.actor._calls for worker in crew.workers) - before
+        bare = cost_of_bare_calls(ray, actors, min(chunks, 4000))
+    what = f"{workers} simulated workers, {count} points of {1000 * seconds:.0f} ms"
+    report(f"{what}: {wall:.2f} s, of ideal", count * seconds / workers / wall, goal)
+    text = f"{what}: {chunks} chunks, CPU us of the driver for each (its main thread {1e6 * own / chunks:.0f}; "
+    text += f"Ray's bare calls {1e6 * bare:.0f})"
+    report(text, 1e6 * cpu / chunks, "350")
+
+
+def cost_of_bare_calls(ray: Any, actors: list[Any], count: int) -> float:
+    """Returns the driver's CPU seconds for a call of an actor and its answer, with 512 calls in flight and no pool."""
+    start, waiting = time.process_time(), []
+    for number in range(count):
+        waiting.append(actors[number % len(actors)].answer.remote([(0.0,)]))
+        if len(waiting) == 512 or number == count - 1:
+            while len(waiting) > (480 if number < count - 1 else 0):
+                ready, waiting = ray.wait(waiting, num_returns=min(32, len(waiting)))
+                ray.get(ready)
+    return (time.process_time() - start) / count
+
+
+def wide() -> None:
+    """Simulates 512 workers at 500 ms a point."""
+    simulated(512, 0.5, 512 * 40, "0.90")
+
+
+def short() -> None:
+    """Simulates 64 workers at 50 and at 5 ms a point."""
+    simulated(64, 0.05, 64 * 400, "0.97")
+    simulated(64, 0.005, 64 * 2000, "0.90")
+
+
 def resident_megabytes() -> float:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
@@ -208,7 +307,14 @@ def measure_alone(core: int, count: int, barrier: Any, answers: Any) -> None:
         answers.put(rate_of(pool, count))
 
 
-CASES = {"many": many_workers, "slow": one_slow_worker, "memory": driver_memory, "lenet": real_network}
+CASES = {
+    "wide": wide,
+    "short": short,
+    "many": many_workers,
+    "slow": one_slow_worker,
+    "memory": driver_memory,
+    "lenet": real_network,
+}
 
 
 def main() -> None:

@@ -15,6 +15,7 @@ from own_processes import processes_of
 from places import SUPPORT
 from ray_environment import FOLDER, without_ray
 from runs import collected
+from scripts import PATIENCE
 
 NETWORK_PARTS = """
 import torch
@@ -48,7 +49,7 @@ def home():
     """A home directory with a short name, as Ray's sockets lie in it; all processes that live in it end."""
     folder = Path(tempfile.mkdtemp(prefix="landscape-home-", dir="/tmp"))
     yield folder
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE
     while alive := processes_of(folder):
         assert time.monotonic() < deadline, alive
         for process in alive:
@@ -100,7 +101,7 @@ def run_python(home, environment):
             [sys.executable, str(path), str(SUPPORT), *map(str, arguments)],
             capture_output=True,
             text=True,
-            timeout=200,
+            timeout=PATIENCE,
             check=False,
             env=environment,
             cwd=cwd or home,

@@ -22,41 +22,53 @@ def two_nodes(**first):
     return cluster
 """
 
-UNSEEN = (
+REACHED = (
     BEGIN
     + """
 import fsspec
 import numpy as np
 from collectors.files import places
+from collectors.weights.aligned import NetworkState
 from landscape import SummaryLandscape
 
 run, project = sys.argv[2:4]
 sys.path.insert(0, project)
 from my_training import callback_fn
 
+read, by_driver = NetworkState.__call__, []
+NetworkState.__call__ = lambda self: by_driver.append(self) or read(self)
+
+def measure(run, output, **cluster):
+    by_driver.clear()
+    (found,) = SummaryLandscape(run).gen_landscapes_with_multi_process(
+        callback_fn, output=output, progress=False, **cluster)
+    return found, len(by_driver)
+
 cluster = two_nodes()
 # A file system in the memory of this process alone, and no copies on the disk.
 places._COPIES_AT_MOST = 0
 fsspec.filesystem("memory").put(run + "/ckpt_dir", "/run/ckpt_dir", recursive=True)
 os.environ["RAY_ADDRESS"] = cluster.address
-(there,) = SummaryLandscape("memory://run").gen_landscapes_with_multi_process(
-    callback_fn, device_ids=[0, 1], output="there", address="auto", progress=False)
-assert there.report.workers == 2
+unseen, sent = measure("memory://run", "unseen", device_ids=[0, 1], address="auto")
+seen, sent_of_seen = measure(run, "seen", device_ids=[0, 1], address="auto")
+assert unseen.report.workers == seen.report.workers == 2
 assert not ray.is_initialized()
 cluster.shutdown()
 del os.environ["RAY_ADDRESS"]
-(here,) = SummaryLandscape(run).gen_landscapes_with_multi_process(
-    callback_fn, device_ids=[0], output="here", progress=False)
-assert there.attributes["identity"] == here.attributes["identity"]
-np.testing.assert_allclose(there.loss, here.loss, rtol=1e-6)
-np.testing.assert_allclose(there.checkpoints.metrics["loss"], here.checkpoints.metrics["loss"], rtol=1e-6)
+here, all_of_them = measure(run, "here", device_ids=[0])
+assert (sent, sent_of_seen) == (all_of_them, 0), (sent, sent_of_seen, all_of_them)
+for there in (unseen, seen):
+    assert there.attributes["identity"] == here.attributes["identity"]
+    np.testing.assert_allclose(there.loss, here.loss, rtol=1e-6)
+    np.testing.assert_allclose(there.checkpoints.metrics["loss"], here.checkpoints.metrics["loss"], rtol=1e-6)
+np.testing.assert_equal(seen.checkpoints.metrics, unseen.checkpoints.metrics)
 print("good")
 """
 )
 
 
-def test_nodes_need_not_see_the_run_directory(run_python, run, project):
-    assert run_python(UNSEEN, run, project).splitlines()[-1] == "good"
+def test_nodes_need_not_reach_the_run_directory_and_read_it_themselves_where_they_do(run_python, run, project):
+    assert run_python(REACHED, run, project).splitlines()[-1] == "good"
 
 
 TRAVELLED = """

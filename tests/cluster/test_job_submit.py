@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from own_processes import free_ports, processes_of
 from places import ROOT
+from scripts import PATIENCE
 
 from landscape import Landscape, SummaryLandscape
 
@@ -43,7 +44,7 @@ def shell(command, project, environment):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=200,
+        timeout=PATIENCE,
         check=False,
     )
 

@@ -68,9 +68,7 @@ with open_pool(Paraboloid, MeasurementOptions(), device_ids=[0, 1]) as pool:
     commands = [" ".join(process.cmdline()) for process in processes]
     for unwanted in ("ray.util.client.server", "monitor.py"):
         assert not any(unwanted in command for command in commands), unwanted
-    # Ray starts the dashboard's process in any case, here with nothing in it.
-    heads = [(process, command) for process, command in zip(processes, commands) if "dashboard/dashboard.py" in command]
-    assert all("--disable-frontend" in command for _, command in heads), heads
+    assert not any("dashboard/dashboard.py" in command for command in commands), commands
     (folder,) = Path("/tmp").glob(f"landscape-ray-{os.getpid()}-*")
     assert folder.stat().st_mode & 0o077 == 0
 
@@ -92,14 +90,15 @@ with open_pool(Paraboloid, MeasurementOptions(), device_ids=[0, 1]) as pool:
         else:
             assert all(status == 401 for status, _ in pages.values()), (process.name(), address, pages)
             locked_pages += 1
-    assert refused >= {method for methods in CALLS.values() for method in methods}, refused
+    # The agent is started without the service that takes reports.
+    assert refused >= {method for name in ("gcs_server", "raylet", "worker") for method in CALLS[name]}, refused
     assert locked_pages >= 1
 
     (gcs,) = [address.port for process, address in ports if process.name() == "gcs_server"]
     assert "answered" not in grpc_answers(gcs, "f" * 64).values()
     assert "answered" in grpc_answers(gcs, os.environ["RAY_AUTH_TOKEN"]).values(), "the token opens it"
 
-_, alive = psutil.wait_procs(processes[1:], timeout=20)
+_, alive = psutil.wait_procs(processes[1:], timeout=600)
 assert alive == [], [(process, process.environ(), process.open_files()) for process in alive]
 assert psutil.Process().children(recursive=True) == []
 assert listening() == []

@@ -21,6 +21,7 @@ PACKAGES: dict[str, tuple[str, ...]] = {
     "keras": ("keras", "torch", "jax"),
     "jax": ("jax", "flax", "optax"),
     "mindspore": ("mindspore",),
+    "trackers": ("wandb", "mlflow"),
 }
 
 

@@ -1,7 +1,16 @@
-"""Which frameworks' tests run here."""
+"""Which frameworks' tests run here, and what JAX has compiled for one of them, for all of them."""
+
+import os
+import tempfile
 
 import pytest
 from cases import ASKED, PACKAGES, installed, runs_here
+
+# Most of what tests with JAX take is compiling the same functions over and over: half of their time.
+COMPILED = tempfile.TemporaryDirectory(prefix="jax-", ignore_cleanup_errors=True)
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", COMPILED.name)
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 collect_ignore_glob = [f"test_{name}*.py" for name in PACKAGES if not runs_here(name)]
 

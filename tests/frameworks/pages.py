@@ -6,17 +6,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGES = Path(__file__).parents[2] / "docs" / "trainers"
+from scripts import PATIENCE
+
+PAGES = Path(__file__).parents[2] / "docs"
 
 
 def code_blocks(page):
-    """Returns the Python blocks of a page."""
-    return re.findall(r"```python\n(.*?)```", (PAGES / f"{page}.md").read_text(), re.DOTALL)
+    """Returns the Python blocks of a page, by default of a trainer's."""
+    path = next(path for path in (PAGES / "trainers" / f"{page}.md", PAGES / f"{page}.md") if path.exists())
+    return re.findall(r"```python\n(.*?)```", path.read_text(), re.DOTALL)
 
 
-def run_page_block(code, folder, *, environment=None, timeout=280):
-    """Runs a block as a script of its own in a new folder, and returns what it printed."""
-    folder.mkdir()
+def run_page_block(code, folder, *, environment=None, timeout=PATIENCE):
+    """Runs a block as a script of its own in a folder, and returns what it printed."""
+    folder.mkdir(exist_ok=True)
     script = folder / "example.py"
     script.write_text(code)
     result = subprocess.run(

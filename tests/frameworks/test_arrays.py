@@ -37,8 +37,12 @@ def test_the_page(tmp_path):
         "landscape_0-10_pca.h5",
         "landscape_10_random.h5",
     ]
-    output = run_page_block(function, tmp_path / "function")
-    assert 0.5 < float(output.strip().splitlines()[-1]) < 1.5
+    *_, lowest, trace = run_page_block(function, tmp_path / "function").strip().splitlines()
+    assert 0.5 < float(lowest) < 1.5
+    value, low, high = map(float, trace.split())
+    inputs = np.random.default_rng(0).standard_normal((200, 5))
+    assert low < 2 * np.square(inputs).mean(0).sum() + 2 < high
+    assert low < value < high
 
 
 def test_snapshots_are_saved_where_they_are_asked_for(tmp_path):

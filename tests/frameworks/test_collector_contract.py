@@ -1,5 +1,6 @@
 """What every collector promises, whatever the trainer (contract 1)."""
 
+import functools
 import gc
 import threading
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from cases import CollectorCase, Crash, all_cases, weights
 
-from collectors import RunDirectory, RunDirectoryError
+from collectors import RunDirectory, RunDirectoryError, SummaryCollector
 
 CASES = all_cases("COLLECTOR_CASES")
 STEPS = {"unit": "step", "intervals": [[0, 2, 4, 6, 12]]}
@@ -111,3 +112,19 @@ def test_resuming_goes_on_with_the_numbers(case, tmp_path):
     assert run.metadata.step_per_epoch == 4
     for number in (0, 2, 4, 6, 12):
         assert_same(weights(tmp_path / "undisturbed", number), weights(tmp_path / "run", number))
+
+
+def test_what_comes_at_the_end_finds_everything_on_the_disk(case, tmp_path, monkeypatch):
+    found = []
+
+    def at_end(folder):
+        found.append((folder, RunDirectory(folder).metadata.final_number))
+
+    # The cases make their collectors themselves.
+    given = functools.partialmethod(SummaryCollector.__init__, at_end=at_end)
+    monkeypatch.setattr(SummaryCollector, "__init__", given)
+    with pytest.raises(Crash):
+        case.train(tmp_path / "crashed", EPOCHS, crash_after=9)
+    assert found == []
+    case.train(tmp_path / "whole", EPOCHS)
+    assert found == [(str(tmp_path / "whole"), 3)]

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scripts import PATIENCE
 from torch import nn
 
 import composer_cases as cases  # isort: skip
@@ -144,7 +145,7 @@ def test_a_crash_without_close_leaves_whole_metadata(tmp_path):
     script.write_text(CRASH)
     result = subprocess.run(
         [sys.executable, str(script)], env=site(tmp_path),
-        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert "Crash: after 7 steps" in result.stderr
     assert present(tmp_path / "run") == [0, 2, 4, 6]
@@ -156,7 +157,7 @@ import composer_cases as cases
 from composer.utils import dist
 from collectors.composer import SummaryCollector
 from torch.utils.data import DataLoader
-dist.initialize_dist("cpu", timeout=60)
+dist.initialize_dist("cpu", timeout=600)
 data = cases.data()
 loader = DataLoader(data, batch_size=4, sampler=dist.get_sampler(data))
 collector = SummaryCollector("run", collect_landscape={"unit": "step", "intervals": [[0, 2, 4, 6, 12]]})
@@ -173,7 +174,7 @@ def test_of_two_processes_the_first_saves_the_users_model(tmp_path):
     script.write_text(DISTRIBUTED)
     result = subprocess.run(
         [sys.executable, "-m", "composer.cli.launcher", "-n", "2", str(script)], env=site(tmp_path),
-        cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stdout + result.stderr
     assert "wrapped: DistributedDataParallel rank 0" in result.stdout

@@ -15,8 +15,18 @@ from composer.core import Event
 from composer.loggers import InMemoryLogger
 from composer.models import ComposerClassifier
 
-from collectors import Callback, CheckpointConfig, History, LambdaCallback, Model, ModelCheckpoint, TimeMonitor
-from collectors.callbacks.callback import EVAL_HOOKS, TRAIN_HOOKS
+from collectors import (
+    Callback,
+    CheckpointConfig,
+    History,
+    LambdaCallback,
+    Model,
+    ModelCheckpoint,
+    RunDirectory,
+    TimeMonitor,
+)
+from collectors.callbacks.callback import EVAL_HOOKS, STEP_EVENTS, TRAIN_HOOKS
+from collectors.composer import SummaryCollector
 from collectors.composer.from_composer import EVENTS, HOOK_EVENTS, FromComposer
 from collectors.composer.in_composer import EVENT_HOOKS, InComposer
 
@@ -280,6 +290,33 @@ def test_what_in_composer_refuses():
         run_trainer([InComposer(History()), InComposer(History())])
 
 
+BEGINNINGS = {"fit_start", "eval_start", "init", "before_load", "after_load"}
+
+
+@pytest.mark.parametrize("event", [event.value for event in Event if event.value not in BEGINNINGS])
+def test_an_event_that_is_run_by_hand(event, tmp_path):
+    """As on the page of Composer's Callback: ``trainer.engine.run_event(Event.EPOCH_START)`` without a training."""
+    told, recorder = [], Recorder()
+
+    class MyCallback(composer.Callback):
+        def run_event(self, event, state, logger):
+            told.append((event.value, int(state.timestamp.epoch)))
+
+    landscape = {"intervals": [[0, 1, 2]], "unit": "epoch"}
+    collector = SummaryCollector(tmp_path, collect_landscape=landscape, keep_default_action=False)
+    made = cases.trainer(callbacks=[MyCallback(), collector, InComposer(recorder)], max_duration="2ep")
+    told.clear()
+    made.engine.run_event(Event(event))
+    assert told == [(event, 0)]
+    assert recorder.calls == []
+    made.fit()
+    calls = len(recorder.calls)
+    made.engine.run_event(Event(event))
+    made.close()
+    assert len(recorder.calls) == calls
+    assert RunDirectory(tmp_path).present((0, 1, 2)) == [0, 1, 2]
+
+
 def test_the_tables_name_real_events_and_hooks():
     names = {event.value for event in Event}
     assert set(EVENT_HOOKS) <= names
@@ -337,7 +374,7 @@ def test_an_evaluation_alone_has_composers_events():
     recorder = EventRecorder()
     our_model({"accuracy": accuracy}).eval(cases.loader(16), callbacks=FromComposer(recorder))
     names = [call if isinstance(call, str) else call[0] for call in recorder.calls]
-    steps = ["eval_batch_start", "eval_batch_end"] * 2
+    steps = ["eval_batch_start", "eval_before_forward", "eval_after_forward", "eval_batch_end"] * 2
     assert names[3:] == [
         "eval_standalone_start", "eval_start", *steps, "eval_end", "eval_standalone_end", "close", "post_close",
     ]  # fmt: skip
@@ -461,21 +498,97 @@ def test_close_and_post_close_come_for_sure():
 
 
 def test_callbacks_for_events_that_our_model_lacks_get_a_warning():
-    with pytest.warns(UserWarning, match=r"NaNMonitor will do nothing in Model, .* \['after_loss'\]"):
-        callback = FromComposer(NaNMonitor())
+    class Predictions(composer.Callback):
+        def predict_batch_end(self, state, logger):
+            raise AssertionError
+
+    with pytest.warns(UserWarning, match=r"Predictions will do nothing in Model, .* \['predict_batch_end'\]"):
+        callback = FromComposer(Predictions())
     our_model().train(1, cases.loader(), callbacks=callback)
 
     class Both(composer.Callback):
-        def after_loss(self, state, logger):
+        def iteration_end(self, state, logger):
             raise AssertionError
 
         def batch_end(self, state, logger):
             self.heard = True
 
-    with pytest.warns(UserWarning, match=r"Both will miss the events \['after_loss'\]"):
+    with pytest.warns(UserWarning, match=r"Both will miss the events \['iteration_end'\]"):
         callback = FromComposer(both := Both())
     our_model().train(1, cases.loader(), callbacks=callback)
     assert both.heard
+
+
+def test_all_events_but_those_of_predictions_and_iterations_come():
+    missing = {event.value for event in Event} - EVENTS
+    assert {name.split("_")[0] for name in missing} == {"predict", "iteration"}
+    assert missing & {"iteration_start"} == set()
+    assert set(STEP_EVENTS) <= EVENTS
+
+
+def test_nan_is_found_by_composers_monitor():
+    made = our_model()
+    with torch.no_grad():
+        made.network[0].weight.fill_(float("nan"))
+    with pytest.raises(RuntimeError, match="Train loss contains a NaN"):
+        made.train(1, cases.loader(), callbacks=FromComposer(NaNMonitor()))
+
+
+class InsideSteps(composer.Callback):
+    """Notes what the state holds within each step, and the gradients before and after the optimizer's step."""
+
+    def __init__(self):
+        self.seen, self.gradients = [], []
+
+    def after_forward(self, state, logger):
+        self.seen.append(("outputs", state.outputs.detach().clone()))
+
+    def after_loss(self, state, logger):
+        assert state.loss.requires_grad
+        self.seen.append(("loss", state.loss.detach().clone()))
+
+    def before_backward(self, state, logger):
+        self.weight = state.model.module[0].weight.detach().clone()
+
+    def after_train_batch(self, state, logger):
+        assert torch.equal(state.model.module[0].weight, self.weight)  # the optimizer has not moved it yet
+        self.seen.append(("gradient", state.model.module[0].weight.grad.clone()))
+        self.seen.append(("inputs", state.batch[0].clone()))
+
+    def eval_after_forward(self, state, logger):
+        self.seen.append(("eval outputs", state.outputs.detach().clone()))
+
+    def batch_end(self, state, logger):
+        assert not torch.equal(state.model.module[0].weight, self.weight)
+
+
+def test_what_the_state_holds_within_a_step():
+    in_composer, in_model = InsideSteps(), InsideSteps()
+    run_trainer([in_composer], model=linear_model(), max_duration="1ep", eval_dataloader=cases.loader(16))
+    our_model({"accuracy": accuracy}).fit(1, cases.loader(), cases.loader(16), callbacks=FromComposer(in_model))
+    assert [name for name, _ in in_model.seen] == [name for name, _ in in_composer.seen]
+    for (name, ours), (_, theirs) in zip(in_model.seen, in_composer.seen, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_accumulated_batches_are_stepped_after_the_events():
+    seen = []
+
+    class Order(composer.Callback):
+        def before_train_batch(self, state, logger):
+            self.weight = state.model.module[0].weight.detach().clone()
+
+        def after_train_batch(self, state, logger):
+            seen.append(torch.equal(state.model.module[0].weight, self.weight))
+
+        def batch_end(self, state, logger):
+            seen.append(torch.equal(state.model.module[0].weight, self.weight))
+
+    network = linear_model().module
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    made = Model(network, nn.functional.cross_entropy, optimizer, gradient_accumulation_steps=3)
+    made.train(1, cases.loader(), callbacks=FromComposer(Order()))
+    assert seen == [True, True, True, True, True, False, True, False]  # of four batches, the third and the last
 
 
 def test_what_from_composer_refuses():

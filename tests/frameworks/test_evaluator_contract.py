@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from cases import EvaluatorCase, all_cases
 
-from collectors.networks.readers import read_network
+from collectors.networks.readers import framework_of, read_network
 from collectors.networks.weight_space import direction_dtype, move_along
 from workers.callback_fn import make_evaluator
-from workers.errors import CallbackFunctionError, FrozenNetworkError
-from workers.evaluator import Evaluator, MeasurementOptions, MeasurementSetup
+from workers.errors import CallbackFunctionError, FrozenNetworkError, SamplesError
+from workers.evaluator import Evaluator, MeasurementOptions, MeasurementSetup, OriginMeasurement
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
+from workers.metric_names import SAMPLE_LOSSES
 from workers.pool import OriginValues
 
 CASES = all_cases("EVALUATOR_CASES")
@@ -180,7 +181,7 @@ def test_two_measurements_of_the_origin_agree(case):
     evaluator.load(*own_plane(built, evaluator))
     both = evaluator.measure(np.zeros((2, 2)))
     pair = [{name: float(values[index]) for name, values in both.items()} for index in (0, 1)]
-    check_determinism([OriginValues(case.name, "cpu", (pair[0], pair[1]))])
+    check_determinism([OriginValues(case.name, "cpu", OriginMeasurement((pair[0], pair[1])))])
     evaluator.close()
 
 
@@ -212,6 +213,24 @@ def test_fewer_samples(case):
     whole.load(*own_plane(built, whole))
     assert whole.measure(np.zeros((1, 2)))["loss"][0] != some
     whole.close()
+
+
+def test_a_lower_precision_or_a_clear_refusal(case):
+    built = case.build()
+    if isinstance(built, Evaluator):
+        refusal = 'precision="bfloat16" does not reach the Evaluator'
+    elif framework_of(built[1]) != "torch":
+        refusal = r'precision="bfloat16" is available for PyTorch only, .*Use precision="float32"'
+    else:
+        evaluator = open_evaluator(built, precision="bfloat16")
+        evaluator.load(*own_plane(built, evaluator))
+        measured = evaluator.measure(np.zeros((1, 2)))["loss"][0]
+        evaluator.close()
+        assert evaluator.description.plan.precision == "bfloat16"
+        assert 0 < abs(measured / case.own_loss(case.build()) - 1) < 0.02
+        return
+    with pytest.raises(ValueError, match=refusal):
+        open_evaluator(built, precision="bfloat16")
 
 
 def test_recalibrated_buffers_or_a_clear_refusal(case):
@@ -276,3 +295,106 @@ def test_wrong_points_are_named(case):
     with pytest.raises(ValueError, match=r"points must have shape \(points, 2\)"):
         evaluator.measure(np.zeros((1, 3)))
     evaluator.close()
+
+
+def test_several_data_sets_are_each_what_they_are_alone(case):
+    """Bit for bit under one plan; the loss, its standard error and every metric."""
+    if isinstance(case.build(), Evaluator):
+        pytest.skip("it has no data set apart")
+    model, network, dataset, metrics = built = case.build()
+    sets, counts = {"train": dataset, "test": case.build()[2]}, {"train": 24}
+    together = open_evaluator((model, network, sets, metrics), num_samples=counts)
+    plane = own_plane(built, together)
+    points = np.random.default_rng(3).normal(size=(9, 2))
+
+    def measured(evaluator):
+        evaluator.load(*plane)
+        evaluator.settle([(1.0, 1.0)])
+        found = evaluator.measure(points), evaluator.measure_state(plane[0], plane[2])
+        description = evaluator.description
+        evaluator.close()
+        return description, *found
+
+    description, values, state = measured(together)
+    assert [item.name for item in description.datasets] == list(sets)
+    assert description.num_samples == 24
+    seen = []
+    for name in sets:
+        alone = case.build()
+        expected_description, expected, expected_state = measured(open_evaluator(alone, num_samples=counts.get(name)))
+        (found,) = (item for item in description.datasets if item.name == name)
+        assert found.samples_sha256 == expected_description.samples_sha256
+        for metric in expected_description.metrics:
+            full = metric if name == "train" else f"{metric}@{name}"
+            seen.append(full)
+            np.testing.assert_array_equal(values[full], expected[metric], err_msg=full)
+            np.testing.assert_array_equal(state[full], expected_state[metric], err_msg=full)
+    assert tuple(seen) == description.metrics
+    assert (values["loss"] != values["loss@test"]).any()
+
+
+def test_the_loss_of_each_class_or_a_clear_refusal(case):
+    """Where the loss is one of (outputs, targets) that splits into samples."""
+    if isinstance(case.build(), Evaluator):
+        pytest.skip("it has no data set apart")
+    built = case.build()
+    try:
+        evaluator = open_evaluator(built, groups="target")
+    except (CallbackFunctionError, SamplesError) as error:
+        assert "groups needs a loss" in str(error) or "one whole number for each sample" in str(error)  # noqa: PT017
+        return
+    evaluator.load(*own_plane(built, evaluator))
+    evaluator.settle([(1.0, 1.0)])
+    values = evaluator.measure(np.random.default_rng(3).normal(size=(9, 2)))
+    groups = [name for name in evaluator.description.metrics if name.startswith("loss[")]
+    evaluator.close()
+    assert len(groups) > 1
+    stacked = np.stack([values[name] for name in groups], axis=1)
+    # Some weights of the groups, the same at all points, make the loss of all.
+    shares = np.linalg.lstsq(stacked, values["loss"], rcond=None)[0]
+    np.testing.assert_allclose(stacked @ shares, values["loss"], rtol=1e-9)
+    assert shares.min() > 0
+    assert shares.sum() == pytest.approx(1.0, rel=1e-6)
+
+
+def test_the_loss_of_each_sample_or_a_clear_refusal(case):
+    """Where the loss is one of (outputs, targets) that splits into samples."""
+    if isinstance(case.build(), Evaluator):
+        with pytest.raises(ValueError, match="keep_samples=True does not reach the Evaluator"):
+            open_evaluator(case.build(), keep_samples=True)
+        return
+    model, network, dataset, metrics = case.build()
+    sets, counts = {"train": dataset, "test": case.build()[2]}, {"train": 24}
+    try:
+        evaluator = open_evaluator((model, network, sets, metrics), num_samples=counts, keep_samples=True)
+    except CallbackFunctionError as error:
+        assert "keep_samples needs a loss that has a value for each sample" in str(error)  # noqa: PT017
+        assert "let it return outputs" in str(error)  # noqa: PT017
+        return
+    plane, points = own_plane((model, network), evaluator), np.random.default_rng(3).normal(size=(9, 2))
+
+    def measured(evaluator, points):
+        evaluator.load(*plane)
+        evaluator.settle([(1.0, 1.0)])
+        found = evaluator.measure(points)
+        assert set(evaluator.measure_state(plane[0], plane[2])) == set(evaluator.description.metrics)
+        evaluator.close()
+        return evaluator.description, found
+
+    description, values = measured(evaluator, points)
+    assert [item.name for item in description.kept] == list(sets)
+    for item, suffix in zip(description.kept, ("", "@test"), strict=True):
+        losses = values[SAMPLE_LOSSES + suffix]
+        assert losses.dtype == np.float32
+        assert losses.shape == (9, item.count)
+        weights = np.frombuffer(item.weights, "<f8") if item.weights else np.ones(item.count)
+        counted = np.where(weights > 0, losses, 0).astype(np.float64)
+        np.testing.assert_allclose(counted @ weights / weights.sum(), values[f"loss{suffix}"], rtol=1e-6)
+        assert len(item.targets) in (0, 8 * item.count)
+    assert description.kept[0].count == 24
+    # The first samples' losses are what is measured of these alone.
+    first = 2
+    _, alone = measured(open_evaluator((*case.build()[:3], {}), num_samples=first), points)
+    weights = np.frombuffer(description.kept[0].weights, "<f8") if description.kept[0].weights else np.ones(24)
+    losses = values[SAMPLE_LOSSES][:, :first].astype(np.float64)
+    np.testing.assert_allclose(alone["loss"], losses @ weights[:first] / weights[:first].sum(), rtol=2e-5)

@@ -312,7 +312,7 @@ class TestEvaluator:
         load_plane(evaluator, built[1])
         points = np.random.default_rng(1).uniform(-1, 1, (2 * POINTS_AT_ONCE + 3, 2))
         together = evaluator.measure(points)
-        assert evaluator._points_at_once == POINTS_AT_ONCE
+        assert evaluator._points_at_once == {"": POINTS_AT_ONCE}
         assert evaluator._functions._points._cache_size() == 2  # one for each shape of a batch: 16 and 8
         alone = [evaluator.measure(point[None]) for point in points]
         for name, values in together.items():
@@ -324,7 +324,7 @@ class TestEvaluator:
         evaluator = open_evaluator(built, num_samples=16)
         load_plane(evaluator, built[1])
         evaluator.measure(np.zeros((POINTS_AT_ONCE, 2)))
-        assert evaluator._points_at_once == 1
+        assert evaluator._points_at_once == {"": 1}
         assert evaluator._functions._point._cache_size() == 1
 
     def test_a_mean_that_splits_into_samples_has_a_standard_error(self):
@@ -483,7 +483,7 @@ class TestEvaluator:
                 raise MemoryError
             return size
 
-        assert choose_batch_size(run, 5000, lambda error: isinstance(error, MemoryError)) == 256
+        assert choose_batch_size(run, 50_000, lambda error: isinstance(error, MemoryError)) == 256
         assert set(tried) == {1024, 256, 4096}
 
     def test_an_absent_device_is_said(self):

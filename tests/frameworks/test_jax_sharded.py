@@ -7,6 +7,7 @@ import sys
 
 import pytest
 from pages import code_blocks, run_page_block
+from scripts import PATIENCE
 
 CHECKS = (
     "equal_to_the_network_on_one_device",
@@ -38,7 +39,7 @@ def failures():
         [sys.executable, "-c", _SCRIPT, json.dumps(sys.path), json.dumps(CHECKS)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE,
         check=False,
         env=environment,
     )

@@ -17,6 +17,7 @@ import torch
 from cases import weights
 from lightning_cases import CLASSES, PACKAGES, quiet_trainer, run_quietly
 from pages import code_blocks, run_page_block
+from scripts import PATIENCE
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import classes, features, found, seeded
@@ -223,7 +224,7 @@ def run_two_processes(package, tmp_path, strategy):
     script.write_text(TWO_PROCESSES.format(folders=folders, name=package))
     result = subprocess.run(
         [sys.executable, str(script), str(tmp_path / strategy), strategy], cwd=tmp_path, capture_output=True, text=True,
-        timeout=200, check=False, env={**os.environ, "PL_TORCH_DISTRIBUTED_BACKEND": "gloo"},
+        timeout=PATIENCE, check=False, env={**os.environ, "PL_TORCH_DISTRIBUTED_BACKEND": "gloo"},
     )  # fmt: skip
     assert result.returncode == 0, result.stderr[-3000:]
     ranks = sorted(re.findall(r"rank (\d) steps (\d+)", result.stdout))
@@ -234,16 +235,17 @@ def run_two_processes(package, tmp_path, strategy):
     return run
 
 
-def test_two_processes(package, tmp_path):
-    run_two_processes(package, tmp_path, "ddp")
+def test_two_processes(tmp_path):
+    run_two_processes("pytorch_lightning", tmp_path, "ddp")
     assert all(not name.startswith("module.") for name in weights(tmp_path / "ddp", 6))
 
 
 @pytest.mark.slow
-def test_two_processes_that_divide_the_parameters(package, tmp_path):
-    plain = run_two_processes(package, tmp_path, "ddp")
+def test_two_processes_that_divide_the_parameters(tmp_path):
+    # Both packages are one code: here the other one.
+    plain = run_two_processes("lightning", tmp_path, "ddp")
     for strategy in ("fsdp", "model_parallel"):
-        run = run_two_processes(package, tmp_path, strategy)
+        run = run_two_processes("lightning", tmp_path, strategy)
         assert run.metadata.network["trainable"] == plain.metadata.network["trainable"]
         for number in range(7):
             found, expected = weights(tmp_path / strategy, number), weights(tmp_path / "ddp", number)
@@ -416,6 +418,18 @@ class TestEvaluatorFrom:
             evaluator_from(LitModel, DataModule, stage="test")
         with pytest.raises(ValueError, match=r"data must be one of .* but got 'test'"):
             evaluator_from(LitModel, DataModule, data="test")
+        with pytest.raises(ValueError, match="data must name each data loader once"):
+            evaluator_from(LitModel, DataModule, data=("training", "training"))
+        with pytest.raises(ValueError, match="data must be one name where datamodule is a DataLoader"):
+            evaluator_from(LitModel, DataLoader([1]), data=("training", "validation"))
+
+    def test_training_and_validation_in_one_pass(self):
+        found = self.measured(evaluator_from(LitModel, DataModule, data=("training", "validation")))
+        assert [item.name for item in found.datasets] == ["training", "validation"]
+        for item in found.datasets:
+            alone = self.measured(evaluator_from(LitModel, DataModule, data=item.name))
+            assert (alone.num_samples, alone.samples_sha256) == (item.num_samples, item.samples_sha256)
+        assert "loss@validation" in found.metrics
 
 
 def test_only_the_package_that_is_used_is_imported(tmp_path):
@@ -429,7 +443,9 @@ def test_only_the_package_that_is_used_is_imported(tmp_path):
         ("lightning.pytorch", "lightning.pytorch", "pytorch_lightning"),
         ("pytorch_lightning", "pytorch_lightning", "lightning"),
     ):
-        subprocess.run([sys.executable, "-c", code.format(name, path, other)], cwd=tmp_path, check=True, timeout=100)
+        subprocess.run(
+            [sys.executable, "-c", code.format(name, path, other)], cwd=tmp_path, check=True, timeout=PATIENCE
+        )
 
 
 def test_the_page(tmp_path):

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from scripts import PATIENCE
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "05_your_own_trainer.ipynb"
 
@@ -30,7 +31,7 @@ def test_lightning_and_the_plain_loop_come_to_the_same_weights(tmp_path):
         env=environment,
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=PATIENCE,
         check=False,
     )
     assert ended.returncode == 0, ended.stderr

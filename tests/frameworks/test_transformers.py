@@ -19,6 +19,7 @@ from cases import Crash, weights
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from pages import code_blocks, run_page_block
 from safetensors.numpy import load_file
+from scripts import PATIENCE
 from torch.utils.data import DataLoader
 from transformers_cases import LENGTH, CrashAfter, build, make_bert, make_gpt2, pad, sentences, trainer
 from worker_cases import seeded
@@ -26,7 +27,7 @@ from worker_cases import seeded
 from collectors import RunDirectory
 from collectors.networks.readers import describe_network, read_network
 from collectors.transformers import SummaryCollector
-from landscape import SummaryLandscape
+from landscape import Landscape, SummaryLandscape
 from workers.callback_fn import make_evaluator
 from workers.evaluator import MeasurementSetup
 
@@ -208,33 +209,39 @@ def run_script(tmp_path, crash, *launcher, name="run", fsdp=False):
     script.write_text(SCRIPT.format(folders=folders, crash=crash, fsdp=fsdp))
     return subprocess.run(
         [sys.executable, *launcher, str(script), str(tmp_path / name)], cwd=tmp_path, capture_output=True,
-        text=True, timeout=250, check=False, env={**os.environ},
+        text=True, timeout=PATIENCE, check=False, env={**os.environ},
     )  # fmt: skip
 
 
 LAUNCHER = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
 
 
-def test_two_processes(tmp_path):
-    result = run_script(tmp_path, None, *LAUNCHER)
-    assert result.returncode == 0, result.stderr[-3000:]
+@pytest.fixture(scope="module")
+def two_processes(tmp_path_factory):
+    """What two processes recorded that have each parameter whole."""
+    folder = tmp_path_factory.mktemp("two_processes")
+    result = run_script(folder, None, *LAUNCHER)
+    assert result.returncode == 0, result.stdout + result.stderr
     assert sorted(re.findall(r"rank (\d) steps (\d+)", result.stdout)) == [("0", "6"), ("1", "6")]
-    run = RunDirectory(tmp_path / "run")
+    return folder / "run"
+
+
+def test_two_processes(two_processes):
+    run = RunDirectory(two_processes)
     assert run.present(tuple(range(20))) == list(range(7))
     assert run.metadata.step_per_epoch == 2
-    assert all(not name.startswith("module.") for name in weights(tmp_path / "run", 6))
+    assert all(not name.startswith("module.") for name in weights(two_processes, 6))
 
 
 @pytest.mark.slow
-def test_two_processes_that_divide_the_parameters(tmp_path):
-    for name, fsdp in (("plain", False), ("divided", True)):
-        result = run_script(tmp_path, None, *LAUNCHER, name=name, fsdp=fsdp)
-        assert result.returncode == 0, result.stderr[-3000:]
-    plain, divided = (RunDirectory(tmp_path / name) for name in ("plain", "divided"))
+def test_two_processes_that_divide_the_parameters(two_processes, tmp_path):
+    result = run_script(tmp_path, None, *LAUNCHER, name="divided", fsdp=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+    plain, divided = RunDirectory(two_processes), RunDirectory(tmp_path / "divided")
     assert divided.metadata.network == plain.metadata.network
     assert divided.present(tuple(range(20))) == list(range(7))
     for number in range(7):
-        found, expected = weights(tmp_path / "divided", number), weights(tmp_path / "plain", number)
+        found, expected = weights(tmp_path / "divided", number), weights(two_processes, number)
         assert list(found) == list(expected)
         for name in expected:
             np.testing.assert_allclose(found[name], expected[name], rtol=1e-5, atol=1e-6)
@@ -301,3 +308,17 @@ def test_the_page(tmp_path):
     (code,) = code_blocks("transformers")
     run_page_block(code, tmp_path / "page")
     assert sorted(path.name for path in (tmp_path / "page" / "run").glob("*.h5")) == ["landscape_0-5_pca.h5"]
+
+
+@pytest.mark.slow
+def test_the_page_of_language_models(tmp_path):
+    folder = tmp_path / "page"
+    (code,) = code_blocks("language_models")
+    printed = run_page_block(code, folder)
+    assert "This is about these two networks, not about the recipes" in printed
+    worst, adapters = (Landscape.load(folder / name) for name in ("worst.h5", "adapters.h5"))
+    # At a trained network, a parabola rises by 1 to where its line ends.
+    assert worst.loss[0] > worst.loss[10] < worst.loss[-1]
+    # The frozen weights are the plane's, not those that callback_fn made.
+    assert adapters.loss[4, 4] < 3 < np.log(128)
+    assert {path.name for path in folder.glob("*.png")} == {"average.png", "worst.png", "adapters.png"}

@@ -35,7 +35,7 @@ class SmallCluster:
         self.environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
         variables = without_ray() | self.environment | {MARK: self._mark, "RAY_USAGE_STATS_ENABLED": "0"}
         variables[FOLDER] = str(self._folder)
-        variables["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(HERE)])
+        variables["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, HERE, HERE.parent / "support")))
         self._process = subprocess.Popen(
             [
                 sys.executable,

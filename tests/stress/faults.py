@@ -88,8 +88,8 @@ def a_node_is_removed(folder, generator):
 
 def a_node_joins_late(folder, generator):
     """It takes work."""
-    with SmallCluster(nodes=2, cpus=4) as cluster:
-        # Long enough for the node to start on a busy machine.
+    # One worker on each node, of which the third is the late one's; and long enough for it to start on a busy machine.
+    with SmallCluster(nodes=2, cpus=1) as cluster:
         survey = start(folder, devices=None, cluster=cluster, size=40, seconds=0.05)
         try:
             wait_for_a_random_moment(survey, generator, latest=0.15)
@@ -210,13 +210,13 @@ def the_driver_is_killed(folder, generator):
 
 
 def the_driver_is_terminated(folder, generator):
-    text = r"Terminated\. What was measured is in the landscape file; the same command continues from there"
+    text = r"Terminated\. What was measured is in the file; the same command continues from there"
     return _driver_ends(folder, generator, lambda survey: survey.process.terminate(), said=text)
 
 
 def ctrl_c(folder, generator):
     """A terminal sends it to the whole process group."""
-    text = r"Interrupted\. What was measured is in the landscape file; the same command continues from there"
+    text = r"Interrupted\. What was measured is in the file; the same command continues from there"
     return _driver_ends(folder, generator, lambda survey: os.killpg(survey.process.pid, signal.SIGINT), said=text)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+from scripts import PATIENCE
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -119,15 +120,15 @@ class SurveyProcess:
         """Returns the ids of the living processes that measured a point."""
         return [number for number in dict.fromkeys(point.process for point in self.points()) if is_running(number)]
 
-    def wait_for_points(self, count, *, workers=1, timeout=120):
+    def wait_for_points(self, count, *, workers=1, timeout=PATIENCE):
         """Waits until so many points are measured, by so many workers."""
         self._wait(lambda: len(self.points()) >= count and len(self.workers()) >= workers, timeout, f"{count} points")
 
-    def wait_for_actor(self, timeout=60):
+    def wait_for_actor(self, timeout=PATIENCE):
         """Waits until an actor has its process, which may have nothing to measure with yet."""
         self._wait(lambda: any("MeasurementActor" in _title(process) for process in self.family()), timeout, "an actor")
 
-    def wait(self, timeout=180):
+    def wait(self, timeout=PATIENCE):
         """Waits until the process has ended."""
         self.process.wait(timeout)
         self._said.close()

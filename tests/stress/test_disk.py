@@ -21,6 +21,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from scripts import PATIENCE
 
 import landscape.survey.survey
 from landscape import Landscape, custom_plane, evaluate
@@ -237,7 +238,7 @@ def test_a_failure_of_the_last_regular_write_is_not_kept_quiet(small_disk: Path)
     trouble.fill()
     writer.update(lambda: None)
     thread = writer._flushes._thread
-    thread.join(timeout=60)  # it ends with the write that fails
+    thread.join(timeout=PATIENCE)  # it ends with the write that fails
     assert not thread.is_alive()
     with pytest.raises(LandscapeWriteError, match="No space left on device"):
         writer.__exit__(None, None, None)
@@ -261,14 +262,15 @@ def test_a_survey_that_ends_while_a_write_is_due_ends(tmp_path: Path) -> None:
     writer._flushes._save = write_while_closing
     writer.__enter__()
     writer.update(lambda: None)
-    writer._flushes._thread.join(timeout=30)
+    writer._flushes._thread.join(timeout=PATIENCE)
     assert not writer._flushes._thread.is_alive()
     writer.__exit__(None, None, None)
     assert measured(tmp_path / "landscape.h5") == GRID.size**2
 
 
 def child(script: str, **options: Any) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT), str(Path(__file__).parent)))}
+    places = (ROOT, ROOT / "tests" / "support", Path(__file__).parent)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, places))}
     return subprocess.Popen(
         [sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         **options,
@@ -380,7 +382,7 @@ except LandscapeError as error:
         (winner,) = (run for run in runs if run.poll() is None)
         (loser,) = (run for run in runs if run is not winner)
         go.touch()
-        lost, won = loser.communicate(timeout=60), winner.communicate(timeout=60)
+        lost, won = loser.communicate(timeout=PATIENCE), winner.communicate(timeout=PATIENCE)
     finally:
         for run in runs:
             run.kill()

@@ -47,7 +47,9 @@ def fuzzed(kind: str, folder: Path, cases: int = CASES, more: str = "") -> dict[
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind == "landscape" else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
+)
 def test_damaged_files_give_values_or_a_documented_error(kind: str, tmp_path: Path) -> None:
     result = fuzzed(kind, tmp_path)
     assert result["findings"] == []

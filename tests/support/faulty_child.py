@@ -26,10 +26,10 @@ from typing import Any
 
 from faulty_files import FAULTS
 from faulty_plays import PLAYS
+from scripts import PATIENCE
 
 from collectors.errors import LandscapeError
 
-PATIENCE = 30.0
 shim = ctypes.CDLL(None)
 shim.faulty_call.restype = ctypes.c_char_p
 

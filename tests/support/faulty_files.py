@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from places import ROOT, SUPPORT
+from scripts import PATIENCE
 
 FAULTS = ("EIO", "ENOSPC", "disk full", "short write", "short then full", "kill before", "kill after")
 
@@ -37,7 +38,7 @@ def tried(play: str, folder: Path, every: int = 1, faults: tuple[str, ...] = FAU
     }  # fmt: skip
     done = subprocess.run(
         [sys.executable, SUPPORT / "faulty_child.py", play, folder, str(every), ",".join(faults)],
-        env=environment, capture_output=True, text=True, timeout=800, check=False,
+        env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-4000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

@@ -189,7 +189,7 @@ class ImportedCheckpoints(Training):
         import torch
 
         for number in range(3):
-            torch.save(runs.seeded(runs.SmallNetwork, seed=number).state_dict(), base / f"{number}.pt")
+            torch.save(runs.seeded(runs.SmallNetwork, seed=number).state_dict(), base / f"{'abc'[number]}.pt")
         self.import_files(base, reversed(range(3)))
 
     def act(self, place: Path) -> None:
@@ -198,7 +198,8 @@ class ImportedCheckpoints(Training):
     def import_files(self, place: Path, order: Iterable[int]) -> None:
         from collectors import import_checkpoints
 
-        import_checkpoints(place / "run", [place / f"{number}.pt" for number in order], existing="overwrite")
+        files = [place / f"{'abc'[number]}.pt" for number in order]
+        import_checkpoints(place / "run", files, numbers=(1, 2, 3), existing="overwrite")
 
     def check(self, place: Path, report: dict[str, Any]) -> str | None:
         self.check_whole(place / "run", (place / "run" / "ckpt_dir" / "train_metadata.json").exists())

@@ -22,15 +22,24 @@ from numpy.typing import NDArray
 from collectors.errors import CheckpointError, LandscapeError, RunDirectoryError
 from collectors.networks.weight_space import describe_arrays
 from collectors.run_directory import RunDirectory
-from collectors.run_directory.metadata import FrozenFile, RunMetadata
+from collectors.run_directory.metadata import NamedFile, RunMetadata
 from collectors.run_directory.settings import LandscapeSettings
+from collectors.weights.foreign_checkpoint import read_state_dict
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
-from collectors.weights.torch_file import read_state_dict
-from landscape import Landscape
+from landscape import Comparison, Curvature, Landscape
+from landscape.comparison.comparison_file import comparison_bytes
+from landscape.comparison.data import ComparisonData
+from landscape.comparison.facts import comparison_json, comparison_text
+from landscape.comparison.measures import MEASURES
+from landscape.curvature.curvature_file import curvature_bytes
+from landscape.curvature.data import CurvatureData
+from landscape.curvature.facts import curvature_json, curvature_text
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError
 from landscape.facts import sampling_text, summary_text
+from landscape.file.checks import PointStatus
 from landscape.file.data import SamplingReport
 from landscape.file.encoding import landscape_bytes
+from landscape.file.samples import KeptLosses
 from landscape.survey.experiment import check_identity, choose_plan
 from workers.measurement_plan import MeasurementPlan
 
@@ -103,7 +112,7 @@ class Metadata(Play):
         (folder / "link.safetensors").symlink_to(self.secret / "secret.safetensors")
         files = {number: f"net_{number}_step.safetensors" for number in _NUMBERS}
         digests = {number: write_checkpoint(folder / name, own) for number, name in files.items()}
-        frozen = FrozenFile("net_frozen.safetensors", write_checkpoint(folder / "net_frozen.safetensors", shared))
+        frozen = NamedFile("net_frozen.safetensors", write_checkpoint(folder / "net_frozen.safetensors", shared))
         settings = LandscapeSettings.from_dict({"intervals": [_NUMBERS], "unit": "step"})
         path = folder / "train_metadata.json"
         path.write_text(RunMetadata(settings, files, digests, 4, network={"name": "net"}, frozen=frozen).to_json())
@@ -198,6 +207,9 @@ class LandscapeFile(Play):
             "sampling": {"mode": "adaptive", "finished": True}
             | SamplingReport(0.01, False, 10, 5, 2, 0.001, 1, 3, 0.001, 0.0005, 0.63, 4, True).to_json(),
         }
+        kept = data.kept_samples["main"] = KeptLosses("main", data.shape, 4, np.arange(4), np.ones(4))
+        for flat in np.flatnonzero(data.status == PointStatus.MEASURED):
+            kept.store(int(flat), np.arange(4, dtype=np.float32))
         path = self.inside / "landscape_1-9_pca.h5"
         path.write_bytes(landscape_bytes(data))
         with h5py.File(self.secret / "secret.h5", "w") as file:
@@ -216,6 +228,9 @@ class LandscapeFile(Play):
             assert not (np.asarray(values) == SECRET).any()
         assert repr(landscape)
         assert summary_text(landscape)
+        for name in landscape.kept_samples:
+            with contextlib.suppress(LandscapeDamagedError):
+                assert not (landscape.samples(name).losses() == SECRET).any()
         with contextlib.suppress(LandscapeError):
             check_identity(landscape.attributes.get("identity", {}), {"a": 1}, self.path)
         assert sampling_text(landscape) != ""
@@ -379,4 +394,88 @@ _GLOBALS = (
     "torch._utils\n_rebuild_qtensor", "torch._tensor\n_rebuild_from_type_v2", "os\nsystem", "builtins\neval",
 )  # fmt: skip
 
-KINDS = {"metadata": Metadata, "checkpoint": Checkpoint, "landscape": LandscapeFile, "pytorch": TorchFile}
+
+class CurvatureFile(LandscapeFile):
+    """A curvature file, changed in the same ways."""
+
+    def make(self) -> Path:
+        super().make().unlink()
+        attributes = {
+            "matrix": "hessian", "unit": "epoch", "top": 2, "bottom": 1, "weights": 1210, "tolerance": 1e-3, "seed": 0,
+            "measurement_plan": MeasurementPlan(8, 2).to_json(), "notes": ["a note"], "learning_rate": [0.1, 0.1, 0.1],
+            "identity": {"top": 2, "samples": {"count": 8, "sha256": "ab"}}, "versions": {"numpy": "2"},
+        }  # fmt: skip
+        data = CurvatureData.empty((0, 5, 9), ["ab"] * 3, pairs=3, density=(2, 4), attributes=attributes)
+        for values in data.columns.values():
+            values[:2] = 1 if values is not data.number else values[:2]
+        data.status[2] = 3
+        data.errors["number/9"] = "Traceback (most recent call last):\n  File\nValueError: none"
+        path = self.inside / "curvature_0-9.h5"
+        path.write_bytes(curvature_bytes(data))
+        self.shapes = {}
+        with h5py.File(path) as file:
+            file.visititems(lambda name, item: self.shapes.update({name: getattr(item, "shape", (3, 5))}))
+        return path
+
+    def read(self) -> None:
+        curvature = Curvature.load(self.path)
+        for values in curvature.columns.values():
+            assert not (np.asarray(values) == SECRET).any()
+        assert repr(curvature)
+        assert curvature_text(curvature)
+        assert json.dumps(curvature_json(curvature), allow_nan=False)
+        with contextlib.suppress(LandscapeError):
+            check_identity(curvature.attributes.get("identity", {}), {"a": 1}, self.path)
+        with contextlib.suppress(LandscapeError):
+            choose_plan(None, [self.path])
+        with contextlib.suppress(ValueError), np.errstate(all="ignore"):
+            curvature.density()
+        with contextlib.suppress(LandscapeError, ValueError):
+            curvature.vectors()
+
+
+class ComparisonFile(LandscapeFile):
+    """A comparison file, changed in the same ways."""
+
+    def make(self) -> Path:
+        super().make().unlink()
+        attributes = {
+            "radius": 0.5, "confidence": 0.95, "rise": 0.1, "seed": 0, "directions": 3, "normalization": "filter",
+            "num_samples": 8, "recipes": ["a", "b"], "paired": ["a"], "notes": ["a note"], "versions": {"numpy": "2"},
+            "measurement_plan": MeasurementPlan(8, 2).to_json(),
+            "identity": {"lines": {"seed": 0}, "samples": {"count": 8, "sha256": "ab"}},
+        }  # fmt: skip
+        places = np.array([-0.5, 0.0, 0.5])
+        data = ComparisonData.empty(
+            "aabbb", "12123", [f"{row:064x}" for row in range(5)], places, directions=3,
+            block_size=np.array([4.0, 4.0]), attributes=attributes,
+        )  # fmt: skip
+        data.loss[:], data.status[:], data.block_rise[:] = places**2, 1, 0.2
+        data.status[4, 1] = 3
+        data.errors["network/4/direction/1"] = "Traceback (most recent call last):\n  File\nValueError: none"
+        path = self.inside / "compare.h5"
+        path.write_bytes(comparison_bytes(data))
+        self.shapes = {}
+        with h5py.File(path) as file:
+            file.visititems(lambda name, item: self.shapes.update({name: getattr(item, "shape", (3, 5))}))
+        return path
+
+    def read(self) -> None:
+        comparison = Comparison.load(self.path)
+        for values in comparison.arrays.values():
+            assert not (np.asarray(values) == SECRET).any()
+        assert repr(comparison)
+        assert comparison_text(comparison)
+        assert json.dumps(comparison_json(comparison), allow_nan=False)
+        for measure in MEASURES:
+            assert comparison.summary(measure)
+        with contextlib.suppress(LandscapeError):
+            check_identity(comparison.attributes.get("identity", {}), {"a": 1}, self.path)
+        with contextlib.suppress(LandscapeError):
+            choose_plan(None, [self.path])
+
+
+KINDS = {
+    "metadata": Metadata, "checkpoint": Checkpoint, "landscape": LandscapeFile, "curvature": CurvatureFile,
+    "comparison": ComparisonFile, "pytorch": TorchFile,
+}  # fmt: skip

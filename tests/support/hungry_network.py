@@ -64,8 +64,12 @@ def hungry_from_the_start():
     return nn.CrossEntropyLoss(), HungryNetwork(free=0), loader(), {}
 
 
+def hungry_at_the_origin():
+    return nn.CrossEntropyLoss(), HungryNetwork(free=70), loader(), {}
+
+
 def hungry_after_some_points():
-    return nn.CrossEntropyLoss(), HungryNetwork(free=65), loader(), {}
+    return nn.CrossEntropyLoss(), HungryNetwork(free=80), loader(), {}
 
 
 def hungry_and_not_to_be_cut():

@@ -1,6 +1,7 @@
 """A callback whose metrics say where a worker computes, and a worker that says what Ray gave it."""
 
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -36,11 +37,11 @@ def torch_places():
 
 
 class GivenDevices(Paraboloid):
-    """Says which GPUs its process sees, as the digits of a number behind a leading 1."""
+    """Says which GPUs its process sees, as the digits of a number behind a leading 1: those of their names."""
 
     def _loss(self, x):
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-        return float(int("1" + "".join(sorted(visible.split(",")))))
+        return float(int("1" + "".join(re.sub(r"\D", "", name) for name in sorted(visible.split(",")))))
 
 
 class JaxMemory(Paraboloid):
@@ -54,4 +55,4 @@ def numbers(pool, name="loss"):
     """What the workers say, in their order."""
     origin, directions = {"x": np.zeros(3)}, [{"x": np.ones(3)}]
     pool.load(origin, directions, {})
-    return [values.values[0][name] for values in pool.measure_origin()]
+    return [origin.measured.values[0][name] for origin in pool.measure_origin()]

@@ -9,6 +9,7 @@ import urllib.request
 from pathlib import Path
 
 import fsspec
+from scripts import PATIENCE
 
 
 @contextlib.contextmanager
@@ -56,7 +57,7 @@ def run_script(script, environment, *arguments, warnings=()):
         cwd=Path(__file__).parent,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=PATIENCE,
         check=False,
     )
 

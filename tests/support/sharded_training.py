@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 from runs import TiedNetwork, batches, seeded
+from scripts import PATIENCE
 from torch import distributed, nn
 from torch.nn import functional
 
@@ -323,7 +324,7 @@ def main(rank, folder, cases):
     distributed.destroy_process_group()
 
 
-def together(folder, *cases, python=sys.executable, timeout=120):
+def together(folder, *cases, python=sys.executable, timeout=PATIENCE):
     """Runs cases, one after the other, in two processes; returns their exit codes and outputs."""
     folder.mkdir(exist_ok=True)
     (folder / "meeting").unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """Ray with a clock of its own: what a run does is seen in no time, and is the same every time."""
 
 import math
+import pickle
 from types import SimpleNamespace
 
 from workers.pools.devices import WorkerPlace
@@ -35,13 +36,19 @@ class SimulatedActor:
         seconds: that a point takes.
         stops: when it stands still for good.
         kills: whether measuring a point ends the actor.
+        reaches: whether it can read sets of weights by itself.
     """
 
-    def __init__(self, ray, seconds, stops=math.inf, kills=lambda key: False):
+    def __init__(self, ray, seconds, stops=math.inf, kills=lambda key: False, reaches=True):
         self.ray, self.seconds, self.stops, self.kills = ray, seconds, stops, kills
         self.free_at, self.dead, self.busy = 0.0, False, 0.0
         self.measure_points = Method(lambda points: self._measure([point[0] for point in points]))
         self.measure_state = Method(lambda parameters, buffers: self._measure([parameters["x"]]))
+        self.measure_source = Method(self._measure_source if reaches else lambda source: self._measure([]))
+
+    def _measure_source(self, source):
+        parameters, _ = pickle.loads(source)()
+        return self._measure([parameters["x"]])
 
     def _measure(self, keys):
         start = max(self.ray.now + LATENCY, self.free_at)
@@ -55,7 +62,8 @@ class SimulatedActor:
         if any(self.kills(key) for key in keys):
             self.dead = True
             return Reference(finish, SimulatedError("killed"))
-        return Reference(finish, ([({"loss": float(key)}, None) for key in keys], finish - start, None))
+        answer = [({"loss": float(key)}, None) for key in keys], finish - start, None
+        return Reference(finish, answer if keys else None)
 
 
 class SimulatedRay:
@@ -71,12 +79,15 @@ class SimulatedRay:
 
     def wait(self, references, *, num_returns, timeout):
         assert references
-        first = min(references, key=lambda reference: reference.finish)
-        self.now = max(self.now, min(first.finish, self.now + timeout))
+        enough = sorted(reference.finish for reference in references)[num_returns - 1]
+        self.now = max(self.now, min(enough, self.now + timeout))
         ready = [reference for reference in references if reference.finish <= self.now][:num_returns]
-        return ready, [reference for reference in references if reference not in ready]
+        others = set(references).difference(ready)
+        return ready, [reference for reference in references if reference in others]
 
     def get(self, reference):
+        if isinstance(reference, list):
+            return [self.get(item) for item in reference]
         assert reference.finish <= self.now
         if isinstance(reference.value, Exception):
             raise reference.value

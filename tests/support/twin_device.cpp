@@ -1,7 +1,7 @@
 // Two devices for PyTorch, "twin:0" and "twin:1", whose memory is the host's.
 //
 // To PyTorch they are as separate as two GPUs: an operation whose tensors are on different devices raises the same
-// error. Every operation is computed by the CPU's kernel on copies.
+// error. Every operation is computed by the CPU's kernel on copies. Their memory can be limited.
 #include <ATen/EmptyTensor.h>
 #include <ATen/Tensor.h>
 #include <ATen/native/CPUFallback.h>
@@ -18,7 +18,10 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <atomic>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 
 namespace {
 
@@ -38,12 +41,22 @@ struct Guard final : public c10::impl::NoOpDeviceGuardImpl<kTwin> {
 };
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
+std::atomic<size_t> used{0}, limit{SIZE_MAX};
+constexpr size_t kHeader = 64;  // holds the number of bytes, and keeps what follows aligned
+
+void release(void* start) {
+  used -= *static_cast<size_t*>(start);
+  std::free(start);
+}
+
 struct Allocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
-    void* data = std::malloc(bytes ? bytes : 1);
-    return {data, data, &std::free, c10::Device(kTwin, current)};
+    TORCH_CHECK_WITH(OutOfMemoryError, used + bytes <= limit, "TWIN out of memory. Tried to allocate ", bytes, " bytes");
+    char* start = static_cast<char*>(std::malloc(kHeader + bytes));
+    *reinterpret_cast<size_t*>(start) = bytes;
+    used += bytes;
+    return {start + kHeader, start, &release, c10::Device(kTwin, current)};
   }
-  c10::DeleterFnPtr raw_deleter() const override { return &std::free; }
   void copy_data(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
 };
 Allocator allocator;
@@ -151,3 +164,6 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&compute>()); }
 
 }  // namespace
+
+extern "C" size_t twin_memory() { return used; }
+extern "C" void limit_twin_memory(size_t bytes) { limit = bytes; }

@@ -4,6 +4,8 @@ They stay for as long as the process lives, and libraries look for accelerators,
 own.
 """
 
+import contextlib
+import ctypes
 import subprocess
 import sys
 import types
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+LOADED = []
 SOURCE = Path(__file__).with_name("twin_device.cpp")
 
 
@@ -20,13 +23,15 @@ def build_twins(folder):
     includes = [f"-I{root / 'include'}", f"-I{root / 'include/torch/csrc/api/include'}"]
     options = ["-O0", "-std=c++20", "-fPIC", "-shared", "-w"]
     command = ["g++", *options, *includes, "-o", library, SOURCE, f"-L{root / 'lib'}", "-ltorch_cpu", "-lc10"]
-    subprocess.run(list(map(str, command)), check=True)
+    built = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
     return library
 
 
 def load_twins(library):
     """Makes the devices known to PyTorch in this process."""
     torch.ops.load_library(str(library))
+    LOADED.append(library)
     torch.utils.rename_privateuse1_backend("twin")
     module = types.ModuleType("torch.twin")
     module.is_available = lambda: True
@@ -39,3 +44,15 @@ def load_twins(library):
     module.set_rng_state = lambda state, device: None
     sys.modules["torch.twin"] = module
     torch._register_device_module("twin", module)
+
+
+@contextlib.contextmanager
+def twin_memory(free):
+    """Leaves that many bytes of both devices' memory together free, for a while."""
+    functions = ctypes.CDLL(str(LOADED[0]))
+    functions.twin_memory.restype = ctypes.c_size_t
+    functions.limit_twin_memory(ctypes.c_size_t(functions.twin_memory() + free))
+    try:
+        yield
+    finally:
+        functions.limit_twin_memory(ctypes.c_size_t(2**63))

@@ -1,0 +1,48 @@
+"""Recipes are compared in every framework: the same lines through all networks, the trace from losses alone."""
+
+import numpy as np
+import pytest
+from cases import EvaluatorCase, all_cases
+from test_evaluator_contract import open_evaluator, own_plane
+
+from collectors.networks.readers import read_network
+from landscape import MeasurementPlan, compare
+from workers.evaluator import Evaluator
+
+CASES = all_cases("EVALUATOR_CASES")
+
+
+@pytest.fixture(params=CASES, ids=lambda case: case.name)
+def case(request) -> EvaluatorCase:
+    return request.param
+
+
+@pytest.mark.filterwarnings("ignore:along random lines the loss is no parabola")  # ReLU has kinks
+def test_networks_are_compared(case):
+    built = case.build()
+    if isinstance(built, Evaluator):
+        pytest.skip("it has weights of its own")
+    state = read_network(built[1])
+    evaluator = open_evaluator(case.build())
+    evaluator.load(*own_plane(built, evaluator))
+    evaluator.settle([(1.0, 1.0)])
+    has_samples = "loss_stderr" in evaluator.measure(np.zeros((1, 2)))
+    evaluator.close()
+    random = np.random.default_rng(0)
+
+    def another(size):
+        return {
+            name: (array * (1 + size * random.standard_normal(array.shape))).astype(array.dtype)
+            if array.dtype.kind == "f"
+            else array
+            for name, array in state.items()
+        }
+
+    recipes = {"a": [another(0.1)], "b": [another(0.1)]}
+    found = compare(
+        recipes, case.build, directions=2, points=3, trace_lines=1, device_ids=[0], progress=False,
+        plan=MeasurementPlan(batch_size=16),
+    )  # fmt: skip
+    assert np.isfinite(found.loss).all()
+    assert found.table()[0].method == f"bootstrap over directions{' and samples' * has_samples}"
+    assert np.isfinite(found.trace).all()

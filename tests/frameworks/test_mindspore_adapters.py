@@ -1,0 +1,314 @@
+"""Callbacks of this library inside MindSpore's own Model, beside MindSpore's."""
+
+import mindspore
+import numpy as np
+import pytest
+from cases import Crash
+from mindspore import nn
+from mindspore.train import Model
+from mindspore_cases import ConvNet, CrashAfter, dataset
+
+import collectors
+from collectors import (
+    Callback,
+    CheckpointConfig,
+    History,
+    LambdaCallback,
+    LearningRateScheduler,
+    LossMonitor,
+    ModelCheckpoint,
+    RunDirectory,
+    TimeMonitor,
+    load_checkpoint,
+)
+from collectors.callbacks.callback import EVAL_HOOKS, LEGACY_HOOKS, TRAIN_HOOKS
+from collectors.mindspore import InMindSpore, SummaryCollector
+from collectors.networks.mindspore_network import read
+
+MODES = {"graph": mindspore.GRAPH_MODE, "pynative": mindspore.PYNATIVE_MODE}
+FOUR_STEPS = {"unit": "step", "intervals": [[1, 2, 3, 4]], "landscape_size": 3, "num_samples": 48}
+
+
+@pytest.fixture(params=MODES)
+def mode(request):
+    mindspore.set_context(mode=MODES[request.param])
+    return request.param
+
+
+@pytest.fixture
+def pynative():
+    mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
+
+
+class Recorder(Callback):
+    """Notes each hook with the numbers of epoch and step, what it was left with, and what it was told."""
+
+    def __init__(self, stop_at=None):
+        self.calls, self.errors, self.params, self.stop_at = [], [], {}, stop_at
+
+    def __enter__(self):
+        self.calls.append("enter")
+        return self
+
+    def __exit__(self, exception_type, exception, traceback):
+        self.calls.append("exit" if exception is None else f"exit {exception_type.__name__}")
+
+    def on_exception(self, run_context, error):
+        self.errors.append(error)
+
+
+def _recording(hook):
+    def record(self, run_context):
+        params = run_context.original_args()
+        self.params[hook] = dict(params)
+        self.calls.append((hook, params.get("cur_epoch_num"), params.get("cur_step_num")))
+        if hook == self.stop_at:
+            run_context.request_stop()
+
+    return record
+
+
+for _hook in (*TRAIN_HOOKS, *EVAL_HOOKS):
+    setattr(Recorder, _hook, _recording(_hook))
+
+
+def model(metrics=None):
+    network = ConvNet()
+    network.dropout = nn.Dropout(p=0.0)
+    loss = nn.SoftmaxCrossEntropyWithLogits(sparse=True, reduction="mean")
+    return Model(network, loss, nn.Momentum(network.trainable_params(), 0.05, 0.9), metrics=metrics), network
+
+
+def train(callbacks, epochs=2, **options):
+    made, network = model()
+    made.train(epochs, dataset(32, 8), callbacks=callbacks, dataset_sink_mode=False, **options)
+    return network
+
+
+def in_our_model(callback, epochs=2):
+    """Runs a callback in our Model, on as many batches."""
+    import torch
+
+    layer = torch.nn.Linear(1, 1)
+    batches = [(torch.ones(8, 1), torch.ones(8, 1))] * 4
+    made = collectors.Model(
+        layer, torch.nn.MSELoss(), torch.optim.SGD(layer.parameters(), 0.1), metrics={"zero": lambda a, b: 0.0}
+    )
+    made.fit(epochs, batches, batches[:2], callbacks=callback)
+
+
+def test_the_hooks_are_those_of_our_model(mode):
+    pytest.importorskip("torch")
+    ours, theirs = Recorder(), Recorder()
+    in_our_model(ours)
+    made, _ = model({"accuracy"})
+    made.fit(2, dataset(32, 8), dataset(16, 8), callbacks=[InMindSpore(theirs)], dataset_sink_mode=False)
+    assert theirs.calls == ours.calls
+    for hook, params in ours.params.items():
+        for key in ("mode", "epoch_num", "cur_epoch_num", "batch_num", "cur_step_num", "initial_step"):
+            assert theirs.params[hook].get(key) == params.get(key), (hook, key)
+        assert ("metrics" in theirs.params[hook]) == ("metrics" in params), hook
+    assert theirs.params["on_eval_end"]["metrics"].keys() == {"accuracy"}
+    assert theirs.params["on_train_end"]["train_network"] is not None
+
+
+def test_an_evaluation_alone(mode):
+    recorder, history = Recorder(), History()
+    made, _ = model({"accuracy", "loss"})
+    results = made.eval(dataset(32, 8), callbacks=[InMindSpore(recorder, history)], dataset_sink_mode=False)
+    names = [call if isinstance(call, str) else call[0] for call in recorder.calls]
+    steps = ["on_eval_step_begin", "on_eval_step_end"] * 4
+    assert names == [
+        "enter",
+        "on_eval_begin",
+        "on_eval_epoch_begin",
+        *steps,
+        "on_eval_epoch_end",
+        "on_eval_end",
+        "exit",
+    ]
+    assert history.epoch == {"epoch": [1]}
+    assert history.history["accuracy"] == [results["accuracy"]]
+    assert history.history["net_output"] == pytest.approx([results["loss"]], rel=1e-6)
+
+
+def test_our_monitors(mode, capsys):
+    history, losses = History(), []
+    note = LambdaCallback(step_end=lambda context: losses.append(float(context.original_args().net_outputs.asnumpy())))
+    train([InMindSpore(history, LossMonitor(3), TimeMonitor(data_time=True), note)])
+    assert history.epoch == {"epoch": [1, 2]}
+    assert history.history["net_output"] == pytest.approx([np.mean(losses[:4]), np.mean(losses[4:])], rel=1e-6)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("epoch", "Train"))]
+    assert [line.split(":")[0] for line in lines] == ["epoch", "Train epoch time", "epoch", "Train epoch time"]
+    assert lines[0] == f"epoch: 1 step: 3, loss is {losses[2]}"
+    assert lines[2] == f"epoch: 2 step: 2, loss is {losses[5]}"
+
+
+def test_nan_stops_the_training(mode):
+    recorder = Recorder()
+    made, network = model()
+    network.classifier.weight.set_data(mindspore.Tensor(np.full((5, 144), np.nan, np.float32)))
+    with pytest.raises(ValueError, match="In epoch: 1 step: 1, loss is NAN or INF"):
+        made.train(1, dataset(32, 8), callbacks=[InMindSpore(recorder, LossMonitor())], dataset_sink_mode=False)
+    assert [str(error)[:18] for error in recorder.errors] == ["In epoch: 1 step: "]
+    assert recorder.calls[-1] == "exit ValueError"
+
+
+def test_an_initial_epoch_goes_on_counting(pynative):
+    recorder = Recorder()
+    train([InMindSpore(recorder)], epochs=3, initial_epoch=1)
+    assert recorder.calls[1] == ("on_train_begin", 1, 4)
+    steps = [call for call in recorder.calls if call[0] == "on_train_step_end"]
+    assert steps == [("on_train_step_end", 2 + (step - 5) // 4, step) for step in range(5, 13)]
+    assert recorder.params["on_train_begin"]["epoch_num"] == 3
+    assert recorder.params["on_train_begin"]["initial_step"] == 4
+
+
+@pytest.mark.parametrize("hook", ["on_train_step_end", "on_train_epoch_end", "on_eval_begin", "on_eval_end"])
+def test_a_stop_ends_the_training(hook, pynative):
+    recorder = Recorder(stop_at=hook)
+    made, _ = model({"accuracy"})
+    made.fit(5, dataset(32, 8), dataset(16, 8), callbacks=[InMindSpore(recorder)], dataset_sink_mode=False)
+    epochs = {call[1] for call in recorder.calls if call[0] == "on_train_step_end"}
+    assert epochs == {1}
+    assert recorder.calls[-1] == "exit"
+    assert recorder.calls[-2][0] == "on_train_end"
+
+
+def test_an_error_elsewhere_is_told(pynative):
+    recorder = Recorder()
+    with pytest.raises(Crash):
+        train([InMindSpore(recorder), CrashAfter(3)])
+    assert [type(error) for error in recorder.errors] == [Crash]
+    assert recorder.calls[-1] == "exit Crash"
+
+
+def test_one_adapter_for_several_runs(pynative):
+    history = History()
+    adapter = InMindSpore(history)
+    for _ in range(2):
+        train([adapter])
+        assert history.epoch == {"epoch": [1, 2]}
+
+
+def test_both_collectors_together(mode, tmp_path):
+    theirs = mindspore.SummaryCollector(
+        str(tmp_path / "theirs"),
+        collect_specified_data={"collect_landscape": dict(FOUR_STEPS)},
+        keep_default_action=False,
+    )
+    ours = collectors.SummaryCollector(tmp_path / "ours", collect_landscape=FOUR_STEPS, keep_default_action=False)
+    train([theirs, InMindSpore(ours)])
+    a, b = RunDirectory(tmp_path / "theirs"), RunDirectory(tmp_path / "ours")
+    assert a.present((1, 2, 3, 4)) == b.present((1, 2, 3, 4)) == [1, 2, 3, 4]
+    for number in (1, 4):
+        first, second = a.checkpoint(number), b.checkpoint(number)
+        for name in second.shapes:
+            np.testing.assert_array_equal(first.read(name), second.read(name))
+
+
+def test_our_collector_is_that_of_the_framework(pynative, tmp_path):
+    epochs = {"unit": "epoch", "intervals": [[0, 1, 2]]}
+    for folder, callback in (
+        ("plain", SummaryCollector(tmp_path / "plain", collect_landscape=epochs, keep_default_action=False)),
+        (
+            "adapted",
+            InMindSpore(
+                collectors.SummaryCollector(tmp_path / "adapted", collect_landscape=epochs, keep_default_action=False)
+            ),
+        ),
+    ):
+        train([callback])
+        assert RunDirectory(tmp_path / folder).present((0, 1, 2)) == [0, 1, 2]
+    one, other = (RunDirectory(tmp_path / folder).checkpoint(2) for folder in ("plain", "adapted"))
+    assert one.shapes == other.shapes
+    assert all(np.array_equal(one.read(name), other.read(name)) for name in one.shapes)
+
+
+def test_an_epoch_that_is_cut_short_does_not_count(pynative, tmp_path):
+    class Stop(Callback):
+        def on_train_step_end(self, run_context):
+            if run_context.original_args().cur_step_num == 6:
+                run_context.request_stop()
+
+    settings = {"unit": "epoch", "intervals": [[0, 1, 2]]}
+    collector = collectors.SummaryCollector(tmp_path, collect_landscape=settings, keep_default_action=False)
+    with pytest.warns(UserWarning, match=r"training ended at epoch 1 without saving \[2\]"):
+        train([InMindSpore(Stop(), collector)])
+    assert RunDirectory(tmp_path).present((0, 1, 2)) == [0, 1]
+
+
+def test_our_checkpoints_hold_the_weights(pynative, tmp_path):
+    checkpoint = ModelCheckpoint("own", tmp_path, CheckpointConfig(save_checkpoint_steps=4))
+    network = train([InMindSpore(checkpoint)])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["own-1_4.safetensors", "own-2_4.safetensors"]
+    weights = load_checkpoint(checkpoint.latest_ckpt_file_name).weights
+    for name, value in read(network).items():
+        np.testing.assert_array_equal(weights[name], value)
+
+
+@pytest.mark.parametrize("kind", ["adapted", "collector"])
+def test_an_overridden_hook_is_called_once(kind, pynative, tmp_path):
+    calls = []
+
+    def overriding(hook):
+        def override(self, run_context):
+            calls.append((hook, run_context.original_args().mode))
+            getattr(super(subclass, self), hook)(run_context)
+
+        return override
+
+    base = History if kind == "adapted" else SummaryCollector
+    subclass = type("Mine", (base,), {hook: overriding(hook) for hook in LEGACY_HOOKS})
+    settings = {"unit": "epoch", "intervals": [[0, 1, 2]]}
+    callback = (
+        InMindSpore(subclass())
+        if kind == "adapted"
+        else subclass(tmp_path, collect_landscape=settings, keep_default_action=False)
+    )
+    made, _ = model()
+    made.train(2, dataset(16, 8), callbacks=[callback], dataset_sink_mode=False)
+    epoch = ["epoch_begin", *["step_begin", "step_end"] * 2, "epoch_end"]
+    assert calls == [(hook, "train") for hook in ("begin", *epoch, *epoch, "end")]
+    if kind == "collector":
+        assert RunDirectory(tmp_path).present((0, 1, 2)) == [0, 1, 2]
+
+
+def test_a_subclass_of_the_collector_in_a_fit(pynative, tmp_path):
+    """MindSpore takes it for a callback of a user's, which it enters and leaves around each evaluation."""
+
+    class Mine(SummaryCollector):
+        pass
+
+    made, _ = model({"accuracy"})
+    settings = {"unit": "epoch", "intervals": [[0, 1, 2]]}
+    collector = Mine(tmp_path, collect_landscape=settings, keep_default_action=False)
+    made.fit(2, dataset(32, 8), dataset(16, 8), callbacks=[collector], dataset_sink_mode=False)
+    assert RunDirectory(tmp_path).present((0, 1, 2)) == [0, 1, 2]
+
+
+def test_what_in_mindspore_refuses(pynative, tmp_path):
+    with pytest.raises(ValueError, match="callbacks must be given, at least one"):
+        InMindSpore()
+    with pytest.raises(TypeError, match=r"one is a mindspore\.train\.Callback, which Model takes as it is"):
+        InMindSpore(mindspore.train.LossMonitor())
+    with pytest.raises(TypeError, match=r"Of the collectors, give collectors\.SummaryCollector"):
+        InMindSpore(SummaryCollector(tmp_path, keep_default_action=False))
+    with pytest.raises(TypeError, match=r"callbacks\[0\] must be a Callback"):
+        InMindSpore(History)
+    with pytest.raises(TypeError, match=r"cb_params\.optimizer must be an optimizer with param_groups"):
+        train([InMindSpore(LearningRateScheduler(lambda rate, step: rate))])
+
+
+def test_steps_that_cannot_be_seen(mode, tmp_path):
+    collector = collectors.SummaryCollector(tmp_path, collect_landscape=FOUR_STEPS, keep_default_action=False)
+    parameters = mindspore.train.callback._callback.InternalCallbackParam(
+        list_callback=[], dataset_sink_mode=True, sink_size=4
+    )
+    adapter = InMindSpore(collector)
+    if mode == "graph":
+        with pytest.raises(ValueError, match='unit="step", but with dataset_sink_mode=True'):
+            adapter.on_train_begin(mindspore.train.RunContext(parameters))
+    else:
+        adapter.on_train_begin(mindspore.train.RunContext(parameters))
+    assert list(tmp_path.iterdir()) == []

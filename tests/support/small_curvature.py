@@ -1,0 +1,97 @@
+"""A run of a network so small that its whole Hessian can be written down, with a checkpoint that is not finite."""
+
+import itertools
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+NUMBERS = (0, 1, 2, 3)
+
+
+def small():
+    """A network of 45 weights in float64, and 40 samples of it."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = nn.Sequential(nn.Linear(3, 6), nn.Tanh(), nn.Linear(6, 3)).double()
+        inputs = torch.randn(40, 3, dtype=torch.float64)
+        targets = torch.randint(0, 3, (40,))
+    return nn.CrossEntropyLoss(), network, (inputs, targets), {}
+
+
+def other_samples():
+    loss, network, (inputs, targets), metrics = small()
+    return loss, network, (inputs + 1, targets), metrics
+
+
+def without_derivatives():
+    from workers.function_evaluator import FunctionEvaluator
+
+    _, network, _, _ = small()
+    return FunctionEvaluator(
+        lambda state: {"loss": float(sum(np.sum(array**2) for array in state.values()))},
+        {name: tensor.detach().numpy() for name, tensor in network.state_dict().items()},
+    )
+
+
+def train_small(folder, not_finite=(), epochs=3):
+    """Trains it; at these epochs the weights that are kept are not numbers."""
+    from collectors import SummaryCollector
+
+    loss_function, network, (inputs, targets), _ = small()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.5)
+    settings = {"unit": "epoch", "intervals": [range(epochs + 1)], "num_samples": 40}
+    with SummaryCollector(folder, keep_default_action=False, collect_landscape=settings).watch(network) as run:
+        for epoch in range(1, epochs + 1):
+            optimizer.zero_grad()
+            loss = loss_function(network(inputs), targets)
+            loss.backward()
+            optimizer.step()
+            run.step(loss)
+            before = network[0].weight.detach().clone()
+            with torch.no_grad():
+                if epoch in not_finite:
+                    network[0].weight[0, 0] = float("nan")
+                run.end_epoch()
+                network[0].weight.copy_(before)
+    return folder
+
+
+def dense_hessian(state):
+    """Returns the loss and its whole Hessian at a state by plain PyTorch, parameters in the network's order."""
+    _, network, (inputs, targets), _ = small()
+    names = [name for name, _ in network.named_parameters()]
+
+    def loss(vector):
+        inner, inner_bias, outer, outer_bias = vector.split([18, 6, 18, 3])
+        hidden = torch.tanh(inputs @ inner.reshape(6, 3).T + inner_bias)
+        return functional.cross_entropy(hidden @ outer.reshape(3, 6).T + outer_bias, targets)
+
+    vector = torch.cat([torch.from_numpy(np.array(state[name])).reshape(-1) for name in names])
+    return float(loss(vector)), torch.autograd.functional.hessian(loss, vector).numpy()
+
+
+def flat(direction):
+    _, network, _, _ = small()
+    return np.concatenate([direction[name].reshape(-1) for name, _ in network.named_parameters()])
+
+
+def slow_small(seconds, log):
+    """Returns a callback_fn whose loss takes a while, and notes each call of its own."""
+    counter = itertools.count()
+
+    def callback():
+        loss_function, network, data, metrics = small()
+
+        def loss(outputs, targets):
+            time.sleep(seconds)
+            with Path(log).open("a") as file:
+                file.write(f"{next(counter)}\n")
+            return loss_function(outputs, targets)
+
+        return loss, network, data, metrics
+
+    return callback
