@@ -2,6 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PYTEST := -m pytest --no-cov
+# Coverage is that of the quick tests: it makes tests slower, and the slow ones mostly run other processes.
 # Long trials; each may run beside any other, so they are shared out one by one.
 FAULTS := tests/stress/test_faults.py tests/stress/test_injected_faults.py
 # Some tests wait for processes that they started, so there are more workers than cores.
@@ -9,10 +10,13 @@ PARALLEL := --dist loadfile --no-loadscope-reorder --numprocesses
 # Tests start hundreds of processes: what is compiled is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-all test-peers test-frameworks test-trainers test-mindspore test-composer test-deepspeed stress bench docs lint types format check clean
+.PHONY: demo notebooks test test-all test-peers test-frameworks test-trainers test-keras-on-jax test-mindspore test-composer test-deepspeed stress bench docs lint types format check clean
 
 demo: .venv/.installed
 	$(BIN)/landscape demo --output demo_output
+
+notebooks: .venv/.installed
+	$(BIN)/python notebooks/execute.py
 
 test: .venv/.installed
 	sh constraints/install_chromium.sh
@@ -20,22 +24,29 @@ test: .venv/.installed
 
 test-all: .venv/.installed
 	sh constraints/install_chromium.sh
-	$(BIN)/python -m pytest --cov --cov-report= $(PARALLEL) 4 $(FAULTS:%=--ignore=%)
-	$(BIN)/python -m pytest --cov --cov-append --cov-report=term --numprocesses 3 $(FAULTS)
+	$(BIN)/python -m pytest --cov --cov-report=term -m "not slow" $(PARALLEL) 3
+	$(BIN)/python $(PYTEST) -m slow $(PARALLEL) 4 $(FAULTS:%=--ignore=%)
+	$(BIN)/python $(PYTEST) -m slow --numprocesses 3 $(FAULTS)
 
 test-peers: .venv/.installed .venv-peers/.installed
-	$(BIN)/python $(PYTEST) tests/landscape/exchange
+	$(BIN)/python $(PYTEST) tests/landscape/exchange/test_landscaper.py tests/collectors/second_order/test_curvlinops.py \
+	  tests/workers/torch/test_curvlinops_products.py
 
 stress: .venv/.installed
 	EVERY_PICTURE=1 $(BIN)/python $(PYTEST) tests/landscape/figures/test_nothing_is_cut_off.py
+	EVERY_SEED=1 $(BIN)/python $(PYTEST) tests/collectors/second_order/test_digits.py
+	EVERY_TOLERANCE=1 $(BIN)/python $(PYTEST) tests/landscape/sampling/test_calibration.py
 	FAULTY_EVERY=1 $(BIN)/python $(PYTEST) tests/stress/test_injected_faults.py
+	COVERAGE_DIRECTIONS=2000 COVERAGE_NETWORKS=20 $(BIN)/python $(PYTEST) tests/stress/test_coverage.py
 	FUZZ_CASES=10000 $(BIN)/python $(PYTEST) tests/stress/test_fuzz.py
 	$(BIN)/python tests/stress/run.py --trials 20 --output docs/stress.md
 
-test-frameworks: test-trainers test-mindspore test-composer test-deepspeed
+test-frameworks: test-trainers test-keras-on-jax test-mindspore test-composer test-deepspeed
 
 test-trainers: .venv-trainers/.installed
-	FRAMEWORKS="lightning transformers keras jax" .venv-trainers/bin/python $(PYTEST) tests/frameworks
+	FRAMEWORKS="lightning transformers keras jax trackers" .venv-trainers/bin/python $(PYTEST) tests/frameworks
+
+test-keras-on-jax: .venv-trainers/.installed
 	KERAS_BACKEND=jax FRAMEWORKS="keras" .venv-trainers/bin/python $(PYTEST) tests/frameworks
 
 test-mindspore: .venv-mindspore/.installed
@@ -49,6 +60,7 @@ test-deepspeed: .venv-deepspeed/.installed
 
 bench: .venv/.installed .venv-peers/.installed
 	$(BIN)/python tests/benchmarks/run.py --peers .venv-peers/bin/python --output docs/benchmarks.md
+	$(BIN)/python tests/benchmarks/curvature.py --peers .venv-peers/bin/python --output docs/benchmarks.md
 	(echo; echo "## Our own parts"; echo; echo '```'; \
 	for part in latency checkpoint_cost pca_speed scheduling big_models; do $(BIN)/python tests/benchmarks/$$part.py; done; echo '```') | grep -v '(raylet)' \
 	| tee -a docs/benchmarks.md
@@ -80,7 +92,7 @@ clean:
 
 .venv-trainers/.installed: pyproject.toml constraints/trainers.txt
 	$(PYTHON) -m venv --clear .venv-trainers
-	.venv-trainers/bin/python -m pip install --quiet --constraint constraints/trainers.txt --editable ".[lightning,transformers,keras,jax,tensorboard,test]" optax peft
+	.venv-trainers/bin/python -m pip install --quiet --constraint constraints/trainers.txt --editable ".[lightning,transformers,keras,jax,tensorboard,interactive,wandb,mlflow,test]" optax peft
 	touch $@
 
 .venv-mindspore/.installed: pyproject.toml constraints/mindspore.txt
@@ -98,7 +110,11 @@ clean:
 	sh constraints/install_deepspeed.sh .venv-deepspeed
 	touch $@
 
+# curvlinops without its dependencies: torchvision, which it does not use here, does not load beside a torch for CPUs.
 .venv-peers/.installed: constraints/peers.txt
 	$(PYTHON) -m venv --clear .venv-peers
-	.venv-peers/bin/python -m pip install --quiet --constraint constraints/peers.txt torch loss-landscapes Landscaper loss-landscape-3d
+	.venv-peers/bin/python -m pip install --quiet --constraint constraints/peers.txt \
+	  torch loss-landscapes Landscaper loss-landscape-3d PyHessian hessian-eigenthings
+	.venv-peers/bin/python -m pip install --quiet --no-deps --constraint constraints/peers.txt \
+	  curvlinops-for-pytorch backpack-for-pytorch einconv einops jaxtyping linear_operator opt_einsum unfoldNd wadler_lindig
 	touch $@

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import matplotlib as mpl
 import numpy as np
 
-from landscape import Landscape, evaluate, random_line
-from landscape.demo import callback_fn, digits_network
+from landscape import (
+    Comparison,
+    Landscape,
+    SummaryLandscape,
+    evaluate,
+    hessian_plane,
+    plane_through,
+    random_line,
+    random_plane,
+)
+from landscape.demo import callback_fn, digits, digits_network
 from landscape.figures import plot_multiples, save_figure
 
 mpl.use("Agg")
 
 IMAGES = Path(__file__).parent / "images"
+BLOCK = re.compile(r"^```python title=[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def draw_path(landscape: Landscape, file: Path) -> None:
@@ -47,6 +60,71 @@ def draw_profile(demo: Path, file: Path) -> None:
     line.plot_profile().figure.savefig(file, dpi=110)
 
 
+def draw_saddle(file: Path) -> None:
+    """Draws the surroundings of a saddle in random directions, and along its highest and lowest eigenvector."""
+    from matplotlib import pyplot
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+    from saddles import callback_fn as saddle_callback
+    from saddles import saddle
+
+    network = saddle()
+    planes = (
+        random_plane(network, seed=5, perturb_one_dimensional=True, name="the saddle"),
+        hessian_plane(network, saddle_callback, which=("top", "bottom"), rise=0.03, name="the saddle", device_ids=[0]),
+    )
+    figure, both = pyplot.subplots(1, 2, figsize=(12, 5.2), layout="constrained")
+    for plane, limits, ax in zip(planes, ((-0.3, 0.3), None), both, strict=True):
+        seen = evaluate(plane, saddle_callback, size=41, limits=limits, device_ids=[0], progress=False)
+        seen.plot_contour(ax=ax, aspect="fill", theme="light")
+    figure.savefig(file, dpi=110)
+
+
+def draw_curvature(demo: Path, sharpness: Path, spectrum: Path) -> None:
+    """Draws the curvature along the demo's training, and the spectrum at its end."""
+    run, options = SummaryLandscape(demo), {"num_samples": 1024, "device_ids": [0], "progress": False}
+    with tempfile.TemporaryDirectory() as folder:
+        over_training = run.gen_curvature(callback_fn, output=folder, **options)
+        at_end = run.gen_curvature(callback_fn, [20], output=folder, bottom=1, density_probes=4, **options)
+    save_figure(over_training.plot_sharpness(theme="light"), sharpness, dpi=110)
+    save_figure(at_end.plot_spectrum(theme="light"), spectrum, dpi=110)
+
+
+def draw_topology(contour: Path, tree: Path) -> None:
+    """Draws the plane through three networks of different seeds: minima on its contour, and their merge tree."""
+    import torch
+
+    (images, targets), _ = digits()
+    networks = {}
+    for seed in range(3):
+        torch.manual_seed(seed)
+        network = digits_network()
+        optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
+        for _ in range(150):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(network(images), targets).backward()
+            optimizer.step()
+        networks[f"seed {seed}"] = network.eval()
+    seen = evaluate(
+        plane_through(networks), callback_fn, size=46, limits=(-0.4, 1.4), num_samples=1024, device_ids=[0],
+        progress=False,
+    )  # fmt: skip
+    save_figure(seen.plot_contour(topology=True, theme="light"), contour, dpi=110)
+    save_figure(seen.plot_merge_tree(theme="light"), tree, dpi=110)
+
+
+def draw_comparison(file: Path) -> None:
+    """Draws how far the loss rises around the networks of the two recipes that the page on comparing trains."""
+    page = BLOCK.findall((IMAGES.parent / "comparing.md").read_text())[0]
+    start = BLOCK.findall((IMAGES.parent / "quick_start.md").read_text())[0]
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "my_training.py").write_text(start)
+        (Path(folder) / "recipes.py").write_text(page)
+        subprocess.run([sys.executable, "recipes.py"], cwd=folder, check=True)
+        comparison = Comparison.load(Path(folder) / "compare.h5")
+    save_figure(comparison.plot(theme="light"), file, dpi=110)
+
+
 def main(demo: Path) -> None:
     """Draws what the pages and the README show.
 
@@ -65,6 +143,10 @@ def main(demo: Path) -> None:
     save_figure(both[0], IMAGES / "figures_multiples.png", dpi=110)
     landscape.save_animation(IMAGES / "figures_walk.gif", theme="light")
     draw_profile(demo, IMAGES / "concepts_profile.png")
+    draw_saddle(IMAGES / "concepts_saddle.png")
+    draw_topology(IMAGES / "topology_contour.png", IMAGES / "topology_tree.png")
+    draw_curvature(demo, IMAGES / "curvature_sharpness.png", IMAGES / "curvature_spectrum.png")
+    draw_comparison(IMAGES / "comparing.png")
 
 
 if __name__ == "__main__":

@@ -4,9 +4,11 @@ import subprocess
 import sys
 import zipfile
 
+import pytest
 from places import ROOT
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_three_packages_and_one_command(tmp_path):
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)],

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 from places import ROOT
+from scripts import PATIENCE
 
 DOCS = ROOT / "docs"
-BLOCK = re.compile(r"^```(python|console)(?: title=\"(.+)\")?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"^```(python|console)(?: title=\"([^\"\n]+)\")?\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 # Run with the real frameworks by tests/frameworks, and with a real Ray head by tests/cluster.
-ELSEWHERE = {path.name for path in (DOCS / "trainers").glob("*.md")} | {"cluster.md"}
+ELSEWHERE = {path.name for path in (DOCS / "trainers").glob("*.md")} | {"cluster.md", "trackers.md"}
 
 
 def blocks(page):
@@ -30,7 +31,7 @@ def pages_with_code():
 def run(command, folder, **more):
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "MPLBACKEND": "Agg"}
     result = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=250, check=False, **more
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False, **more
     )
     assert result.returncode == 0, f"{command}\n{result.stdout[-1500:]}\n{result.stderr[-3000:]}"
     return result.stdout
@@ -78,6 +79,7 @@ def test_the_code_of(page, followed, tmp_path):
     run_page(page, folder)
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(tmp_path):
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
@@ -85,13 +87,25 @@ def test_the_site_builds_without_a_warning(tmp_path):
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
-        timeout=250,
+        timeout=PATIENCE,
         check=False,
     )
     assert built.returncode == 0, built.stdout + built.stderr
     page = (tmp_path / "site" / "command_line.html").read_text()
-    for command in ("run", "info", "plot", "view", "watch", "export", "import-checkpoints", "devices", "demo"):
+    for command in (
+        "run",
+        "refine",
+        "widen",
+        "info",
+        "plot",
+        "view",
+        "watch",
+        "export",
+        "import-checkpoints",
+        "devices",
+        "demo",
+    ):
         assert f"landscape {command}" in page
     python = (tmp_path / "site" / "api.html").read_text()
     assert "gen_landscapes_with_multi_process" in python
-    assert python.count("<code>recalibration_batch_size</code>") == 2, "both front doors list their shared options"
+    assert python.count("<code>recalibration_batch_size</code>") == 4, "all front doors list their shared options"

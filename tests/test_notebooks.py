@@ -1,20 +1,33 @@
-"""The notebooks run from top to bottom, as a reader would run them, and compute what their texts say."""
+"""The notebooks run from top to bottom, with what a reader has installed, and compute what their texts say.
 
+They are kept with their outputs, which must be those of their cells.
+"""
+
+import importlib.util
 import json
+import re
+import socket
+import subprocess
+import sys
 
 import nbformat
 import numpy as np
 import pytest
-from nbclient import NotebookClient
 from places import ROOT
 
 FOLDER = ROOT / "notebooks"
+_SPEC = importlib.util.spec_from_file_location("execute", FOLDER / "execute.py")
+execute = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(execute)
 CHECKED = (
     "01_collect_and_analyse",
     "02_reading_a_landscape",
     "03_comparing_recipes",
     "04_ray_cluster",
     "05_your_own_trainer",
+    "06_two_optimizers",
+    "07_how_sharp_is_it",
+    "08_is_a_flatter_than_b",
 )
 
 # The kernel's client is not ours, and warns about its own event loop.
@@ -25,14 +38,12 @@ pytestmark = pytest.mark.filterwarnings(
 
 @pytest.fixture
 def run(tmp_path):
-    def execute(name, **expressions):
+    def execute_and_ask(name, **expressions):
         """Returns what a notebook shows and prints, and the values that expressions have at its end."""
         notebook = nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
         values = ", ".join(f"{key!r}: {expression}" for key, expression in expressions.items())
         notebook.cells.append(nbformat.v4.new_code_cell(f"import json; print(json.dumps({{{values}}}))"))
-        NotebookClient(
-            notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}
-        ).execute()
+        execute.execute(notebook, tmp_path)
         outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
         assert not [output for output in outputs if output.output_type == "error"]
         text = "".join(output.get("text", "") for output in outputs)
@@ -40,15 +51,90 @@ def run(tmp_path):
         pictures = [output.data for output in outputs if "image/png" in output.get("data", {})]
         return pictures, text, json.loads(outputs[-1].text)
 
-    return execute
+    return execute_and_ask
 
 
-def test_every_notebook_is_checked_here_and_kept_without_outputs():
-    paths = sorted(FOLDER.glob("*.ipynb"))
-    assert [path.stem for path in paths] == list(CHECKED)
-    for path in paths:
-        notebook = nbformat.read(path, as_version=4)
-        assert not any(cell.get("outputs") for cell in notebook.cells)
+def test_every_notebook_is_checked_here():
+    assert [path.stem for path in sorted(FOLDER.glob("*.ipynb"))] == list(CHECKED)
+
+
+def faults(notebook):
+    """Returns what is wrong with the outputs that a notebook is kept with."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    found = []
+    if notebook.metadata.get("executed") != [execute.executed(cell) for cell in cells]:
+        found.append("its outputs are missing or those of other cells; run `make notebooks`")
+    outputs = [output for cell in cells for output in cell.outputs]
+    found += [f"an error: {output.ename}" for output in outputs if output.output_type == "error"]
+    found += [f"on stderr: {output.text[:80]}" for output in outputs if output.get("name") == "stderr"]
+    text = json.dumps([{key: value for key, value in output.items() if key != "data"} for output in outputs])
+    text += json.dumps([output.data.get("text/plain", "") for output in outputs if "data" in output])
+    if not any("image/png" in output.get("data", {}) for output in outputs):
+        found.append("no picture")
+    kinds = {kind for output in outputs for kind in output.get("data", {})} - {"image/png", "text/plain"}
+    found += [f"outputs that the repository's page does not show: {kinds}"] if kinds else []
+    for word, pattern in (
+        ("a path", r"/(?:tmp|home|root|work|Users|mnt)/"),
+        ("an address", r"\b\d{1,3}(?:\.\d{1,3}){3}\b"),
+        ("this machine", rf"\b{re.escape(socket.gethostname())}\b"),
+        ("a progress bar", r"\\r|\d+%\|"),
+        ("a time", r"\d ?(?:ms|it/s|points/s)\b|\d\d:\d\d"),
+    ):
+        found += [f"{word}: {match[0]}" for match in re.finditer(pattern, text)]
+    return found
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_it_is_kept_with_the_outputs_of_its_cells(name):
+    assert faults(nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)) == []
+
+
+def test_all_notebooks_are_small_enough_for_the_repositorys_page():
+    sizes = {path.name: path.stat().st_size for path in FOLDER.glob("*.ipynb")}
+    assert sum(sizes.values()) < 2_000_000, sizes
+
+
+def test_what_is_wrong_with_outputs_is_noticed():
+    def notebook():
+        return nbformat.read(FOLDER / "01_collect_and_analyse.ipynb", as_version=4)
+
+    def codes(changed):
+        return [cell for cell in changed.cells if cell.cell_type == "code"]
+
+    cleared = notebook()
+    for cell in codes(cleared):
+        cell.outputs = []
+    assert faults(cleared) == ["its outputs are missing or those of other cells; run `make notebooks`", "no picture"]
+    edited = notebook()
+    codes(edited)[2].source += "\n# edited"
+    assert faults(edited) == ["its outputs are missing or those of other cells; run `make notebooks`"]
+    for output, fault in (
+        (nbformat.v4.new_output("error", ename="KeyError", evalue="", traceback=[]), "an error: KeyError"),
+        (nbformat.v4.new_output("stream", name="stderr", text="a warning"), "on stderr: a warning"),
+        (nbformat.v4.new_output("stream", text="/tmp/x"), "a path: /tmp/"),
+        (nbformat.v4.new_output("stream", text="at 10.0.0.7"), "an address: 10.0.0.7"),
+        (nbformat.v4.new_output("stream", text="\r"), "a progress bar: \\r"),
+        (
+            nbformat.v4.new_output("display_data", {"text/html": ""}),
+            "outputs that the repository's page does not show: {'text/html'}",
+        ),
+    ):
+        wrong = notebook()
+        codes(wrong)[1].outputs[0] = output
+        assert faults(wrong) == [fault]
+
+
+def test_packages_that_the_readme_does_not_name_are_hidden():
+    """Of those that are installed here: what neither our package with the extra torch nor Jupyter's kernel needs."""
+    code = (
+        "import importlib.util, sys; sys.path.insert(0, 'notebooks'); import execute; execute.hide_other_packages()\n"
+        "import landscape, ipykernel.kernelapp, torch, h5py\n"
+        "print([name for name in ('xarray', 'plotly', 'torchmetrics', 'pytest') if importlib.util.find_spec(name)])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
+    installed = execute.INSTALLED[0].replace("summary-landscape", ".")
+    assert f"pip install '{installed}' jupyter" in (ROOT / "README.md").read_text()
 
 
 @pytest.mark.slow
@@ -134,6 +220,7 @@ def test_ray_cluster(run):
     assert not [name for name in facts["left"] if any(part in name for part in ("ray", "gcs", "plasma"))]
 
 
+@pytest.mark.slow
 def test_your_own_trainer(run):
     pictures, text, facts = run(
         "05_your_own_trainer",
@@ -146,3 +233,74 @@ def test_your_own_trainer(run):
     assert list(facts["losses"]) == (["plain loop", "Lightning"] if facts["lightning"] else ["plain loop"])
     assert ("not installed" in text) != facts["lightning"]
     assert facts["losses"]["plain loop"] < 0.5
+
+
+@pytest.mark.slow
+def test_two_optimizers(run):
+    pictures, text, facts = run(
+        "06_two_optimizers",
+        runs="[len(rows) for rows in both.checkpoints.paths]",
+        names="[both.checkpoints.runs, both.checkpoints.name[-1]]",
+        own="[[float(item.checkpoints.metrics['loss'][row]) for row in (12, 25)] for item in (both, on_one)]",
+        kept="[float(1 - (item.checkpoints.residual[25] / item.checkpoints.norm[25]) ** 2) for item in (both, on_one)]",
+        projected="float(abs(seen.coordinates[-1] - [on_one.checkpoints.x[25], on_one.checkpoints.y[25]]).max())",
+    )
+    assert len(pictures) == 2
+    assert text.count("own loss") == 2
+    assert facts["runs"] == [13, 13]
+    assert facts["names"] == [["SGD", "Adam"], "average of Adam"]
+    np.testing.assert_allclose(facts["own"][0], facts["own"][1], rtol=1e-6)
+    # The plane of both keeps most of Adam's path, that of SGD alone little.
+    assert facts["kept"][0] > 0.6
+    assert facts["kept"][1] < 0.4
+    assert facts["projected"] < 1e-6
+
+
+@pytest.mark.slow
+def test_how_sharp_is_it(run):
+    pictures, _, facts = run(
+        "07_how_sharp_is_it",
+        sharpness="along.eigenvalues[:, 0].tolist()",
+        losses="along.loss.tolist()",
+        limit="2 / learning_rate",
+        at_end="at_end.eigenvalues[-1].tolist()",
+        saddle="[found.eigenvalues[0].tolist(), float(mean), float(found.gradient_norm[0])]",
+        falls="[float(item.loss.min() - origin) for item in (random, saddle)]",
+    )
+    assert len(pictures) == 3
+    sharpness = np.array(facts["sharpness"])
+    # It rises to the limit and stays there, while the loss falls.
+    assert sharpness[0] < 0.8 * facts["limit"]
+    np.testing.assert_allclose(sharpness[-8:], facts["limit"], rtol=0.1)
+    assert facts["losses"][-1] < 0.7 * facts["losses"][3]
+    assert facts["at_end"][0] == pytest.approx(sharpness[-1], rel=1e-4)
+    (highest, _, lowest, _), mean, gradient = facts["saddle"]
+    assert highest > 100
+    assert lowest < -0.5
+    assert mean > 0.5
+    assert gradient < 0.05
+    # The random plane shows a minimum, that of the eigenvectors a saddle.
+    assert facts["falls"][0] > -1e-6
+    assert facts["falls"][1] < -0.004
+
+
+@pytest.mark.slow
+def test_is_a_flatter_than_b(run):
+    pictures, text, facts = run(
+        "08_is_a_flatter_than_b",
+        verdicts="[answer.verdict for answer in comparison.table()]",
+        ends="[[answer.low, answer.difference, answer.high] for answer in comparison.table()]",
+        methods="[answer.method for answer in comparison.table()]",
+        lines="comparison.loss.shape",
+        share="float(share)",
+        losses="[item.mean for item in comparison.means('loss')]",
+    )
+    assert len(pictures) == 2
+    assert facts["lines"] == [18, 40, 9]
+    assert facts["methods"] == ["paired t"] * 3
+    assert facts["verdicts"] == ["inconclusive", "AdamW is flatter", "AdamW is flatter"]
+    assert all(low <= difference <= high for low, difference, high in facts["ends"])
+    assert "216 lines were measured before, 504 are new" in text
+    # A single picture hardly ever says more than a coin.
+    assert 0.35 < facts["share"] < 0.65
+    assert facts["losses"][2] > 3 * max(facts["losses"][:2])

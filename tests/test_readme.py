@@ -6,6 +6,7 @@ import sys
 
 import pytest
 from places import ROOT
+from scripts import PATIENCE
 
 README = ROOT / "README.md"
 
@@ -18,7 +19,7 @@ def test_the_code_of_the_readme(tmp_path):
     script.write_text(blocks[0])
     result = subprocess.run(
         [sys.executable, "-W", "error::UserWarning", str(script)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False,
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr[-3000:]
     assert (tmp_path / "landscape.png").stat().st_size > 10_000
