@@ -22,9 +22,10 @@ from .commands.evaluate import evaluate
 from .commands.exchange import export, import_checkpoints, import_landscape, log
 from .commands.grid import refine, widen
 from .commands.info import info
-from .commands.look import plot, view, watch
 from .commands.measure import demo, devices, run
 from .commands.paths import barrier, connect
+from .commands.plot import plot
+from .commands.view import view, watch
 
 _EPILOG = (
     "Exit codes: 0 done; 1 an error, explained with its remedy; 2 unknown options; 3 a bug of this program; "

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from workers.measurement_plan import plan_text
 from workers.metric_names import MetricName, other_datasets
 
+from .drawing.eigenvectors import eigenvectors_text
+from .drawing.texts import kind_text, main_dataset, network_name, precision_name, sampling_notes, unit_of
 from .errors import error_message
-from .figures.eigenvectors import eigenvectors_text
-from .figures.texts import kind_text, main_dataset, network_name, precision_name, sampling_notes, unit_of
 from .file.checkpoints import CheckpointsData
 from .file.checks import PointStatus
 from .file.data import LandscapeData

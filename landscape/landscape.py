@@ -21,7 +21,7 @@ from collectors.files.remote_path import RemotePath
 from workers.metric_names import other_datasets
 
 from . import figures
-from .figures.texts import kind_text, precision_notes, printable
+from .drawing.texts import kind_text, precision_notes, printable
 from .file.checks import PointStatus
 from .file.data import LandscapeData
 from .file.landscape_file import read_landscape

@@ -15,7 +15,11 @@ DOCS = ROOT / "docs"
 BLOCK = re.compile(r"^```(python|console)(?: title=\"([^\"\n]+)\")?\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 # Run with the real frameworks by tests/frameworks, and with a real Ray head by tests/cluster.
-ELSEWHERE = {path.name for path in (DOCS / "trainers").glob("*.md")} | {"cluster.md", "trackers.md"}
+ELSEWHERE = {path.name for path in (DOCS / "trainers").glob("*.md")} | {
+    "cluster.md",
+    "trackers.md",
+    "language_models.md",
+}
 
 
 def blocks(page):

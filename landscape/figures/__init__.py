@@ -1,13 +1,14 @@
 """Pictures of landscapes: thin functions of data and axes that return the axes and never show anything."""
 
+from ..drawing.canvas import figure_pixels, save_figure
+from ..drawing.curvature_sheet import CurvatureLook
+from ..drawing.sheet import Look
 from ..scales.choosing import choose_scale
 from ..scales.scale import Scale
 from .animation import save_animation, walk_frames
 from .barriers import plot_barriers
-from .canvas import figure_pixels, save_figure
 from .comparison import plot_comparison
 from .contour import plot_contour, plot_contour_lines, plot_heatmap
-from .curvature_sheet import CurvatureLook
 from .difference import plot_difference
 from .merge_tree import plot_merge_tree
 from .multiples import plot_multiples
@@ -15,7 +16,6 @@ from .persistence import plot_persistence
 from .profile import plot_profile
 from .routes import plot_routes
 from .sharpness import plot_sharpness
-from .sheet import Look
 from .spectrum import plot_spectrum
 from .surface3d import plot_surface
 

@@ -21,10 +21,10 @@ from collectors.files.local_files import bytes_written, write_bytes
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_choice, check_float, check_int, check_path, wrong_value
 
-from .appearance import choose_appearance
-from .canvas import check_size
+from ..drawing.appearance import choose_appearance
+from ..drawing.canvas import check_size
+from ..drawing.sheet import Look, begin, check_look, shared_scale
 from .multiples import PLANE_KINDS
-from .sheet import Look, begin, check_look, shared_scale
 from .stage import Stage
 
 if TYPE_CHECKING:

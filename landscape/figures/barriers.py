@@ -10,14 +10,14 @@ import numpy as np
 
 from collectors.validation import wrong_type, wrong_value
 
+from ..drawing.sheet import Kind, Look, Sheet, begin
+from ..drawing.texts import axis_label, metric_text, plain
 from ..file.data import LandscapeData
 from ..file.rises import chord_of, highest_rise
 from ..scales.landscape_scale import joint_scale, known
 from ..scales.levels import number_text
 from ..scales.scale import Scale
 from .profile import STROKES, set_value_axis
-from .sheet import Kind, Look, Sheet, begin
-from .texts import axis_label, metric_text, plain
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from collectors.validation import check_bool
 
-from .appearance import Appearance, draw_legend
-from .canvas import settle
-from .curvature_sheet import CurvatureLook, begin_picture
-from .texts import plain
+from ..drawing.appearance import Appearance, draw_legend
+from ..drawing.canvas import settle
+from ..drawing.curvature_sheet import CurvatureLook, begin_picture
+from ..drawing.texts import plain
 
 if TYPE_CHECKING:
     from typing import Unpack

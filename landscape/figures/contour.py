@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .appearance import readable
-from .labels import free
+from ..drawing.appearance import readable
+from ..drawing.labels import free
+from ..drawing.missing import draw_interpolated, draw_missing, edges
+from ..drawing.path import Ink, annotate, draw_path, halo, path_pixels
+from ..drawing.sheet import Kind, Look, Sheet, draw_picture
 from .minima import draw_minima, minima_pixels
-from .missing import draw_interpolated, draw_missing, edges
-from .path import Ink, annotate, draw_path, halo, path_pixels
-from .sheet import Kind, Look, Sheet, draw_picture
 
 if TYPE_CHECKING:
     from typing import Unpack

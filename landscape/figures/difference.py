@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from collectors.validation import wrong_type
 
+from ..drawing.sheet import Kind, Look, begin
+from ..drawing.texts import metric_text, missed_notes, plain, precision_notes, title
 from ..file.checks import PointStatus
 from ..file.data import LandscapeData
 from .contour import draw_filled
-from .sheet import Kind, Look, begin
-from .texts import metric_text, missed_notes, plain, precision_notes, title
 
 if TYPE_CHECKING:
     from typing import Unpack

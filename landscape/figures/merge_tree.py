@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..drawing.path import sized
+from ..drawing.sheet import Kind, Look, Sheet
+from ..drawing.topology_sheet import begin_topology, nothing, truth
 from ..scales.levels import number_text
 from ..topology.topology import Minimum, Topology
 from ..topology.words import letter
 from .minima import MINIMUM, SADDLE, minima_label, saddles_label
-from .path import sized
 from .profile import set_value_axis
-from .sheet import Kind, Look, Sheet
-from .topology_sheet import begin_topology, nothing, truth
 
 if TYPE_CHECKING:
     from typing import Unpack

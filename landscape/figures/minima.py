@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..drawing.path import EDGE, halo, sized
+from ..drawing.texts import plain
 from ..topology.topology import Topology, counted_minima
 from ..topology.words import letter, shallow_text
-from .path import EDGE, halo, sized
-from .texts import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..drawing.sheet import Sheet
     from ..file.data import LandscapeData
-    from .sheet import Sheet
 
 
 MINIMUM: dict[str, Any] = {"marker": "v", "color": "#b6ff3c", "markeredgecolor": EDGE, "markersize": 9}

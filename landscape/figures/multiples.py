@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from collectors.validation import check_choice, check_int, wrong_type, wrong_value
 
+from ..drawing.appearance import choose_appearance, draw_legend_below
+from ..drawing.canvas import check_size, settle
+from ..drawing.sheet import Kind, Look, Sheet, begin, check_look, shared_scale
+from ..drawing.texts import member_names, metric_text, missed_notes, plain, precision_notes, quantity_text, title
 from ..file.data import LandscapeData
 from ..scales.frame import choose_frame
 from ..scales.scale import Scale
-from .appearance import choose_appearance, draw_legend_below
-from .canvas import check_size, settle
 from .contour import CONTOUR, CONTOUR_LINES, HEATMAP
 from .profile import PROFILE
-from .sheet import Kind, Look, Sheet, begin, check_look, shared_scale
 from .surface3d import SURFACE
-from .texts import member_names, metric_text, missed_notes, plain, precision_notes, quantity_text, title
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..drawing.path import sized
+from ..drawing.sheet import Kind, Look, Sheet
+from ..drawing.texts import plain
+from ..drawing.topology_sheet import begin_topology, nothing, truth
 from ..topology.topology import Topology
 from ..topology.words import letter, shallow_text
 from .minima import MINIMUM, minima_label
-from .path import sized
 from .profile import set_value_axis
-from .sheet import Kind, Look, Sheet
-from .texts import plain
-from .topology_sheet import begin_topology, nothing, truth
 
 if TYPE_CHECKING:
     from typing import Unpack

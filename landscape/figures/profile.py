@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from collectors.validation import wrong_type
 from workers.metric_names import MetricName
 
+from ..drawing.missing import missing_kinds
+from ..drawing.path import PATH, RUN_COLORS, STAR, network_marks, origin_label, sized
+from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, Look, Sheet, begin
+from ..drawing.texts import main_dataset, metric_text, plain, quantity_text, unit_of
 from ..file.checks import PointStatus
 from ..file.own_values import own_values, own_values_text
 from ..scales.choosing import choose_scale
 from ..scales.landscape_scale import joint_scale, known
 from ..scales.scale import Scale
 from .minima import draw_minima
-from .missing import missing_kinds
-from .path import PATH, RUN_COLORS, STAR, network_marks, origin_label, sized
-from .sheet import OWN_VALUES_WIDTH, Kind, Look, Sheet, begin
-from .texts import main_dataset, metric_text, plain, quantity_text, unit_of
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike
 
 from collectors.validation import wrong_type
 
+from ..drawing.path import halo
+from ..drawing.sheet import Look, begin
+from ..drawing.texts import plain
 from ..file.data import LandscapeData
 from .contour import CONTOUR
-from .path import halo
-from .sheet import Look, begin
-from .texts import plain
 
 if TYPE_CHECKING:
     from typing import Unpack

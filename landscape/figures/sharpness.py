@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 from collectors.validation import check_choice, wrong_type, wrong_value
 
-from ..scales.choosing import SCALES, choose_scale
-from ..scales.scale import Scale
-from .curvature_sheet import (
+from ..drawing.curvature_sheet import (
     MISSING,
     CurvatureLook,
     CurvatureSheet,
@@ -26,7 +24,9 @@ from .curvature_sheet import (
     unconverged,
     unit_text,
 )
-from .path import PATH
+from ..drawing.path import PATH
+from ..scales.choosing import SCALES, choose_scale
+from ..scales.scale import Scale
 from .profile import set_value_axis
 
 if TYPE_CHECKING:

@@ -9,9 +9,7 @@ from numpy.typing import NDArray
 
 from collectors.validation import check_float, check_int, wrong_value
 
-from ..file.checks import PointStatus
-from ..scales.levels import number_text
-from .curvature_sheet import (
+from ..drawing.curvature_sheet import (
     CurvatureLook,
     CurvatureSheet,
     MeasuredCurvature,
@@ -22,6 +20,8 @@ from .curvature_sheet import (
     symbol,
     unit_text,
 )
+from ..file.checks import PointStatus
+from ..scales.levels import number_text
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..drawing.canvas import settle
+from ..drawing.occlusion import Relief
+from ..drawing.path import PATH, RUN_COLORS, STAR, halo, network_marks, sized
+from ..drawing.sheet import Sheet
+from ..drawing.texts import metric_text, plain, unit_of
 from ..scales.choosing import choose_scale
-from .canvas import settle
-from .occlusion import Relief
-from .path import PATH, RUN_COLORS, STAR, halo, network_marks, sized
 from .profile import set_value_axis
-from .sheet import Sheet
-from .texts import metric_text, plain, unit_of
 
 if TYPE_CHECKING:
     from ..file.checkpoints import CheckpointsData
@@ -117,7 +117,7 @@ class Stage:
         """Adds a line or marks to the picture; a surface hides what lies behind it."""
         if self.relief is None:
             return self.sheet.ax.plot(*places.T, **style)[0]
-        from .surface_line import SurfaceLine
+        from ..drawing.surface_line import SurfaceLine
 
         return self.sheet.ax.add_line(SurfaceLine(places, self.relief, **style))
 

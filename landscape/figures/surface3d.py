@@ -8,15 +8,26 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from ..drawing.appearance import readable
+from ..drawing.missing import missing_kinds
+from ..drawing.occlusion import Relief
+from ..drawing.path import (
+    EDGE,
+    PATH,
+    RUN_COLORS,
+    STAR,
+    START,
+    end_number,
+    network_marks,
+    origin_label,
+    run_label,
+    sized,
+)
+from ..drawing.sheet import Kind, Look, Sheet, draw_picture
+from ..drawing.texts import flat_note, metric_text, plain
 from ..scales.frame import span
 from ..scales.levels import number_text
 from ..scales.scale import Scale
-from .appearance import readable
-from .missing import missing_kinds
-from .occlusion import Relief
-from .path import EDGE, PATH, RUN_COLORS, STAR, START, end_number, network_marks, origin_label, run_label, sized
-from .sheet import Kind, Look, Sheet, draw_picture
-from .texts import flat_note, metric_text, plain
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -146,7 +157,7 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
         )
     alone = grid[np.isfinite(heights) & ~used]
     if len(alone):
-        from .surface_line import SurfaceLine
+        from ..drawing.surface_line import SurfaceLine
 
         relief = Relief(*sheet.plane, heights, sheet.frame.matrix)
         shares = np.round(_DOT_COLORS * (alone[:, 2] - low) / (high - low)) / _DOT_COLORS
@@ -181,7 +192,7 @@ def _draw_floor(sheet: Sheet, heights: NDArray[Any], floor: float) -> None:
 def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
     from matplotlib.lines import Line2D
 
-    from .surface_line import DOTTED, FAINT, SurfaceLine
+    from ..drawing.surface_line import DOTTED, FAINT, SurfaceLine
 
     landscape, scale, metric = sheet.landscape, sheet.scale, sheet.metric
     space, factor = cast(Any, sheet.ax), sheet.appearance.factor

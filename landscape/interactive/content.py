@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 
 from workers.metric_names import MetricName, other_datasets
 
-from ..facts import page_facts
-from ..figures.difference import check_same_grid, difference, joint_status
-from ..figures.path import network_marks
-from ..figures.texts import (
+from ..drawing.path import network_marks
+from ..drawing.texts import (
     axis_label,
     full_title,
     kind_text,
@@ -25,6 +23,8 @@ from ..figures.texts import (
     sampling_notes,
     unit_of,
 )
+from ..facts import page_facts
+from ..figures.difference import check_same_grid, difference, joint_status
 from ..file.checks import PointStatus
 from ..file.own_values import own_values
 from ..roles import NETWORK

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 
 from workers.metric_names import MetricName, other_datasets
 
+from ..drawing.texts import metric_text, printable
 from ..figures.difference import difference
-from ..figures.texts import metric_text, printable
 from ..file.data import LandscapeData
 from ..scales.choosing import choose_scale
 from ..scales.landscape_scale import joint_scale, known, landscape_scale
 from .content import metric_differences
 
 if TYPE_CHECKING:
-    from ..figures.appearance import Appearance
+    from ..drawing.appearance import Appearance
     from ..scales.scale import Scale
 
 

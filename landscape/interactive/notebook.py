@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..figures.appearance import Appearance, choose_appearance
-from ..figures.missing import edges
-from ..figures.path import END, PATH, RUN_COLORS, STAR, START, network_marks
-from ..figures.texts import axis_label, metric_text, sampling_notes, short_axis_label, unit_of
+from ..drawing.appearance import Appearance, choose_appearance
+from ..drawing.missing import edges
+from ..drawing.path import END, PATH, RUN_COLORS, STAR, START, network_marks
+from ..drawing.texts import axis_label, metric_text, sampling_notes, short_axis_label, unit_of
 from ..file.checks import PointStatus
 from ..scales.frame import choose_frame
 from .content import note, title

@@ -24,9 +24,9 @@ from collectors.networks.readers import describe_network
 from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import Landscape, LandscapeError, MeasurementPlan, SummaryLandscape
 from landscape.cli import app
+from landscape.drawing.texts import axis_label
 from landscape.errors import DegenerateTrajectoryError, LandscapeIdentityError, LandscapeWriteError
 from landscape.facts import page_facts, summary_text
-from landscape.figures.texts import axis_label
 from landscape.file.checks import PointStatus
 
 PLAN = MeasurementPlan(batch_size=32)

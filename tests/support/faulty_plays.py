@@ -347,7 +347,7 @@ def drawn(seed: int) -> Any:
 
 
 def figure(place: Path, seed: int) -> None:
-    from landscape.figures.canvas import save_figure
+    from landscape.drawing.canvas import save_figure
 
     for kind in ("png", "svg"):
         save_figure(drawn(seed), place / f"figure.{kind}", dpi=30)

@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 
 from landscape import Landscape, MeasurementPlan, Plane, SummaryLandscape, evaluate, hessian_plane, refine, widen
 from landscape.cli import app
+from landscape.drawing.texts import axis_label, short_axis_label, title
 from landscape.errors import LandscapeIdentityError, LandscapeLockedError, PlaneError
 from landscape.exchange import export_landscape
 from landscape.facts import summary_json, summary_text
-from landscape.figures.texts import axis_label, short_axis_label, title
 from landscape.file.checks import PointStatus
 from landscape.file.landscape_file import read_landscape, write_landscape
 from landscape.file.lock import lock_landscape

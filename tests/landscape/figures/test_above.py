@@ -11,8 +11,8 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import to_rgb
 from matplotlib.contour import QuadContourSet
 
+from landscape.drawing.missing import edges
 from landscape.figures import choose_scale, plot_contour, plot_contour_lines, plot_heatmap
-from landscape.figures.missing import edges
 from landscape.file.checks import PointStatus
 from landscape.landscape import Landscape
 from landscape.scales.levels import crowded, quantile_levels

@@ -15,6 +15,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from landscape.drawing.appearance import choose_appearance, readable
 from landscape.figures import (
     choose_scale,
     figure_pixels,
@@ -25,7 +26,6 @@ from landscape.figures import (
     plot_surface,
     save_figure,
 )
-from landscape.figures.appearance import choose_appearance, readable
 from landscape.landscape import Landscape
 
 PLANES = [plot_contour, plot_contour_lines, plot_heatmap, plot_surface]

@@ -8,9 +8,9 @@ from matplotlib.contour import QuadContourSet
 from matplotlib.figure import Figure
 from matplotlib.patches import PathPatch
 
+from landscape.drawing.labels import overlaps
+from landscape.drawing.missing import edges
 from landscape.figures import plot_contour, plot_surface
-from landscape.figures.labels import overlaps
-from landscape.figures.missing import edges
 from landscape.file.checks import PointStatus
 from landscape.landscape import Landscape
 

@@ -13,9 +13,9 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d import proj3d
 
+from landscape.drawing.occlusion import LIFT, Relief
+from landscape.drawing.path import PATH, START
 from landscape.figures import figure_pixels, plot_multiples, plot_surface, save_figure, walk_frames
-from landscape.figures.occlusion import LIFT, Relief
-from landscape.figures.path import PATH, START
 from landscape.file.checkpoints import CheckpointsData
 from landscape.file.checks import PointStatus
 from landscape.file.data import LandscapeData

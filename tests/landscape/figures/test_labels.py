@@ -8,9 +8,9 @@ from figure_cases import build, draw
 from hypothesis import given
 from hypothesis import strategies as st
 
+from landscape.drawing.labels import most_telling, overlaps, place_labels
+from landscape.drawing.texts import plain
 from landscape.figures import plot_contour, plot_surface
-from landscape.figures.labels import most_telling, overlaps, place_labels
-from landscape.figures.texts import plain
 from landscape.landscape import Landscape
 
 DRAWINGS = [plot_contour, plot_surface]

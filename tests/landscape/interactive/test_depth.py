@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from landscape.figures.occlusion import Relief
+from landscape.drawing.occlusion import Relief
 from landscape.file.checks import PointStatus
 from landscape.file.data import LandscapeData
 

@@ -1,0 +1,177 @@
+"""The command that draws: ``plot``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ..drawing.appearance import STYLES, THEMES
+from ..scales.choosing import SCALES
+from ..scales.frame import ASPECTS
+from .arguments import given, options_named, read_clip, read_levels, read_pair
+from .compare import KIND as COMPARISON_KIND
+from .compare import draw_comparison, is_comparison
+from .plot_curvature import KINDS as CURVATURE_KINDS
+from .plot_curvature import draw_curvature, is_of_curvature, refuse
+from .plot_kinds import (
+    OPTIONS,
+    OTHER_KINDS,
+    PLANE_KINDS,
+    TOPOLOGY_KINDS,
+    check_fits,
+    choose_kind,
+    draw,
+    plain_look,
+    read_topology,
+)
+from .survey_options import choice
+
+if TYPE_CHECKING:
+    from ..figures import Look
+
+
+def plot(
+    files: Annotated[
+        list[str],
+        typer.Argument(help="Landscape files, or a curvature or comparison file, or their URLs.", metavar="FILE..."),
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="PNG, PDF or SVG; GIF or MP4 for an animation.")],
+    kind: Annotated[
+        str,
+        choice(
+            ("auto", *PLANE_KINDS, *OTHER_KINDS, *CURVATURE_KINDS, COMPARISON_KIND),
+            help="profile is of a line, barriers of lines and curves between two networks, difference of two files or "
+            "metrics, multiples side by side on one scale, persistence and merge_tree how deep the grid's minima are "
+            "and which saddles join them; "
+            "sharpness and spectrum are of a curvature file, comparison of a comparison file. auto: contour, profile, "
+            "sharpness or comparison of one file, "
+            "multiples of several files or metrics, animation for a GIF or MP4.",
+        ),
+    ] = "auto",
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Which of the measured values, such as loss@test; repeat it to draw more on a profile or as "
+            "multiples, or to subtract the second from the first in a difference."
+        ),
+    ] = None,
+    scale: Annotated[str, choice(SCALES, help="symlog is log on both sides of zero.")] = "auto",
+    levels: Annotated[
+        str, typer.Option(help="auto, how many, their spacing (linear, log, quantile), or values such as 0.1,0.5,2.")
+    ] = "auto",
+    clip: Annotated[
+        str | None,
+        typer.Option(help="The largest value with a colour of its own, or smallest,largest such as 0.1,2 or 0.1,"),
+    ] = None,
+    colormap: Annotated[str | None, typer.Option(help="Matplotlib's name of the colours, such as cividis.")] = None,
+    trajectory: Annotated[bool, typer.Option(help="Draw runs' paths, networks and the origin.")] = True,
+    style: Annotated[
+        str, choice(tuple(STYLES), help="paper is as wide as a column, with small type and no title.")
+    ] = "screen",
+    theme: Annotated[str, choice(tuple(THEMES), help="Dark on light, or light on dark.")] = "light",
+    aspect: Annotated[
+        str,
+        choice(ASPECTS, help="equal draws a plane to scale, by distances in weight space; fill lets it fill a square."),
+    ] = "equal",
+    over: Annotated[str, choice(("auto", *PLANE_KINDS), help="What an animation walks over, or multiples show.")] = (
+        "auto"
+    ),
+    title: Annotated[
+        list[str] | None,
+        typer.Option(help="In place of the landscape's own, '' for none; of multiples, once for each picture."),
+    ] = None,
+    size: Annotated[str | None, typer.Option(help="Width and height in inches, such as 8x5.")] = None,
+    dpi: Annotated[
+        int | None, typer.Option(help="Dots per inch; 200 by default, 400 for a paper, 80 for a GIF, 120 for an MP4.")
+    ] = None,
+    camera: Annotated[
+        str | None, typer.Option(help="Of a surface: azimuth,elevation in degrees such as -60,30.")
+    ] = None,
+    columns: Annotated[int | None, typer.Option(help="Of multiples: how many stand in a row.")] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Of an animation: how long the walk takes; 6 by default.")
+    ] = None,
+    rate: Annotated[int | None, typer.Option(help="Of an animation: frames per second; 20 by default.")] = None,
+    number: Annotated[
+        int | None, typer.Option(help="Of a spectrum: which checkpoint; the last measured one by default.")
+    ] = None,
+    width: Annotated[
+        float | None,
+        typer.Option(help="Of a spectrum: of the Gaussian that smooths it; a hundredth of its range by default."),
+    ] = None,
+    topology: Annotated[
+        bool, typer.Option("--topology", help="Mark minima of the grid and saddles between them.")
+    ] = False,
+    persistence: Annotated[
+        float | None,
+        typer.Option(
+            help="Of minima: count those with a barrier higher than this; by default higher than twice the error."
+        ),
+    ] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Of sharpness: draws 2 / learning rate; by default where it was recorded.")
+    ] = None,
+) -> None:
+    """Draws landscape files as a picture, as an animation of the optimizer's walk, a curvature or a comparison file."""
+    from collectors.validation import check_choice
+
+    from ..landscape import Landscape
+
+    check_choice("--kind", kind, ("auto", *PLANE_KINDS, *OTHER_KINDS, *CURVATURE_KINDS, COMPARISON_KIND))
+    check_choice("--over", over, ("auto", *PLANE_KINDS))
+    of_curvature = {"--number": number, "--width": width, "--learning-rate": learning_rate}
+    compared = is_comparison(kind, files)
+    if compared or is_of_curvature(kind, files):
+        shared = plain_look(style, theme, title, size)
+        others = {
+            "--metric": bool(metric), "--levels": levels != "auto", "--clip": clip is not None,
+            "--colormap": colormap is not None, "--no-trajectory": not trajectory, "--aspect": aspect != "equal",
+            "--over": over != "auto", "--camera": camera is not None, "--columns": columns is not None,
+            "--seconds": seconds is not None, "--rate": rate is not None, "--topology": topology,
+            "--persistence": persistence is not None,
+        }  # fmt: skip
+        own = {**of_curvature, "--scale": None if scale == "auto" else scale}
+        if compared:
+            draw_comparison(files, output, shared, dpi, {**others, **{name: own[name] is not None for name in own}})
+        else:
+            draw_curvature(kind, files, output, shared, dpi, own, others)
+        typer.echo(str(output))
+        return
+    refuse(of_curvature)
+    with options_named({}):
+        landscapes = [Landscape.load(file) for file in files]
+    metrics = metric or ["loss"]
+    for name in metrics:
+        for landscape in landscapes:
+            check_choice("--metric", name, tuple(landscape.metrics))
+    chosen = choose_kind(kind, landscapes, output, metrics)
+    look: Look = {
+        "scale": scale, "levels": read_levels(levels), "style": style, "theme": theme,
+        "aspect": aspect, "trajectory": trajectory,
+    }  # fmt: skip
+    if clip is not None:
+        look["clip"] = read_clip(clip)
+    if colormap is not None:
+        look["colormap"] = colormap
+    if size is not None:
+        look["size"] = read_pair("--size", size, "x", "width and height in inches such as 8x5")
+    if camera is not None:
+        look["camera"] = read_pair("--camera", camera, ",", "azimuth and elevation in degrees such as -60,30")
+    check_fits(
+        chosen, over, metrics, {"--columns": columns, "--seconds": seconds, "--rate": rate}, trajectory=trajectory
+    )
+    look |= read_topology(chosen, persistence, topology=topology)
+    more: dict[str, Any] = given(columns=columns, seconds=seconds, rate=rate)
+    if chosen == "multiples":
+        more |= given(titles=title)
+    elif chosen in TOPOLOGY_KINDS:
+        more |= given(persistence=persistence)
+    if title is not None and chosen != "multiples":
+        if len(title) > 1:
+            raise ValueError(f"--title must be given once for a {chosen}; only multiples have several.")
+        look["title"] = title[0]
+    with options_named(OPTIONS):
+        draw(chosen, landscapes, output, over, metrics, look, dpi, more)
+    typer.echo(str(output))

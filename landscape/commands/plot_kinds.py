@@ -1,0 +1,157 @@
+"""The kinds of picture that ``plot`` draws: which one fits, what may be said of it, and the drawing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .arguments import read_pair
+
+if TYPE_CHECKING:
+    from ..figures import CurvatureLook, Look
+    from ..landscape import Landscape
+
+
+PLANE_KINDS = {
+    "contour": "plot_contour", "lines": "plot_contour_lines", "heatmap": "plot_heatmap", "surface": "plot_surface",
+}  # fmt: skip
+TOPOLOGY_KINDS = {"persistence": "plot_persistence", "merge_tree": "plot_merge_tree"}
+OTHER_KINDS = ("profile", "barriers", "difference", "multiples", "animation", *TOPOLOGY_KINDS)
+_MOVING = (".gif", ".mp4")
+_FUNCTIONS = {
+    **{function: kind for kind, function in (PLANE_KINDS | TOPOLOGY_KINDS).items()},
+    "plot_profile": "profile", "plot_barriers": "barriers", "plot_difference": "difference",
+    "plot_multiples": "multiples", "walk_frames": "animation",
+}  # fmt: skip
+_NAMED = (
+    "aspect", "camera", "clip", "colormap", "columns", "dpi", "levels", "metric", "rate", "scale", "seconds", "size",
+    "style", "theme", "title", "topology",
+)  # fmt: skip
+OPTIONS = {
+    "path": "--output",
+    **{name: f"--{name}" for name in _NAMED},
+    "titles": "--title",
+    **{function: f"--kind {kind}" for function, kind in _FUNCTIONS.items()},
+}
+
+
+def choose_kind(kind: str, landscapes: list[Landscape], output: Path, metrics: list[str]) -> str:
+    """Returns the kind of picture, once it fits the files and the output's name."""
+    moving = output.suffix.lower() in _MOVING
+    count = len(landscapes)
+    if kind == "auto":
+        line = landscapes[0].y is None
+        several = count > 1 or (len(metrics) > 1 and not line)
+        kind = "animation" if moving else "multiples" if several else "profile" if line else "contour"
+    if kind == "difference" and (count, len(metrics)) not in ((2, 1), (1, 2)):
+        raise ValueError(
+            "--kind difference needs two files, or one file and --metric twice (the second is subtracted from the "
+            f"first), but got {count} files and {len(metrics)} metrics."
+        )
+    needed = count if kind in ("barriers", "difference", "multiples") else 1
+    if count != needed:
+        raise ValueError(
+            f"--kind {kind} needs one file; several make multiples, and two a difference, but got {count}."
+        )
+    if moving != (kind == "animation"):
+        raise ValueError(
+            f"--output must end in .gif or .mp4 for an animation and in .png, .pdf or .svg for a {kind}, but got "
+            f"{str(output)!r}."
+            if not moving
+            else f"--output {str(output)!r} is an animation, but --kind is {kind}; leave --kind out, or write a .png."
+        )
+    return kind
+
+
+def check_fits(chosen: str, over: str, metrics: list[str], owned: dict[str, float | None], *, trajectory: bool) -> None:
+    """Refuses options that do not belong to the kind of picture."""
+    if over != "auto" and chosen not in ("animation", "multiples"):
+        raise ValueError(
+            f"--over must be left out for a {chosen}: it says what an animation or multiples show. Use --kind {over}."
+        )
+    if len(metrics) > 1 and chosen not in ("profile", "multiples", "difference"):
+        raise ValueError(
+            f"--metric must be given once for a {chosen}; a profile, multiples and a difference show several."
+        )
+    if chosen == "animation" and not trajectory:
+        raise ValueError("--no-trajectory must be left out for an animation, which shows the walk.")
+    for option, value in owned.items():
+        owner = "multiples" if option == "--columns" else "animation"
+        if value is not None and chosen != owner:
+            raise ValueError(f"{option} must be left out for a {chosen}; it belongs to --kind {owner}.")
+
+
+def read_topology(chosen: str, persistence: float | None, *, topology: bool) -> Look:
+    """Returns --topology with --persistence as the figures take it; nothing where no minima are marked."""
+    from collectors.validation import check_float
+
+    if persistence is not None:
+        check_float("--persistence", persistence, minimum=0)
+        if not topology and chosen not in TOPOLOGY_KINDS:
+            raise ValueError(
+                f"--persistence must be left out for a {chosen} without --topology; it says which minima count."
+            )
+    return {"topology": True if persistence is None else persistence} if topology else {}
+
+
+def plain_look(style: str, theme: str, title: list[str] | None, size: str | None) -> CurvatureLook:
+    """Returns the options of pictures that show no landscape."""
+    if title is not None and len(title) > 1:
+        raise ValueError("--title must be given once for this picture; only multiples have several.")
+    look: CurvatureLook = {"style": style, "theme": theme, "title": None if title is None else title[0]}
+    if size is not None:
+        look["size"] = read_pair("--size", size, "x", "width and height in inches such as 8x5")
+    return look
+
+
+def draw(
+    chosen: str,
+    landscapes: list[Landscape],
+    output: Path,
+    over: str,
+    metrics: list[str],
+    look: Look,
+    dpi: int | None,
+    more: dict[str, Any],
+) -> None:
+    """Draws the chosen kind into the output."""
+    from collectors.validation import check_int
+
+    from .. import figures
+
+    first: Look = {**look, "metric": metrics[0]}
+    if dpi is not None:
+        check_int("dpi", dpi, minimum=20, maximum=2400)
+    if chosen == "animation":
+        figures.save_animation(landscapes[0], output, "contour" if over == "auto" else over, dpi=dpi, **more, **first)
+        return
+    drawn: Any
+    if chosen == "multiples":
+        shown = None if over == "auto" else over
+        drawn = figures.plot_multiples(landscapes, kind=shown, metrics=metrics, **more, **look)[0]
+    elif chosen == "difference" and len(metrics) > 1:
+        drawn = figures.plot_difference(landscapes[0], metrics[0], metrics[1], **look)
+    elif chosen == "difference":
+        drawn = figures.plot_difference(landscapes[0], landscapes[1], **first)
+    elif chosen == "barriers":
+        drawn = figures.plot_barriers(_by_stem(landscapes), **_linear(first))
+    elif chosen == "profile":
+        drawn = figures.plot_profile(landscapes[0], others=metrics[1:], **first)
+    elif chosen in TOPOLOGY_KINDS:
+        drawn = getattr(figures, TOPOLOGY_KINDS[chosen])(landscapes[0], **more, **first)
+    else:
+        drawn = getattr(figures, PLANE_KINDS[chosen])(landscapes[0], **first)
+    # In print 300 dots per inch are asked for; on a screen more than 200 only cost time.
+    figures.save_figure(drawn, output, dpi=dpi or (400 if look["style"] == "paper" else 200))
+
+
+def _by_stem(landscapes: list[Landscape]) -> dict[str, Landscape]:
+    """Returns landscapes by the names of their files, which must differ."""
+    found = {str(Path(str(item.path)).stem): item for item in landscapes}
+    if len(found) < len(landscapes):
+        raise ValueError("--kind barriers calls each way by its file's name, so these must differ.")
+    return found
+
+
+def _linear(look: Look) -> Look:
+    return {**look, "scale": "linear"} if look.get("scale") == "auto" else look

@@ -1,0 +1,83 @@
+"""The commands that show landscapes in the browser: ``view`` and ``watch``."""
+
+from __future__ import annotations
+
+import webbrowser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..interactive.page import SIZES
+from ..scales.frame import ASPECTS
+from .arguments import options_named
+from .survey_options import choice
+
+
+def view(
+    files: Annotated[
+        list[str], typer.Argument(help="Landscape files, or their URLs; several are compared in one page.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="The page; without it, it is written beside the first file (for a URL, here) and opened.",
+        ),
+    ] = None,
+    size: Annotated[
+        str, choice(SIZES, help="full is one file; small lets the plotly script lie beside the page.")
+    ] = "full",
+    aspect: Annotated[
+        str, choice(ASPECTS, help="How planes are drawn at first: equal is to scale; the page can change it.")
+    ] = "equal",
+    show: Annotated[
+        bool | None, typer.Option("--open/--no-open", help="Open the page in the browser.", show_default=False)
+    ] = None,
+) -> None:
+    """Makes an interactive page of landscape files, which needs no network: one file to look at and to share."""
+    from collectors.files.places import is_url
+    from collectors.validation import check_choice
+
+    from ..interactive import save_page
+    from ..landscape import Landscape
+
+    check_choice("--size", size, SIZES)
+    target = Path(files[0]).with_suffix(".html") if output is None else output
+    if output is None and is_url(files[0]):
+        target = Path(target.name)
+    with options_named({"path": "--output", "aspect": "--aspect"}):
+        page = save_page([Landscape.load(file) for file in files], target, size=size, aspect=aspect)
+    typer.echo(str(target))
+    if (output is None if show is None else show) and not webbrowser.open(page.resolve().as_uri()):
+        typer.echo("No browser could be opened here; open that file in one.", err=True)
+
+
+def watch(
+    file: Annotated[str, typer.Argument(help="A landscape file that a run is writing, or will write.")],
+    port: Annotated[int, typer.Option(help="Port on this machine; 0 takes a free one.")] = 0,
+    show: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
+) -> None:
+    """Shows a landscape in the browser while it is measured; Ctrl-C ends it, and never the run."""
+    from collectors.files.places import is_url
+
+    from ..interactive.watch import WatchServer
+
+    if is_url(file):
+        raise ValueError(
+            f"FILE must be a file of this machine, but got the URL {file!r}. Use `landscape view` for a page of what "
+            "is there now, or have the run write to a folder."
+        )
+    path = Path(file)
+    with WatchServer(path, port) as server:
+        try:
+            if not path.exists():
+                typer.echo(f"There is no file {file} yet; the page fills when a run writes it.", err=True)
+            typer.echo(f"Watching {file} at {server.address}")
+            typer.echo("Only this machine can open that address. Ctrl-C ends watching; the run goes on.", err=True)
+            if show:
+                webbrowser.open(server.address)
+            server.serve_forever(poll_interval=0.2)
+        except KeyboardInterrupt:
+            typer.echo("\nStopped watching.", err=True)
