@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import copy
 import importlib.util
 import io
 import os
 import tempfile
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +23,7 @@ from .drawing.texts import kind_text, precision_notes, printable
 from .file.checks import PointStatus
 from .file.data import LandscapeData
 from .file.landscape_file import read_landscape
+from .file.read_only import ReadOnly
 from .file.samples import KeptLosses
 from .file.whole_file import path_of
 from .shares import percentages
@@ -42,10 +41,7 @@ if TYPE_CHECKING:
     from .topology.topology import Topology
 
 
-_MAPPINGS = ("metrics", "errors", "attributes", "kept_samples")
-
-
-class Landscape(LandscapeData):
+class Landscape(ReadOnly, LandscapeData):
     """A measured loss landscape; everything it hands out is read-only.
 
     Rows are y and columns are x: ``loss[j, i]`` was measured at ``(x[i], y[j])``. A line has no y, and its arrays
@@ -78,6 +74,7 @@ class Landscape(LandscapeData):
     attributes: Mapping[str, Any]  # type: ignore[assignment]
     kept_samples: Mapping[str, KeptLosses]  # type: ignore[assignment]
     report: SurveyReport | None
+    _mappings = ("metrics", "errors", "attributes", "kept_samples")
 
     def __init__(
         self,
@@ -86,22 +83,15 @@ class Landscape(LandscapeData):
         report: SurveyReport | None = None,
     ) -> None:
         data.validate()
-        contents = {name: value for name, value in _contents(data).items() if name not in ("path", "report")}
-        place = data.path if path is None else path_of(path)
-        self.__setstate__({**copy.deepcopy(contents), "path": place, "report": report})
+        self._take(data, path=data.path if path is None else path_of(path), report=report)
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a Landscape is read-only, so its {name!r} cannot be set.")
-
-    def __getstate__(self) -> dict[str, Any]:
-        return _contents(self)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        for name in _MAPPINGS:
-            vars(self)[name] = MappingProxyType(state[name])
-        for array in _arrays(self):
-            array.flags.writeable = False
+    def _numbers(self) -> Iterable[NDArray[Any]]:
+        arrays = [self.x, self.y, self.status, self.directions.norms, self.directions.explained_variance_ratio]
+        arrays += self.metrics.values()
+        if self.checkpoints is not None:
+            for value in vars(self.checkpoints).values():
+                arrays += value.values() if isinstance(value, dict) else [value]
+        return [array for array in arrays if isinstance(array, np.ndarray)]
 
     @classmethod
     def load(cls, path: str | os.PathLike[str] | RemotePath) -> Landscape:
@@ -377,17 +367,3 @@ class Landscape(LandscapeData):
 def _range_text(values: NDArray[Any]) -> str:
     finite = values[np.isfinite(values)]
     return f"{finite.min():.4g} to {finite.max():.4g}" if len(finite) else "nan to nan"
-
-
-def _contents(data: LandscapeData) -> dict[str, Any]:
-    """Returns a landscape's attributes as they can be copied and pickled, which a ``MappingProxyType`` cannot be."""
-    return {name: dict(value) if name in _MAPPINGS else value for name, value in vars(data).items()}
-
-
-def _arrays(data: LandscapeData) -> list[NDArray[Any]]:
-    arrays = [data.x, data.y, data.status, data.directions.norms, data.directions.explained_variance_ratio]
-    arrays += data.metrics.values()
-    if data.checkpoints is not None:
-        for value in vars(data.checkpoints).values():
-            arrays += value.values() if isinstance(value, dict) else [value]
-    return [array for array in arrays if isinstance(array, np.ndarray)]

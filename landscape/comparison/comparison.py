@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
 
 from collectors.files.remote_path import RemotePath
 from collectors.validation import check_choice
 
 from ..file.kind import COMPARISON
+from ..file.read_only import ReadOnly
 from ..file.saving import save_whole
 from ..file.whole_file import path_of
 from .answers import Answers, RecipeMean, answer_pairs, band_of, recipe_means
@@ -25,8 +26,6 @@ from .measures import MEASURES, RISE, curves_of, left_out, measure_text, rows_of
 if TYPE_CHECKING:
     from jaxtyping import Float64
     from matplotlib.axes import Axes
-
-_MAPPINGS = ("errors", "attributes")
 
 
 @dataclass(frozen=True)
@@ -46,7 +45,7 @@ class ComparisonReport:
     workers: int
 
 
-class Comparison(ComparisonData):
+class Comparison(ReadOnly, ComparisonData):
     """The loss along the same lines through the networks of several recipes; everything it hands out is read-only.
 
     Args:
@@ -78,21 +77,10 @@ class Comparison(ComparisonData):
         report: ComparisonReport | None = None,
     ) -> None:
         data.validate()
-        place = data.path if path is None else path_of(path)
-        self.__setstate__({**copy.deepcopy({**_contents(data), "path": None}), "path": place, "report": report})
+        self._take(data, path=data.path if path is None else path_of(path), report=report)
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a Comparison is read-only, so its {name!r} cannot be set.")
-
-    def __getstate__(self) -> dict[str, Any]:
-        return _contents(self)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        for name in _MAPPINGS:
-            vars(self)[name] = MappingProxyType(state[name])
-        for array in (*self.arrays.values(), self.t, self.block_size):
-            array.flags.writeable = False
+    def _numbers(self) -> Iterable[NDArray[Any]]:
+        return (*self.arrays.values(), self.t, self.block_size)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str] | RemotePath) -> Comparison:
@@ -186,8 +174,3 @@ class Comparison(ComparisonData):
         counts = ", ".join(f"{self.recipe.count(recipe)} of {recipe}" for recipe in self.recipes)
         what = measure_text(self, RISE)
         return f"Comparison({counts}; {what}: {'; '.join(answer.verdict for answer in self.table())})"
-
-
-def _contents(data: ComparisonData) -> dict[str, Any]:
-    """Returns the attributes as they can be copied and pickled, which a ``MappingProxyType`` cannot be."""
-    return {name: dict(value) if name in _MAPPINGS else value for name, value in vars(data).items()}

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +16,7 @@ from collectors.validation import check_float, check_int, wrong_value
 
 from ..file.checks import PointStatus
 from ..file.kind import CURVATURE
+from ..file.read_only import ReadOnly
 from ..file.saving import save_whole
 from ..file.whole_file import path_of
 from ..planes.axis_curvature import BOTTOM, FROM_THE_TOP, USUAL, AxisCurvature, check_which
@@ -32,8 +31,6 @@ from .vectors_file import Eigenvectors, read_vectors, write_vectors
 if TYPE_CHECKING:
     from jaxtyping import Float64
     from matplotlib.axes import Axes
-
-_MAPPINGS = ("errors", "attributes")
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ class CurvatureReport:
     workers: int
 
 
-class Curvature(CurvatureData):
+class Curvature(ReadOnly, CurvatureData):
     """How a loss bends at n sets of weights, such as a run's checkpoints; everything it hands out is read-only.
 
     Rows are sets of weights, in the order of ``number``. What is not measured, or was not asked for, is NaN.
@@ -100,22 +97,11 @@ class Curvature(CurvatureData):
         vectors: Mapping[int, Eigenvectors] | None = None,
     ) -> None:
         data.validate()
-        contents = {name: value for name, value in _contents(data).items() if name not in ("path", "report", "_held")}
         place = data.path if path is None else path_of(path)
-        self.__setstate__({**copy.deepcopy(contents), "path": place, "report": report, "_held": dict(vectors or {})})
+        self._take(data, path=place, report=report, _held=dict(vectors or {}))
 
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a Curvature is read-only, so its {name!r} cannot be set.")
-
-    def __getstate__(self) -> dict[str, Any]:
-        return _contents(self)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        for name in _MAPPINGS:
-            vars(self)[name] = MappingProxyType(state[name])
-        for array in self.columns.values():
-            array.flags.writeable = False
+    def _numbers(self) -> Iterable[NDArray[Any]]:
+        return self.columns.values()
 
     @classmethod
     def load(cls, path: str | os.PathLike[str] | RemotePath) -> Curvature:
@@ -314,8 +300,3 @@ class Curvature(CurvatureData):
 
 def _count(number: int, unit: str) -> str:
     return f"{number} {unit}" + ("s" if number > 1 else "")
-
-
-def _contents(data: CurvatureData) -> dict[str, Any]:
-    """Returns the attributes as they can be copied and pickled, which a ``MappingProxyType`` cannot be."""
-    return {name: dict(value) if name in _MAPPINGS else value for name, value in vars(data).items()}
