@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
@@ -24,6 +25,9 @@ from landscape import (
 )
 from landscape.demo import callback_fn, digits, digits_network
 from landscape.figures import plot_multiples, save_figure
+
+if TYPE_CHECKING:
+    from torch import nn
 
 mpl.use("Agg")
 
@@ -90,21 +94,40 @@ def draw_curvature(demo: Path, sharpness: Path, spectrum: Path) -> None:
     save_figure(at_end.plot_spectrum(theme="light"), spectrum, dpi=110)
 
 
-def draw_topology(contour: Path, tree: Path) -> None:
-    """Draws the plane through three networks of different seeds: minima on its contour, and their merge tree."""
+def train_on_digits(seed: int) -> nn.Module:
+    """Returns the demo's network after a short training."""
     import torch
 
     (images, targets), _ = digits()
-    networks = {}
-    for seed in range(3):
-        torch.manual_seed(seed)
-        network = digits_network()
-        optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
-        for _ in range(150):
-            optimizer.zero_grad()
-            torch.nn.functional.cross_entropy(network(images), targets).backward()
-            optimizer.step()
-        networks[f"seed {seed}"] = network.eval()
+    torch.manual_seed(seed)
+    network = digits_network()
+    optimizer = torch.optim.Adam(network.parameters(), lr=0.01)
+    for _ in range(150):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(network(images), targets).backward()
+        optimizer.step()
+    return network.eval()
+
+
+def draw_significance(file: Path) -> None:
+    """Draws the surroundings of one network minus those of another, hatched where the difference may be chance."""
+    options: dict[str, Any] = {
+        "size": 31,
+        "num_samples": 512,
+        "keep_samples": True,
+        "device_ids": [0],
+        "progress": False,
+    }
+    first, second = (
+        evaluate(random_plane(train_on_digits(seed), seed=0, name=f"seed {seed}"), callback_fn, **options)
+        for seed in range(2)
+    )
+    save_figure(first.plot_difference(second, theme="light"), file, dpi=110)
+
+
+def draw_topology(contour: Path, tree: Path) -> None:
+    """Draws the plane through three networks of different seeds: minima on its contour, and their merge tree."""
+    networks = {f"seed {seed}": train_on_digits(seed) for seed in range(3)}
     seen = evaluate(
         plane_through(networks), callback_fn, size=46, limits=(-0.4, 1.4), num_samples=1024, device_ids=[0],
         progress=False,
@@ -145,6 +168,7 @@ def main(demo: Path) -> None:
     draw_profile(demo, IMAGES / "concepts_profile.png")
     draw_saddle(IMAGES / "concepts_saddle.png")
     draw_topology(IMAGES / "topology_contour.png", IMAGES / "topology_tree.png")
+    draw_significance(IMAGES / "figures_significance.png")
     draw_curvature(demo, IMAGES / "curvature_sharpness.png", IMAGES / "curvature_spectrum.png")
     draw_comparison(IMAGES / "comparing.png")
 

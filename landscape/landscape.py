@@ -214,14 +214,24 @@ class Landscape(ReadOnly, LandscapeData):
         return figures.plot_profile(self, ax, others=others, **look)
 
     def plot_difference(
-        self, other: LandscapeData | str, minus: str | None = None, ax: Axes | None = None, **look: Unpack[Look]
+        self,
+        other: LandscapeData | str,
+        minus: str | None = None,
+        ax: Axes | None = None,
+        *,
+        significance: float | None = 2.0,
+        **look: Unpack[Look],
     ) -> Axes:
         """Draws this landscape minus another one on the same grid, or one of its metrics minus another.
 
         ``landscape.plot_difference("loss@test", "loss")`` is the gap of generalisation; see
         ``figures.plot_difference``.
         """
-        return figures.plot_difference(self, other, minus, ax, **look)
+        return figures.plot_difference(self, other, minus, ax, significance=significance, **look)
+
+    def plot_uncertainty(self, **look: Unpack[Look]) -> list[Axes]:
+        """Draws how uncertain a metric is at each point, a map for each kind; see ``figures.plot_uncertainty``."""
+        return figures.plot_uncertainty(self, **look)
 
     def plot_multiples(self, metrics: Sequence[str], kind: str | None = None, **look: Unpack[Look]) -> list[Axes]:
         """Draws several metrics side by side, those of one quantity on one scale; see ``figures.plot_multiples``."""

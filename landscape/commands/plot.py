@@ -43,7 +43,8 @@ def plot(
         choice(
             ("auto", *PLANE_KINDS, *OTHER_KINDS, *CURVATURE_KINDS, COMPARISON_KIND),
             help="profile is of a line, barriers of lines and curves between two networks, difference of two files or "
-            "metrics, multiples side by side on one scale, persistence and merge_tree how deep the grid's minima are "
+            "metrics, multiples side by side on one scale, uncertainty maps of the standard error and of the "
+            "interpolation error, persistence and merge_tree how deep the grid's minima are "
             "and which saddles join them; "
             "sharpness and spectrum are of a curvature file, comparison of a comparison file. auto: contour, profile, "
             "sharpness or comparison of one file, "
@@ -101,6 +102,12 @@ def plot(
         float | None,
         typer.Option(help="Of a spectrum: of the Gaussian that smooths it; a hundredth of its range by default."),
     ] = None,
+    significance: Annotated[
+        float | None,
+        typer.Option(
+            help="Of a difference: hatches what lies within so many standard errors; 2 by default, 0 hatches nothing."
+        ),
+    ] = None,
     topology: Annotated[
         bool, typer.Option("--topology", help="Mark minima of the grid and saddles between them.")
     ] = False,
@@ -130,7 +137,7 @@ def plot(
             "--colormap": colormap is not None, "--no-trajectory": not trajectory, "--aspect": aspect != "equal",
             "--over": over != "auto", "--camera": camera is not None, "--columns": columns is not None,
             "--seconds": seconds is not None, "--rate": rate is not None, "--topology": topology,
-            "--persistence": persistence is not None,
+            "--persistence": persistence is not None, "--significance": significance is not None,
         }  # fmt: skip
         own = {**of_curvature, "--scale": None if scale == "auto" else scale}
         if compared:
@@ -160,12 +167,16 @@ def plot(
     if camera is not None:
         look["camera"] = read_pair("--camera", camera, ",", "azimuth and elevation in degrees such as -60,30")
     check_fits(
-        chosen, over, metrics, {"--columns": columns, "--seconds": seconds, "--rate": rate}, trajectory=trajectory
-    )
+        chosen, over, metrics,
+        {"--columns": columns, "--seconds": seconds, "--rate": rate, "--significance": significance},
+        trajectory=trajectory,
+    )  # fmt: skip
     look |= read_topology(chosen, persistence, topology=topology)
     more: dict[str, Any] = given(columns=columns, seconds=seconds, rate=rate)
     if chosen == "multiples":
         more |= given(titles=title)
+    elif significance is not None:
+        more["significance"] = significance or None
     elif chosen in TOPOLOGY_KINDS:
         more |= given(persistence=persistence)
     if title is not None and chosen != "multiples":

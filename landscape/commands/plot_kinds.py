@@ -16,16 +16,17 @@ PLANE_KINDS = {
     "contour": "plot_contour", "lines": "plot_contour_lines", "heatmap": "plot_heatmap", "surface": "plot_surface",
 }  # fmt: skip
 TOPOLOGY_KINDS = {"persistence": "plot_persistence", "merge_tree": "plot_merge_tree"}
-OTHER_KINDS = ("profile", "barriers", "difference", "multiples", "animation", *TOPOLOGY_KINDS)
+OTHER_KINDS = ("profile", "barriers", "difference", "multiples", "uncertainty", "animation", *TOPOLOGY_KINDS)
+_OWNERS = {"--columns": "multiples", "--significance": "difference"}
 _MOVING = (".gif", ".mp4")
 _FUNCTIONS = {
     **{function: kind for kind, function in (PLANE_KINDS | TOPOLOGY_KINDS).items()},
     "plot_profile": "profile", "plot_barriers": "barriers", "plot_difference": "difference",
-    "plot_multiples": "multiples", "walk_frames": "animation",
+    "plot_multiples": "multiples", "plot_uncertainty": "uncertainty", "walk_frames": "animation",
 }  # fmt: skip
 _NAMED = (
-    "aspect", "camera", "clip", "colormap", "columns", "dpi", "levels", "metric", "rate", "scale", "seconds", "size",
-    "style", "theme", "title", "topology",
+    "aspect", "camera", "clip", "colormap", "columns", "dpi", "levels", "metric", "rate", "scale", "seconds",
+    "significance", "size", "style", "theme", "title", "topology",
 )  # fmt: skip
 OPTIONS = {
     "path": "--output",
@@ -76,7 +77,7 @@ def check_fits(chosen: str, over: str, metrics: list[str], owned: dict[str, floa
     if chosen == "animation" and not trajectory:
         raise ValueError("--no-trajectory must be left out for an animation, which shows the walk.")
     for option, value in owned.items():
-        owner = "multiples" if option == "--columns" else "animation"
+        owner = _OWNERS.get(option, "animation")
         if value is not None and chosen != owner:
             raise ValueError(f"{option} must be left out for a {chosen}; it belongs to --kind {owner}.")
 
@@ -130,9 +131,11 @@ def draw(
         shown = None if over == "auto" else over
         drawn = figures.plot_multiples(landscapes, kind=shown, metrics=metrics, **more, **look)[0]
     elif chosen == "difference" and len(metrics) > 1:
-        drawn = figures.plot_difference(landscapes[0], metrics[0], metrics[1], **look)
+        drawn = figures.plot_difference(landscapes[0], metrics[0], metrics[1], **more, **look)
     elif chosen == "difference":
-        drawn = figures.plot_difference(landscapes[0], landscapes[1], **first)
+        drawn = figures.plot_difference(landscapes[0], landscapes[1], **more, **first)
+    elif chosen == "uncertainty":
+        drawn = figures.plot_uncertainty(landscapes[0], **first)[0]
     elif chosen == "barriers":
         drawn = figures.plot_barriers(_by_stem(landscapes), **_linear(first))
     elif chosen == "profile":

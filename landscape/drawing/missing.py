@@ -53,24 +53,47 @@ def draw_missing(
     Returns:
         One legend entry for each kind.
     """
-    from matplotlib.patches import Patch, PathPatch
-    from matplotlib.path import Path
+    from matplotlib.patches import Patch
 
     entries = []
-    across, up = corners
     for kind, where in missing_kinds(values, status).items():
-        cells = []
-        for row in range(len(where)):
-            for first, last in _runs(where[row]):
-                ring = [row, row, row + 1, row + 1, row], [first, last, last, first, first]
-                cells.append(Path(np.column_stack([across[ring], up[ring]]), closed=True))
-        style = styles[kind]
+        hatch_cells(ax, corners, border, where, styles[kind], 1.5)
+        entries.append(Patch(label=f"{kind} ({int(where.sum())})", linewidth=0, **styles[kind]))
+    return entries
+
+
+def hatch_cells(
+    ax: Axes,
+    corners: tuple[NDArray[Any], NDArray[Any]],
+    border: Path,
+    where: NDArray[Any],
+    style: Mapping[str, Any],
+    zorder: float,
+) -> None:
+    """Hatches some cells of a plane; ``corners`` and ``border`` are those of ``draw_missing``.
+
+    Args:
+        ax: where to draw.
+        corners: of the cells.
+        border: of the plane.
+        where: which cells, shape (ny, nx).
+        style: of matplotlib's patches.
+        zorder: above what.
+    """
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    across, up = corners
+    cells = []
+    for row in range(len(where)):
+        for first, last in _runs(where[row]):
+            ring = [row, row, row + 1, row + 1, row], [first, last, last, first, first]
+            cells.append(Path(np.column_stack([across[ring], up[ring]]), closed=True))
+    if cells:
         # One path for all cells: hatching each by itself takes half a minute for a large grid.
-        patch = PathPatch(Path.make_compound_path(*cells), linewidth=0, zorder=1.5, **style)
+        patch = PathPatch(Path.make_compound_path(*cells), linewidth=0, zorder=zorder, **style)
         ax.add_artist(patch)
         patch.set_clip_path(border, ax.transData)
-        entries.append(Patch(label=f"{kind} ({int(where.sum())})", linewidth=0, **style))
-    return entries
 
 
 def draw_interpolated(

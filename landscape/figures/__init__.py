@@ -18,6 +18,7 @@ from .routes import plot_routes
 from .sharpness import plot_sharpness
 from .spectrum import plot_spectrum
 from .surface3d import plot_surface
+from .uncertainty import plot_uncertainty
 
 __all__ = [
     "CurvatureLook",
@@ -39,6 +40,7 @@ __all__ = [
     "plot_sharpness",
     "plot_spectrum",
     "plot_surface",
+    "plot_uncertainty",
     "save_animation",
     "save_figure",
     "walk_frames",

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.validation import wrong_type
+from collectors.validation import check_float, wrong_type
 
-from ..drawing.sheet import Kind, Look, begin
+from ..drawing.missing import edges, hatch_cells
+from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, Look, Sheet, begin
 from ..drawing.texts import metric_text, missed_notes, plain, precision_notes, title
 from ..file.checks import PointStatus
 from ..file.data import LandscapeData
+from ..file.difference_errors import DifferenceErrors, difference_errors
 from .contour import draw_filled
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ def plot_difference(
     second: LandscapeData | str,
     minus: str | None = None,
     ax: Axes | None = None,
+    *,
+    significance: float | None = 2.0,
     **look: Unpack[Look],
 ) -> Axes:
     """Draws one surface minus another in colours that change at zero, with the first one's path.
@@ -35,11 +40,19 @@ def plot_difference(
     ``plot_difference(landscape, "loss@test", "loss")`` subtracts two metrics of one plane, which is the gap of
     generalisation.
 
+    What may be chance is hatched: points whose difference is at most ``significance`` standard errors, plus the
+    estimated errors of interpolated values. Where the same samples were measured and their losses kept
+    (``keep_samples=True``), that is the standard error of each sample's own difference, which is often several times
+    smaller. Each point is judged alone: of many points without any difference, one in twenty lies beyond 2 standard
+    errors, and neighbours do so together, because they are measured on the same samples.
+
     Args:
         first: a plane.
         second: a plane on the same grid, or one of the first plane's metrics.
         minus: the metric that is subtracted, where ``second`` is a metric.
         ax: where to draw; None makes a figure of its own, which is ``axes.figure``.
+        significance: up to how many standard errors a difference is hatched; None hatches nothing. Nothing is hatched,
+            either, where the standard errors are not known.
         **look: metric (of two planes), levels, scale ("auto", "linear" or "symlog"), colormap (of two hues),
             trajectory, clip (largest difference), theme, style, aspect, title, size; see ``Look``.
 
@@ -64,6 +77,8 @@ def plot_difference(
     if first.y is None or landscapes[1].y is None:
         raise ValueError("plot_difference needs two planes, but got a line; plot_multiples draws lines side by side.")
     check_same_grid(*landscapes)
+    if significance is not None:
+        check_float("significance", significance, minimum=0)
     values = difference(*(landscape[name] for landscape, name in zip(landscapes, metrics, strict=True)))
     with begin(
         DIFFERENCE, first, ax, {**look, "metric": metrics[0]}, values=values, diverging=True, label=label,
@@ -73,8 +88,25 @@ def plot_difference(
         if sheet.heading is None and landscapes[0] is not landscapes[1]:
             sheet.heading = "" if sheet.own and sheet.appearance.paper else _heading(*landscapes)
         draw_filled(sheet)
+        errors = None if significance is None else difference_errors(*landscapes, metrics)
+        if errors is not None and significance is not None:
+            _hatch_chance(sheet, errors, significance)
         sheet.finish()
     return sheet.ax
+
+
+def _hatch_chance(sheet: Sheet, errors: DifferenceErrors, significance: float) -> None:
+    """Hatches what may be chance."""
+    from matplotlib.patches import Patch
+
+    where = errors.within(sheet.measured, significance)
+    count, known = int(where.sum()), int(np.isfinite(sheet.measured).sum())
+    style: dict[str, Any] = {"facecolor": "none", "edgecolor": "#4d4d4d", "hatch": "\\\\\\\\"}
+    corners = sheet.frame.mesh(*map(edges, sheet.plane))
+    hatch_cells(sheet.ax, corners, sheet.border, where, style, 1.6)
+    also = " and the interpolation error" if errors.interpolation.any() else ""
+    text = f"within {significance:g} standard errors{also}, {errors.pairing}: {count:,} of {known:,} points"
+    sheet.entries.append(Patch(label=textwrap.fill(text, OWN_VALUES_WIDTH), linewidth=0, **style))
 
 
 def _two_metrics(metric: object, minus: object, look: Look) -> tuple[str, str]:

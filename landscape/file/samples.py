@@ -15,7 +15,7 @@ from workers.sample_losses import KeptSamples
 from .sample_chunks import ITEM, Chunks, SpooledChunks, packed, unpacked
 
 if TYPE_CHECKING:
-    from jaxtyping import Bool, Float32
+    from jaxtyping import Bool, Float32, Float64
 
 
 UNNAMED = "main"
@@ -112,12 +112,34 @@ class KeptLosses:
             second: of the point whose loss is subtracted.
         """
         places = [place if isinstance(place, tuple) else (place,) for place in (first, second)]
-        losses = [self.at(*place).astype(np.float64) for place in places]
+        return self._paired(*(self.at(*place) for place in places))
+
+    def paired_errors(self, other: KeptLosses) -> Float64[np.ndarray, "*grid"]:
+        """Returns the standard error of this loss minus another at each point, over the samples of both.
+
+        Args:
+            other: the losses of the same samples on the same grid.
+
+        Returns:
+            Shape (ny, nx); NaN where either is not measured.
+
+        Raises:
+            LandscapeError: a landscape's file was changed or removed since it was read.
+        """
+        found = np.full(math.prod(self.shape), np.nan)
+        both = [flat for flat in self.chunks if flat in other.chunks]
+        for flat, *chunks in zip(both, self.chunks.read(both), other.chunks.read(both), strict=True):
+            found[flat] = self._paired(*(unpacked(chunk, self.count) for chunk in chunks))[1]
+        return found.reshape(self.shape)
+
+    def _paired(self, first: NDArray[np.float32], second: NDArray[np.float32]) -> tuple[float, float]:
+        """Returns the mean over samples of first minus second, and its standard error."""
         weights = np.ones(self.count) if self.weights is None else self.weights
-        gaps = np.where(weights > 0, losses[0] - losses[1], 0.0)
-        total = weights.sum()
-        mean = float(gaps @ weights / total)
-        spread = float((((gaps - mean) * weights) ** 2).sum())
+        with np.errstate(invalid="ignore"):
+            gaps = np.where(weights > 0, first.astype(np.float64) - second, 0.0)
+            total = weights.sum()
+            mean = float(gaps @ weights / total)
+            spread = float((((gaps - mean) * weights) ** 2).sum())
         error = math.sqrt(spread * self.count / (self.count - 1)) / total if self.count > 1 else math.nan
         return mean, float(error)
 

@@ -27,7 +27,10 @@ CHOICES = {
     ("run", "--directions"): "[random|hessian|ggn|factors|pca]",
     ("evaluate", "--normalization"): "[filter|layer|weight|none]",
     ("evaluate", "--kind"): "[auto|random|random-line|line|through|pca|saved|hessian|ggn|own]",
-    ("plot", "--kind"): "[auto|contour|lines|heatmap|surface|profile|barriers|difference|multiples|animation"
+    (
+        "plot",
+        "--kind",
+    ): "[auto|contour|lines|heatmap|surface|profile|barriers|difference|multiples|uncertainty|animation"
     "|persistence|merge_tree|sharpness|spectrum|comparison]",
     ("plot", "--scale"): "[auto|log|linear|symlog]",
     ("plot", "--style"): "[screen|paper]",

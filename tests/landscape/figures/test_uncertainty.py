@@ -1,0 +1,165 @@
+"""Maps of errors, and which differences may be chance."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+import pytest
+from figure_cases import build, build_line, legend_texts
+from matplotlib.patches import PathPatch
+
+from landscape import Landscape
+from landscape.figures import plot_difference, plot_uncertainty
+from landscape.file.checks import PointStatus
+from landscape.file.data import LOSS_ERROR, LandscapeData
+from landscape.file.difference_errors import PAIRED, UNPAIRED, difference_errors
+from landscape.file.samples import KeptLosses
+
+SAMPLES = {"count": 50, "sha256": "a" * 64}
+LOSS = ("loss", "loss")
+
+
+def with_errors(stderr: float = 0.1, **attributes: Any) -> LandscapeData:
+    data = build(rows=6, columns=8, **attributes)
+    data.metrics["loss_stderr"] = np.full(data.shape, stderr)
+    return data
+
+
+def shifted(data: LandscapeData, by: Any) -> LandscapeData:
+    other = copy.deepcopy(data)
+    other.metrics["loss"] -= by
+    return other
+
+
+def with_samples(data: LandscapeData, noise: float, seed: int) -> LandscapeData:
+    """Keeps losses of samples that differ much from each other and little between landscapes."""
+    hardness, random = np.random.default_rng(0).gamma(1.0, size=50), np.random.default_rng(seed)
+    kept = KeptLosses("main", data.shape, 50)
+    for flat in range(data.loss.size):
+        kept.store(flat, (hardness + data.loss.flat[flat] + noise * random.normal(size=50)).astype(np.float32))
+    data.kept_samples["main"] = kept
+    data.attributes["identity"] = {"samples": dict(SAMPLES)}
+    return data
+
+
+def hatched(ax: Any) -> list[PathPatch]:
+    return [item for item in ax.get_children() if isinstance(item, PathPatch) and item.get_hatch() == "\\\\\\\\"]
+
+
+class TestErrors:
+    def test_of_the_same_samples_the_error_is_that_of_each_samples_own_difference(self) -> None:
+        first = with_samples(with_errors(), 0.01, 1)
+        second = with_samples(with_errors(), 0.01, 2)
+        found = difference_errors(first, second, LOSS)
+        assert found is not None
+        assert found.pairing == PAIRED
+        gaps = first.kept_samples["main"].losses().astype(float) - second.kept_samples["main"].losses()
+        np.testing.assert_allclose(found.stderr, gaps.std(axis=-1, ddof=1) / np.sqrt(50), rtol=1e-6)
+        assert found.stderr.max() < 0.01
+
+    def test_of_other_samples_the_errors_add_up_as_of_independent_ones(self) -> None:
+        first, second = with_samples(with_errors(0.3), 0.01, 1), with_samples(with_errors(0.4), 0.01, 2)
+        second.attributes["identity"]["samples"]["sha256"] = "b" * 64
+        found = difference_errors(first, second, LOSS)
+        assert found is not None
+        assert found.pairing == UNPAIRED
+        np.testing.assert_allclose(found.stderr, 0.5)
+
+    def test_interpolation_counts_beside_the_samples(self) -> None:
+        first, second = with_errors(), with_errors()
+        first.metrics[LOSS_ERROR] = np.full(first.shape, 0.2)
+        found = difference_errors(first, second, LOSS)
+        assert found is not None
+        assert found.within(np.full(first.shape, 0.48), 2.0).all()
+        assert not found.within(np.full(first.shape, 0.49), 2.0).any()
+
+    def test_a_point_that_only_one_measured_is_not_known(self) -> None:
+        first, second = with_samples(with_errors(), 0.01, 1), with_samples(with_errors(), 0.01, 2)
+        lacking = KeptLosses("main", second.shape, 50)
+        lacking.store(3, second.kept_samples["main"].at(0, 3))
+        second.kept_samples["main"] = lacking
+        found = difference_errors(first, second, LOSS)
+        assert found is not None
+        assert np.isfinite(found.stderr).sum() == 1
+
+    def test_nothing_is_known_without_standard_errors(self) -> None:
+        assert difference_errors(build(), build(), LOSS) is None
+        assert difference_errors(with_errors(), with_errors(), ("accuracy", "accuracy")) is None
+
+    def test_two_data_sets_of_one_landscape_are_independent(self) -> None:
+        data = with_samples(with_errors(0.3), 0.01, 1)
+        data.metrics["loss@test"], data.metrics["loss_stderr@test"] = data.loss + 1, np.full(data.shape, 0.4)
+        found = difference_errors(data, data, ("loss@test", "loss"))
+        assert found is not None
+        assert found.pairing == UNPAIRED
+        np.testing.assert_allclose(found.stderr, 0.5)
+
+
+class TestMask:
+    def test_what_may_be_chance_is_hatched_and_counted(self) -> None:
+        first = with_errors(0.1)
+        second = shifted(first, np.where(np.arange(8) < 3, 0.2, 0.4))
+        ax = plot_difference(first, second)
+        assert len(hatched(ax)) == 1
+        (text,) = [text for text in legend_texts(ax) if "standard errors" in text]
+        assert text.replace("\n", " ") == "within 2 standard errors, not paired: 18 of 48 points"
+
+    def test_as_many_standard_errors_as_asked(self) -> None:
+        first = with_errors(0.1)
+        second = shifted(first, 0.4)
+        assert not hatched(plot_difference(first, second, significance=2))
+        assert len(hatched(plot_difference(first, second, significance=3))) == 1
+        assert not any(
+            "standard errors" in text for text in legend_texts(plot_difference(first, second, significance=None))
+        )
+
+    def test_missing_points_are_neither_chance_nor_counted(self) -> None:
+        first = with_errors(0.1)
+        first.status[0] = PointStatus.FAILED
+        first.metrics["loss"][0] = np.nan
+        ax = plot_difference(first, shifted(first, 0.1))
+        (text,) = [text for text in legend_texts(ax) if "standard errors" in text]
+        assert text.replace("\n", " ").endswith("40 of 40 points")
+
+    def test_a_method_of_a_landscape_does_the_same(self) -> None:
+        first = with_errors(0.1)
+        ax = Landscape(first).plot_difference(Landscape(shifted(first, 0.4)), significance=3.0)
+        assert any("within 3 standard errors" in text.replace("\n", " ") for text in legend_texts(ax))
+
+    @pytest.mark.parametrize("wrong", [-1, float("nan"), "two"])
+    def test_a_wrong_number_is_named(self, wrong: Any) -> None:
+        with pytest.raises((TypeError, ValueError), match=r"^significance must be"):
+            plot_difference(with_errors(), with_errors(), significance=wrong)
+
+
+class TestMaps:
+    def test_each_kind_of_error_has_a_map_with_its_values(self) -> None:
+        data = with_errors()
+        data.metrics["loss_stderr"] += np.linspace(0, 1, 8)
+        data.metrics[LOSS_ERROR] = np.linspace(0, 0.5, 48).reshape(6, 8)
+        data.status[1::2] = PointStatus.INTERPOLATED
+        axes = plot_uncertainty(data)
+        assert [ax.get_title().split("\n")[0] for ax in axes] == [
+            "standard error of loss over samples",
+            "estimated interpolation error of loss",
+        ]
+        for ax, name in zip(axes, ("loss_stderr", LOSS_ERROR), strict=True):
+            mesh = next(item for item in ax.collections if item.get_array() is not None and item.get_array().size == 48)
+            shown = np.ma.filled(mesh.get_array().reshape(6, 8), np.nan)
+            inside = (data.metrics[name] >= mesh.norm.vmin) & (data.metrics[name] <= mesh.norm.vmax)
+            assert inside.sum() > 40
+            np.testing.assert_allclose(shown[inside], data.metrics[name][inside])
+            assert mesh.get_cmap().name == "magma"
+
+    def test_one_map_where_all_was_measured(self) -> None:
+        assert len(Landscape(with_errors()).plot_uncertainty(theme="dark")) == 1
+
+    def test_without_any_error_the_text_says_where_errors_come_from(self) -> None:
+        with pytest.raises(ValueError, match=r"^no error of 'accuracy' is known: the loss has a standard error where"):
+            plot_uncertainty(with_errors(), metric="accuracy")
+
+    def test_a_line_has_a_band(self) -> None:
+        with pytest.raises(ValueError, match=r"^plot_uncertainty needs a plane, but the landscape is a line"):
+            plot_uncertainty(build_line([1.0, 2.0, 3.0]))
