@@ -126,7 +126,7 @@ def page_html(
         "policy": "; ".join(policy),
         # A file's name and its title may hold half a surrogate pair, which no text on a disk does.
         "title": html.escape(heading).encode("utf-8", "replace").decode("utf-8"),
-        "style": _asset("page.css"),
+        "style": _joined(".css"),
         "content": json.dumps(content, ensure_ascii=True, allow_nan=False).translate(_LINE_ENDS),
         "plotly": tag,
         "script": own,
@@ -182,9 +182,13 @@ def _packed_script() -> tuple[str, str]:
 
 
 def _own_script() -> str:
+    return "(() => {\n'use strict';\n" + _joined(".js") + "})();\n"
+
+
+def _joined(ending: str) -> str:
+    """Returns the assets of a kind in the order of their names."""
     assets = files(__package__) / "assets"
-    names = sorted(item.name for item in assets.iterdir() if item.name.endswith(".js"))
-    return "(() => {\n'use strict';\n" + "\n".join(_asset(name) for name in names) + "})();\n"
+    return "\n".join(_asset(name) for name in sorted(item.name for item in assets.iterdir()) if name.endswith(ending))
 
 
 def _asset(name: str) -> str:

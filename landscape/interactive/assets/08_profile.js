@@ -25,7 +25,7 @@ function profileTraces(points) {
   ];
 }
 
-function lineTraces(landscape, metric) {
+function lineTraces(landscape, metric, { current, mark }) {
   const values = landscape.values(metric);
   const error = landscape.errorOf(metric);
   const x = [...landscape.x];
@@ -74,7 +74,25 @@ function lineTraces(landscape, metric) {
     ...named, text: [plotText(origin.named ? origin.label : "")],
     marker: { size: 12, symbol: "star", color: colour("origin"), line: { color: "#1a1a1a", width: 1 } },
   });
-  return traces;
+  return [...traces, lineMark("current", current, colour("current")), lineMark("mark", [mark], colour("mark"))];
+}
+
+// What the reader or the player points at on a line.
+function lineMark(name, points, fill) {
+  return {
+    name, type: "scatter", mode: "markers", hoverinfo: "skip", ...linePlaces(points), cliponaxis: false,
+    marker: { size: 13, color: fill, line: { color: "#ffffff", width: 2 } },
+  };
+}
+
+function linePlaces(points) {
+  const there = points.filter((point) => point && Number.isFinite(point.value));
+  return { x: there.map(({ x }) => x), y: there.map(({ value }) => value) };
+}
+
+function drawLineMark(plot, name, points) {
+  const { x, y } = linePlaces(points);
+  return Plotly.restyle(plot, { x: [x], y: [y] }, [plot.data.findIndex((trace) => trace.name === name)]);
 }
 
 // The axis of values has the scale of the card; several cards that share one have the same axis.
@@ -90,7 +108,7 @@ function profileLayout(text, scale, xTitle, { shared }) {
     ...baseLayout(),
     margin: { l: 62, r: 16, t: 10, b: 46 },
     dragmode: TOUCH ? false : "zoom",
-    xaxis: { ...axis, title: { text: plotText(xTitle), standoff: 8, font: { size: 12 } } },
+    xaxis: { ...axis, title: { text: plotText(xTitle).replace("\n", "<br>"), standoff: 8, font: { size: 12 } } },
     yaxis: {
       ...axis, title: { text: plotText(text + (logarithmic ? " (log scale)" : "")), standoff: 6, font: { size: 12 } }, type: logarithmic ? "log" : "linear",
       ...(own ? { autorange: true } : { range: [low - margin, high + margin], autorange: false }),

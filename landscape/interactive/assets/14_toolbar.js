@@ -4,7 +4,7 @@ class Toolbar {
   constructor(page) {
     this.page = page;
     const { settings } = page;
-    this.box = element("div", { class: "toolbar", role: "toolbar", "aria-label": "View" });
+    this.box = element("div", { class: "toolbar", role: "region", "aria-label": "View" });
     this.metric = element("span", { class: "metrics" });
     this.differences = element("span");
     this.low = this.end("low", "Lowest value of the colours and heights");
@@ -13,15 +13,48 @@ class Toolbar {
     this.box.append(
       this.metric,
       labelled("Scale", select([["auto", "Automatic"], ["log", "Logarithmic"], ["linear", "Linear"]], settings.scale, (value) => page.set({ scale: value }), { id: "scale" })),
-      element("span", { class: "control range", role: "group", "aria-label": "Range" }, element("span", { text: "Clip to" }), this.low, "\u2013", this.high, this.reset),
-      labelled("Colours", select(Object.keys(COLOUR_MAPS).map((name) => [name, name]), settings.colours, (value) => page.set({ colours: value }), { id: "colours" })),
+      this.range = element("span", { class: "control range", role: "group", "aria-label": "Range" }, element("span", { text: "Clip to" }), this.low, "\u2013", this.high, this.reset),
+      ...this.ofPlanes(labelled("Colours", select(Object.keys(COLOUR_MAPS).map((name) => [name, name]), settings.colours, (value) => page.set({ colours: value }), { id: "colours" })),
       labelled("Axes", select([["equal", "To scale"], ["fill", "Filling"]], settings.aspect, (value) => page.set({ aspect: value }), { id: "aspect", title: "To scale: distances in weight space. Filling: the plane's coordinates fill a square." })),
-      labelled("Map", select([["contour", "Contours"], ["cells", "Cells"]], settings.map, (value) => page.set({ map: value }), { id: "map" })),
+      labelled("Map", select([["contour", "Contours"], ["cells", "Cells"]], settings.map, (value) => page.set({ map: value }), { id: "map" }))),
     );
     [this.low.value, this.high.value] = [settings.low ?? "", settings.high ?? ""];
     this.several();
     this.showMetrics();
     this.box.append(page.link.box);
+  }
+
+  // What a curve does not have: colours, directions, a map.
+  ofPlanes(...controls) {
+    this.planesOnly = controls;
+    return controls;
+  }
+
+  // Only what does something to the cards on the page.
+  showFitting() {
+    const cards = [...this.page.cards.values()];
+    const lines = cards.length > 0 && cards.every(({ landscape }) => landscape.isLine);
+    for (const control of this.planesOnly) control.hidden = lines;
+    this.range.firstChild.textContent = lines ? "Values" : "Clip to";
+    const switches = { layout: cards.length > 1, locked: this.page.webgl && cards.filter(({ flat }) => flat === false).length > 1, linked: cards.length > 1, overlay: cards.length > 1 };
+    for (const [name, fits] of Object.entries(switches)) this.compared[name].hidden = !fits;
+  }
+
+  // How several cards stand beside each other, by the names of the settings.
+  comparing() {
+    const { settings } = this.page;
+    const found = { layout: labelled("Layout", select([["side", "Side by side"], ["rows", "In rows"]], settings.layout, (value) => this.page.set({ layout: value }), { id: "layout" })) };
+    for (const [name, text, title] of [
+      ["locked", "Lock cameras", "Turn one surface, and all turn"],
+      ["linked", "Link cursor", "Point at one, and the same coordinates are marked in all"],
+      ["overlay", "Overlay profiles", "The profiles of all on one axis, along one line"],
+    ]) found[name] = this.toggle(name, text, title);
+    return found;
+  }
+
+  toggle(name, text, title = null) {
+    const box = element("input", { type: "checkbox", id: name, title, checked: this.page.settings[name], on: { change: () => this.page.set({ [name]: box.checked }) } });
+    return labelled(text, box);
   }
 
   showMetrics() {
@@ -76,10 +109,11 @@ class Toolbar {
   }
 
   several() {
-    const { landscapes, settings } = this.page;
+    const { landscapes } = this.page;
+    this.compared = this.comparing();
+    this.box.append(...Object.values(this.compared));
     if (landscapes.length < 2 && !this.severalSets) return this.box.append(this.differences);
-    const shared = element("input", { type: "checkbox", id: "shared", checked: settings.shared, on: { change: () => this.page.set({ shared: shared.checked }) } });
-    this.box.append(labelled("One scale for all", shared));
+    this.box.append(this.toggle("shared", "One scale for all"));
     if (landscapes.length < 2) return this.box.append(this.differences);
     this.chips = element("div", { class: "chips", role: "group", "aria-label": "Landscapes shown" }, ...landscapes.map((landscape, index) =>
       element("button", {

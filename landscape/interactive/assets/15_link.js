@@ -1,7 +1,8 @@
 // A link to what the page shows: everything that the reader changed stands in the address after its "#".
 
 const LINK_MILLISECONDS = 400;
-const CHOICES = { scale: ["auto", "log", "linear"], colours: Object.keys(COLOUR_MAPS), map: ["contour", "cells"], aspect: ["equal", "fill"] };
+const CHOICES = { scale: ["auto", "log", "linear"], colours: Object.keys(COLOUR_MAPS), map: ["contour", "cells"], aspect: ["equal", "fill"], layout: ["side", "rows"] };
+const SWITCHES = ["shared", "locked", "linked", "overlay"];
 
 class Link {
   constructor(page, { live }) {
@@ -10,7 +11,9 @@ class Link {
     this.button = button("Copy link", "Copy a link to this view", () => this.copy(), { id: "link" });
     this.said = element("output", { class: "said", "aria-live": "polite" });
     // Nobody else can open the address of `landscape watch`.
-    this.box = element("span", { class: "control link", hidden: live }, this.button, this.said);
+    // Inside another page, the reader may want more room.
+    this.alone = element("a", { class: "alone", href: location.href, target: "_blank", rel: "noopener", text: "Open alone", hidden: !EMBEDDED || !hasAddress(), on: { click: () => { this.alone.href = this.address; } } });
+    this.box = element("span", { class: "control link", hidden: live }, this.button, this.alone, this.said);
   }
 
   // What stands after "#": only what is not as usual.
@@ -28,7 +31,7 @@ class Link {
   }
 
   get address() {
-    return location.href.split("#")[0] + (this.text && `#${this.text}`);
+    return (hasAddress() ? location.href.split("#")[0] : "") + (this.text && `#${this.text}`);
   }
 
   // The address follows the view, so that the browser's own ways of keeping it work, a moment later.
@@ -48,7 +51,8 @@ class Link {
   async copy() {
     const { address } = this;
     this.write();
-    const local = location.protocol === "file:" ? " It opens this file on this computer; in a copy elsewhere, what begins with # opens the same view." : "";
+    const local = { "file:": " It opens this file on this computer; in a copy elsewhere, what begins with # opens the same view." }[location.protocol]
+      ?? (hasAddress() ? "" : " This page lies inside another one and has no address; behind the address of a copy, this opens the same view.");
     this.said.replaceChildren((await copied(address)) ? `Copied.${local}` : element("input", { type: "text", readonly: true, value: address, "aria-label": "Link to this view", on: { focus: (event) => event.target.select() } }));
   }
 
@@ -63,7 +67,7 @@ class Link {
     for (const [name, values] of Object.entries(CHOICES)) if (values.includes(given.get(name))) settings[name] = given.get(name);
     for (const name of ["low", "high"]) settings[name] = numbers(given.get(name), 1)?.[0] ?? null;
     if (settings.low !== null && settings.high !== null && !(settings.low < settings.high)) settings.low = settings.high = null;
-    if (["true", "false"].includes(given.get("shared"))) settings.shared = given.get("shared") === "true";
+    for (const name of SWITCHES) if (["true", "false"].includes(given.get(name))) settings[name] = given.get(name) === "true";
     if (this.isDifference(given.get("difference") ?? "")) settings.difference = given.get("difference");
     const shown = (given.get("shown") ?? "").split(",").filter((text) => /^\d+$/.test(text)).map(Number).filter((index) => index < page.landscapes.length);
     if (shown.length || given.get("shown") === "") kept.shown = shown.slice(0, MOST_SHOWN);
@@ -75,6 +79,7 @@ class Link {
         line: numbers(given.get(`line.${key}`), 4),
         step: /^\d{1,9}$/.test(step) ? Number(step) : null,
         point: numbers(given.get(`point.${key}`), 2),
+        zoom: numbers(given.get(`zoom.${key}`), 4),
       };
     }
     return kept;
@@ -99,13 +104,25 @@ function named([x, y, z]) {
   return { x, y, z };
 }
 
-function inside(value, axis) {
-  return Math.min(Math.max(value, axis[0]), axis[axis.length - 1]);
-}
-
 // Where the camera stands, what it looks at, and what is up.
 function cameraOf(plot) {
   return listedCamera(plot._fullLayout.scene._scene?.getCamera?.() ?? plot._fullLayout.scene.camera);
+}
+
+// The part of a plot that the reader zoomed to: left, right, bottom, top; null where it is the usual.
+function zoomOf(plot) {
+  const { usualAxes, _fullLayout: layout } = plot;
+  if (!usualAxes || !layout?.xaxis) return null;
+  const axes = [layout.xaxis, layout.yaxis];
+  const same = axes.every(({ range, autorange }, index) => {
+    const usual = usualAxes[index];
+    return usual ? range.every((end, at) => Math.abs(end - usual[at]) < 1e-6 * Math.abs(usual[1] - usual[0])) : autorange;
+  });
+  return same ? null : axes.flatMap(({ range }) => range);
+}
+
+function zoomed([left, right, bottom, top]) {
+  return { "xaxis.range": [left, right], "yaxis.range": [bottom, top] };
 }
 
 function listedCamera({ eye, center, up }) {

@@ -8,7 +8,7 @@ class Live {
     this.version = start.version;
     this.bar = element("progress", { max: 1, value: 0, "aria-label": "Progress" });
     this.text = element("output", { "aria-live": "polite" });
-    this.box = element("div", { class: "live" }, this.bar, this.text);
+    this.box = element("div", { class: "live", role: "region", "aria-label": "Progress" }, this.bar, this.text);
     this.show(start);
     this.poll();
   }

@@ -8,18 +8,23 @@ class Page {
     this.differences = content.differences;
     this.webgl = hasWebGL();
     this.tooltip = new Tooltip();
+    followScreen(this.tooltip);
+    document.documentElement.classList.toggle("embedded", EMBEDDED);
     this.landscapes = content.landscapes.map((item) => new Landscape(item));
     this.settings = this.usual;
     this.shown = this.usuallyShown;
     this.cards = new Map();
     this.main = document.querySelector("main");
+    this.comparison = new Comparison(this);
     this.theme = new Theme(() => {
       this.render();
       this.changed();
     });
+    // One place for what is said and not shown.
+    this.spoken = element("p", { class: "spoken", role: "status" });
     this.link = new Link(this, { live: Boolean(content.live) });
     const header = document.querySelector("body > header");
-    header.append(this.theme.button);
+    header.append(element("div", { class: "tools" }, screenButton(document.documentElement, "The page on the whole screen"), this.theme.button), this.spoken);
     this.toolbar = null;
     this.begin();
     header.after(this.toolbar.box);
@@ -29,7 +34,7 @@ class Page {
 
   // The settings of a page that nobody has touched.
   get usual() {
-    return { metric: "loss", beside: "", difference: "", scale: "auto", low: null, high: null, colours: "Viridis", map: "contour", aspect: this.aspect, shared: true };
+    return { metric: "loss", beside: "", difference: "", scale: "auto", low: null, high: null, colours: "Viridis", map: "contour", aspect: this.aspect, shared: true, layout: "side", locked: true, linked: true, overlay: true };
   }
 
   get usuallyShown() {
@@ -57,8 +62,18 @@ class Page {
     else if ("beside" in changes || "difference" in changes) {
       if ("difference" in changes) this.drop("difference");
       this.showCards();
-    } else this.render();
+    } else {
+      this.comparison.arrange();
+      this.render();
+    }
+    if (changes.locked) this.comparison.turned(this.comparison.cards.find((card) => card.turnable));
+    if (changes.linked === false) for (const card of this.cards.values()) card.showLinked(null);
     this.changed();
+  }
+
+  // Says a text to those who listen to the page.
+  say(text) {
+    this.spoken.textContent = text;
   }
 
   // What others could link to is no longer what it was.
@@ -68,6 +83,7 @@ class Page {
 
   render() {
     for (const card of this.cards?.values() ?? []) card.render();
+    if (this.cards) this.comparison.render();
   }
 
   // The scales of a difference by metric; nothing where the two do not lie on the same grid.
@@ -116,6 +132,8 @@ class Page {
     }
     this.main.append(...wanted.map((key) => this.cards.get(key).section));
     this.main.classList.toggle("waiting", this.cards.size === 0);
+    this.toolbar.showFitting();
+    this.comparison.arrange();
     this.render();
   }
 

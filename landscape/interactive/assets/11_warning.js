@@ -1,0 +1,37 @@
+// What a reader must know to read a picture: what is clipped, left out, not measured, or not to scale.
+
+function fillWarning(box, card) {
+  const { landscape, metric, scale } = card;
+  const values = landscape.values(metric);
+  const texts = [];
+  const [low, high] = finiteRange(values);
+  if (Number.isNaN(low)) texts.push(`There is no finite value of ${landscape.text(metric)} yet.`);
+  else if (low === high) texts.push(`The surface is flat: ${landscape.text(metric)} is ${shortText(low)} at every finite point.`);
+  if (!landscape.isLine) {
+    texts.push(...card.frame.notes.map((note) => `${note[0].toUpperCase()}${note.slice(1)}.`));
+    const count = (test) => values.reduce((total, value) => total + (Number.isFinite(value) && test(value) ? 1 : 0), 0);
+    const above = count((value) => value > scale.high);
+    const nonpositive = scale.kind === "log" ? count((value) => value <= 0) : 0;
+    const below = count((value) => value < scale.low) - nonpositive;
+    if (above) texts.push(`Clipped: ${above} values above ${shortText(scale.high)} are drawn at ${shortText(scale.high)}.`);
+    if (below > 0) texts.push(`Clipped: ${below} values below ${shortText(scale.low)} are drawn at ${shortText(scale.low)}.`);
+    if (nonpositive) texts.push(`${nonpositive} values are zero or negative and have no logarithm; they are left out.`);
+  }
+  const kinds = {};
+  const contours = card.map.data?.[0].type === "contour";
+  for (let index = 0; index < values.length; index += 1) {
+    const gap = landscape.missing(index, metric) ?? (landscape.status[index] === INTERPOLATED ? "interpolated" : null);
+    if (gap) kinds[gap] = (kinds[gap] ?? 0) + 1;
+  }
+  const estimate = kinds.interpolated && landscape.estimates[metric];
+  // Contours hide the hatching of interpolated cells; dots mark the measured ones instead, where there is room.
+  if (contours && kinds.interpolated) {
+    const text = landscape.dotted ? `Dots are the ${landscape.count(MEASURED)} measured points, the others are interpolated.` : `${kinds.interpolated} points are interpolated; the map of cells shows which.`;
+    texts.push(text);
+    delete kinds.interpolated;
+  }
+  if (estimate) texts.push(`${estimate[0].toUpperCase()}${estimate.slice(1)}.`);
+  box.replaceChildren(...texts.map((text) => element("span", { text })),
+    ...GAPS.filter((gap) => kinds[gap]).map((gap) => element("span", { class: "key" }, element("i", { class: gap.replace(" ", "-") }), `${gap} (${kinds[gap]})`)));
+  box.hidden = !box.childNodes.length;
+}

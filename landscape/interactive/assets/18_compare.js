@@ -1,0 +1,127 @@
+// Several cards beside each other: cameras that turn together, a cursor at the same coordinates in all, profiles on one axis.
+
+const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
+
+class Comparison {
+  constructor(page) {
+    this.page = page;
+    this.overlays = [new Overlay(this, false), new Overlay(this, true)];
+    this.followCamera = newestOnly((card) => this.turnOthers(card));
+  }
+
+  get cards() {
+    return [...this.page.cards.values()];
+  }
+
+  get settings() {
+    return this.page.settings;
+  }
+
+  get several() {
+    return this.page.cards.size > 1;
+  }
+
+  get side() {
+    return this.several && this.settings.layout === "side";
+  }
+
+  // Before the cards are drawn, so that their plots have the right size.
+  arrange() {
+    const { main } = this.page;
+    main.classList.toggle("side", this.side);
+    // Five or six stand in two rows of three.
+    main.style.setProperty("--columns", this.cards.length > 4 ? Math.ceil(this.cards.length / 2) : this.cards.length);
+    for (const card of this.cards) {
+      card.swatch(this.overlaid(card) ? this.style(card) : null);
+      // Beside others, the long table waits until it is asked for.
+      if (card.asideBefore !== this.side) card.about.open = !this.side;
+      card.asideBefore = this.side;
+    }
+    for (const overlay of this.overlays) overlay.arrange();
+  }
+
+  render() {
+    for (const overlay of this.overlays) overlay.render();
+  }
+
+  // Cameras ---------------------------------------------------------------------------------------------------------
+
+  get locked() {
+    return this.several && this.settings.locked;
+  }
+
+  // The camera that a card starts with: that of the first, seen from the same side.
+  startCamera(card, usual) {
+    const first = this.cards.find((other) => other.camera && other !== card);
+    return this.locked && first ? lookingLike(first.seen, first.usualCamera, listedCamera(usual)) : usual;
+  }
+
+  turned(card) {
+    if (this.locked && !card.following) this.followCamera(card);
+  }
+
+  async turnOthers(card) {
+    const others = this.cards.filter((other) => other !== card && other.turnable);
+    await Promise.all(others.map((other) => other.turn(lookingLike(card.seen, card.usualCamera, other.usualCamera))));
+  }
+
+  // The cursor ------------------------------------------------------------------------------------------------------
+
+  get linked() {
+    return this.several && this.settings.linked;
+  }
+
+  // Marks a place of one card in all others of its kind; null takes the marks away.
+  point(card, place, { keep = false } = {}) {
+    if (!this.linked) return;
+    for (const other of this.cards) if (other !== card && other.landscape.isLine === card.landscape.isLine) other.showLinked(place, keep);
+  }
+
+  // Profiles --------------------------------------------------------------------------------------------------------
+
+  // The cards of planes, or of lines, whose curves stand on one axis: those that show the same quantity.
+  together(isLine) {
+    if (!this.several || !this.settings.overlay) return [];
+    const quantity = (card) => card.landscape.quantity(card.metric);
+    const cards = this.cards.filter(({ landscape }) => landscape.isLine === isLine && !landscape.isDifference);
+    const found = cards.filter((card) => quantity(card) === quantity(cards[0]));
+    return found.length > 1 ? found : [];
+  }
+
+  overlaid(card) {
+    return this.together(card.landscape.isLine).includes(card);
+  }
+
+  style(card) {
+    const place = this.cards.filter(({ landscape }) => !landscape.isDifference).indexOf(card);
+    const round = Math.floor(place / 6);
+    return { colour: colour(`curve-${(place % 6) + 1}`), dash: DASHES[(place + round) % DASHES.length] };
+  }
+
+  // One line for all planes whose profiles stand on one axis, so that the same place is at the same coordinates.
+  setLine(ends) {
+    for (const card of this.together(false)) card.moveLine(ends);
+    this.lineMoved();
+  }
+
+  lineMoved() {
+    this.page.changed();
+    this.overlays[0].render();
+  }
+
+  // Across or up through the origin, as far as any of the planes reaches.
+  usualLine(kind) {
+    const cards = this.together(false);
+    const lines = cards.map(({ landscape }) => usualLine(landscape, kind));
+    const [x0, y0, x1, y1] = [0, 1, 2, 3].map((at) => lines.map((line) => line[at]));
+    const [least, most] = [(list) => Math.min(...list), (list) => Math.max(...list)];
+    return kind === "up" ? [x0[0], least(y0), x0[0], most(y1)] : [least(x0), y0[0], most(x1), y0[0]];
+  }
+}
+
+// A camera that shows one scene as another shows its own: moved as far from its usual centre, at the same distance and side.
+function lookingLike(camera, usual, ownUsual) {
+  const center = [3, 4, 5].map((at) => ownUsual[at] + camera[at] - usual[at]);
+  const eye = [0, 1, 2].map((at) => center[at] + camera[at] - camera[at + 3]);
+  return { eye: named(eye), center: named(center), up: named(camera.slice(6)) };
+}

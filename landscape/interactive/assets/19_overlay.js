@@ -1,0 +1,159 @@
+// The profiles of several planes, or several lines, on one axis.
+
+class Overlay {
+  constructor(comparison, isLine) {
+    Object.assign(this, { comparison, isLine, page: comparison.page });
+    const text = isLine ? "All lines on one axis" : "All profiles on one axis";
+    this.heading = element("h2", { text });
+    this.note = element("p", { class: "note" });
+    this.plot = element("div", { class: "plot profile", role: "group", tabindex: -1 });
+    this.spoken = spokenText(this.plot, isLine ? "lines" : "profiles");
+    this.legend = element("ul", { class: "legend" });
+    this.chooser = new LineChooser((ends) => comparison.setLine(ends), (kind) => this.choose(kind));
+    this.box = element("section", { class: "overlay", "aria-label": text },
+      element("header", {}, element("div", {}, this.heading, this.note), element("div", { class: "tools" },
+        button("PNG", "Download these curves as PNG", () => this.savePicture("png")),
+        button("SVG", "Download these curves as SVG", () => this.savePicture("svg")))),
+      this.legend, element("div", { class: "frame" }, this.plot), this.spoken, isLine ? null : this.chooser.box);
+    new ResizeObserver(newestOnly(() => fit(this.plot))).observe(this.plot);
+  }
+
+  get cards() {
+    return this.comparison.together(this.isLine);
+  }
+
+  arrange() {
+    if (!this.cards.length) return this.box.remove();
+    // Lines are the picture itself; profiles belong below the maps that they are drawn on.
+    return this.isLine ? this.page.main.prepend(this.box) : this.page.main.append(this.box);
+  }
+
+  choose(kind) {
+    if (kind !== "path") return this.comparison.setLine(this.comparison.usualLine(kind));
+    for (const card of this.cards) if (card.landscape.walked.length > 1) card.moveLine(usualLine(card.landscape, "path"));
+    return this.comparison.lineMoved();
+  }
+
+  // Whether all planes have one line, so that a place of it has the same coordinates in all.
+  get common() {
+    if (this.isLine) return true;
+    const [first, ...others] = this.cards.map((card) => card.line);
+    return others.every((line) => line.every((value, index) => value === first[index]));
+  }
+
+  // Each card with the positions and values of its curve, and the points of the plane or line that they belong to.
+  get curves() {
+    const { cards, common } = this;
+    if (this.isLine) {
+      return cards.map((card) => {
+        const { landscape, metric } = card;
+        const values = landscape.values(metric);
+        return { card, points: Array.from(landscape.x, (x, index) => ({ position: x, x, y: 0, value: values[index] })) };
+      });
+    }
+    const measured = cards.every(({ landscape }) => landscape.geometry);
+    return cards.map((card) => {
+      const points = alongLine(card.landscape, card.landscape.values(card.metric), card.line);
+      const length = measured ? points.at(-1).position : Math.hypot(card.line[2] - card.line[0], card.line[3] - card.line[1]);
+      const start = common ? shareOfOrigin(card.line) : 0;
+      return { card, points: points.map((point, index) => ({ ...point, position: (index / (points.length - 1) - start) * length })) };
+    });
+  }
+
+  get xTitle() {
+    const { cards } = this;
+    if (this.isLine) {
+      const texts = new Set(cards.map(({ landscape }) => landscape.axis_labels[0]));
+      return texts.size === 1 ? [...texts][0] : "coordinate on each line";
+    }
+    const unit = cards.every(({ landscape }) => landscape.geometry) ? "in weight space" : "in units of the plane's coordinates";
+    return this.common ? `distance along the line from its point nearest the origin, ${unit}` : `distance along each line from its start, ${unit}`;
+  }
+
+  render() {
+    if (!this.cards.length) return;
+    const [first] = this.cards;
+    this.drawnCurves = this.curves;
+    const scale = this.page.settings.shared ? first.scale : scaleFor(this.cards.map(({ landscape, metric }) => [landscape, metric]), this.page.settings);
+    const text = first.landscape.quantity(first.metric) === first.metric ? first.landscape.text(first.metric) : first.landscape.quantity(first.metric);
+    // On a phone there is room for half of a long title.
+    const xTitle = this.plot.clientWidth < 560 ? this.xTitle.replace(", ", ",\n") : this.xTitle;
+    const layout = profileLayout(text, scale, xTitle, { shared: true });
+    Plotly.react(this.plot, this.drawnCurves.flatMap((curve) => this.traces(curve)), layout, config(MAP_BUTTONS));
+    if (!this.listening) this.listen();
+    this.note.textContent = this.isLine ? "with one standard error, where it was measured" : this.profileNote;
+    this.legend.replaceChildren(...this.drawnCurves.map(({ card }) => element("li", {}, curveKey(this.comparison.style(card)), card.caption)));
+    if (!this.isLine) this.chooser.show(this.common ? first.line : null, this.cards.some(({ landscape }) => landscape.walked.length > 1));
+    this.plot.setAttribute("aria-label", `${this.heading.textContent}: ${text}`);
+    this.spoken.textContent = this.drawnCurves.map(({ card, points }) => curveText(card.caption, points)).join(" ");
+  }
+
+  get profileNote() {
+    return `${this.common ? "Along the dashed line" : "Each along the dashed line of its own map"}, interpolated bilinearly between the points`;
+  }
+
+  traces({ card, points }) {
+    const { colour: own, dash } = this.comparison.style(card);
+    const x = points.map(({ position }) => position);
+    const finite = (values) => Array.from(values, (value) => (Number.isFinite(value) ? value : null));
+    const shared = { type: "scatter", x, connectgaps: false };
+    const curve = {
+      ...shared, name: card.caption, mode: this.isLine && x.length < 150 ? "lines+markers" : "lines", y: finite(points.map(({ value }) => value)),
+      hoverinfo: "none", line: { color: own, width: 2.4, dash }, marker: { size: 5, color: own },
+    };
+    const error = this.isLine ? card.landscape.errorOf(card.metric) : null;
+    if (!error) return [curve];
+    const edge = (sign) => ({ ...shared, name: "band", mode: "lines", y: finite(points.map(({ value }, index) => value + sign * error[index])), hoverinfo: "skip", line: { width: 0 } });
+    return [edge(-1), { ...edge(1), fill: "tonexty", fillcolor: `${own}2e` }, curve];
+  }
+
+  listen() {
+    this.listening = true;
+    this.plot.on("plotly_hover", (event) => this.hovered(event));
+    this.plot.on("plotly_unhover", () => this.left());
+    this.plot.addEventListener("mouseleave", () => this.left());
+  }
+
+  hovered(event) {
+    const [point] = event.points;
+    const curve = this.drawnCurves.find(({ card }) => card.caption === point.data.name);
+    if (!curve) return;
+    const at = curve.points[point.pointNumber];
+    const facts = [["x", shortText(at.x)], ...(this.isLine ? [] : [["y", shortText(at.y)]])];
+    const same = this.isLine ? null : this.common;
+    for (const { card, points } of this.drawnCurves) {
+      const there = same ? points[point.pointNumber] : points.find(({ x }) => same === null && x === at.x);
+      if (card === curve.card || there) facts.push([card.caption, shortText((card === curve.card ? at : there).value)]);
+    }
+    this.page.tooltip.show(facts, event.event);
+    const place = { x: at.x, y: at.y };
+    if (this.comparison.linked) for (const { card } of this.drawnCurves) card.showLinked(place);
+    else curve.card.showLinked(place);
+  }
+
+  left() {
+    this.page.tooltip.hide();
+    for (const card of this.cards) card.showLinked(null);
+  }
+
+  async savePicture(format) {
+    const make = format === "svg" ? vectorPicture : picture;
+    const names = this.cards.map((card) => card.caption).join(", ");
+    save(await make([this.plot], names, this.note.textContent), `${this.isLine ? "lines" : "profiles"}.${format}`);
+  }
+}
+
+// Which share of a line lies before its point that is nearest to the coordinates' origin.
+function shareOfOrigin([x0, y0, x1, y1]) {
+  const [across, up] = [x1 - x0, y1 - y0];
+  const square = across * across + up * up;
+  return square ? Math.min(Math.max(-(x0 * across + y0 * up) / square, 0), 1) : 0;
+}
+
+// A short piece of a curve, for a legend.
+function curveKey({ colour: own, dash }) {
+  const key = vectorElement("svg", { class: "curve-key", width: 34, height: 10, "aria-hidden": "true" });
+  const pattern = { solid: "", dash: "9 5", dot: "2.5 3.5", dashdot: "9 4 2.5 4", longdash: "14 5", longdashdot: "14 4 2.5 4" }[dash];
+  key.append(vectorElement("line", { x1: 0, x2: 34, y1: 5, y2: 5, stroke: own, "stroke-width": 3, "stroke-dasharray": pattern }));
+  return key;
+}

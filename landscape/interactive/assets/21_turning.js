@@ -1,0 +1,79 @@
+// A surface turned by keys, and wheels and fingers that scroll the page until the reader takes hold of a surface.
+
+const TURN_DEGREES = 10;
+const FINE_DEGREES = 2;
+const ZOOM_STEP = 1.15;
+const [NEAREST, FARTHEST] = [0.3, 8];
+
+class Turning {
+  // The card's camera is nine numbers, as in a link.
+  constructor(card, frame) {
+    this.card = card;
+    this.held = false;
+    this.hint = element("p", { class: "hint", text: TOUCH ? "Tap to turn" : "Click to zoom with the wheel", "aria-hidden": "true" });
+    frame.append(this.hint);
+    const { surface } = card;
+    surface.addEventListener("keydown", (event) => this.pressed(event));
+    surface.addEventListener("pointerdown", (event) => {
+      if (event.pointerType === "mouse") this.hold(true);
+      surface.focus({ preventScroll: true });
+    });
+    surface.addEventListener("click", () => this.hold(true));
+    surface.addEventListener("blur", () => this.hold(false));
+    frame.addEventListener("pointerleave", (event) => event.pointerType === "mouse" && this.hold(false));
+    addEventListener("pointerdown", (event) => !frame.contains(event.target) && this.hold(false), { signal: card.ended });
+    const free = (event) => !this.held && !event.target.closest?.(".modebar");
+    frame.addEventListener("wheel", (event) => free(event) && event.stopPropagation(), { capture: true, passive: true });
+    for (const kind of ["touchstart", "touchmove"]) frame.addEventListener(kind, (event) => free(event) && event.stopPropagation(), { capture: true, passive: true });
+  }
+
+  hold(held) {
+    this.held = held;
+    this.card.surface.classList.toggle("held", held);
+  }
+
+  pressed(event) {
+    if (event.target !== this.card.surface || event.ctrlKey || event.metaKey || event.altKey) return;
+    const step = event.shiftKey ? FINE_DEGREES : TURN_DEGREES;
+    const [around, up] = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] }[event.key] ?? [0, 0];
+    const closer = { "+": 1, "=": 1, "-": -1, _: -1 }[event.key] ?? 0;
+    const home = event.key === "Home" || event.key === "0";
+    if (!around && !up && !closer && !home) return;
+    event.preventDefault();
+    const { card } = this;
+    if (!card.turnable) return;
+    const next = home ? cameraFrom(card.usualCamera) : turned(card.seen, around, up, ZOOM_STEP ** -closer);
+    card.turn(next).then(() => {
+      card.page.comparison.turned(card);
+      card.page.changed();
+    });
+    card.page.say(`${home ? "As at first: " : ""}${cameraWords(listedCamera(next))}`);
+  }
+}
+
+function cameraFrom(list) {
+  return { eye: named(list.slice(0, 3)), center: named(list.slice(3, 6)), up: named(list.slice(6)) };
+}
+
+// Azimuth and elevation in degrees, and the distance from what the camera looks at.
+function sphere(camera) {
+  const [x, y, z] = [0, 1, 2].map((at) => camera[at] - camera[at + 3]);
+  const distance = Math.hypot(x, y, z);
+  return { azimuth: (Math.atan2(y, x) * 180) / Math.PI, elevation: (Math.asin(z / distance) * 180) / Math.PI, distance };
+}
+
+function turned(camera, around, up, zoom) {
+  const from = sphere(camera);
+  const azimuth = ((from.azimuth + around) * Math.PI) / 180;
+  // Straight from above, "up" would point at the reader.
+  const elevation = (Math.min(Math.max(from.elevation + up, -89), 89) * Math.PI) / 180;
+  const distance = Math.min(Math.max(from.distance * zoom, NEAREST), FARTHEST);
+  const way = [Math.cos(elevation) * Math.cos(azimuth), Math.cos(elevation) * Math.sin(azimuth), Math.sin(elevation)];
+  return cameraFrom([...way.map((share, at) => camera[at + 3] + distance * share), ...camera.slice(3)]);
+}
+
+function cameraWords(camera) {
+  const { azimuth, elevation, distance } = sphere(camera);
+  const degrees = (angle) => `${Math.round(angle) || 0} degrees`.replace("-", "minus ");
+  return `azimuth ${degrees(azimuth)}, elevation ${degrees(elevation)}, distance ${shortText(distance, 2)}`;
+}

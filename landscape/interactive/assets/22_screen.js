@@ -1,0 +1,30 @@
+// The whole screen for a part of the page, and the page inside another one.
+
+const EMBEDDED = window.self !== window.top;
+
+// A button that shows a part of the page on the whole screen; none where the browser or the outer page forbids that.
+function screenButton(target, label) {
+  const icon = vectorElement("svg", { width: 14, height: 14, viewBox: "0 0 14 14", "aria-hidden": "true" });
+  icon.append(vectorElement("path", { d: "M1 5V1h4M9 1h4v4M13 9v4H9M5 13H1V9", fill: "none", stroke: "currentColor", "stroke-width": 1.8 }));
+  const found = button("", label, () => (document.fullscreenElement ? document.exitFullscreen() : target.requestFullscreen().catch(() => {})), { class: "screen", hidden: !document.fullscreenEnabled });
+  found.append(icon);
+  return found;
+}
+
+// What lies over the page must lie in what is on the screen.
+function followScreen(tooltip) {
+  document.addEventListener("fullscreenchange", () => {
+    const shown = document.fullscreenElement;
+    (shown && shown !== document.documentElement ? shown : document.body).append(tooltip.box);
+  });
+}
+
+// Where the page has no address of its own (in srcdoc, or a blob), only what begins with # says what it shows.
+function hasAddress() {
+  return ["http:", "https:", "file:"].includes(location.protocol);
+}
+
+// Redraws a plot in its present size; one that is not shown has none.
+function fit(plot) {
+  return plot.data && plot.offsetParent && plot.clientWidth ? Plotly.Plots.resize(plot) : null;
+}
