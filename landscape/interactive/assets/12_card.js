@@ -144,7 +144,7 @@ class Card extends PointedCard {
   get kept() {
     const { line, player, selected, usualCamera } = this;
     const camera = usualCamera && this.turnable ? this.seen : null;
-    const moved = camera && camera.some((value, index) => Math.abs(value - usualCamera[index]) > 1e-3);
+    const moved = camera && this.page.comparison.namesCamera(this) && camera.some((value, index) => Math.abs(value - usualCamera[index]) > 1e-3);
     const usualEnds = this.usualEnds;
     return {
       zoom: zoomOf(this.main),

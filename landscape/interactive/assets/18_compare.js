@@ -53,16 +53,26 @@ class Comparison {
   // The camera that a card starts with: that of the first, seen from the same side.
   startCamera(card, usual) {
     const first = this.cards.find((other) => other.camera && other !== card);
-    return this.locked && first ? lookingLike(first.seen, first.usualCamera, listedCamera(usual)) : usual;
+    return this.locked && first ? lookingLike(first.turnable ? first.seen : listedCamera(first.camera), first.usualCamera, listedCamera(usual)) : usual;
   }
 
   turned(card) {
-    if (this.locked && !card.following) this.followCamera(card);
+    if (this.locked && card?.turnable && !card.following) this.followCamera(card);
   }
 
   async turnOthers(card) {
     const others = this.cards.filter((other) => other !== card && other.turnable);
-    await Promise.all(others.map((other) => other.turn(lookingLike(card.seen, card.usualCamera, other.usualCamera))));
+    await Promise.all(others.map((other) => {
+      const camera = lookingLike(card.seen, card.usualCamera, other.usualCamera);
+      const before = other.seen;
+      // A plot also reports where its camera stands when only its size has changed.
+      return listedCamera(camera).some((value, index) => Math.abs(value - before[index]) > 1e-6) ? other.turn(camera) : null;
+    }));
+  }
+
+  // Whether the address names a card's camera: of cameras that turn together, one says where all stand.
+  namesCamera(card) {
+    return !this.locked || card === this.cards.find((other) => other.turnable);
   }
 
   // The cursor ------------------------------------------------------------------------------------------------------

@@ -24,7 +24,9 @@ function hasAddress() {
   return ["http:", "https:", "file:"].includes(location.protocol);
 }
 
-// Redraws a plot in its present size; one that is not shown has none.
+// Redraws a plot whose size has changed; one that is not shown has none.
 function fit(plot) {
-  return plot.data && plot.offsetParent && plot.clientWidth ? Plotly.Plots.resize(plot) : null;
+  if (!plot.data || !plot.offsetParent || !plot.clientWidth) return null;
+  const { width, height } = plot._fullLayout;
+  return Math.abs(width - plot.clientWidth) < 1 && Math.abs(height - plot.clientHeight) < 1 ? null : Plotly.Plots.resize(plot);
 }

@@ -177,8 +177,8 @@ def browser() -> Iterator[Any]:
         found.close()
 
 
-@pytest.fixture
-def open_address(browser: Any) -> Iterator[Callable[..., Opened]]:
+def opening(browser: Any) -> Iterator[Callable[..., Opened]]:
+    """Yields a function that opens an address, and closes all that it opened."""
     contexts = []
 
     def open_(address: str, *, ready: str = ".plot .main-svg", webgl: bool = True, **context: Any) -> Opened:
@@ -198,6 +198,17 @@ def open_address(browser: Any) -> Iterator[Callable[..., Opened]]:
     yield open_
     for context in contexts:
         context.close()
+
+
+@pytest.fixture
+def open_address(browser: Any) -> Iterator[Callable[..., Opened]]:
+    yield from opening(browser)
+
+
+@pytest.fixture(scope="module")
+def open_for_all(browser: Any) -> Iterator[Callable[..., Opened]]:
+    """Opens pages that all tests of a module share."""
+    yield from opening(browser)
 
 
 @pytest.fixture

@@ -1,0 +1,98 @@
+"""The page for everybody: axe-core finds nothing grave, every target is large enough, and it lies well inside another page."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from landscape import Landscape
+from landscape.interactive import save_page
+
+AXE = "axe.run(document, { resultTypes: ['violations'], rules: { 'target-size': { enabled: true } } })"
+TARGETS = """() => [...document.querySelectorAll("button, select, input, summary, a, .modebar-btn")]
+    .map((each) => each.closest("label") ?? each)
+    .filter((each) => each.offsetParent && !each.matches(".said *"))
+    .map((each) => [each.outerHTML.slice(0, 80), each.getBoundingClientRect()])
+    .filter(([, box]) => Math.min(box.width, box.height) < 23.9).map(([text]) => text)"""
+
+
+def pages(example: Any) -> dict[str, list[Any]]:
+    return {
+        "one": [example()],
+        "compared": [example(), example(seed=1)],
+        "line": [example(line=True)],
+        "lines": [example(line=True), example(line=True, seed=1)],
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["one", "compared", "line", "lines"])
+def test_axe_finds_nothing(kind: str, theme: str, open_page: Any, example: Any) -> None:
+    opened = open_page(*pages(example)[kind], webgl=False, color_scheme=theme)
+    opened.page.evaluate((files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8"))
+    found = opened.page.evaluate(AXE)
+    assert len(found["passes"]) > 20
+    assert [(each["id"], each["nodes"][0]["html"][:120]) for each in found["violations"]] == []
+    assert opened.page.evaluate(TARGETS) == []
+    opened.check()
+
+
+@pytest.fixture
+def outer(tmp_path: Path, example: Any) -> Path:
+    """A page that holds the page of a landscape in a frame, as docs/view.md says, and is longer than the window."""
+    save_page(Landscape(example(rows=5, columns=6)), tmp_path / "share.html")
+    page = tmp_path / "outer.html"
+    page.write_text(
+        '<!doctype html><title>outer</title><body style="height: 3000px">'
+        '<iframe src="share.html" title="Loss landscape" style="width: 100%; height: 600px; border: 0" '
+        'allow="fullscreen; clipboard-write"></iframe>'
+    )
+    return page
+
+
+@pytest.fixture
+def served(outer: Path) -> Iterator[str]:
+    handler = partial(SimpleHTTPRequestHandler, directory=str(outer.parent))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/outer.html"
+        server.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["file", "http"])
+def test_inside_another_page(where: str, outer: Path, request: Any, open_address: Any) -> None:
+    address = outer.as_uri() if where == "file" else request.getfixturevalue("served")
+    opened = open_address(address, ready="iframe")
+    (frame,) = opened.page.frames[1:]
+    frame.wait_for_selector(".plot.surface canvas", state="attached")
+    assert frame.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert frame.evaluate("getComputedStyle(document.querySelector('.toolbar')).position") == "static"
+    # A wheel over the surface scrolls, until the reader takes hold of it.
+    eye = "JSON.stringify(document.querySelector('.surface')._fullLayout.scene._scene.getCamera().eye)"
+    before = frame.evaluate(eye)
+    box = frame.locator(".plot.surface").bounding_box()
+    opened.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    for _ in range(20):
+        opened.page.mouse.wheel(0, 400)
+        opened.page.wait_for_timeout(200)
+        if opened.page.evaluate("scrollY") > 0 or frame.evaluate("scrollY") > 0:
+            break
+    assert opened.page.evaluate("scrollY") > 0 or frame.evaluate("scrollY") > 0
+    assert frame.evaluate(eye) == before
+    # The link is that of the page itself.
+    frame.select_option("#scale", "linear")
+    frame.wait_for_timeout(800)
+    assert frame.evaluate("location.href") == address.replace("outer.html", "share.html#scale=linear")
+    frame.locator(".alone").evaluate("(link) => link.addEventListener('click', (event) => event.preventDefault())")
+    frame.click(".alone")
+    assert frame.get_attribute(".alone", "href") == address.replace("outer.html", "share.html#scale=linear")
+    assert opened.messages == []

@@ -1,0 +1,216 @@
+"""Several landscapes beside each other: one cursor, profiles on one axis, cameras that turn together, by keys as well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.interpolate import RegularGridInterpolator
+
+from landscape import Landscape
+from landscape.file.landscape_file import write_landscape
+from landscape.interactive import save_page
+
+EYE = "Object.values(document.querySelectorAll('.plot.surface')[{}]._fullLayout.scene._scene.getCamera().eye)"
+
+
+def saved(folder: Path, *data: Any) -> str:
+    files = [folder / f"run_{number}.h5" for number in range(len(data))]
+    for file, item in zip(files, data, strict=True):
+        write_landscape(file, item)
+    return save_page([Landscape.load(file) for file in files], folder / "page.html").as_uri()
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: Any, open_for_all: Any) -> Any:
+    from conftest import example
+
+    data = [example(), example(columns=7, rows=5, seed=1)]
+    data[1].metrics["loss"] *= 3
+    opened = open_for_all(saved(tmp_path_factory.mktemp("two"), *data), webgl=False)
+    opened.landscapes = data
+    return opened
+
+
+def curves(opened: Any) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Returns the curves of the common axis by name."""
+    found = opened.page.evaluate(
+        """() => document.querySelector(".overlay .plot").data.map(
+            (each) => [each.name, Array.from(each.x), Array.from(each.y)])"""
+    )
+    return {name: (np.array(x, np.float64), np.array(y, np.float64)) for name, x, y in found}
+
+
+class TestSideBySide:
+    def test_stands_side_by_side_where_there_is_room(self, two) -> None:
+        def places() -> list[dict[str, float]]:
+            return [card.bounding_box() for card in two.page.locator(".card").all()]
+
+        try:
+            first, second = places()
+            assert first["y"] == second["y"]
+            assert first["x"] + first["width"] < second["x"]
+            two.page.set_viewport_size({"width": 390, "height": 844})
+            first, second = places()
+            assert first["x"] == second["x"]
+            assert first["y"] + first["height"] < second["y"]
+            assert two.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        finally:
+            two.page.set_viewport_size({"width": 1280, "height": 800})
+        two.check()
+
+    def test_a_point_of_one_is_marked_in_all(self, two) -> None:
+        first, second = two.landscapes
+        two.page.locator(".plot.map").first.focus()
+        two.page.keyboard.press("ArrowRight")
+        two.wait("document.querySelectorAll('.readout .fact').length > 5")
+        x, y = [
+            float(two.facts(".card:nth-of-type(1) .readout")[name].replace("\u2212", "-")) for name in ("x", "y")
+        ]
+        mark = "document.querySelectorAll('.map')[1].layout.shapes.find((shape) => shape.name === 'mark')"
+        two.wait(f"{mark} !== undefined")
+        place = two.page.evaluate(f"[{mark}.xanchor, {mark}.yanchor]")
+        assert place == pytest.approx([x, y], rel=1e-4)
+        exact = RegularGridInterpolator((second.y, second.x), second.metrics["loss"])([[place[1], place[0]]])
+        said = two.facts(".card:nth-of-type(2) .readout")
+        value = said.get("loss (interpolated)") or said["loss"].split()[0]
+        assert float(value) == pytest.approx(exact[0], rel=1e-4)
+        # Only one of them speaks.
+        spoken = two.page.evaluate("[...document.querySelectorAll('.readout')].map((each) => each.ariaLive)")
+        assert spoken == ["polite", "off"]
+        two.page.uncheck("#linked")
+        two.wait(f"{mark} === undefined")
+        two.page.keyboard.press("Tab")
+        two.page.check("#linked")
+        two.check()
+
+    def test_profiles_of_one_line_stand_on_one_axis(self, two) -> None:
+        two.page.click(".overlay >> text=Across")
+        found = curves(two)
+        assert set(found) == {"run_0.h5", "run_1.h5"}
+        for (position, values), data in zip(found.values(), two.landscapes, strict=True):
+            # The line runs through the origin, so positions are distances from it.
+            assert position[0] == pytest.approx(data.x[0])
+            exact = RegularGridInterpolator((data.y, data.x), data.metrics["loss"])
+            points = np.stack([np.zeros_like(position), np.clip(position, data.x[0], data.x[-1])], axis=1)
+            np.testing.assert_allclose(values, exact(points), rtol=1e-9)
+        assert two.page.locator(".card .plot.profile:visible").count() == 0
+        assert two.page.locator(".legend > li").all_inner_texts() == ["run_0.h5", "run_1.h5"]
+        two.page.uncheck("#overlay")
+        assert two.page.locator(".overlay").count() == 0
+        assert two.page.locator(".card .plot.profile:visible").count() == 2
+        two.page.check("#overlay")
+        two.check()
+
+    def test_the_address_keeps_how_they_are_compared(self, two) -> None:
+        two.page.select_option("#layout", "rows")
+        two.page.uncheck("#linked")
+        two.wait("location.hash.includes('layout=rows') && location.hash.includes('linked=false')")
+        two.page.evaluate(
+            "Plotly.relayout(document.querySelector('.map'), {'xaxis.range': [0, 1], 'yaxis.range': [0, 0.5]})"
+        )
+        two.wait("/zoom.0=0%2C1%2C/.test(location.hash)")
+        before = two.page.evaluate("location.hash")
+        two.page.reload()
+        two.page.wait_for_selector(".plot .main-svg", state="attached")
+        assert two.page.input_value("#layout") == "rows"
+        assert not two.page.is_checked("#linked")
+        two.wait("document.querySelector('.map')._fullLayout.xaxis.range[1] === 1")
+        assert two.page.evaluate("location.hash") == before
+        two.page.evaluate("location.hash = ''")
+        two.wait("document.querySelector('#layout').value === 'side'")
+        two.check()
+
+    def test_every_plot_is_said_in_words(self, two) -> None:
+        first = two.landscapes[0]
+        said = two.page.evaluate(
+            """() => { const map = document.querySelector(".map");
+                return [map.ariaLabel, document.getElementById(map.getAttribute("aria-describedby")).textContent]; }"""
+        )
+        low, high = first.metrics["loss"].min(), first.metrics["loss"].max()
+        row, column = np.unravel_index(first.metrics["loss"].argmin(), first.shape)
+        assert said[0].startswith("Map of loss, run_0.h5")
+        assert f"from {low:.4g} to {high:.4g}" in said[1]
+        place = f"({first.x[column]:.3g}, {first.y[row]:.3g})".replace("-", "\u2212")
+        assert f"minimum on the grid is at {place}" in said[1]
+        assert "The path has 6 checkpoints, from epoch 3 at (2, 0.9)" in said[1]
+
+
+class TestLines:
+    def test_a_line_has_no_control_that_does_nothing(self, open_page, example) -> None:
+        data = example(line=True)
+        opened = open_page(data, webgl=False)
+        shown = opened.page.evaluate(
+            "[...document.querySelectorAll('.toolbar select, .toolbar input')].filter((each) => each.offsetParent)"
+            ".map((each) => each.id)"
+        )
+        assert shown == ["metric", "scale", "low", "high"]
+        opened.page.fill("#high", "2")
+        opened.page.keyboard.press("Tab")
+        top = opened.page.evaluate("document.querySelector('.profile')._fullLayout.yaxis.range[1]")
+        assert 10**top == pytest.approx(2, rel=0.5)
+        # The player and the arrow keys mark the curve.
+        opened.page.locator(".player input").fill("1")
+        opened.wait(f"document.querySelector('.profile').data.at(-2).x[0] === {float(data.checkpoints.x[1])!r}")
+        opened.page.focus(".plot.profile")
+        opened.page.keyboard.press("ArrowRight")
+        opened.wait("document.querySelector('.profile').data.at(-1).x.length === 1")
+        (x,) = opened.data("profile", "mark", "x")[0]
+        assert x == data.x[abs(data.x).argmin() + 1]
+        opened.check()
+
+    @pytest.mark.slow
+    def test_lines_stand_on_one_axis(self, open_page, example) -> None:
+        data = [example(line=True), example(line=True, columns=5, seed=1)]
+        opened = open_page(*data, webgl=False)
+        found = curves(opened)
+        for number, item in enumerate(data):
+            position, values = found[f"run_{number}.h5"]
+            np.testing.assert_array_equal(position, item.x)
+            np.testing.assert_array_equal(values, item.metrics["loss"])
+        assert "band" in found
+        opened.check()
+
+
+class TestTurning:
+    @pytest.mark.slow
+    def test_keys_turn_all_surfaces_together(self, open_page, example) -> None:
+        opened = open_page(example(rows=5, columns=6), example(rows=5, columns=6, seed=1), ready=".plot.surface canvas")
+        for number in (0, 1):
+            opened.wait(f"Boolean(document.querySelectorAll('.plot.surface')[{number}]._fullLayout.scene?._scene)")
+        before = np.array(opened.page.evaluate(EYE.format(0)))
+        opened.page.locator(".plot.surface").first.focus()
+        opened.page.keyboard.press("ArrowRight")
+        opened.wait("document.querySelector('header .spoken').textContent.startsWith('azimuth')")
+        after = f"Math.abs({EYE.format(1)}[0] - ({before[0]})) > 0.05"
+        opened.wait(after)
+        one, other = (np.array(opened.page.evaluate(EYE.format(number))) for number in (0, 1))
+        np.testing.assert_allclose(one, other, atol=1e-3)
+        angles = [np.degrees(np.arctan2(eye[1], eye[0])) for eye in (before, one)]
+        assert (angles[1] - angles[0]) % 360 == pytest.approx(10, abs=0.5)
+        opened.page.uncheck("#locked")
+        opened.page.locator(".plot.surface").first.focus()
+        opened.page.keyboard.press("+")
+        opened.wait(f"Math.hypot(...{EYE.format(0)}) < {0.95 * np.linalg.norm(one)}")
+        opened.page.wait_for_timeout(1000)
+        np.testing.assert_allclose(opened.page.evaluate(EYE.format(1)), other, atol=1e-6)
+        assert not np.allclose(opened.page.evaluate(EYE.format(0)), one, atol=1e-2)
+        opened.check()
+
+    @pytest.mark.slow
+    def test_the_view_as_svg(self, open_page, example) -> None:
+        from xml.etree import ElementTree
+
+        opened = open_page(example(rows=5, columns=6), ready=".plot.surface canvas")
+        with opened.page.expect_download() as download:
+            opened.page.click("text=SVG")
+        assert download.value.suggested_filename == "run_0_loss.svg"
+        names = [item.tag.split("}")[1] for item in ElementTree.parse(download.value.path()).iter()]
+        assert names[0] == "svg"
+        # The surface is a picture of pixels; the map and all letters are not.
+        assert names.count("image") >= 1
+        assert names.count("path") > 20
+        assert names.count("text") > 10
+        opened.check()
