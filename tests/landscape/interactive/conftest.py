@@ -229,7 +229,7 @@ def _note(messages: list[str], text: str) -> None:
         messages.append(text)
 
 
-@pytest.fixture(name="example")
+@pytest.fixture(name="example", scope="session")
 def example_fixture() -> Callable[..., LandscapeData]:
     return example
 

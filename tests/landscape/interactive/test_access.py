@@ -1,4 +1,4 @@
-"""The page for everybody: axe-core finds nothing grave, every target is large enough, and it lies well inside another page."""
+"""The page for everybody: axe-core finds nothing, targets are large enough, and it lies well inside another page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several landscapes beside each other: one cursor, profiles on one axis, cameras that turn together, by keys as well."""
+"""Several landscapes beside each other: one cursor, profiles on one axis, cameras that turn together."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ def saved(folder: Path, *data: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: Any, open_for_all: Any) -> Any:
-    from conftest import example
-
+def two(tmp_path_factory: Any, open_for_all: Any, example: Any) -> Any:
     data = [example(), example(columns=7, rows=5, seed=1)]
     data[1].metrics["loss"] *= 3
     opened = open_for_all(saved(tmp_path_factory.mktemp("two"), *data), webgl=False)
@@ -62,13 +60,11 @@ class TestSideBySide:
         two.check()
 
     def test_a_point_of_one_is_marked_in_all(self, two) -> None:
-        first, second = two.landscapes
+        second = two.landscapes[1]
         two.page.locator(".plot.map").first.focus()
         two.page.keyboard.press("ArrowRight")
         two.wait("document.querySelectorAll('.readout .fact').length > 5")
-        x, y = [
-            float(two.facts(".card:nth-of-type(1) .readout")[name].replace("\u2212", "-")) for name in ("x", "y")
-        ]
+        x, y = [float(two.facts(".card:nth-of-type(1) .readout")[name].replace("\u2212", "-")) for name in ("x", "y")]
         mark = "document.querySelectorAll('.map')[1].layout.shapes.find((shape) => shape.name === 'mark')"
         two.wait(f"{mark} !== undefined")
         place = two.page.evaluate(f"[{mark}.xanchor, {mark}.yanchor]")
