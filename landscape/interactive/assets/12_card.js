@@ -198,6 +198,8 @@ class Card extends PointedCard {
       const usual = viewpoint(landscape, metric, this.scale);
       // Plotly writes into the camera that it is given.
       this.usualCamera ??= listedCamera(usual);
+      // Plotly keeps what a mouse turned, but not what keys, a link or another card did.
+      if (this.turnable) this.camera = cameraFrom(this.seen);
       this.camera ??= this.page.comparison.startCamera(this, usual);
       const points = { current: this.standing, mark: this.selected };
       const marked = surfaceTraces(landscape, metric, this.scale, colours, this.frame, points);
@@ -211,11 +213,14 @@ class Card extends PointedCard {
 
   draw(plot, traces, layout) {
     const first = !plot.data;
+    const kept = first ? this.zoom : plot === this.main && zoomOf(plot);
+    const before = String(plot.usualAxes ?? "");
     Plotly.react(plot, traces, layout, config(plot === this.surface ? SURFACE_BUTTONS : MAP_BUTTONS));
     if (plot === this.main) plot.usualAxes = [layout.xaxis, layout.yaxis].map(({ range }) => (range ? [...range] : null));
+    const same = first || before === String(plot.usualAxes);
+    if (plot === this.main && kept && same && !zoomOf(plot)) Plotly.relayout(plot, zoomed(kept));
     if (!first) return;
     if (plot === this.main) {
-      if (this.zoom) Plotly.relayout(plot, zoomed(this.zoom));
       plot.on("plotly_relayout", () => this.page.changed());
     }
     plot.on("plotly_hover", (event) => this.hovered(plot, event));

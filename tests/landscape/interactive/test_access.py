@@ -90,7 +90,10 @@ def test_inside_another_page(where: str, outer: Path, request: Any, open_address
     assert frame.evaluate(eye) == before
     # The link is that of the page itself.
     frame.select_option("#scale", "linear")
-    frame.wait_for_timeout(800)
+    for _ in range(600):
+        if frame.evaluate("location.hash"):
+            break
+        frame.wait_for_timeout(100)
     assert frame.evaluate("location.href") == address.replace("outer.html", "share.html#scale=linear")
     frame.locator(".alone").evaluate("(link) => link.addEventListener('click', (event) => event.preventDefault())")
     frame.click(".alone")
