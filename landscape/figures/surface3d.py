@@ -27,7 +27,6 @@ from ..drawing.sheet import Kind, Look, Sheet, draw_picture
 from ..drawing.texts import flat_note, metric_text, plain
 from ..scales.frame import span
 from ..scales.levels import number_text
-from ..scales.scale import Scale
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -74,7 +73,7 @@ def draw_surface(sheet: Sheet) -> None:
         # The layout engine misjudges three-dimensional axes; they are placed when everything around them is there.
         space.figure.set_layout_engine("none")
     heights = scale.heights(sheet.measured)
-    low, high = _height_range(scale.tall)
+    low, high = scale.tall.height_range
     floor = low - _FLOOR * (high - low)
     space.computed_zorder = False
     space.set_zlim(floor, high)
@@ -125,18 +124,11 @@ def _tick_texts(sheet: Sheet, limits: tuple[float, float]) -> list[str]:
     return tall.spaced_texts(tall.forward(tall.ticks()), least, tall.ticks())
 
 
-def _height_range(scale: Scale) -> tuple[float, float]:
-    if scale.empty:
-        return 0.0, 1.0
-    low, high = float(scale.forward(scale.low)), float(scale.forward(scale.high))
-    return (low - 0.5, low + 0.5) if scale.flat else (low, high)
-
-
 def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
     """Draws every cell whose four corners have values, and a dot for a value that belongs to no such cell."""
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
-    low, high = _height_range(sheet.scale)
+    low, high = sheet.scale.height_range
     space = cast(Any, sheet.ax)
     grid = np.stack([*sheet.frame.mesh(*sheet.plane), heights], axis=-1)
     corners = np.stack([grid[:-1, :-1], grid[:-1, 1:], grid[1:, 1:], grid[1:, :-1]], axis=2)
