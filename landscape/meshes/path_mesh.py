@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -126,14 +127,14 @@ def path_mesh(
     """Returns a tube around a line: its vertices, shape (n, 3), and its triangles, outwards, shape (t, 3).
 
     Args:
-        points: of the line; two neighbours at one place count once. A single point gives an octahedron.
+        points: of the line; two neighbours at one place count once. A single place gives a ball.
         radius: of the tube.
         sides: of its cross-section.
     """
     away = np.append(True, np.linalg.norm(np.diff(points, axis=0), axis=1) > 1e-9 * radius)
     points = points[away]
     if len(points) == 1:
-        return _octahedron(points[0], radius)
+        return ball_mesh(points, radius)
     steps = np.diff(points, axis=0)
     steps /= np.linalg.norm(steps, axis=1, keepdims=True)
     # At a bend the cross-section halves the angle.
@@ -160,6 +161,35 @@ def path_mesh(
     return vertices, np.vstack([walls, *caps]).astype(np.int64)
 
 
+def ball_mesh(
+    centres: Float64[np.ndarray, "k 3"], radius: float
+) -> tuple[Float64[np.ndarray, "n 3"], Int64[np.ndarray, "t 3"]]:
+    """Returns balls: their vertices, shape (n, 3), one ball after the other, and triangles, outwards, shape (t, 3)."""
+    corners, faces = _unit_ball()
+    vertices = (centres[:, None] + radius * corners).reshape(-1, 3)
+    return vertices, (np.arange(len(centres))[:, None, None] * len(corners) + faces).reshape(-1, 3)
+
+
+@functools.cache
+def _unit_ball() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Returns an octahedron whose faces are divided twice, with vertices moved onto the unit sphere."""
+    corners = [tuple(corner) for corner in np.vstack([np.eye(3), -np.eye(3)]).tolist()]
+    faces = [(0, 1, 2), (1, 3, 2), (3, 4, 2), (4, 0, 2), (1, 0, 5), (3, 1, 5), (4, 3, 5), (0, 4, 5)]
+    for _ in range(2):
+        number = {corner: index for index, corner in enumerate(corners)}
+        divided = []
+        for face in faces:
+            middles = []
+            for first, second in zip(face, (*face[1:], face[0]), strict=True):
+                middle = np.add(corners[first], corners[second])
+                point = tuple((middle / np.linalg.norm(middle)).tolist())
+                middles.append(number.setdefault(point, len(number)))
+            (a, b, c), (ab, bc, ca) = face, middles
+            divided += [(a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca)]
+        corners, faces = list(number), divided
+    return np.array(corners), np.array(faces, np.int64)
+
+
 def _carried(along: NDArray[Any]) -> NDArray[Any]:
     """Returns unit vectors at right angles to a line's directions that do not turn around it, shape (m, 3)."""
     axis = np.eye(3)[np.argmin(np.abs(along[0]))]
@@ -173,12 +203,6 @@ def _carried(along: NDArray[Any]) -> NDArray[Any]:
         axis = axis / size
         found.append(axis)
     return np.array(found)
-
-
-def _octahedron(centre: NDArray[Any], radius: float) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    corners = centre + radius * np.vstack([np.eye(3), -np.eye(3)])
-    faces = [[0, 1, 2], [1, 3, 2], [3, 4, 2], [4, 0, 2], [1, 0, 5], [3, 1, 5], [4, 3, 5], [0, 4, 5]]
-    return corners, np.array(faces, np.int64)
 
 
 def _bare(text: str) -> str:

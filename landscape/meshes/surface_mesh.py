@@ -50,14 +50,7 @@ class SurfaceMesh:
     @property
     def normals(self) -> Float64[np.ndarray, "n 3"]:
         """Unit vectors that stand on the surface; upwards where a vertex has no triangle."""
-        first, second, third = (self.vertices[corner] for corner in self.triangles.T)
-        # The length of each is twice the triangle's area, so large triangles count more.
-        faces = np.cross(second - first, third - first)
-        total = np.zeros_like(self.vertices)
-        for corner in self.triangles.T:
-            np.add.at(total, corner, faces)
-        total[~self.used] = (0.0, 0.0, 1.0)
-        return np.asarray(total / np.linalg.norm(total, axis=1, keepdims=True))
+        return vertex_normals(self.vertices, self.triangles)
 
     def colors(self, colormap: Any = "viridis") -> Float64[np.ndarray, "n 4"]:
         """Returns red, green, blue and opacity, 0 to 1, as on a screen (sRGB); vertices without a value are clear.
@@ -92,6 +85,20 @@ def surface_mesh(space: Space) -> SurfaceMesh:
     return SurfaceMesh(
         places.reshape(-1, 3), _triangles(places[..., 2]), values.ravel(), shares.ravel(), np.isfinite(values).ravel()
     )
+
+
+def vertex_normals(
+    vertices: Float64[np.ndarray, "n 3"], triangles: Int64[np.ndarray, "m 3"]
+) -> Float64[np.ndarray, "n 3"]:
+    """Returns unit vectors, the mean of those of a vertex's triangles by their areas; upwards where it has none."""
+    first, second, third = (vertices[corner] for corner in triangles.T)
+    # The length of each is twice the triangle's area.
+    faces = np.cross(second - first, third - first)
+    total = np.zeros_like(vertices)
+    for corner in triangles.T:
+        np.add.at(total, corner, faces)
+    lengths = np.linalg.norm(total, axis=1, keepdims=True)
+    return np.where(lengths > 0, total / np.where(lengths > 0, lengths, 1.0), (0.0, 0.0, 1.0))
 
 
 def _triangles(heights: NDArray[Any]) -> NDArray[np.int64]:

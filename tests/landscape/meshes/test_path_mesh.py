@@ -8,7 +8,7 @@ from figure_cases import build
 from who_is_there import with_runs
 
 from landscape.drawing.occlusion import Relief
-from landscape.meshes.path_mesh import path_lines, path_marks, path_mesh
+from landscape.meshes.path_mesh import ball_mesh, path_lines, path_marks, path_mesh
 from landscape.meshes.space import choose_space
 
 
@@ -94,4 +94,11 @@ def test_places_that_repeat_and_turns_back() -> None:
     assert _is_closed(triangles)
     vertices, triangles = path_mesh(np.zeros((3, 3)), 0.1)
     assert _is_closed(triangles)
-    assert _volume(vertices, triangles) == pytest.approx(4 / 3 * 1e-3)
+    assert _volume(vertices, triangles) == pytest.approx(4 / 3 * np.pi * 1e-3, rel=0.1)
+
+
+def test_balls() -> None:
+    vertices, triangles = ball_mesh(np.array([[0.0, 0, 0], [1, 2, 3]]), 0.5)
+    assert _is_closed(triangles)
+    assert _volume(vertices, triangles) == pytest.approx(2 * 4 / 3 * np.pi / 8, rel=0.1)
+    np.testing.assert_allclose(np.linalg.norm(vertices[: len(vertices) // 2], axis=1), 0.5)
