@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..drawing.texts import axis_label, full_title, metric_text, printable, value_notes
-from ..errors import LandscapeExportError
-from ..file.checks import PointStatus
+from ..drawing.texts import metric_text
 from ..meshes.path_mesh import ball_mesh, path_lines, path_marks, path_mesh
-from ..meshes.space import Space, choose_space
+from ..meshes.space import Space
 from ..meshes.surface_mesh import surface_mesh, vertex_normals
-from .formats import plane_axes
+from .raised import facts_in_space, raised
 
 if TYPE_CHECKING:
     from jaxtyping import Float64, Int64
@@ -65,14 +63,8 @@ def landscape_solids(landscape: LandscapeData, metric: str, program: str) -> tup
     Raises:
         LandscapeExportError: the landscape is a line, or no point of it has a finite value.
     """
-    plane_axes(landscape, program)
-    space = choose_space(landscape, metric)
-    if space.scale.empty:
-        raise LandscapeExportError(
-            f"{program} holds a surface, but no point of the landscape has a finite {metric}. Finish the survey, or "
-            "choose another metric."
-        )
-    return [*_surface(space), *_paths(space)], _facts(space)
+    space = raised(landscape, metric, program)
+    return [*_surface(space), *_paths(space)], facts_in_space(space)
 
 
 def _surface(space: Space) -> list[Solid]:
@@ -120,40 +112,6 @@ def _solid(
     name: str, vertices: Any, triangles: Any, colors: Any, columns: Any, facts: Any, *, path: bool = True
 ) -> Solid:
     return Solid(name, path, vertices, triangles, vertex_normals(vertices, triangles), colors, columns, facts)
-
-
-def _facts(space: Space) -> dict[str, Any]:
-    """Returns what a file must say to be read rightly, as JSON values."""
-    landscape, scale, attributes = space.landscape, space.scale, space.landscape.attributes
-    words = metric_text(landscape, space.metric, str)
-    names = [axis_label(landscape, axis, space.frame.geometry).replace(r"\$", "$") for axis in (0, 1)]
-    is_distance = space.frame.geometry is not None
-    versions = attributes.get("versions")
-    return {
-        "title": full_title(landscape, printable) or "loss landscape",
-        "metric": space.metric,
-        "scale": {
-            "kind": scale.kind,
-            "text": scale.tall.label(words),
-            "colors": [scale.low, scale.high],
-            "heights": [scale.tall.low, scale.tall.high],
-            **({"threshold": scale.threshold} if scale.kind == "symlog" else {}),
-        },
-        "clip": {"below": scale.clipped_below, "above": scale.clipped_above},
-        "units": {
-            "length": "metre",
-            "horizontal": "distance in weight space" if is_distance else "coordinate on the plane",
-            "horizontal_per_metre": (1 / space.factors[:2]).tolist(),
-            "height": {"log": f"log10 of {words}", "symlog": f"log10 around 0 of {words}"}.get(scale.kind, words),
-            "height_per_metre": float(1 / space.factors[2]),
-            "value_at_height_0": float(scale.height_values(space.middle[2])),
-        },
-        "axes": {"first": names[0], "second": names[1], "notes": list(space.frame.notes)},
-        "points": {status.name.lower(): count for status, count in landscape.status_counts.items()},
-        "status": {status.name.lower(): int(status) for status in PointStatus},
-        "notes": value_notes(landscape, space.metric),
-        "versions": dict(versions) if isinstance(versions, Mapping) else {},
-    }
 
 
 def column_name(metric: str) -> str:
