@@ -279,7 +279,7 @@ class Landscape(ReadOnly, LandscapeData):
             raise ImportError("to_xarray needs xarray: pip install 'summary-landscape[xarray]'") from error
         if isinstance(samples, bool) and not samples:
             return dataset
-        return with_samples(dataset, self.samples(None if isinstance(samples, bool) else samples))
+        return with_samples(dataset, self, self.samples(None if isinstance(samples, bool) else samples))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Writes the landscape as a landscape file, which ``load`` reads, and returns its path.

@@ -59,7 +59,7 @@ def gltf_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
 def _binary(landscape: LandscapeData, metric: str, format: str) -> Callable[[], bytes]:
     solids, facts = landscape_solids(landscape, metric, _PROGRAM)
     trimesh = import_trimesh(format)
-    scene = trimesh.Scene(base_frame="loss landscape")
+    scene = trimesh.Scene()
     named = dict(zip(_different([solid.name for solid in solids]), solids, strict=True))
     for name, solid in named.items():
         scene.add_geometry(_geometry(trimesh, solid), node_name=name, geom_name=name)
