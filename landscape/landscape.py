@@ -19,6 +19,7 @@ from collectors.files.remote_path import RemotePath
 from workers.metric_names import other_datasets
 
 from . import figures
+from .captions import Caption, write_caption
 from .drawing.texts import kind_text, precision_notes, printable
 from .file.checks import PointStatus
 from .file.data import LandscapeData
@@ -192,6 +193,10 @@ class Landscape(ReadOnly, LandscapeData):
                 f"no losses of samples of a data set {name!r} were kept; of {list(self.kept_samples)} they were"
             )
         return self.kept_samples[chosen]
+
+    def caption(self, kind: str = "contour", **look: Unpack[Look]) -> Caption:
+        """Returns what a paper says under a picture of this landscape, and what it shows; see ``write_caption``."""
+        return write_caption(self, kind, **look)
 
     def plot_contour(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
         """Draws filled contours with the paths of runs, networks and the origin; see ``figures.plot_contour``."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..drawing.appearance import readable
+from ..drawing.appearance import SMALLEST_TYPE, readable
 from ..drawing.missing import missing_kinds
 from ..drawing.occlusion import Relief
 from ..drawing.path import (
@@ -108,7 +108,7 @@ def _write_labels(sheet: Sheet) -> None:
         setter(sheet.axis_text(axis, narrow=True), fontsize=size, labelpad=2 if small else 14)
     # The axis of a box has no room for two lines.
     space.set_zlabel(sheet.scale.tall.label(sheet.label), fontsize=size, labelpad=-2 if small else 8)
-    space.tick_params(labelsize=size - 1, pad=-3 if small else 2)
+    space.tick_params(labelsize=max(SMALLEST_TYPE, size - 1), pad=-3 if small else 2)
     for name in ("x", "y"):
         # At the corner where two axes meet their last numbers would touch.
         space.locator_params(axis=name, nbins=4 if small else 5, prune="both")
