@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..drawing.appearance import FONTS, STYLES, THEMES
+from ..drawing.camera import MOVES
 from ..scales.choosing import SCALES
 from ..scales.frame import ASPECTS
-from .arguments import given, options_named, read_levels
+from .arguments import CAMERA_HELP, given, options_named, read_levels
 from .compare import KIND as COMPARISON_KIND
 from .compare import draw_comparison, is_comparison
 from .plot_curvature import KINDS as CURVATURE_KINDS
@@ -93,16 +94,33 @@ def plot(
     ] = None,
     size: Annotated[str | None, typer.Option(help="Width and height in inches, such as 8x5.")] = None,
     dpi: Annotated[
-        int | None, typer.Option(help="Dots per inch; 200 by default, 400 for a paper, 80 for a GIF, 120 for an MP4.")
+        int | None, typer.Option(help="Dots per inch; 200 by default, 400 for a paper, 80 for a GIF.")
     ] = None,
     camera: Annotated[
-        str | None, typer.Option(help="Of a surface: azimuth,elevation in degrees such as -60,30.")
+        str | None, typer.Option(help=f"From where a surface is seen, the same for every file: {CAMERA_HELP}.")
     ] = None,
     columns: Annotated[int | None, typer.Option(help="Of multiples: how many stand in a row.")] = None,
-    seconds: Annotated[
-        float | None, typer.Option(help="Of an animation: how long the walk takes; 6 by default.")
+    move: Annotated[
+        str | None,
+        choice(
+            MOVES,
+            help="Of an animation: walk (the default) shows the optimizer on its way beside its loss curve, orbit goes "
+            "around the surface, fly follows the path over the surface.",
+        ),
     ] = None,
-    rate: Annotated[int | None, typer.Option(help="Of an animation: frames per second; 20 by default.")] = None,
+    turn: Annotated[
+        float | None,
+        typer.Option(
+            help="Of an animation: how far the camera goes around the surface, in degrees; 360 for an orbit, 0 for a "
+            "walk by default."
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Of an animation: how long it takes; 6 by default, 10 for a flight.")
+    ] = None,
+    rate: Annotated[
+        int | None, typer.Option(help="Of an animation: frames per second; 30 by default, 20 for a GIF.")
+    ] = None,
     number: Annotated[
         int | None, typer.Option(help="Of a spectrum: which checkpoint; the last measured one by default.")
     ] = None,
@@ -137,7 +155,7 @@ def plot(
         float | None, typer.Option(help="Of sharpness: draws 2 / learning rate; by default where it was recorded.")
     ] = None,
 ) -> None:
-    """Draws landscape files as a picture, as an animation of the optimizer's walk, a curvature or a comparison file."""
+    """Draws landscape files as a picture or a moving picture, or a curvature or a comparison file."""
     from collectors.files.local_files import write_text
     from collectors.validation import check_choice
 
@@ -153,7 +171,8 @@ def plot(
             "--metric": bool(metric), "--levels": levels != "auto", "--clip": clip is not None,
             "--colormap": colormap is not None, "--no-trajectory": not trajectory, "--aspect": aspect != "equal",
             "--over": over != "auto", "--camera": camera is not None, "--columns": columns is not None,
-            "--seconds": seconds is not None, "--rate": rate is not None, "--topology": topology,
+            "--move": move is not None, "--turn": turn is not None, "--seconds": seconds is not None,
+            "--rate": rate is not None, "--topology": topology,
             "--persistence": persistence is not None, "--significance": significance is not None,
             "--caption": caption,
         }  # fmt: skip
@@ -176,13 +195,12 @@ def plot(
         "scale": scale, "levels": read_levels(levels), "style": style, "font": font, "theme": theme,
         "aspect": aspect, "trajectory": trajectory, **read_look(clip, colormap, size, camera),
     }  # fmt: skip
-    check_fits(
-        chosen, over, metrics,
-        {"--columns": columns, "--seconds": seconds, "--rate": rate, "--significance": significance},
-        trajectory=trajectory,
-    )  # fmt: skip
+    of_animation = {"move": move, "turn": turn, "seconds": seconds, "rate": rate}
+    owned: dict[str, Any] = {"--columns": columns, "--significance": significance}
+    owned |= {f"--{name}": value for name, value in of_animation.items()}
+    check_fits(chosen, over, metrics, owned, trajectory=trajectory or move == "orbit")
     look |= read_topology(chosen, persistence, topology=topology)
-    more: dict[str, Any] = given(columns=columns, seconds=seconds, rate=rate)
+    more: dict[str, Any] = given(columns=columns, **of_animation)
     if chosen == "multiples":
         more |= given(titles=title)
     elif significance is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .arguments import read_clip, read_pair, usual_dpi
+from .arguments import options_named, read_clip, read_pair, usual_dpi
 
 if TYPE_CHECKING:
     from ..captions import Caption
@@ -24,10 +24,11 @@ _FUNCTIONS = {
     **{function: kind for kind, function in (PLANE_KINDS | TOPOLOGY_KINDS).items()},
     "plot_profile": "profile", "plot_barriers": "barriers", "plot_difference": "difference",
     "plot_multiples": "multiples", "plot_uncertainty": "uncertainty", "walk_frames": "animation",
+    "orbit_frames": "animation --move orbit", "fly_frames": "animation --move fly",
 }  # fmt: skip
 _NAMED = (
-    "aspect", "camera", "clip", "colormap", "columns", "dpi", "font", "levels", "metric", "rate", "scale", "seconds",
-    "significance", "size", "style", "theme", "title", "topology",
+    "aspect", "camera", "clip", "colormap", "columns", "dpi", "font", "levels", "metric", "move", "rate", "scale",
+    "seconds", "significance", "size", "style", "theme", "title", "topology", "turn",
 )  # fmt: skip
 OPTIONS = {
     "path": "--output",
@@ -65,7 +66,7 @@ def choose_kind(kind: str, landscapes: list[Landscape], output: Path, metrics: l
     return kind
 
 
-def check_fits(chosen: str, over: str, metrics: list[str], owned: dict[str, float | None], *, trajectory: bool) -> None:
+def check_fits(chosen: str, over: str, metrics: list[str], owned: dict[str, Any], *, trajectory: bool) -> None:
     """Refuses options that do not belong to the kind of picture."""
     if over != "auto" and chosen not in ("animation", "multiples"):
         raise ValueError(
@@ -76,7 +77,7 @@ def check_fits(chosen: str, over: str, metrics: list[str], owned: dict[str, floa
             f"--metric must be given once for a {chosen}; a profile, multiples and a difference show several."
         )
     if chosen == "animation" and not trajectory:
-        raise ValueError("--no-trajectory must be left out for an animation, which shows the walk.")
+        raise ValueError("--no-trajectory must be left out for an animation of the path; --move orbit needs none.")
     for option, value in owned.items():
         owner = _OWNERS.get(option, "animation")
         if value is not None and chosen != owner:
@@ -93,7 +94,7 @@ def read_look(clip: str | None, colormap: str | None, size: str | None, camera: 
     if size is not None:
         look["size"] = read_pair("--size", size, "x", "width and height in inches such as 8x5")
     if camera is not None:
-        look["camera"] = read_pair("--camera", camera, ",", "azimuth and elevation in degrees such as -60,30")
+        look["camera"] = camera
     return look
 
 
@@ -151,7 +152,8 @@ def draw(
     if dpi is not None:
         check_int("dpi", dpi, minimum=20, maximum=2400)
     if chosen == "animation":
-        figures.save_animation(landscapes[0], output, "contour" if over == "auto" else over, dpi=dpi, **more, **first)
+        with options_named({**OPTIONS, "kind": "--over"}):
+            figures.save_animation(landscapes[0], output, None if over == "auto" else over, dpi=dpi, **more, **first)
         return
     drawn: Any
     if chosen == "multiples":
