@@ -35,6 +35,9 @@ from .texts import (
     unit_of,
     value_notes,
 )
+from .time_bar import BAR_HEIGHT, draw_time_bar, runs_of
+from .timed_path import dots_handle
+from .times import Marked, Times, path_times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -142,9 +145,11 @@ class Sheet:
         avoid_path: whether labels keep clear of the path although it is not drawn: an animation draws it later.
         diverging: whether the colours change at zero.
         entries: of the legend.
+        dots: which checkpoints have dots, of each path in the colours of time.
         mappable: what the colour bar explains.
         camera: azimuth and elevation in degrees; None chooses.
         topology: minima and saddles to mark, or None.
+        times: what the colours of paths stand for; None where all paths are short.
         border: of the part of the plane that is drawn, in the picture's coordinates.
         late: what is placed in pixels, so must wait until the axes no longer move.
     """
@@ -168,9 +173,11 @@ class Sheet:
     avoid_path: bool = False
     diverging: bool = False
     entries: list[Any] = field(default_factory=list)
+    dots: list[Marked] = field(default_factory=list)
     mappable: Any = None
     camera: tuple[float, float] | None = None
     topology: Topology | None = None
+    times: Times | None = None
     border: Any = None
     late: list[Callable[[], None]] = field(default_factory=list)
 
@@ -284,6 +291,9 @@ class Sheet:
                 self.write_bar(self.ax, location="bottom", aspect=40)
             else:
                 self.write_bar(self.ax, pad=0.02, aspect=20 * max(1.0, 1 / self.frame.ratio), shrink=self.share)
+            if self.trajectory and self.times is not None:
+                draw_time_bar(self.ax, self.times, runs_of([self.landscape]), self.appearance)
+            self.entries += dots_handle(self.dots, self.appearance.factor)
             draw_legend(self.ax, self.entries, self.appearance, outside=self.own)
         if self.own:
             settle(self.ax.figure)
@@ -355,11 +365,15 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
         )
     if (heading := options.get("title")) is not None:
         more.setdefault("heading", plain_lines(check_instance("title", heading, str, "a str or None")))
+    more.setdefault("times", path_times([landscape]))
     with appearance.applied():
         own = ax is None
         if ax is None:
             sized = (3.4, kind.paper_height) if appearance.paper else kind.size
-            sized = size or (sized if kind.size and sized else frame.size(paper=appearance.paper))
+            sized = sized if kind.size and sized else frame.size(paper=appearance.paper)
+            if more["times"] is not None and trajectory:
+                sized = sized[0], sized[1] + BAR_HEIGHT * appearance.factor**0.5
+            sized = size or sized
             ax = new_axes(*sized, kind.projection)
         label = more.pop("label", metric_text(landscape, metric))
         more.setdefault("estimates", value_notes(landscape, metric))

@@ -112,8 +112,10 @@ def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
     """
     ax, landscape, look = sheet.ax, sheet.landscape, sheet.appearance
     ink = Ink(look.ink, look.page, look.page, look.ink) if on_page else Ink()
+    finish_path = None
     if sheet.trajectory:
-        sheet.entries += draw_path(ax, landscape, sheet.frame.place, ink, look.factor)
+        entries, sheet.dots, finish_path = draw_path(ax, landscape, sheet.frame.place, ink, look.factor, sheet.times)
+        sheet.entries += entries
         sheet.note_own_values()
     draw_minima(sheet)
     x, y = sheet.plane
@@ -131,12 +133,14 @@ def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
         taken = (
             path_pixels(ax, landscape, sheet.frame.place) if sheet.trajectory or sheet.avoid_path else np.empty((0, 4))
         )
-        taken = np.vstack([taken, minima_pixels(sheet)])
+        arrows = np.empty((0, 4)) if finish_path is None else finish_path()
+        taken = np.vstack([taken, minima_pixels(sheet), arrows])
         text = Ink(look.ink, look.page) if on_page else Ink("black", "white")
         rim = 0.45 if on_page else 0.2
         boxes = np.empty((0, 4)) if lines is None else _label_lines(sheet, lines, taken, text, rim)
         if sheet.trajectory:
-            annotate(ax, landscape, sheet.frame.place, boxes, ink, look.number_size, look.factor)
+            blocked = np.vstack([boxes, arrows])
+            annotate(ax, landscape, sheet.frame.place, blocked, ink, look.number_size, look.factor)
 
     sheet.late.append(write_numbers)
 

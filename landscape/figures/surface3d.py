@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..drawing.appearance import readable
+from ..drawing.arrows import HEAD
 from ..drawing.missing import missing_kinds
 from ..drawing.occlusion import Relief
 from ..drawing.path import (
     EDGE,
+    END,
     PATH,
     RUN_COLORS,
     STAR,
@@ -25,6 +28,8 @@ from ..drawing.path import (
 )
 from ..drawing.sheet import Kind, Look, Sheet, draw_picture
 from ..drawing.texts import flat_note, metric_text, plain
+from ..drawing.timed_path import DOT, WIDTH, dot_style, timed_handle
+from ..drawing.times import Marked, marked, pieces, strong_color
 from ..scales.frame import span
 from ..scales.levels import number_text
 from ..scales.scale import Scale
@@ -197,8 +202,8 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
     landscape, scale, metric = sheet.landscape, sheet.scale, sheet.metric
     space, factor = cast(Any, sheet.ax), sheet.appearance.factor
 
-    def add(points: NDArray[Any], label: str, zorder: float, **style: Any) -> Any:
-        line = space.add_line(SurfaceLine(points, relief, label=label, zorder=zorder, **style))
+    def add(points: NDArray[Any], label: str, zorder: float, kind: Any = SurfaceLine, **style: Any) -> Any:
+        line = space.add_line(kind(points, relief, label=label, zorder=zorder, **style))
         drawn.append(line)
         return line
 
@@ -208,24 +213,27 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
         heights = scale.tall.heights(found.projected[metric])
         feet = np.column_stack([*sheet.frame.place(found.x, found.y), heights])
         for index, rows in enumerate(found.paths):
-            points = feet[rows[np.isfinite(heights[rows])]]
-            color = PATH if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
-            x, y, _ = points.T
+            rows = rows[np.isfinite(heights[rows])]
+            if not len(rows):
+                continue
+            x, y, _ = feet[rows].T
             below = np.full(len(x), floor)
             space.plot(x, y, below, color=sheet.appearance.soft, linewidth=0.8 * factor, linestyle=":", zorder=1.5)
             label = f"{run_label(landscape, rows)} (projected {metric_text(landscape, metric)})"
-            stroke: dict[str, Any] = {"color": color, "linewidth": 1.6 * factor}
-            dots: dict[str, Any] = {
-                "color": color, "marker": "o", "markersize": 3.5 * factor, "markeredgecolor": EDGE,
-                "markeredgewidth": 0.5 * factor,
-            }  # fmt: skip
-            add(relief.path_over(points), "_path", 6, **stroke)
-            add(points, label, 6.1, linestyle="none", **dots)
-            sheet.entries.append(Line2D([], [], label=label, **{**dots, **stroke}))
+            if sheet.times is None or len(rows) < 2:
+                sheet.entries.append(_draw_run(add, relief, feet[rows], index, label, factor))
+            else:
+                numbers = found.number[rows]
+                sheet.dots.append(_draw_timed_run(add, relief, feet[rows], numbers, index, label, sheet))
+                sheet.entries.append(timed_handle(label, index, factor))
         starts = [int(rows[0]) for rows in found.paths if len(rows) > 1 and np.isfinite(heights[rows[0]])]
         if starts:
             label = "start" + end_number(landscape, starts)
             sheet.entries.append(add(feet[starts], label, 7, linestyle="none", **sized(START, factor)))
+        ends = [int(rows[-1]) for rows in found.paths if len(rows) > 1 and np.isfinite(heights[rows[-1]])]
+        if ends and sheet.times is not None:
+            label = "end" + end_number(landscape, ends)
+            sheet.entries.append(add(feet[ends], label, 7, linestyle="none", **sized(END, factor)))
         for row, style in network_marks(landscape):
             if np.isfinite(heights[row]):
                 mark = add(feet[[row]], plain(found.name[row], 32), 7, linestyle="none", **sized(style, factor))
@@ -237,8 +245,67 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
         place = np.column_stack([*sheet.frame.place([point.x], [point.y or 0.0]), [at_origin]])
         sheet.entries.append(add(place, origin_label(landscape), 8, linestyle="none", **star))
     if any(line.hidden().any() for line in drawn):
-        faint: dict[str, Any] = {"color": PATH, "linewidth": 1.6 * factor, "linestyle": DOTTED, "alpha": FAINT}
+        faint: dict[str, Any] = {"color": PATH if sheet.times is None else strong_color(0), "linewidth": 1.6 * factor, "linestyle": DOTTED, "alpha": FAINT}
         sheet.entries.append(Line2D([], [], label="behind the surface", **faint))
+
+
+def _draw_run(
+    add: Callable[..., Any], relief: Relief, points: NDArray[Any], index: int, label: str, factor: float
+) -> Any:
+    """Draws the path of a run with few checkpoints in one colour; returns the legend's entry."""
+    from matplotlib.colors import to_rgb
+    from matplotlib.lines import Line2D
+
+    from ..drawing.surface_line import SurfaceArrows
+
+    color = PATH if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
+    stroke: dict[str, Any] = {"color": color, "linewidth": 1.6 * factor}
+    dots: dict[str, Any] = {
+        "color": color, "marker": "o", "markersize": 3.5 * factor, "markeredgecolor": EDGE,
+        "markeredgewidth": 0.5 * factor,
+    }  # fmt: skip
+    way = relief.path_over(points)
+    add(way, "_path", 6, **stroke)
+    add(points, label, 6.1, linestyle="none", **dots)
+    if len(points) > 1:
+        colors = np.tile(to_rgb(color), (len(way), 1))
+        add(way, "_arrows", 6.5, kind=SurfaceArrows, colors=colors, head=HEAD * max(factor, 0.75))
+    return Line2D([], [], label=label, **{**dots, **stroke})
+
+
+def _draw_timed_run(
+    add: Callable[..., Any],
+    relief: Relief,
+    points: NDArray[Any],
+    numbers: NDArray[Any],
+    index: int,
+    label: str,
+    sheet: Sheet,
+) -> Marked:
+    """Draws the path of a run with many checkpoints in the colours of time; returns which of them have dots."""
+    from mpl_toolkits.mplot3d.proj3d import proj_transform
+
+    from ..drawing.surface_line import SurfaceArrows
+
+    times, factor, space = sheet.times, sheet.appearance.factor, cast(Any, sheet.ax)
+    assert times is not None
+    add(relief.path_over(points), "_path", 6, faint=0.0, color=EDGE, linewidth=1.6 * WIDTH * factor)
+    ways, colors = [], []
+    for piece, time in pieces(numbers, most=64):
+        way, color = relief.path_over(points[piece]), times.colors(index, [time])
+        add(way, "_time", 6.1, color=color[0], linewidth=WIDTH * factor)
+        ways.append(way)
+        colors.append(np.tile(color, (len(way), 1)))
+    across, up, _ = proj_transform(*points.T, space.get_proj())
+    dots = marked(
+        72 / space.figure.dpi * np.asarray(space.transData.transform(np.column_stack([across, up]))), numbers,
+        DOT * factor,
+    )  # fmt: skip
+    # The line has all checkpoints, of which some are marked.
+    add(points, label, 6.2, **{**dot_style(factor), "markevery": dots.rows.tolist()})
+    colored = {"colors": np.vstack(colors), "head": HEAD * max(factor, 0.75)}
+    add(np.vstack(ways), "_arrows", 6.5, kind=SurfaceArrows, **colored)
+    return dots
 
 
 def _azimuth(heights: NDArray[Any]) -> float:

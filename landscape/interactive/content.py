@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from ..scales.choosing import choose_scale, is_share
 from ..scales.frame import ASPECTS, choose_frame
 from ..scales.landscape_scale import known, landscape_scale
 from ..scales.scale import Scale
+from .timed_paths import map_place, times_content
 
 if TYPE_CHECKING:
     from ..file.data import LandscapeData
@@ -191,7 +192,9 @@ def _as_json(scale: Scale, values: NDArray[Any], metric: str) -> dict[str, Any] 
 def _checkpoints(landscape: LandscapeData) -> dict[str, Any]:
     path = landscape.checkpoints
     assert path is not None
+    places = {} if landscape.y is None else {aspect: map_place(landscape, _square(landscape, aspect)) for aspect in ASPECTS}
     return {
+        "times": times_content(landscape, places),
         "runs": [path.run_name(rows[0]) for rows in path.paths],
         "paths": [rows.tolist() for rows in path.paths],
         "networks": [row for row, _ in network_marks(landscape)],
@@ -210,6 +213,16 @@ def _checkpoints(landscape: LandscapeData) -> dict[str, Any]:
             for metric in path.metrics
         },
     }
+
+
+def _square(landscape: LandscapeData, aspect: str) -> Callable[..., Any]:
+    """Returns what takes the plane's coordinates to those of a map that are as long upwards as across."""
+    frame = choose_frame(landscape, aspect)
+    assert landscape.y is not None
+    if frame.geometry is not None:
+        return frame.place
+    across, up = (float(np.ptp(axis)) or 1.0 for axis in (landscape.x, landscape.y))
+    return lambda x, y: (x / across, y / up)
 
 
 def _all_encoded(arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:

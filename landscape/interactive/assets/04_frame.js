@@ -6,10 +6,10 @@ const CELL_PIXELS = 560;
 
 class Frame {
   // The matrix takes (x, y) to the picture's coordinates; null leaves them as they are.
-  constructor({ matrix, ratio, notes, labels }) {
+  constructor({ matrix, ratio, notes, labels }, aspect) {
     this.matrix = matrix ?? [[1, 0], [0, 1]];
     this.toScale = matrix !== null;
-    Object.assign(this, { ratio, notes, labels });
+    Object.assign(this, { ratio, notes, labels, aspect });
   }
 
   get oblique() {

@@ -8,7 +8,7 @@ class Landscape {
     this.y = this.isLine ? Float64Array.of(0) : doubles(content.y);
     this.status = bytes(content.status);
     this.metrics = decoded(content.metrics);
-    this.frames = Object.fromEntries(Object.entries(content.frames ?? {}).map(([aspect, frame]) => [aspect, new Frame(frame)]));
+    this.frames = Object.fromEntries(Object.entries(content.frames ?? {}).map(([aspect, frame]) => [aspect, new Frame(frame, aspect)]));
     this.origin = { ...content.origin, metrics: decoded(content.origin.metrics) };
     if (content.checkpoints) {
       const path = content.checkpoints;
@@ -27,6 +27,7 @@ class Landscape {
         status: bytes(path.status),
         projectedStatus: bytes(path.projected_status),
         own: path.own,
+        times: path.times,
       };
     }
   }

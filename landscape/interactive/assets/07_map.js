@@ -97,7 +97,7 @@ function mapPath(landscape, frame) {
   const ends = paths.filter((rows) => rows.length > 1);
   const starts = ends.map((rows) => rows[0]);
   const lasts = ends.map((rows) => rows.at(-1));
-  const size = landscape.walked.length > 60 ? 3 : 5;
+  const times = path?.times;
   const each = (first, second) => [...starts.map(() => first), ...lasts.map(() => second)];
   const named = [
     ...networks.map((row) => [path.x[row], path.y[row], path.labels[row]]),
@@ -105,11 +105,14 @@ function mapPath(landscape, frame) {
     ...(paths.length > 1 ? paths.map((rows, run) => [path.x[rows.at(-1)], path.y[rows.at(-1)], path.runs[run], run]) : []),
   ];
   return [
-    { name: "halo", type: "scatter", mode: "lines", x: at(path?.x, joined), y: at(path?.y, joined), hoverinfo: "skip", connectgaps: false, line: { color: "rgba(20,20,20,0.75)", width: 4 } },
+    { name: "halo", type: "scatter", mode: "lines", x: at(path?.x, joined), y: at(path?.y, joined), hoverinfo: "skip", connectgaps: false, line: { color: "rgba(20,20,20,0.75)", width: times ? 5.5 : 4 } },
+    ...(times ? paths.flatMap((_, run) => timedLines(landscape, frame, run)) : []),
     ...paths.map((rows, run) => ({
-      name: run ? `path ${run}` : "path", type: "scatter", mode: "lines+markers", x: at(path.x, rows), y: at(path.y, rows), hoverinfo: "none", customdata: rows,
-      line: { color: runColour(run, "#ffffff"), width: 1.8 }, marker: { size, color: runColour(run, "#ffffff"), line: { color: "#1a1a1a", width: 0.8 } },
+      name: run ? `path ${run}` : "path", type: "scatter", mode: times ? "markers" : "lines+markers", x: at(path.x, rows), y: at(path.y, rows), hoverinfo: "none", customdata: rows,
+      line: { color: runColour(run, "#ffffff"), width: 1.8 },
+      marker: { size: dotSizes(landscape, frame, run, 5), color: times ? "#ffffff" : runColour(run, "#ffffff"), line: { color: "#1a1a1a", width: times ? dotSizes(landscape, frame, run, 0.8) : 0.8 } },
     })),
+    ...(times ? timeBars(times) : []),
     {
       name: "ends", type: "scatter", mode: "markers", hoverinfo: "skip", x: at(path?.x, [...starts, ...lasts]), y: at(path?.y, [...starts, ...lasts]),
       marker: {
@@ -144,11 +147,12 @@ function mapLayout(landscape, width, cells, frame) {
   const [x, y] = frame.labels.map((text, index) => {
     // To scale, the axis has distances, while x and y are the names of the plane's coordinates.
     const whole = plotText(frame.toScale ? text : `${"xy"[index]}: ${text}`);
-    return width < 480 ? whole.replace(" (", "<br>(") : whole;
+    // With the bar of time below it, the map is too low for a long label.
+    return width < 480 || (index && landscape.checkpoints?.times) ? whole.replace(" (", "<br>(") : whole;
   });
   return {
     ...baseLayout(),
-    margin: { l: 58, r: 8, t: 28, b: 46 },
+    margin: { l: 58, r: 8, t: 28, b: 46 + timeBarHeight(landscape.checkpoints?.times) },
     hoverdistance: 8,
     // A finger that moves over the map scrolls the page.
     dragmode: TOUCH ? false : "zoom",
@@ -182,7 +186,8 @@ function mapShapes({ ends, path: checkpoints, come, mark, frame }) {
     shapes.push({ name: "line", type: "line", x0, y0, x1, y1, line: { color: colour("profile"), width: 2, dash: "dash" } });
   }
   for (const [run, rows] of path ? come.entries() : []) {
-    if (rows.length < 2) continue;
+    // At its end a path shows its own colours.
+    if (rows.length < 2 || (path.times && rows.length === path.paths[run].length)) continue;
     const points = rows.map((row) => `${path.x[row]},${path.y[row]}`);
     shapes.push({ name: run ? `walked ${run}` : "walked", type: "path", path: `M ${points.join(" L ")}`, line: { color: runColour(run, colour("current")), width: 2.5 } });
   }
