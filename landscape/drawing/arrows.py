@@ -44,10 +44,10 @@ def arrow_places(points: Float64[np.ndarray, "n 2"], head: float = HEAD) -> NDAr
     found = []
     for wanted in (np.arange(count) + 0.5) / count * whole:
         at = int(np.clip(np.searchsorted(until, wanted, side="right") - 1, 0, len(lengths) - 1))
-        # Clear of the dots at both ends of a stretch; in the middle of a short one.
-        room = min(head, lengths[at] / 2)
-        share = float(np.clip(wanted - until[at], room, lengths[at] - room) / lengths[at])
         first, last = int(kept[at]), int(kept[at + 1])
+        # Between two neighbours, clear of the dots at both ends; in the middle where they are near.
+        room = min(head, lengths[at] / 2) if last == first + 1 else 0.0
+        share = float(np.clip(wanted - until[at], room, lengths[at] - room) / lengths[at])
         place = first + share * (last - first)
         middle = np.array([np.interp(place, np.arange(len(points)), column) for column in points.T])
         way = end[at] - start[at]

@@ -86,8 +86,8 @@ def draw_path(
         times: what the colours of the paths stand for; None draws each in one colour.
 
     Returns:
-        The legend's entries; which checkpoints have dots, of each path in the colours of time; and what draws strokes and arrowheads as soon as the axes are in their place, and returns
-        the arrowheads' boxes in pixels.
+        The legend's entries; which checkpoints have dots, of each path in the colours of time; and what draws strokes
+        and arrowheads as soon as the axes are in their place, and returns the arrowheads' boxes in pixels.
     """
     entries: list[Any] = []
     late: list[Callable[[], NDArray[Any]]] = []

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-
 from .times import Times
 
 if TYPE_CHECKING:
-    from .appearance import Appearance
     from ..file.data import LandscapeData
 
 
@@ -30,14 +28,14 @@ def runs_of(landscapes: Sequence[LandscapeData]) -> int:
     return max((len(path.paths) for path in found), default=0)
 
 
-def draw_time_bar(axes: Any, times: Times, runs: int, appearance: Appearance) -> Any:
+def draw_time_bar(axes: Any, times: Times, runs: int, size: float) -> Any:
     """Draws a bar with a strip for each run's hue below axes; returns the bar's axes.
 
     Args:
         axes: one, or a list of those that share the bar.
         times: what the colours stand for.
         runs: how many hues there are.
-        appearance: of the picture.
+        size: of the type, in points.
     """
     from matplotlib.colorbar import make_axes
     from matplotlib.ticker import MaxNLocator
@@ -53,8 +51,8 @@ def draw_time_bar(axes: Any, times: Times, runs: int, appearance: Appearance) ->
     bar.imshow(strips, aspect="auto", extent=(times.low, times.high, len(strips), 0), interpolation="nearest")
     bar.set_yticks([])
     bar.xaxis.set_major_locator(MaxNLocator(_MOST_TICKS, integer=True, steps=[1, 2, 5, 10]))
-    bar.tick_params(axis="x", labelsize=appearance.small_size - (0 if appearance.paper else 1), length=2, pad=1.5)
-    bar.set_xlabel(times.label, fontsize=appearance.small_size, labelpad=1)
+    bar.tick_params(axis="x", labelsize=0.9 * size, length=2, pad=1.5)
+    bar.set_xlabel(times.label, fontsize=size, labelpad=1)
     for spine in bar.spines.values():
         spine.set(linewidth=0.5, edgecolor=first.spines["left"].get_edgecolor())
     return bar

@@ -1,4 +1,4 @@
-"""A path of many checkpoints seen from above: coloured by time, with dots that do not touch; arrowheads on every path."""
+"""A path of many checkpoints seen from above, coloured by time, with dots that do not touch; and arrowheads."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def dots_handle(each: Sequence[Marked], factor: float) -> list[Any]:
 
 
 def dash(ax: Axes, line: Any, run: int) -> None:
-    """Gives the pieces of a run's path its stroke, which goes on from piece to piece; the axes must be in their place."""
+    """Gives the pieces of a run's path its stroke, from piece to piece; the axes must be in their place."""
     dashes, width = _DASHES[run % len(_DASHES)], float(line.get_linewidths()[0])
     if not dashes:
         return

@@ -23,7 +23,7 @@ FEW = 9
 RAMPS = (
     ("#ffeedd", "#ffb37f", "#f3663e", "#cf1f1c"),
     ("#dcf1ff", "#8fd3ff", "#3aa0f2", "#146dcb"),
-    ("#ffe0f5", "#ff9fdf", "#e54dbb", "#b3169a"),
+    ("#ffe0f5", "#ff9fdf", "#ea56c2", "#c72aab"),
     ("#ffffff", "#cfcfcf", "#9b9b9b", "#6b6b6b"),
     ("#fff8c4", "#f7dc55", "#cfa000", "#957000"),
 )
@@ -72,9 +72,9 @@ def strong_color(run: int) -> str:
 
 def path_times(landscapes: Sequence[LandscapeData]) -> Times | None:
     """Returns the times of all paths; None where all are short, or where their units differ."""
-    units = {str(unit_of(landscape)) for landscape in landscapes}
-    found = [each.checkpoints for each in landscapes if each.checkpoints is not None]
-    paths = [path.number[rows] for path in found for rows in path.paths]
+    found = [(each.checkpoints, str(unit_of(each))) for each in landscapes if each.checkpoints is not None]
+    paths = [path.number[rows] for path, _ in found for rows in path.paths]
+    units = {unit for path, unit in found if path.paths}
     if len(units) > 1 or max(map(len, paths), default=0) <= FEW:
         return None
     numbers = np.concatenate(paths)

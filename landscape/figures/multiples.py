@@ -100,7 +100,9 @@ def plot_multiples(
             heading = "\n".join([name, *precision_notes(picture.landscape)])
             label = picture.quantity if len(shown) > 1 else metric_text(picture.landscape, picture.metric)
             more: dict[str, Any] = {"times": times} if times is not None else {}
-            with begin(chosen, picture.landscape, ax, own, furniture=False, heading=heading, label=label, **more) as sheet:
+            with begin(
+                chosen, picture.landscape, ax, own, furniture=False, heading=heading, label=label, **more
+            ) as sheet:
                 chosen.draw(sheet)
                 sheets.append(sheet)
         if len(shown) > 1 and len(each) == 1 and not appearance.paper:
@@ -271,13 +273,17 @@ def _write_shared(sheets: list[Sheet], quantities: Sequence[str]) -> None:
 
 def _write_time_bars(sheets: list[Sheet]) -> None:
     """Draws one bar of time below all pictures, or one below each where their times differ."""
-    timed = [sheet for sheet in sheets if sheet.times is not None and sheet.trajectory]
-    if len({sheet.times for sheet in timed}) == 1:
-        landscapes = [sheet.landscape for sheet in timed]
-        draw_time_bar([sheet.ax for sheet in sheets], timed[0].times, runs_of(landscapes), timed[0].appearance)
+    timed = [(sheet, sheet.times) for sheet in sheets if sheet.times is not None and sheet.trajectory]
+    if not timed:
         return
-    for sheet in timed:
-        draw_time_bar(sheet.ax, sheet.times, runs_of([sheet.landscape]), sheet.appearance)
+    size = timed[0][0].appearance.small_size
+    if len({times for _, times in timed}) == 1:
+        draw_time_bar(
+            [sheet.ax for sheet in sheets], timed[0][1], runs_of([sheet.landscape for sheet, _ in timed]), size
+        )
+        return
+    for sheet, times in timed:
+        draw_time_bar(sheet.ax, times, runs_of([sheet.landscape]), size)
 
 
 PLANE_KINDS = {"contour": CONTOUR, "lines": CONTOUR_LINES, "heatmap": HEATMAP, "surface": SURFACE}

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from collectors.validation import wrong_type
 from workers.metric_names import MetricName
 
-from ..drawing.missing import missing_kinds
 from ..drawing.labels import free, most_telling
+from ..drawing.missing import missing_kinds
 from ..drawing.path import EDGE, PATH, RUN_COLORS, STAR, network_marks, origin_label, sized
 from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, Look, Sheet, begin
 from ..drawing.texts import main_dataset, metric_text, plain, quantity_text, unit_of

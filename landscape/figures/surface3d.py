@@ -212,8 +212,8 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
     if found is not None and found.y is not None and metric in found.projected:
         heights = scale.tall.heights(found.projected[metric])
         feet = np.column_stack([*sheet.frame.place(found.x, found.y), heights])
-        for index, rows in enumerate(found.paths):
-            rows = rows[np.isfinite(heights[rows])]
+        for index, whole in enumerate(found.paths):
+            rows = whole[np.isfinite(heights[whole])]
             if not len(rows):
                 continue
             x, y, _ = feet[rows].T
@@ -245,7 +245,12 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
         place = np.column_stack([*sheet.frame.place([point.x], [point.y or 0.0]), [at_origin]])
         sheet.entries.append(add(place, origin_label(landscape), 8, linestyle="none", **star))
     if any(line.hidden().any() for line in drawn):
-        faint: dict[str, Any] = {"color": PATH if sheet.times is None else strong_color(0), "linewidth": 1.6 * factor, "linestyle": DOTTED, "alpha": FAINT}
+        faint: dict[str, Any] = {
+            "color": PATH if sheet.times is None else strong_color(0),
+            "linewidth": 1.6 * factor,
+            "linestyle": DOTTED,
+            "alpha": FAINT,
+        }
         sheet.entries.append(Line2D([], [], label="behind the surface", **faint))
 
 

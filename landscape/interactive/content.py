@@ -192,7 +192,9 @@ def _as_json(scale: Scale, values: NDArray[Any], metric: str) -> dict[str, Any] 
 def _checkpoints(landscape: LandscapeData) -> dict[str, Any]:
     path = landscape.checkpoints
     assert path is not None
-    places = {} if landscape.y is None else {aspect: map_place(landscape, _square(landscape, aspect)) for aspect in ASPECTS}
+    places = (
+        {} if landscape.y is None else {aspect: map_place(landscape, _square(landscape, aspect)) for aspect in ASPECTS}
+    )
     return {
         "times": times_content(landscape, places),
         "runs": [path.run_name(rows[0]) for rows in path.paths],

@@ -13,12 +13,13 @@ from ..drawing.appearance import Appearance, choose_appearance
 from ..drawing.missing import edges
 from ..drawing.path import END, PATH, RUN_COLORS, STAR, START, network_marks
 from ..drawing.texts import axis_label, metric_text, sampling_notes, short_axis_label, unit_of
+from ..drawing.times import path_times
 from ..file.checks import PointStatus
-from ..drawing.times import RAMPS, Times, marked_text, path_times, strong_color
 from ..scales.frame import choose_frame
 from .content import note, title
 from .metric_views import MetricView, Picture, literal, metric_menu, metric_views
-from .timed_paths import hex_colors, map_marks, map_place, run_pieces
+from .timed_paths import map_marks, map_place
+from .timed_traces import TimedRun
 
 if TYPE_CHECKING:
     from ..file.data import LandscapeData
@@ -190,7 +191,13 @@ def _page(view: MetricView, look: Appearance) -> dict[str, Any]:
         "font": {"color": look.ink, "size": 11},
         "paper_bgcolor": look.page,
         "plot_bgcolor": look.page,
-        "legend": {"orientation": "h", "x": 0, "y": -0.14 if path_times([landscape]) is None else -0.36, "yanchor": "top", "itemclick": False},
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "y": -0.14 if path_times([landscape]) is None else -0.36,
+            "yanchor": "top",
+            "itemclick": False,
+        },
         "margin": {"l": 60, "r": 10, "t": 60 + (15 if said[-1] else 0), "b": 50},
         # Plotly's own template would be 7 kB in every cell.
         "template": None,
@@ -299,8 +306,13 @@ def _run_marks(
     hidden = {"showlegend": False}
     halo = {"color": "rgba(20,20,20,0.75)", "width": 4}
     times = path_times([landscape])
+    proportions, _ = _proportions(landscape)
     if times is not None and len(rows) > 1:
-        return _timed_marks(view, rows, index, (x, y, z), times)
+        name = literal(found.run_name(rows[0]), 32) or "path"
+        ends = _end_marks(xs, ys, shown=index == 0)
+        place = map_place(landscape, lambda x, y: (x, proportions * y))
+        run = TimedRun(landscape, index, times, name, map_marks(landscape, index, place))
+        return run.traces((xs, ys), (x, y, z), _PIECES, ends, lambda some: _hover_of(view, rows[some]))
     name, numbered = literal(found.run_name(rows[0]), 32), len(found.paths) == 1
     traces = [
         {"type": "scatter", "mode": "lines", "x": xs, "y": ys, "hoverinfo": "skip", "line": halo, **hidden},
@@ -327,96 +339,6 @@ def _end_marks(xs: NDArray[Any], ys: NDArray[Any], *, shown: bool) -> list[dict[
     start = {"symbol": "square", "size": 9, "color": START["color"]}
     pair = [_mark("start", xs[:1], ys[:1], start), _mark("end", xs[-1:], ys[-1:], end)]
     return [trace | {"showlegend": shown} for trace in pair]
-
-
-def _timed_marks(
-    view: MetricView, rows: NDArray[Any], index: int, draped: tuple[NDArray[Any], ...], times: Times
-) -> list[dict[str, Any]]:
-    """Returns the path of a run with many checkpoints in the colours of time, with arrowheads.
-
-    Args:
-        view: of a plane.
-        rows: of the run.
-        index: which of the runs it is.
-        draped: x, y and height of the path on the surface, with ``_PIECES`` pieces between two checkpoints.
-        times: what the colours stand for.
-    """
-    landscape, about = view.landscape, _hover_of(view, rows)
-    found = landscape.checkpoints
-    assert found is not None
-    assert found.y is not None
-    xs, ys, numbers = found.x[rows], found.y[rows], found.number[rows]
-    proportions, _ = _proportions(landscape)
-    place = map_place(landscape, lambda x, y: (x, proportions * y))
-    dots, arrows, chevrons = map_marks(landscape, index, place)
-    colors, hidden = hex_colors(times, index, numbers), {"showlegend": False, "hoverinfo": "skip"}
-    name = literal(found.run_name(rows[0]), 32) or "path"
-    said = marked_text([dots])
-    sizes = np.zeros(len(rows))
-    sizes[dots.rows] = 5
-    line = {"type": "scatter", "mode": "lines", **hidden}
-    ends = run_pieces(numbers)
-    at = arrows[:, 0].round().astype(int)
-    x, y, z = draped
-    lift = np.interp(arrows[:, 0], np.arange(len(rows)), z[::_PIECES])
-    gap = np.full((len(arrows), 1), np.nan)
-    chevron_x, chevron_y = (np.hstack([chevrons[:, :, axis], gap]).ravel() for axis in (0, 1))
-    strong = strong_color(index)
-    return [
-        {**line, "x": xs, "y": ys, "line": {"color": "rgba(20,20,20,0.85)", "width": 5.5}},
-        *(
-            {**line, "x": xs[first : last + 1], "y": ys[first : last + 1],
-             "line": {"color": colors[(first + last) // 2], "width": 3}}
-            for first, last in ends
-        ),
-        {
-            "type": "scatter", "mode": "markers", "name": name + (f" ({said})" if said else ""), "x": xs, "y": ys,
-            "marker": {"size": sizes, "color": "#ffffff", "line": {**_EDGE, "width": np.where(sizes > 0, 1, 0)}},
-            "showlegend": False, **about,
-        },
-        {
-            "type": "scatter", "mode": "lines", "name": name + (f" ({said})" if said else ""), "x": [None], "y": [None],
-            "line": {"color": strong, "width": 3},
-        },
-        {
-            "type": "scatter", "mode": "markers", **hidden, "x": arrows[:, 1], "y": arrows[:, 2],
-            "marker": {
-                "symbol": "arrow", "size": 13, "angle": arrows[:, 3], "color": [colors[each] for each in at],
-                "line": _EDGE,
-            },
-        },
-        *_end_marks(xs, ys, shown=index == 0),
-        {
-            "type": "scatter", "mode": "markers", **hidden, "x": [None], "y": [None],
-            "marker": {
-                "color": [times.low], "cmin": times.low, "cmax": times.high, "showscale": True,
-                "colorscale": [[place / 3, color] for place, color in enumerate(RAMPS[index % len(RAMPS)])],
-                "colorbar": _time_bar(times, index, last=index == len(found.paths) - 1),
-            },
-        },
-        {
-            "type": "scatter3d", "mode": "lines", "x": x, "y": y, "z": z, **hidden,
-            "line": {"color": np.repeat(colors, _PIECES)[: len(x)].tolist(), "width": 6},
-        },
-        {
-            "type": "scatter3d", "mode": "lines", "x": chevron_x, "y": chevron_y, "z": np.repeat(lift, 4), **hidden,
-            "connectgaps": False, "line": {"color": strong, "width": 6},
-        },
-        {
-            "type": "scatter3d", "mode": "markers", "x": xs[dots.rows], "y": ys[dots.rows],
-            "z": z[::_PIECES][dots.rows], "showlegend": False, **_hover_of(view, rows[dots.rows]),
-            "marker": {"size": 3, "color": "#ffffff", "line": _EDGE},
-        },
-    ]  # fmt: skip
-
-
-def _time_bar(times: Times, index: int, *, last: bool) -> dict[str, Any]:
-    """Returns the bar of a run's time, under the map; those of several runs lie one under the other."""
-    return {
-        "orientation": "h", "x": 0.225, "len": 0.34, "y": -0.16 - 0.02 * index, "yanchor": "top", "thickness": 7,
-        "outlinewidth": 0.5, "xpad": 0, "ypad": 0, "nticks": 6, "showticklabels": last, "ticks": "outside" if last else "",
-        "ticklen": 3, "title": {"text": literal(times.label) if last else "", "side": "bottom", "font": {"size": 11}},
-    }  # fmt: skip
 
 
 def _run_color(index: int, first: str) -> str:

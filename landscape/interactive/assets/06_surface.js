@@ -101,7 +101,7 @@ function pathTraces(landscape, metric, scale, current, mark, frame) {
     },
     {
       name: "current", type: "scatter3d", mode: "markers", hoverinfo: "none", ...placed(current, scale, frame),
-      marker: { size: 7, color: current.map((_, run) => runColour(run, colour("current"))), line: { color: "#ffffff", width: 2 } },
+      marker: { size: 7, color: current.map((_, run) => hue(landscape, run, colour("current"))), line: { color: "#ffffff", width: 2 } },
     },
     {
       name: "mark", type: "scatter3d", mode: "markers", hoverinfo: "none", ...placed([mark], scale, frame),

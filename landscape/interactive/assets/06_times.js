@@ -24,7 +24,7 @@ function timedLines(landscape, frame, run) {
   }];
 }
 
-// Under the map, a bar for each run's hue; the last one has the numbers.
+// Under the map, a bar for each run's hue; the last one has the numbers. (Plotly cannot draw a level bar whose labels are off.)
 function timeBars(times) {
   return times.ramps.map((ramp, run) => {
     const last = run === times.ramps.length - 1;
@@ -34,12 +34,17 @@ function timeBars(times) {
         color: [times.low], cmin: times.low, cmax: times.high, showscale: true, colorscale: ramp.map((each, index) => [index / (ramp.length - 1), each]),
         colorbar: {
           orientation: "h", x: 0.5, len: 0.7, y: 0, yref: "container", yanchor: "bottom", thickness: 7, outlinewidth: 0.5, xpad: 0,
-          ypad: 8 + (times.ramps.length - 1 - run) * 8 + (last ? 0 : 30), nticks: 6, showticklabels: last, ticks: last ? "outside" : "", ticklen: 3,
+          ypad: 8 + (times.ramps.length - 1 - run) * 8 + (last ? 0 : 39), nticks: 6, ...(last ? {} : { tickvals: [] }), ticks: last ? "outside" : "", ticklen: 3,
           tickfont: { size: 11 }, title: { text: last ? plotText(times.label) : "", side: "bottom", font: { size: 11 } },
         },
       },
     };
   });
+}
+
+// The colour of a run as a whole.
+function hue(landscape, run, first) {
+  return landscape.checkpoints?.times?.ramps[run][2] ?? runColour(run, first);
 }
 
 // How much higher a map is with the bars.

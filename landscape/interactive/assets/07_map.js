@@ -133,7 +133,7 @@ function mapPath(landscape, frame) {
       // The marker cannot be seen; it keeps the text off the mark below it.
       name: "names", type: "scatter", mode: "markers+text", marker: { size: 14, color: "rgba(0,0,0,0)" }, hoverinfo: "skip", x: named.map(([x]) => x), y: named.map(([, y]) => y),
       text: named.map(([, , text]) => plotText(text)), textposition: named.map(([, , , run]) => (run === undefined ? "top center" : "bottom center")),
-      textfont: { color: named.map(([, , , run]) => runColour(run ?? 0, "#ffffff")), size: 13, shadow: "auto" },
+      textfont: { color: named.map(([, , , run]) => (run === undefined ? "#ffffff" : hue(landscape, run, "#ffffff"))), size: 13, shadow: "auto" },
       cliponaxis: false,
     },
   ];
@@ -179,6 +179,7 @@ function mapShapes({ ends, path: checkpoints, come, mark, frame }) {
     type: "circle", xsizemode: "pixel", ysizemode: "pixel", xanchor: x, yanchor: y, x0: -radius, x1: radius, y0: -radius, y1: radius,
     line: { color: line, width }, fillcolor: fill,
   });
+  const runHue = (run) => hue({ checkpoints }, run, colour("current"));
   const shapes = [];
   if (ends) {
     const [[x0, y0], [x1, y1]] = [frame.place(ends[0], ends[1]), frame.place(ends[2], ends[3])];
@@ -189,11 +190,11 @@ function mapShapes({ ends, path: checkpoints, come, mark, frame }) {
     // At its end a path shows its own colours.
     if (rows.length < 2 || (path.times && rows.length === path.paths[run].length)) continue;
     const points = rows.map((row) => `${path.x[row]},${path.y[row]}`);
-    shapes.push({ name: run ? `walked ${run}` : "walked", type: "path", path: `M ${points.join(" L ")}`, line: { color: runColour(run, colour("current")), width: 2.5 } });
+    shapes.push({ name: run ? `walked ${run}` : "walked", type: "path", path: `M ${points.join(" L ")}`, line: { color: runHue(run), width: 2.5 } });
   }
   for (const [run, rows] of path ? come.entries() : []) {
     const row = rows.at(-1);
-    shapes.push({ ...dot(path.x[row], path.y[row], 6.5, "#ffffff", runColour(run, colour("current"))), name: run ? `current ${run}` : "current" });
+    shapes.push({ ...dot(path.x[row], path.y[row], 6.5, "#ffffff", runHue(run)), name: run ? `current ${run}` : "current" });
   }
   if (mark) {
     shapes.push({ ...dot(...frame.place(mark.x, mark.y), 7, "#1a1a1a", "rgba(0,0,0,0)", 4), name: "mark-halo" });
