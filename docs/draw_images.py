@@ -19,6 +19,7 @@ from landscape import (
     SummaryLandscape,
     evaluate,
     hessian_plane,
+    pca_plane,
     plane_through,
     random_line,
     random_plane,
@@ -148,6 +149,28 @@ def draw_comparison(file: Path) -> None:
     save_figure(comparison.plot(theme="light"), file, dpi=110)
 
 
+def draw_long_path(file: Path) -> None:
+    """Draws a training with a checkpoint after each of its thousand steps."""
+    import torch
+
+    (images, targets), _ = digits()
+    torch.manual_seed(0)
+    network = digits_network()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
+    order = torch.Generator().manual_seed(0)
+    come = [{name: value.clone() for name, value in network.state_dict().items()}]
+    for _ in range(1000):
+        batch = torch.randint(len(targets), (32,), generator=order)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(network(images[batch]), targets[batch]).backward()
+        optimizer.step()
+        come.append({name: value.clone() for name, value in network.state_dict().items()})
+    seen = evaluate(
+        pca_plane(come, network=network.eval()), callback_fn, size=31, num_samples=256, device_ids=[0], progress=False
+    )
+    save_figure(seen.plot_contour(title="A checkpoint after each step", theme="light"), file, dpi=110)
+
+
 def main(demo: Path) -> None:
     """Draws what the pages and the README show.
 
@@ -165,6 +188,7 @@ def main(demo: Path) -> None:
     both = plot_multiples([landscape, Landscape.load(demo / "landscape_20_random.h5")], theme="light")
     save_figure(both[0], IMAGES / "figures_multiples.png", dpi=110)
     landscape.save_animation(IMAGES / "figures_walk.gif", theme="light")
+    draw_long_path(IMAGES / "figures_long_path.png")
     draw_profile(demo, IMAGES / "concepts_profile.png")
     draw_saddle(IMAGES / "concepts_saddle.png")
     draw_topology(IMAGES / "topology_contour.png", IMAGES / "topology_tree.png")

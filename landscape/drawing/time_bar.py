@@ -43,8 +43,11 @@ def draw_time_bar(axes: Any, times: Times, runs: int, size: float) -> Any:
     first = axes[0] if isinstance(axes, list) else axes
     width = (first.figure.bbox.width if isinstance(axes, list) else first.bbox.width) * 72 / first.figure.dpi
     height = _height(max(runs, 1))
+    # Without a layout nothing else keeps the bar clear of the axes' own numbers and label.
+    laid_out = first.figure.get_layout_engine() is not None
+    pad = 0.02 if laid_out else float(np.clip(5.5 * size * first.figure.dpi / 72 / first.bbox.height, 0.05, 0.35))
     share = 0.45 if isinstance(axes, list) else 0.7
-    bar, _ = make_axes(axes, location="bottom", shrink=share, aspect=max(share * width / height, 4.0), pad=0.02)
+    bar, _ = make_axes(axes, location="bottom", shrink=share, aspect=max(share * width / height, 4.0), pad=pad)
     bar.set_label(NAME)
     numbers = np.linspace(times.low, times.high, 256)
     strips = np.stack([times.colors(run, numbers) for run in range(max(runs, 1))])

@@ -288,7 +288,7 @@ def _draw_timed_run(
     sheet: Sheet,
 ) -> Marked:
     """Draws the path of a run with many checkpoints in the colours of time; returns which of them have dots."""
-    from mpl_toolkits.mplot3d.proj3d import proj_transform
+    from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
 
     from ..drawing.surface_line import SurfaceArrows
 

@@ -23,7 +23,10 @@ SLIDER = "document.querySelector('.player input')"
 def traces(opened: Any, plot: str, name: str) -> list[dict[str, Any]]:
     return opened.page.evaluate(
         """([plot, name]) => document.querySelector(`.plot.${plot}`).data.filter((trace) => trace.name === name).map(
-            ({ x, y, line, marker }) => ({ x: Array.from(x), y: Array.from(y), line, marker: JSON.parse(JSON.stringify(marker ?? {})) }))""",
+            ({ x, y, line, marker }) => {
+                const plain = JSON.parse(JSON.stringify(marker ?? {}));
+                return { x: Array.from(x), y: Array.from(y), line, marker: plain };
+            })""",
         [plot, name],
     )  # fmt: skip
 
