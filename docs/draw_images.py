@@ -150,7 +150,7 @@ def draw_comparison(file: Path) -> None:
 
 
 def draw_long_path(file: Path) -> None:
-    """Draws a training with a checkpoint after each of its thousand steps."""
+    """Draws a training with a checkpoint after each of its 300 steps."""
     import torch
 
     (images, targets), _ = digits()
@@ -159,14 +159,14 @@ def draw_long_path(file: Path) -> None:
     optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
     order = torch.Generator().manual_seed(0)
     come = [{name: value.clone() for name, value in network.state_dict().items()}]
-    for _ in range(1000):
+    for _ in range(300):
         batch = torch.randint(len(targets), (32,), generator=order)
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(network(images[batch]), targets[batch]).backward()
         optimizer.step()
         come.append({name: value.clone() for name, value in network.state_dict().items()})
     seen = evaluate(
-        pca_plane(come, network=network.eval()), callback_fn, size=31, num_samples=256, device_ids=[0], progress=False
+        pca_plane(come, network=network.eval()), callback_fn, size=25, num_samples=256, device_ids=[0], progress=False
     )
     save_figure(seen.plot_contour(title="A checkpoint after each step", theme="light"), file, dpi=110)
 

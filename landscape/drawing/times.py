@@ -56,7 +56,7 @@ class Times:
     @property
     def label(self) -> str:
         """What the colour bar is called."""
-        return f"{plain(self.unit)} of the path's checkpoints"
+        return f"{plain(self.unit)} along the path"
 
 
 def stops_of(run: int) -> NDArray[np.float64]:
@@ -116,7 +116,7 @@ class Marked:
 
     Attributes:
         rows: which ones, ascending.
-        count: of the path's checkpoints.
+        count: how many checkpoints the path has.
         stride: how many there are from one dot to the next; 0 where that differs.
     """
 

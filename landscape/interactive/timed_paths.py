@@ -39,7 +39,7 @@ def times_content(landscape: LandscapeData, places: dict[str, Callable[..., Any]
     return {
         "low": times.low,
         "high": times.high,
-        "label": f"{times.unit} of the path's checkpoints",
+        "label": f"{times.unit} along the path",
         "ramps": [list(RAMPS[run % len(RAMPS)]) for run in runs],
         "pieces": [run_pieces(found.number[rows]) for rows in found.paths],
         "colours": [hex_colors(times, run, found.number[rows]) for run, rows in enumerate(found.paths)],

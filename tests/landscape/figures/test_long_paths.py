@@ -154,7 +154,7 @@ class TestPictures:
         data = build_path("spiral", 1000)
         ax = plot_contour(Landscape(data), **look)
         (bar,) = bars(ax)
-        assert bar.get_xlabel() == "epoch of the path's checkpoints"
+        assert bar.get_xlabel() == "epoch along the path"
         assert bar.get_xlim() == (0, 999)
         (colored,) = timed(ax)
         shown = colored.get_colors()

@@ -42,7 +42,7 @@ def test_a_thousand_checkpoints_have_a_bar_arrowheads_and_every_place(open_page:
     assert 3 <= len(arrows["x"]) <= 8
     (bar,) = traces(opened, "map", "time bar")
     assert (bar["marker"]["cmin"], bar["marker"]["cmax"]) == (0, 999)
-    assert bar["marker"]["colorbar"]["title"]["text"] == "epoch of the path's checkpoints"
+    assert bar["marker"]["colorbar"]["title"]["text"] == "epoch along the path"
     (path,) = traces(opened, "map", "path")
     assert len(path["x"]) == 1000
     assert 5 < np.count_nonzero(path["marker"]["size"]) < 200
@@ -98,7 +98,7 @@ def test_the_notebooks_figure_has_the_colours_arrowheads_and_bars() -> None:
     markers = [trace.get("marker", {}) for trace in figure["data"]]
     bars = [marker["colorbar"] for marker in markers if marker.get("showscale")]
     assert len(bars) == 2
-    assert [bar["title"]["text"] for bar in bars] == ["", "epoch of the path's checkpoints"]
+    assert [bar["title"]["text"] for bar in bars] == ["", "epoch along the path"]
     arrows = [marker for marker in markers if marker.get("symbol") == "arrow"]
     assert len(arrows) == 2
     names = [trace.get("name", "") for trace in figure["data"]]
