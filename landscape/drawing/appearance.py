@@ -32,6 +32,7 @@ THEMES: dict[str, dict[str, Any]] = {
             "failed": {"facecolor": "#bdbdbd", "edgecolor": "#404040", "hatch": "xxxx"},
             "not finite": {"facecolor": "#e8e8e8", "edgecolor": "#595959", "hatch": "////"},
         },
+        "coarse": {"facecolor": "none", "edgecolor": "#ffffff", "hatch": "\\\\\\\\\\"},
     },
     "dark": {
         "page": "#14171c",
@@ -44,6 +45,7 @@ THEMES: dict[str, dict[str, Any]] = {
             "failed": {"facecolor": "#5a626e", "edgecolor": "#cdd2da", "hatch": "xxxx"},
             "not finite": {"facecolor": "#2b3038", "edgecolor": "#aab1bc", "hatch": "////"},
         },
+        "coarse": {"facecolor": "none", "edgecolor": "#14171c", "hatch": "\\\\\\\\\\"},
     },
 }
 STYLES: dict[str, dict[str, Any]] = {
@@ -72,6 +74,7 @@ class Appearance:
         faint: grids and empty boxes' frames.
         series: colours of curves, the most important first.
         missing: how cells without a value are hatched, by kind.
+        coarse: how cells are hatched that show the value of another point.
         paper: whether it is as wide as a column, in small type, without a title because a caption says it.
         factor: by how much lines and marks shrink on paper.
         text_size: titles and labels of axes, in points.
@@ -87,6 +90,7 @@ class Appearance:
     faint: str
     series: tuple[str, ...]
     missing: dict[str, dict[str, Any]]
+    coarse: dict[str, Any]
     paper: bool
     factor: float
     text_size: float

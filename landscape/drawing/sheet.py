@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from collectors.validation import check_bool, check_instance, wrong_type
 
 from ..file.own_values import own_values_text
+from ..sampling.coarse_cells import coarse_values
 from ..scales.choosing import Clip, choose_scale
 from ..scales.frame import Frame, choose_frame
 from ..scales.landscape_scale import joint_scale, known
@@ -131,6 +132,7 @@ class Sheet:
         values: as stored, of the grid's shape.
         status: what is known about each point, of the grid's shape.
         measured: the values, NaN where none is known.
+        coarse: what the coarse cells of an unfinished grid show at pending points, NaN elsewhere.
         scale: how they become colours and heights.
         appearance: colours and sizes.
         colors: of the values.
@@ -157,6 +159,7 @@ class Sheet:
     values: NDArray[Any]
     status: NDArray[Any]
     measured: NDArray[Any]
+    coarse: NDArray[Any]
     scale: Scale
     appearance: Appearance
     colors: Colormap
@@ -364,8 +367,9 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
         label = more.pop("label", metric_text(landscape, metric))
         more.setdefault("estimates", value_notes(landscape, metric))
         yield Sheet(
-            landscape, ax, own, metric, label, values, status, measured, scale, appearance, colors, trajectory, frame,
-            camera=camera, topology=wanted_topology(landscape, metric, wanted), **more,
+            landscape, ax, own, metric, label, values, status, measured, coarse_values(values, status), scale,
+            appearance, colors, trajectory, frame, camera=camera,
+            topology=wanted_topology(landscape, metric, wanted), **more,
         )  # fmt: skip
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..drawing.appearance import readable
-from ..drawing.missing import missing_kinds
+from ..drawing.coarse import blocks, coarse_entry, washed
+from ..drawing.missing import edges, missing_kinds
 from ..drawing.occlusion import Relief
 from ..drawing.path import (
     EDGE,
@@ -25,6 +26,7 @@ from ..drawing.path import (
 )
 from ..drawing.sheet import Kind, Look, Sheet, draw_picture
 from ..drawing.texts import flat_note, metric_text, plain
+from ..sampling.coarse_cells import covering_points
 from ..scales.frame import span
 from ..scales.levels import number_text
 from ..scales.scale import Scale
@@ -92,7 +94,7 @@ def draw_surface(sheet: Sheet) -> None:
         _draw_path(sheet, Relief(*sheet.plane, heights, sheet.frame.matrix), floor)
         sheet.note_own_values()
     space.set_zticks(scale.forward(scale.tall.ticks()), labels=_tick_texts(sheet, (floor, high)))
-    kinds = missing_kinds(sheet.values, sheet.status)
+    kinds = missing_kinds(sheet.values, sheet.status, sheet.coarse)
     notes = [f"{int(where.sum())} points {kind}" for kind, where in kinds.items()]
     if scale.flat:
         notes.append(flat_note(sheet.label, scale.low, number_text(scale.low), sheet.measured))
@@ -133,7 +135,7 @@ def _height_range(scale: Scale) -> tuple[float, float]:
 
 
 def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
-    """Draws every cell whose four corners have values, and a dot for a value that belongs to no such cell."""
+    """Draws every cell whose four corners have values, coarse cells, and a dot for a value that belongs to no cell."""
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
     low, high = _height_range(sheet.scale)
@@ -146,13 +148,18 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
         for columns in (slice(None, -1), slice(1, None)):
             used[rows, columns] |= whole
     cells = corners[whole]
+    colors = sheet.colors((cells[..., 2].mean(axis=1) - low) / (high - low))
+    sizes = np.array([*np.ptp(grid[..., :2], axis=(0, 1)), height]) / sheet.frame.box * (4, 4, 3)
+    colors[:, :3] *= _shade(cells, sizes)[:, None]
+    # Plateaus are in the same collection, which is drawn from back to front.
+    flat, flat_colors, outlines = _plateaus(sheet, used, (low, high))
+    cells, colors, outlines = (
+        np.concatenate(pair) for pair in ((cells, flat), (colors, flat_colors), (colors, outlines))
+    )
     if len(cells):
-        colors = sheet.colors((cells[..., 2].mean(axis=1) - low) / (high - low))
-        sizes = np.array([*np.ptp(grid[..., :2], axis=(0, 1)), height]) / sheet.frame.box * (4, 4, 3)
-        colors[:, :3] *= _shade(cells, sizes)[:, None]
         space.add_collection3d(
             Poly3DCollection(
-                cells, facecolors=colors, edgecolors=colors, linewidths=0.2, rasterized=len(cells) > 5000, zorder=2
+                cells, facecolors=colors, edgecolors=outlines, linewidths=0.2, rasterized=len(cells) > 5000, zorder=2
             )
         )
     alone = grid[np.isfinite(heights) & ~used]
@@ -164,6 +171,39 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
         for share in np.unique(shares):
             style = {"linestyle": "none", "marker": "o", "markersize": 3.5, "color": sheet.colors(share)}
             space.add_line(SurfaceLine(alone[shares == share], relief, label="_alone", zorder=3, **style))
+
+
+def _plateaus(
+    sheet: Sheet, used: NDArray[Any], ends: tuple[float, float]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Returns flat pieces at the heights of the points that coarse cells take their values from.
+
+    Args:
+        sheet: what is drawn.
+        used: which points are corners of the surface itself; the others lie on their own plateau.
+        ends: lowest and highest height that has a colour.
+
+    Returns:
+        Corners, shape (n, 4, 3), and the colours of faces and outlines, each of shape (n, 4).
+    """
+    from matplotlib.colors import to_rgba
+
+    heights = sheet.scale.heights(sheet.coarse)
+    points = np.where(np.isfinite(heights), covering_points(sheet.status), -1)
+    own = np.arange(points.size).reshape(points.shape)
+    points = np.where(np.isin(own, points[points >= 0]) & ~used, own, points)
+    if not (points >= 0).any():
+        return np.empty((0, 4, 3)), np.empty((0, 4)), np.empty((0, 4))
+    bottom, top, left, right, index = blocks(points).T
+    # A cell at the border does not reach beyond it.
+    x, y = (np.clip(edges(axis), axis[0], axis[-1]) for axis in sheet.plane)
+    z = sheet.scale.heights(sheet.measured).reshape(-1)[index]
+    ring = [(left, bottom), (right, bottom), (right, top), (left, top)]
+    pieces = np.stack([np.column_stack([*sheet.frame.place(x[across], y[up]), z]) for across, up in ring], axis=1)
+    look = sheet.appearance
+    faces = washed(sheet.colors, look.page)((z - ends[0]) / (ends[1] - ends[0]))
+    sheet.entries.append(coarse_entry(sheet))
+    return pieces, faces, np.tile(to_rgba(look.soft), (len(pieces), 1))
 
 
 def _shade(cells: NDArray[Any], size: NDArray[Any]) -> NDArray[Any]:
