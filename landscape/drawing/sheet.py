@@ -132,7 +132,7 @@ class Sheet:
         values: as stored, of the grid's shape.
         status: what is known about each point, of the grid's shape.
         measured: the values, NaN where none is known.
-        coarse: what the coarse cells of an unfinished grid show at pending points, NaN elsewhere.
+        coarse: what coarse cells show at pending points, NaN elsewhere.
         scale: how they become colours and heights.
         appearance: colours and sizes.
         colors: of the values.
@@ -352,10 +352,9 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
     size = check_size(options.get("size"), ax)
     camera = check_camera(options.get("camera"), kind.function, flat=kind.projection != "3d")
     if (wanted := options.get("topology", False)) is not False and (diverging or not kind.minima):
-        raise ValueError(
-            f"topology must be left out for {kind.function}: plot_contour, plot_contour_lines, plot_heatmap and "
-            "plot_profile mark minima."
-        )
+        others = "plot_contour, plot_contour_lines, plot_heatmap and plot_profile mark minima"
+        raise ValueError(f"topology must be left out for {kind.function}: {others}.")
+    topology = wanted_topology(landscape, metric, wanted)
     if (heading := options.get("title")) is not None:
         more.setdefault("heading", plain_lines(check_instance("title", heading, str, "a str or None")))
     with appearance.applied():
@@ -368,8 +367,7 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
         more.setdefault("estimates", value_notes(landscape, metric))
         yield Sheet(
             landscape, ax, own, metric, label, values, status, measured, coarse_values(values, status), scale,
-            appearance, colors, trajectory, frame, camera=camera,
-            topology=wanted_topology(landscape, metric, wanted), **more,
+            appearance, colors, trajectory, frame, camera=camera, topology=topology, **more,
         )  # fmt: skip
 
 

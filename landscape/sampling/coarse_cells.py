@@ -5,6 +5,7 @@ This is for display alone. Nothing here is a measurement or an interpolation, an
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,11 +17,15 @@ if TYPE_CHECKING:
     from jaxtyping import Float64, Int64, UInt8
 
 
+# From the middle of a square cell to its corner, with room for rounding.
+_CORNER = math.sqrt(0.5) + 1e-9
+
+
 def covering_points(status: UInt8[np.ndarray, "*grid"]) -> Int64[np.ndarray, "*grid"]:
     """Returns, for each pending point, the measured point whose coarse cell covers it.
 
     That is the nearest point that is measured or failed. Distances count coarse cells: those of the coarsest grid,
-    which is measured first. What is further away than half such a cell, along either axis, is not covered; nor is
+    which is measured first. What is further away than the corner of such a cell from its middle is not covered; nor is
     what lies nearest to a failed point. Once a grid of the coarse-to-fine order is whole, every point of it covers
     exactly the cell around it, and the cells shrink from grid to grid.
 
@@ -40,13 +45,10 @@ def covering_points(status: UInt8[np.ndarray, "*grid"]) -> Int64[np.ndarray, "*g
     levels = GridLevels.of(status.shape)
     coarsest = levels.steps[0].coarse if levels.steps else levels.first
     cell = [float(np.diff(nodes).max(initial=1)) for nodes in coarsest]
-    nearest = distance_transform_edt(
-        ~settled.reshape(levels.shape), sampling=[1 / length for length in cell], return_distances=False,
-        return_indices=True,
-    )  # fmt: skip
-    near = np.ones(levels.shape, bool)
-    for found, own, length in zip(nearest, np.indices(levels.shape, sparse=True), cell, strict=True):
-        near &= 2 * np.abs(found - own) <= length
+    distance, nearest = distance_transform_edt(
+        ~settled.reshape(levels.shape), sampling=[1 / length for length in cell], return_indices=True
+    )
+    near = distance <= _CORNER
     flat = np.ravel_multi_index(tuple(nearest), levels.shape).reshape(status.shape)
     covered = pending & near.reshape(status.shape) & (status.reshape(-1)[flat] == PointStatus.MEASURED)
     return np.where(covered, flat, -1).astype(np.int64)

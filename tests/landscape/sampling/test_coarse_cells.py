@@ -49,7 +49,7 @@ def test_any_set_of_points_against_a_search_by_hand(shape: tuple[int, ...], seed
         away = np.abs(settled - place) / cell
         distances = np.sqrt((away**2).sum(axis=1))
         nearest = np.isclose(distances, distances.min(), rtol=1e-12)
-        reachable = nearest & (2 * np.abs(settled - place) <= cell).all(axis=1)
+        reachable = nearest & (distances <= np.sqrt(0.5) + 1e-9)
         allowed = {
             int(np.ravel_multi_index(tuple(settled[index]), shape))
             for index in np.flatnonzero(reachable)
@@ -72,6 +72,12 @@ def test_a_whole_grid_of_the_order_leaves_nothing_uncovered_in_rectangles(shape:
         # The cell around a point of the grid is a rectangle: its row depends on the row alone.
         assert (row == row[:, :1]).all()
         assert (column == column[:1]).all()
+
+
+def test_no_holes_between_a_finer_grid_and_a_coarser_one() -> None:
+    for count in range(16, 200, 7):
+        status = begun((50, 50), count)
+        assert (covering_points(status) >= 0).sum() == 2500 - count
 
 
 def test_two_percent_cover_nearly_everything() -> None:
@@ -105,8 +111,9 @@ def test_a_far_point_covers_its_own_surroundings_alone() -> None:
     status = np.full((40, 40), PENDING, np.uint8)
     status[20, 20] = MEASURED
     rows, columns = np.nonzero(covering_points(status) >= 0)
-    half = coarsest_cell((40, 40))[0] // 2
-    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (20 - half, 20 + half, 20 - half, 20 + half)
+    reach = int(coarsest_cell((40, 40))[0] / np.sqrt(2))
+    assert (rows.min(), rows.max(), columns.min(), columns.max()) == (20 - reach, 20 + reach, 20 - reach, 20 + reach)
+    assert len(rows) < 0.85 * (2 * reach + 1) ** 2
 
 
 def test_values_are_those_of_the_points_and_nothing_else_gets_one() -> None:
