@@ -80,7 +80,7 @@ def draw_progress(file: Path, picture: Path) -> None:
         for values in data.metrics.values():
             values.flat[rest] = np.nan
         moments.append(Landscape(data))
-    titles = ["2 %", "10 %", "50 %", "all of it"]
+    titles = ["the first points", "a little later", "half", "the whole"]
     save_figure(plot_multiples(moments, titles=titles, columns=2, theme="light")[0], picture, dpi=90)
 
 
