@@ -21,7 +21,7 @@ from ..scales.landscape_scale import joint_scale, known
 from ..scales.levels import Levels, number_text
 from ..scales.scale import Scale
 from ..topology.topology import Topology, wanted_topology
-from .appearance import DIVERGING, Appearance, choose_appearance, draw_legend, find_colormap
+from .appearance import DIVERGING, PAPER_WIDTH, Appearance, appearance_of, draw_legend, find_colormap
 from .canvas import check_camera, check_size, new_axes, settle
 from .texts import (
     axis_label,
@@ -65,7 +65,10 @@ class Look(TypedDict, total=False):
         clip: the largest value that gets a colour of its own, or (smallest, largest); None chooses from the data. The
             colour bar or the axis says what is clipped.
         theme: "light" or "dark"; None follows the axes, or matplotlib's settings.
-        style: "screen", or "paper": as wide as a column (3.4 in), type of 6 to 8 points, no title.
+        style: "screen", or "paper": as wide as a column (3.4 in), type of 6 to 8 points, no title; or as wide as a
+            venue asks, to 0.01 in: "neurips" (5.5 in), "icml" (3.25, several pictures 6.75), "nature" (3.50 and 7.20);
+            "slides" is 10 in wide with large type.
+        font: "sans", or "serif" as in most papers' text.
         aspect: "equal" draws a plane to scale: its axes are distances in weight space, the same on both, and oblique
             directions stand at their own angle. "fill" lets the plane's coordinates fill a square, and the picture
             says by how much that stretches it. A plane of more than 6 : 1 is always drawn like that. A line has no
@@ -85,6 +88,7 @@ class Look(TypedDict, total=False):
     clip: Clip
     theme: str | None
     style: str
+    font: str
     aspect: str
     title: str | None
     size: tuple[float, float] | None
@@ -346,7 +350,7 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
         scale = choose_scale(measured, chosen, levels, clip, count=kind.count, symmetric=True, metric=metric)
     else:
         scale = shared_scale(kind, [landscape], options)
-    appearance = choose_appearance(options.get("theme"), options.get("style", "screen"), ax)
+    appearance = appearance_of(options, ax)
     colors = find_colormap(options.get("colormap", DIVERGING if diverging else "viridis"))
     frame = choose_frame(landscape, options.get("aspect", "equal"))
     size = check_size(options.get("size"), ax)
@@ -360,9 +364,11 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
     with appearance.applied():
         own = ax is None
         if ax is None:
-            sized = (3.4, kind.paper_height) if appearance.paper else kind.size
-            sized = size or (sized if kind.size and sized else frame.size(paper=appearance.paper))
-            ax = new_axes(*sized, kind.projection)
+            usual = frame.size(paper=appearance.paper) if kind.size is None else kind.size
+            if kind.size is not None and appearance.paper:
+                usual = PAPER_WIDTH, kind.paper_height
+            width, height = size or appearance.fitted(usual)
+            ax = new_axes(width, height, kind.projection)
         label = more.pop("label", metric_text(landscape, metric))
         more.setdefault("estimates", value_notes(landscape, metric))
         yield Sheet(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..drawing.appearance import readable
+from ..drawing.appearance import SMALLEST_TYPE, readable
 from ..drawing.coarse import draw_coarse_cells, mark_measured
 from ..drawing.labels import free
 from ..drawing.missing import draw_interpolated, draw_missing, edges, missing_kinds
@@ -190,7 +190,7 @@ def _has_lines(sheet: Sheet) -> bool:
 
 def _label_lines(sheet: Sheet, lines: Any, taken: NDArray[Any], ink: Ink, rim: float) -> NDArray[Any]:
     """Writes their values on the lines where there is room; returns the labels' boxes in pixels."""
-    ax, size = sheet.ax, 0.94 * sheet.appearance.number_size
+    ax, size = sheet.ax, max(SMALLEST_TYPE, 0.94 * sheet.appearance.number_size)
     names = dict(zip(lines.levels.tolist(), sheet.scale.texts(), strict=True))
     texts = list(ax.clabel(lines, fmt=names, fontsize=size, inline=False, colors=ink.line, zorder=3))
     for text in texts:

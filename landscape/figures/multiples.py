@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from collectors.validation import check_choice, check_int, wrong_type, wrong_value
 
-from ..drawing.appearance import choose_appearance, draw_legend_below
+from ..drawing.appearance import Appearance, appearance_of, draw_legend_below
 from ..drawing.canvas import check_size, settle
 from ..drawing.sheet import Kind, Look, Sheet, begin, check_look, shared_scale
 from ..drawing.texts import member_names, metric_text, missed_notes, plain, precision_notes, quantity_text, title
@@ -80,11 +80,11 @@ def plot_multiples(
     else:
         across = len(pictures) if len(pictures) <= 3 else math.ceil(math.sqrt(len(pictures)))
     scales = _scales(chosen, pictures, options)
-    appearance = choose_appearance(options.get("theme"), options.get("style", "screen"), None)
+    appearance = appearance_of(options, None)
     with appearance.applied():
         aspect = options.get("aspect", "equal")
         ratios = [choose_frame(picture.landscape, aspect).ratio for picture in pictures]
-        grid = _grid(chosen, ratios, across, size, paper=appearance.paper)
+        grid = _grid(chosen, ratios, across, size, appearance)
         sheets = []
         for picture, name, ax in zip(pictures, names, grid, strict=True):
             own: Look = {
@@ -189,14 +189,15 @@ def _names(landscapes: Sequence[LandscapeData]) -> list[str]:
 
 
 def _grid(
-    kind: Kind, ratios: Sequence[float], across: int, size: tuple[float, float] | None, *, paper: bool
+    kind: Kind, ratios: Sequence[float], across: int, size: tuple[float, float] | None, look: Appearance
 ) -> list[Axes]:
     """Returns the axes of each picture, given the proportions of each plane; None chooses the figure's size."""
     from matplotlib.figure import Figure
 
     count = len(ratios)
     down = math.ceil(count / across)
-    width = (3.4 if across == 1 else 7.0) if paper else 1.0 + 3.6 * across
+    paper = look.paper
+    width = (look.width if across == 1 else look.wide) or 1.0 + 3.6 * across
     each = (width - (0.5 if paper else 1.0)) / across
     if kind.plane and kind.projection is None:
         # The flattest picture of a row needs the least height, the tallest one the most.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..drawing.appearance import readable
+from ..drawing.appearance import SMALLEST_TYPE, readable
 from ..drawing.coarse import blocks, coarse_entry, washed
 from ..drawing.missing import edges, missing_kinds
 from ..drawing.occlusion import Relief
@@ -29,7 +29,6 @@ from ..drawing.texts import flat_note, metric_text, plain
 from ..sampling.coarse_cells import covering_points
 from ..scales.frame import span
 from ..scales.levels import number_text
-from ..scales.scale import Scale
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -76,7 +75,7 @@ def draw_surface(sheet: Sheet) -> None:
         # The layout engine misjudges three-dimensional axes; they are placed when everything around them is there.
         space.figure.set_layout_engine("none")
     heights = scale.heights(sheet.measured)
-    low, high = _height_range(scale.tall)
+    low, high = scale.tall.height_range
     floor = low - _FLOOR * (high - low)
     space.computed_zorder = False
     space.set_zlim(floor, high)
@@ -111,7 +110,7 @@ def _write_labels(sheet: Sheet) -> None:
         setter(sheet.axis_text(axis, narrow=True), fontsize=size, labelpad=2 if small else 14)
     # The axis of a box has no room for two lines.
     space.set_zlabel(sheet.scale.tall.label(sheet.label), fontsize=size, labelpad=-2 if small else 8)
-    space.tick_params(labelsize=size - 1, pad=-3 if small else 2)
+    space.tick_params(labelsize=max(SMALLEST_TYPE, size - 1), pad=-3 if small else 2)
     for name in ("x", "y"):
         # At the corner where two axes meet their last numbers would touch.
         space.locator_params(axis=name, nbins=4 if small else 5, prune="both")
@@ -127,18 +126,11 @@ def _tick_texts(sheet: Sheet, limits: tuple[float, float]) -> list[str]:
     return tall.spaced_texts(tall.forward(tall.ticks()), least, tall.ticks())
 
 
-def _height_range(scale: Scale) -> tuple[float, float]:
-    if scale.empty:
-        return 0.0, 1.0
-    low, high = float(scale.forward(scale.low)), float(scale.forward(scale.high))
-    return (low - 0.5, low + 0.5) if scale.flat else (low, high)
-
-
 def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
     """Draws every cell whose four corners have values, coarse cells, and a dot for a value that belongs to no cell."""
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
-    low, high = _height_range(sheet.scale)
+    low, high = sheet.scale.height_range
     space = cast(Any, sheet.ax)
     grid = np.stack([*sheet.frame.mesh(*sheet.plane), heights], axis=-1)
     corners = np.stack([grid[:-1, :-1], grid[:-1, 1:], grid[1:, 1:], grid[1:, :-1]], axis=2)
