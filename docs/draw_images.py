@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import shutil
 import subprocess
@@ -26,6 +27,9 @@ from landscape import (
 )
 from landscape.demo import callback_fn, digits, digits_network
 from landscape.figures import plot_multiples, save_figure
+from landscape.file.checks import PointStatus
+from landscape.file.landscape_file import read_landscape
+from landscape.sampling.sampling import full_grid
 
 if TYPE_CHECKING:
     from torch import nn
@@ -63,6 +67,22 @@ def draw_profile(demo: Path, file: Path) -> None:
     direction = random_line(last, network=digits_network(), seed=0, name="epoch 20")
     line = evaluate(direction, callback_fn, size=41, num_samples=256, device_ids=[0], progress=False)
     line.plot_profile().figure.savefig(file, dpi=110)
+
+
+def draw_progress(file: Path, picture: Path) -> None:
+    """Draws how a landscape looks while it is measured: after 2, 10 and 50 % of its points, and whole."""
+    whole = read_landscape(file)
+    order = list(full_grid(whole.shape))
+    moments = []
+    for percent in (2, 10, 50, 100):
+        data = copy.deepcopy(whole)
+        rest = order[percent * len(order) // 100 :]
+        data.status.flat[rest] = PointStatus.PENDING
+        for values in data.metrics.values():
+            values.flat[rest] = np.nan
+        moments.append(Landscape(data))
+    titles = ["the first points", "a little later", "half", "the whole"]
+    save_figure(plot_multiples(moments, titles=titles, columns=2, theme="light")[0], picture, dpi=90)
 
 
 def draw_saddle(file: Path) -> None:
@@ -189,6 +209,7 @@ def main(demo: Path) -> None:
     save_figure(both[0], IMAGES / "figures_multiples.png", dpi=110)
     landscape.save_animation(IMAGES / "figures_walk.gif", theme="light")
     draw_long_path(IMAGES / "figures_long_path.png")
+    draw_progress(demo / "landscape_0-20_pca.h5", IMAGES / "figures_progress.png")
     draw_profile(demo, IMAGES / "concepts_profile.png")
     draw_saddle(IMAGES / "concepts_saddle.png")
     draw_topology(IMAGES / "topology_contour.png", IMAGES / "topology_tree.png")

@@ -19,6 +19,7 @@ from collectors.files.remote_path import RemotePath
 from workers.metric_names import other_datasets
 
 from . import figures
+from .captions import Caption, write_caption
 from .drawing.texts import kind_text, precision_notes, printable
 from .file.checks import PointStatus
 from .file.data import LandscapeData
@@ -193,6 +194,10 @@ class Landscape(ReadOnly, LandscapeData):
             )
         return self.kept_samples[chosen]
 
+    def caption(self, kind: str = "contour", **look: Unpack[Look]) -> Caption:
+        """Returns what a paper says under a picture of this landscape, and what it shows; see ``write_caption``."""
+        return write_caption(self, kind, **look)
+
     def plot_contour(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
         """Draws filled contours with the paths of runs, networks and the origin; see ``figures.plot_contour``."""
         return figures.plot_contour(self, ax, **look)
@@ -279,7 +284,7 @@ class Landscape(ReadOnly, LandscapeData):
             raise ImportError("to_xarray needs xarray: pip install 'summary-landscape[xarray]'") from error
         if isinstance(samples, bool) and not samples:
             return dataset
-        return with_samples(dataset, self.samples(None if isinstance(samples, bool) else samples))
+        return with_samples(dataset, self, self.samples(None if isinstance(samples, bool) else samples))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Writes the landscape as a landscape file, which ``load`` reads, and returns its path.

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..drawing.appearance import STYLES, THEMES
+from ..drawing.appearance import FONTS, STYLES, THEMES
 from ..scales.choosing import SCALES
 from ..scales.frame import ASPECTS
-from .arguments import given, options_named, read_clip, read_levels, read_pair
+from .arguments import given, options_named, read_levels
 from .compare import KIND as COMPARISON_KIND
 from .compare import draw_comparison, is_comparison
 from .plot_curvature import KINDS as CURVATURE_KINDS
@@ -20,10 +20,12 @@ from .plot_kinds import (
     OTHER_KINDS,
     PLANE_KINDS,
     TOPOLOGY_KINDS,
+    captions_of,
     check_fits,
     choose_kind,
     draw,
     plain_look,
+    read_look,
     read_topology,
 )
 from .survey_options import choice
@@ -69,8 +71,14 @@ def plot(
     colormap: Annotated[str | None, typer.Option(help="Matplotlib's name of the colours, such as cividis.")] = None,
     trajectory: Annotated[bool, typer.Option(help="Draw runs' paths, networks and the origin.")] = True,
     style: Annotated[
-        str, choice(tuple(STYLES), help="paper is as wide as a column, with small type and no title.")
+        str,
+        choice(
+            tuple(STYLES),
+            help="paper is as wide as a column, with small type and no title; neurips, icml and nature are as wide as "
+            "these venues ask, slides has large type.",
+        ),
     ] = "screen",
+    font: Annotated[str, choice(tuple(FONTS), help="serif looks like Times.")] = "sans",
     theme: Annotated[str, choice(tuple(THEMES), help="Dark on light, or light on dark.")] = "light",
     aspect: Annotated[
         str,
@@ -108,6 +116,14 @@ def plot(
             help="Of a difference: hatches what lies within so many standard errors; 2 by default, 0 hatches nothing."
         ),
     ] = None,
+    caption: Annotated[
+        bool,
+        typer.Option(
+            "--caption",
+            help="Also write <output>_caption.txt: a caption with method, seeds and samples, and a text for people who "
+            "cannot see the picture, which goes into the picture's file too.",
+        ),
+    ] = False,
     topology: Annotated[
         bool, typer.Option("--topology", help="Mark minima of the grid and saddles between them.")
     ] = False,
@@ -122,6 +138,7 @@ def plot(
     ] = None,
 ) -> None:
     """Draws landscape files as a picture, as an animation of the optimizer's walk, a curvature or a comparison file."""
+    from collectors.files.local_files import write_text
     from collectors.validation import check_choice
 
     from ..landscape import Landscape
@@ -131,13 +148,14 @@ def plot(
     of_curvature = {"--number": number, "--width": width, "--learning-rate": learning_rate}
     compared = is_comparison(kind, files)
     if compared or is_of_curvature(kind, files):
-        shared = plain_look(style, theme, title, size)
+        shared = plain_look(style, font, theme, title, size)
         others = {
             "--metric": bool(metric), "--levels": levels != "auto", "--clip": clip is not None,
             "--colormap": colormap is not None, "--no-trajectory": not trajectory, "--aspect": aspect != "equal",
             "--over": over != "auto", "--camera": camera is not None, "--columns": columns is not None,
             "--seconds": seconds is not None, "--rate": rate is not None, "--topology": topology,
             "--persistence": persistence is not None, "--significance": significance is not None,
+            "--caption": caption,
         }  # fmt: skip
         own = {**of_curvature, "--scale": None if scale == "auto" else scale}
         if compared:
@@ -155,17 +173,9 @@ def plot(
             check_choice("--metric", name, tuple(landscape.metrics))
     chosen = choose_kind(kind, landscapes, output, metrics)
     look: Look = {
-        "scale": scale, "levels": read_levels(levels), "style": style, "theme": theme,
-        "aspect": aspect, "trajectory": trajectory,
+        "scale": scale, "levels": read_levels(levels), "style": style, "font": font, "theme": theme,
+        "aspect": aspect, "trajectory": trajectory, **read_look(clip, colormap, size, camera),
     }  # fmt: skip
-    if clip is not None:
-        look["clip"] = read_clip(clip)
-    if colormap is not None:
-        look["colormap"] = colormap
-    if size is not None:
-        look["size"] = read_pair("--size", size, "x", "width and height in inches such as 8x5")
-    if camera is not None:
-        look["camera"] = read_pair("--camera", camera, ",", "azimuth and elevation in degrees such as -60,30")
     check_fits(
         chosen, over, metrics,
         {"--columns": columns, "--seconds": seconds, "--rate": rate, "--significance": significance},
@@ -184,5 +194,11 @@ def plot(
             raise ValueError(f"--title must be given once for a {chosen}; only multiples have several.")
         look["title"] = title[0]
     with options_named(OPTIONS):
-        draw(chosen, landscapes, output, over, metrics, look, dpi, more)
-    typer.echo(str(output))
+        captions = captions_of(landscapes, chosen, metrics, look) if caption else []
+        alt = " ".join(item.alt for item in captions) or None
+        draw(chosen, landscapes, output, over, metrics, look, dpi, more, alt)
+        typer.echo(str(output))
+        if captions:
+            beside = output.with_name(f"{output.stem}_caption.txt")
+            write_text(beside, "\n".join(map(str, captions)))
+            typer.echo(str(beside))

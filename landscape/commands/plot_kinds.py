@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .arguments import read_pair
+from .arguments import read_clip, read_pair, usual_dpi
 
 if TYPE_CHECKING:
+    from ..captions import Caption
     from ..figures import CurvatureLook, Look
     from ..landscape import Landscape
 
@@ -25,7 +26,7 @@ _FUNCTIONS = {
     "plot_multiples": "multiples", "plot_uncertainty": "uncertainty", "walk_frames": "animation",
 }  # fmt: skip
 _NAMED = (
-    "aspect", "camera", "clip", "colormap", "columns", "dpi", "levels", "metric", "rate", "scale", "seconds",
+    "aspect", "camera", "clip", "colormap", "columns", "dpi", "font", "levels", "metric", "rate", "scale", "seconds",
     "significance", "size", "style", "theme", "title", "topology",
 )  # fmt: skip
 OPTIONS = {
@@ -82,6 +83,20 @@ def check_fits(chosen: str, over: str, metrics: list[str], owned: dict[str, floa
             raise ValueError(f"{option} must be left out for a {chosen}; it belongs to --kind {owner}.")
 
 
+def read_look(clip: str | None, colormap: str | None, size: str | None, camera: str | None) -> Look:
+    """Returns those options of all pictures that are typed as texts, where they are given."""
+    look: Look = {}
+    if clip is not None:
+        look["clip"] = read_clip(clip)
+    if colormap is not None:
+        look["colormap"] = colormap
+    if size is not None:
+        look["size"] = read_pair("--size", size, "x", "width and height in inches such as 8x5")
+    if camera is not None:
+        look["camera"] = read_pair("--camera", camera, ",", "azimuth and elevation in degrees such as -60,30")
+    return look
+
+
 def read_topology(chosen: str, persistence: float | None, *, topology: bool) -> Look:
     """Returns --topology with --persistence as the figures take it; nothing where no minima are marked."""
     from collectors.validation import check_float
@@ -95,14 +110,25 @@ def read_topology(chosen: str, persistence: float | None, *, topology: bool) -> 
     return {"topology": True if persistence is None else persistence} if topology else {}
 
 
-def plain_look(style: str, theme: str, title: list[str] | None, size: str | None) -> CurvatureLook:
+def plain_look(style: str, font: str, theme: str, title: list[str] | None, size: str | None) -> CurvatureLook:
     """Returns the options of pictures that show no landscape."""
     if title is not None and len(title) > 1:
         raise ValueError("--title must be given once for this picture; only multiples have several.")
-    look: CurvatureLook = {"style": style, "theme": theme, "title": None if title is None else title[0]}
+    look: CurvatureLook = {"style": style, "font": font, "theme": theme, "title": None if title is None else title[0]}
     if size is not None:
         look["size"] = read_pair("--size", size, "x", "width and height in inches such as 8x5")
     return look
+
+
+def captions_of(landscapes: list[Landscape], chosen: str, metrics: list[str], look: Look) -> list[Caption]:
+    """Returns the caption of each landscape and metric that a picture shows."""
+    from ..captions import write_caption
+
+    return [
+        write_caption(landscape, chosen, metric=metric, scale=look.get("scale", "auto"), clip=look.get("clip"))
+        for landscape in landscapes
+        for metric in metrics
+    ]
 
 
 def draw(
@@ -114,6 +140,7 @@ def draw(
     look: Look,
     dpi: int | None,
     more: dict[str, Any],
+    description: str | None,
 ) -> None:
     """Draws the chosen kind into the output."""
     from collectors.validation import check_int
@@ -144,8 +171,7 @@ def draw(
         drawn = getattr(figures, TOPOLOGY_KINDS[chosen])(landscapes[0], **more, **first)
     else:
         drawn = getattr(figures, PLANE_KINDS[chosen])(landscapes[0], **first)
-    # In print 300 dots per inch are asked for; on a screen more than 200 only cost time.
-    figures.save_figure(drawn, output, dpi=dpi or (400 if look["style"] == "paper" else 200))
+    figures.save_figure(drawn, output, dpi=dpi or usual_dpi(look), description=description)
 
 
 def _by_stem(landscapes: list[Landscape]) -> dict[str, Landscape]:

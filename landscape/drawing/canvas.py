@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from collectors.files.local_files import write_bytes
 from collectors.files.places import check_can_be_file
-from collectors.validation import check_float, check_path, wrong_type, wrong_value
+from collectors.validation import check_float, check_instance, check_path, wrong_type, wrong_value
 
 from .fitting import fit
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure, FigureBase
 
 
+_DESCRIPTION = {"png": "Description", "pdf": "Subject", "svg": "Description"}
 _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
@@ -82,24 +83,33 @@ def settle(figure: Any) -> None:
     fit(figure)
 
 
-def save_figure(figure: Axes | FigureBase, path: str | os.PathLike[str] | BinaryIO, dpi: int = 200) -> None:
+def save_figure(
+    figure: Axes | FigureBase,
+    path: str | os.PathLike[str] | BinaryIO,
+    dpi: int = 200,
+    *,
+    description: str | None = None,
+) -> None:
     """Writes a picture; the same figure gives the same bytes.
 
     Args:
         figure: a figure, or the axes a plot function returned.
         path: a file that ends in .png, .pdf or .svg, or a binary stream, which gets PNG.
         dpi: dots per inch of PNG, and of the parts of PDF and SVG that are images.
+        description: what the picture shows, for people who cannot see it; it becomes part of the file.
 
     Raises:
-        TypeError: ``figure`` has no picture, or ``path`` is neither a path nor a stream.
+        TypeError: ``figure`` has no picture, ``description`` is no text, or ``path`` is neither a path nor a stream.
         ValueError: the name ends in anything else.
         FileWriteError: the file cannot be written; what was there is untouched.
     """
     whole = _figure_of(figure)
+    if description is not None:
+        check_instance("description", description, str, "a str or None")
     if not isinstance(path, str | os.PathLike):
         if not hasattr(path, "write"):
             raise wrong_type("path", "a path or a binary stream", path)
-        _save(whole, path, "png", dpi)
+        _save(whole, path, "png", dpi, description)
         return
     target = check_path("path", path)
     kind = target.suffix.lower().removeprefix(".")
@@ -107,7 +117,7 @@ def save_figure(figure: Axes | FigureBase, path: str | os.PathLike[str] | Binary
         raise wrong_value("path", "a name that ends in .png, .pdf or .svg", str(path))
     check_can_be_file("path", target)
     image = io.BytesIO()
-    _save(whole, image, kind, dpi)
+    _save(whole, image, kind, dpi, description)
     write_bytes(target, image.getvalue())
 
 
@@ -136,12 +146,13 @@ def figure_pixels(figure: Axes | FigureBase, dpi: int = 100) -> UInt8[np.ndarray
     return values.reshape(-1, columns, 4)[:, :, :3].copy()
 
 
-def _save(figure: Figure, file: BinaryIO, kind: str, dpi: int) -> None:
+def _save(figure: Figure, file: BinaryIO, kind: str, dpi: int, description: str | None) -> None:
     import matplotlib
 
+    metadata = _METADATA[kind] | ({} if description is None else {_DESCRIPTION[kind]: description})
     # The salt makes the names inside an SVG the same each time; fonts of type 42 stay text in a PDF.
     with matplotlib.rc_context({"svg.hashsalt": "summary-landscape", "pdf.fonttype": 42}):
-        figure.savefig(file, format=kind, dpi=dpi, metadata=_METADATA[kind])
+        figure.savefig(file, format=kind, dpi=dpi, metadata=metadata)
 
 
 def _figure_of(figure: Any) -> Figure:

@@ -25,6 +25,8 @@ _HINTING = 0.96
 _LEAST_BOX = 0.66
 _LEAST_SHAPE = 0.45
 _MOST_HEIGHT = 1.2
+# A figure as wide as a slide, in inches, is no higher than one.
+_SLIDE = (10.0, 7.0)
 
 
 def fit(figure: Figure) -> None:
@@ -155,8 +157,11 @@ def _grow(figure: Any) -> bool:
         )
     if wanted <= 1.03 * now:
         return False
-    figure.set_figheight((figure.bbox.height + wanted - now) / figure.dpi)
-    return True
+    before, height = figure.get_figheight(), (figure.bbox.height + wanted - now) / figure.dpi
+    if figure.get_figwidth() >= _SLIDE[0]:
+        height = max(before, min(height, _SLIDE[1]))
+    figure.set_figheight(height)
+    return bool(height > 1.01 * before)
 
 
 def _wrap_legend(legend: Any) -> None:

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from collectors.validation import check_bool, check_instance, wrong_type
 
 from ..file.own_values import own_values_text
+from ..sampling.coarse_cells import coarse_values
 from ..scales.choosing import Clip, choose_scale
 from ..scales.frame import Frame, choose_frame
 from ..scales.landscape_scale import joint_scale, known
 from ..scales.levels import Levels, number_text
 from ..scales.scale import Scale
 from ..topology.topology import Topology, wanted_topology
-from .appearance import DIVERGING, Appearance, choose_appearance, draw_legend, find_colormap
+from .appearance import DIVERGING, PAPER_WIDTH, Appearance, appearance_of, draw_legend, find_colormap
 from .canvas import check_camera, check_size, new_axes, settle
 from .texts import (
     axis_label,
@@ -67,7 +68,10 @@ class Look(TypedDict, total=False):
         clip: the largest value that gets a colour of its own, or (smallest, largest); None chooses from the data. The
             colour bar or the axis says what is clipped.
         theme: "light" or "dark"; None follows the axes, or matplotlib's settings.
-        style: "screen", or "paper": as wide as a column (3.4 in), type of 6 to 8 points, no title.
+        style: "screen", or "paper": as wide as a column (3.4 in), type of 6 to 8 points, no title; or as wide as a
+            venue asks, to 0.01 in: "neurips" (5.5 in), "icml" (3.25, several pictures 6.75), "nature" (3.50 and 7.20);
+            "slides" is 10 in wide with large type.
+        font: "sans", or "serif" as in most papers' text.
         aspect: "equal" draws a plane to scale: its axes are distances in weight space, the same on both, and oblique
             directions stand at their own angle. "fill" lets the plane's coordinates fill a square, and the picture
             says by how much that stretches it. A plane of more than 6 : 1 is always drawn like that. A line has no
@@ -87,6 +91,7 @@ class Look(TypedDict, total=False):
     clip: Clip
     theme: str | None
     style: str
+    font: str
     aspect: str
     title: str | None
     size: tuple[float, float] | None
@@ -134,6 +139,7 @@ class Sheet:
         values: as stored, of the grid's shape.
         status: what is known about each point, of the grid's shape.
         measured: the values, NaN where none is known.
+        coarse: what coarse cells show at pending points, NaN elsewhere.
         scale: how they become colours and heights.
         appearance: colours and sizes.
         colors: of the values.
@@ -162,6 +168,7 @@ class Sheet:
     values: NDArray[Any]
     status: NDArray[Any]
     measured: NDArray[Any]
+    coarse: NDArray[Any]
     scale: Scale
     appearance: Appearance
     colors: Colormap
@@ -353,33 +360,34 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
         scale = choose_scale(measured, chosen, levels, clip, count=kind.count, symmetric=True, metric=metric)
     else:
         scale = shared_scale(kind, [landscape], options)
-    appearance = choose_appearance(options.get("theme"), options.get("style", "screen"), ax)
+    appearance = appearance_of(options, ax)
     colors = find_colormap(options.get("colormap", DIVERGING if diverging else "viridis"))
     frame = choose_frame(landscape, options.get("aspect", "equal"))
     size = check_size(options.get("size"), ax)
     camera = check_camera(options.get("camera"), kind.function, flat=kind.projection != "3d")
     if (wanted := options.get("topology", False)) is not False and (diverging or not kind.minima):
-        raise ValueError(
-            f"topology must be left out for {kind.function}: plot_contour, plot_contour_lines, plot_heatmap and "
-            "plot_profile mark minima."
-        )
+        others = "plot_contour, plot_contour_lines, plot_heatmap and plot_profile mark minima"
+        raise ValueError(f"topology must be left out for {kind.function}: {others}.")
+    topology = wanted_topology(landscape, metric, wanted)
     if (heading := options.get("title")) is not None:
         more.setdefault("heading", plain_lines(check_instance("title", heading, str, "a str or None")))
     more.setdefault("times", path_times([landscape]))
     with appearance.applied():
         own = ax is None
         if ax is None:
-            sized = (3.4, kind.paper_height) if appearance.paper else kind.size
-            sized = sized if kind.size and sized else frame.size(paper=appearance.paper)
+            usual = frame.size(paper=appearance.paper) if kind.size is None else kind.size
+            if kind.size is not None and appearance.paper:
+                usual = PAPER_WIDTH, kind.paper_height
+            width, height = appearance.fitted(usual)
             if more["times"] is not None and trajectory:
-                sized = sized[0], sized[1] + BAR_HEIGHT * appearance.factor**0.5
-            sized = size or sized
-            ax = new_axes(*sized, kind.projection)
+                height += BAR_HEIGHT * appearance.factor**0.5
+            width, height = size or (width, height)
+            ax = new_axes(width, height, kind.projection)
         label = more.pop("label", metric_text(landscape, metric))
         more.setdefault("estimates", value_notes(landscape, metric))
         yield Sheet(
-            landscape, ax, own, metric, label, values, status, measured, scale, appearance, colors, trajectory, frame,
-            camera=camera, topology=wanted_topology(landscape, metric, wanted), **more,
+            landscape, ax, own, metric, label, values, status, measured, coarse_values(values, status), scale,
+            appearance, colors, trajectory, frame, camera=camera, topology=topology, **more,
         )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from collectors.validation import check_choice, check_int, wrong_type, wrong_value
 
-from ..drawing.appearance import choose_appearance, draw_legend_below
+from ..drawing.appearance import Appearance, appearance_of, draw_legend_below
 from ..drawing.canvas import check_size, settle
 from ..drawing.sheet import Kind, Look, Sheet, begin, check_look, shared_scale
 from ..drawing.texts import member_names, metric_text, missed_notes, plain, precision_notes, quantity_text, title
@@ -85,12 +85,12 @@ def plot_multiples(
     scales = _scales(chosen, pictures, options)
     # Where units differ, such as epochs and steps, each picture has times of its own.
     times = path_times(each)
-    appearance = choose_appearance(options.get("theme"), options.get("style", "screen"), None)
+    appearance = appearance_of(options, None)
     with appearance.applied():
         aspect = options.get("aspect", "equal")
         ratios = [choose_frame(picture.landscape, aspect).ratio for picture in pictures]
         more_height = BAR_HEIGHT if any(path_times([one]) for one in each) and options.get("trajectory", True) else 0.0
-        grid = _grid(chosen, ratios, across, size, more_height, paper=appearance.paper)
+        grid = _grid(chosen, ratios, across, size, more_height, appearance)
         sheets = []
         for picture, name, ax in zip(pictures, names, grid, strict=True):
             own: Look = {
@@ -198,7 +198,7 @@ def _names(landscapes: Sequence[LandscapeData]) -> list[str]:
 
 
 def _grid(
-    kind: Kind, ratios: Sequence[float], across: int, size: tuple[float, float] | None, more: float, *, paper: bool
+    kind: Kind, ratios: Sequence[float], across: int, size: tuple[float, float] | None, more: float, look: Appearance
 ) -> list[Axes]:
     """Returns the axes of each picture, given the proportions of each plane; ``more`` is for what stands below all.
 
@@ -208,7 +208,8 @@ def _grid(
 
     count = len(ratios)
     down = math.ceil(count / across)
-    width = (3.4 if across == 1 else 7.0) if paper else 1.0 + 3.6 * across
+    paper = look.paper
+    width = (look.width if across == 1 else look.wide) or 1.0 + 3.6 * across
     each = (width - (0.5 if paper else 1.0)) / across
     if kind.plane and kind.projection is None:
         # The flattest picture of a row needs the least height, the tallest one the most.

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from collectors.validation import wrong_type
 from workers.metric_names import MetricName
 
+from ..drawing.coarse import coarse_text
 from ..drawing.labels import free, most_telling
-from ..drawing.missing import missing_kinds
+from ..drawing.missing import edges, missing_kinds, runs
 from ..drawing.path import EDGE, PATH, RUN_COLORS, STAR, network_marks, origin_label, sized
 from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, Look, Sheet, begin
 from ..drawing.texts import main_dataset, metric_text, plain, quantity_text, unit_of
@@ -101,6 +102,7 @@ def draw_profile(sheet: Sheet, *, several: bool = False) -> None:
     ax, scale, look = sheet.ax, sheet.scale, sheet.appearance
     set_value_axis(ax, scale.tall)
     _draw_curve(sheet, ax, sheet.metric, look.series[0], "-", named=several)
+    _draw_coarse(sheet)
     _draw_missing(sheet)
     if sheet.trajectory:
         _draw_checkpoints(sheet)
@@ -175,9 +177,29 @@ def _hold_band(ax: Axes, measured: NDArray[Any], stderr: NDArray[Any]) -> str:
     return f" (cut off {' and '.join(cut)})" if cut else ""
 
 
+def _draw_coarse(sheet: Sheet) -> None:
+    """Draws each coarse cell as a step at the height of the point whose value it takes."""
+    look, shown = sheet.appearance, sheet.coarse
+    if not np.isfinite(shown).any():
+        return
+    bounds = edges(sheet.landscape.x)
+    steps = []
+    for first, last in runs(np.isfinite(shown)):
+        for cell in range(first, last):
+            steps.append([[bounds[cell], shown[cell]], [bounds[cell + 1], shown[cell]]])
+    from matplotlib.collections import LineCollection
+
+    width = 1.5 * look.factor
+    lines = LineCollection(
+        steps, colors=look.series[0], linewidths=width, linestyles=(0, (1, 1)), alpha=0.55, zorder=1.5
+    )
+    lines.set_label(coarse_text(shown))
+    sheet.entries.append(sheet.ax.add_collection(lines, autolim=False))
+
+
 def _draw_missing(sheet: Sheet) -> None:
     look, ax = sheet.appearance, sheet.ax
-    for kind, where in missing_kinds(sheet.values, sheet.status).items():
+    for kind, where in missing_kinds(sheet.values, sheet.status, sheet.coarse).items():
         places = sheet.landscape.x[where]
         color = look.soft if kind == "pending" else PATH
         # At the bottom of the picture: these points have a place, but no value.

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..drawing.appearance import readable
+from ..drawing.appearance import SMALLEST_TYPE, readable
 from ..drawing.arrows import HEAD
-from ..drawing.missing import missing_kinds
+from ..drawing.coarse import blocks, coarse_entry, washed
+from ..drawing.missing import edges, missing_kinds
 from ..drawing.occlusion import Relief
 from ..drawing.path import (
     EDGE,
@@ -30,9 +31,9 @@ from ..drawing.sheet import Kind, Look, Sheet, draw_picture
 from ..drawing.texts import flat_note, metric_text, plain
 from ..drawing.timed_path import DOT, WIDTH, dot_style, timed_handle
 from ..drawing.times import Marked, marked, pieces, strong_color
+from ..sampling.coarse_cells import covering_points
 from ..scales.frame import span
 from ..scales.levels import number_text
-from ..scales.scale import Scale
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -79,7 +80,7 @@ def draw_surface(sheet: Sheet) -> None:
         # The layout engine misjudges three-dimensional axes; they are placed when everything around them is there.
         space.figure.set_layout_engine("none")
     heights = scale.heights(sheet.measured)
-    low, high = _height_range(scale.tall)
+    low, high = scale.tall.height_range
     floor = low - _FLOOR * (high - low)
     space.computed_zorder = False
     space.set_zlim(floor, high)
@@ -97,7 +98,7 @@ def draw_surface(sheet: Sheet) -> None:
         _draw_path(sheet, Relief(*sheet.plane, heights, sheet.frame.matrix), floor)
         sheet.note_own_values()
     space.set_zticks(scale.forward(scale.tall.ticks()), labels=_tick_texts(sheet, (floor, high)))
-    kinds = missing_kinds(sheet.values, sheet.status)
+    kinds = missing_kinds(sheet.values, sheet.status, sheet.coarse)
     notes = [f"{int(where.sum())} points {kind}" for kind, where in kinds.items()]
     if scale.flat:
         notes.append(flat_note(sheet.label, scale.low, number_text(scale.low), sheet.measured))
@@ -114,7 +115,7 @@ def _write_labels(sheet: Sheet) -> None:
         setter(sheet.axis_text(axis, narrow=True), fontsize=size, labelpad=2 if small else 14)
     # The axis of a box has no room for two lines.
     space.set_zlabel(sheet.scale.tall.label(sheet.label), fontsize=size, labelpad=-2 if small else 8)
-    space.tick_params(labelsize=size - 1, pad=-3 if small else 2)
+    space.tick_params(labelsize=max(SMALLEST_TYPE, size - 1), pad=-3 if small else 2)
     for name in ("x", "y"):
         # At the corner where two axes meet their last numbers would touch.
         space.locator_params(axis=name, nbins=4 if small else 5, prune="both")
@@ -130,18 +131,11 @@ def _tick_texts(sheet: Sheet, limits: tuple[float, float]) -> list[str]:
     return tall.spaced_texts(tall.forward(tall.ticks()), least, tall.ticks())
 
 
-def _height_range(scale: Scale) -> tuple[float, float]:
-    if scale.empty:
-        return 0.0, 1.0
-    low, high = float(scale.forward(scale.low)), float(scale.forward(scale.high))
-    return (low - 0.5, low + 0.5) if scale.flat else (low, high)
-
-
 def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
-    """Draws every cell whose four corners have values, and a dot for a value that belongs to no such cell."""
+    """Draws every cell whose four corners have values, coarse cells, and a dot for a value that belongs to no cell."""
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
-    low, high = _height_range(sheet.scale)
+    low, high = sheet.scale.height_range
     space = cast(Any, sheet.ax)
     grid = np.stack([*sheet.frame.mesh(*sheet.plane), heights], axis=-1)
     corners = np.stack([grid[:-1, :-1], grid[:-1, 1:], grid[1:, 1:], grid[1:, :-1]], axis=2)
@@ -151,13 +145,18 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
         for columns in (slice(None, -1), slice(1, None)):
             used[rows, columns] |= whole
     cells = corners[whole]
+    colors = sheet.colors((cells[..., 2].mean(axis=1) - low) / (high - low))
+    sizes = np.array([*np.ptp(grid[..., :2], axis=(0, 1)), height]) / sheet.frame.box * (4, 4, 3)
+    colors[:, :3] *= _shade(cells, sizes)[:, None]
+    # Plateaus are in the same collection, which is drawn from back to front.
+    flat, flat_colors, outlines = _plateaus(sheet, used, (low, high))
+    cells, colors, outlines = (
+        np.concatenate(pair) for pair in ((cells, flat), (colors, flat_colors), (colors, outlines))
+    )
     if len(cells):
-        colors = sheet.colors((cells[..., 2].mean(axis=1) - low) / (high - low))
-        sizes = np.array([*np.ptp(grid[..., :2], axis=(0, 1)), height]) / sheet.frame.box * (4, 4, 3)
-        colors[:, :3] *= _shade(cells, sizes)[:, None]
         space.add_collection3d(
             Poly3DCollection(
-                cells, facecolors=colors, edgecolors=colors, linewidths=0.2, rasterized=len(cells) > 5000, zorder=2
+                cells, facecolors=colors, edgecolors=outlines, linewidths=0.2, rasterized=len(cells) > 5000, zorder=2
             )
         )
     alone = grid[np.isfinite(heights) & ~used]
@@ -169,6 +168,39 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
         for share in np.unique(shares):
             style = {"linestyle": "none", "marker": "o", "markersize": 3.5, "color": sheet.colors(share)}
             space.add_line(SurfaceLine(alone[shares == share], relief, label="_alone", zorder=3, **style))
+
+
+def _plateaus(
+    sheet: Sheet, used: NDArray[Any], ends: tuple[float, float]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Returns flat pieces at the heights of the points that coarse cells take their values from.
+
+    Args:
+        sheet: what is drawn.
+        used: which points are corners of the surface itself; the others lie on their own plateau.
+        ends: lowest and highest height that has a colour.
+
+    Returns:
+        Corners, shape (n, 4, 3), and the colours of faces and outlines, each of shape (n, 4).
+    """
+    from matplotlib.colors import to_rgba
+
+    heights = sheet.scale.heights(sheet.coarse)
+    points = np.where(np.isfinite(heights), covering_points(sheet.status), -1)
+    own = np.arange(points.size).reshape(points.shape)
+    points = np.where(np.isin(own, points[points >= 0]) & ~used, own, points)
+    if not (points >= 0).any():
+        return np.empty((0, 4, 3)), np.empty((0, 4)), np.empty((0, 4))
+    bottom, top, left, right, index = blocks(points).T
+    # A cell at the border does not reach beyond it.
+    x, y = (np.clip(edges(axis), axis[0], axis[-1]) for axis in sheet.plane)
+    z = sheet.scale.heights(sheet.measured).reshape(-1)[index]
+    ring = [(left, bottom), (right, bottom), (right, top), (left, top)]
+    pieces = np.stack([np.column_stack([*sheet.frame.place(x[across], y[up]), z]) for across, up in ring], axis=1)
+    look = sheet.appearance
+    faces = washed(sheet.colors, look.page)((z - ends[0]) / (ends[1] - ends[0]))
+    sheet.entries.append(coarse_entry(sheet))
+    return pieces, faces, np.tile(to_rgba(look.soft), (len(pieces), 1))
 
 
 def _shade(cells: NDArray[Any], size: NDArray[Any]) -> NDArray[Any]:

@@ -17,6 +17,7 @@ from ..drawing.texts import (
     full_title,
     kind_text,
     main_dataset,
+    measured_share,
     metric_text,
     precision_name,
     precision_notes,
@@ -28,6 +29,7 @@ from ..figures.difference import check_same_grid, difference, joint_status
 from ..file.checks import PointStatus
 from ..file.own_values import own_values
 from ..roles import NETWORK
+from ..sampling.coarse_cells import covering_points
 from ..scales.choosing import choose_scale, is_share
 from ..scales.frame import ASPECTS, choose_frame
 from ..scales.landscape_scale import known, landscape_scale
@@ -71,6 +73,7 @@ def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
         "datasets": _datasets(landscape),
         "metric_differences": metric_differences(landscape),
         "status": _encoded(landscape.status, "u1"),
+        "cover": _cover(landscape.status),
         "scales": {metric: _scales(landscape, metric) for metric in landscape.metrics},
         "checkpoints": None if landscape.checkpoints is None else _checkpoints(landscape),
         "facts": page_facts(landscape),
@@ -103,6 +106,8 @@ def note(landscape: LandscapeData) -> str:
         for status in (PointStatus.INTERPOLATED, PointStatus.FAILED, PointStatus.PENDING)
         if counts[status]
     )
+    if counts[PointStatus.PENDING]:
+        size += f", {measured_share(landscape.status)} measured"
     return "; ".join(part for part in (kind, size, unfinished, *precision_notes(landscape)) if part)
 
 
@@ -130,6 +135,17 @@ def difference_scales(first: LandscapeData, second: LandscapeData) -> dict[str, 
             values = known(difference(first[metric], second[metric]), status)
             found[metric] = _as_json(choose_scale(values, symmetric=True, metric=metric), values, metric)
     return found
+
+
+def difference_cover(first: LandscapeData, second: LandscapeData) -> str | None:
+    """Returns which points cover those that are pending in either landscape; None where there are none."""
+    return _cover(joint_status(first.status, second.status)) if first.shape == second.shape else None
+
+
+def _cover(status: NDArray[Any]) -> str | None:
+    """Returns the points from which coarse cells take their values; base64 of int32, or None where there are none."""
+    points = covering_points(status)
+    return _encoded(points, "<i4") if (points >= 0).any() else None
 
 
 def metric_differences(landscape: LandscapeData) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ from collectors.validation import check_choice, check_path, wrong_type, wrong_va
 
 from ..file.data import LandscapeData
 from ..scales.frame import ASPECTS
-from .content import difference_scales, landscape_content, title
+from .content import difference_cover, difference_scales, landscape_content, title
 
 SIZES = ("full", "small")
 SCRIPT_NAME = "plotly.min.js"
@@ -93,14 +93,16 @@ def page_html(
     """
     shown = _checked(landscapes, may_be_empty=live is not None)
     own = _own_script()
+    pairs = list(itertools.combinations(enumerate(shown), 2))
     content = {
         "landscapes": [landscape_content(item, name) for item, name in zip(shown, landscape_names(shown), strict=True)],
         # By the indices of the two landscapes, the smaller first: a difference and its opposite have one scale.
         "differences": {
             f"{one} {two}": scales
-            for (one, first), (two, second) in itertools.combinations(enumerate(shown), 2)
+            for (one, first), (two, second) in pairs
             if (scales := difference_scales(first, second)) is not None
         },
+        "covers": {f"{one} {two}": difference_cover(first, second) for (one, first), (two, second) in pairs},
         "live": live,
         "aspect": check_choice("aspect", aspect, ASPECTS),
     }

@@ -12,6 +12,8 @@ function surfaceTraces(landscape, metric, scale, colours, frame, { current, mark
     name: "surface", type: "surface", ...frame.surface(landscape.x, landscape.y), z: heights, cmin: low, cmax: high,
     colorscale: colours, showscale: false, connectgaps: false, hoverinfo: "none", contours: { z: lines },
     lighting: { ambient: 0.72, diffuse: 0.55, specular: 0.06, roughness: 0.75 },
+    // WebGL cannot place a surface without any height, and would draw nothing any more.
+    visible: heights.some((row) => row.some((height) => !Number.isNaN(height))),
   };
   // A surface needs two rows and two columns.
   const thin = landscape.rows < 2 || landscape.columns < 2;

@@ -23,7 +23,10 @@ function mapTraces(landscape, metric, scale, settings, colours, frame) {
     ...plain, ...frame.grid(landscape.x, landscape.y, rows, "cells"), name: "beside", type: "heatmap", zsmooth: false, showscale: false,
     hoverinfo: "skip", hoverongaps: false,
   });
-  return [grid, gapTrace(landscape, metric, frame), measuredTrace(landscape, grid.type, frame), ...mapPath(landscape, frame), ...(gaps && !cells ? [beside()] : [])];
+  return [
+    grid, gapTrace(landscape, metric, frame), ...coarseTraces(landscape, metric, scale, shared, frame), measuredTrace(landscape, metric, grid.type, frame),
+    ...mapPath(landscape, frame), ...(gaps && !cells ? [beside()] : []),
+  ];
 }
 
 // Of a difference, the heights that occur, with zero among them: a sign that does not occur needs no colours.
@@ -58,7 +61,7 @@ function gapTrace(landscape, metric, frame) {
   const z = Array.from({ length: rows }, (_, row) => Array.from({ length: columns }, (_unused, column) => {
     const index = row * columns + column;
     const gap = landscape.missing(index, metric);
-    if (gap) return GAPS.indexOf(gap);
+    if (gap) return gap === "coarse" ? null : GAPS.indexOf(gap);
     // Every other cell, so that the values shine through what was not measured.
     return landscape.status[index] === INTERPOLATED && (row + column) % 2 === 0 ? 3 : null;
   }));
@@ -69,12 +72,13 @@ function gapTrace(landscape, metric, frame) {
   };
 }
 
-// Plotly draws contours above cells, so that on contours dots must say which points were measured.
-function measuredTrace(landscape, kind, frame) {
-  const shown = kind === "contour" && landscape.dotted;
+// Plotly draws contours above cells, so that on contours dots must say which points were measured. Among coarse cells they
+// are small cells of their own, which dots make easier to find.
+function measuredTrace(landscape, metric, kind, frame) {
+  const between = kind === "contour" && landscape.dotted;
+  const shown = between ? [...landscape.status.keys()].filter((index) => landscape.status[index] === MEASURED) : landscape.marked(metric);
   const [x, y] = [[], []];
-  for (let index = 0; shown && index < landscape.status.length; index += 1) {
-    if (landscape.status[index] !== MEASURED) continue;
+  for (const index of shown) {
     x.push(landscape.x[index % landscape.columns]);
     y.push(landscape.y[Math.floor(index / landscape.columns)]);
   }

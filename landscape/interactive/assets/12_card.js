@@ -133,7 +133,8 @@ class Card {
       const points = { current: this.standing, mark: this.selected };
       const marked = surfaceTraces(landscape, metric, this.scale, colours, this.frame, points);
       this.depth = new Depth(landscape, metric, this.scale, marked);
-      this.draw(this.surface, withHidden(marked), this.depth.framed(surfaceLayout(landscape, metric, this.scale, this.camera, this.frame)));
+      const coarse = plateaus(landscape, metric, this.scale, colours, this.frame);
+      this.draw(this.surface, [...withHidden(marked), ...coarse], this.depth.framed(surfaceLayout(landscape, metric, this.scale, this.camera, this.frame)));
       this.moveCamera();
     }
     this.drawProfile();
@@ -189,8 +190,12 @@ class Card {
       delete kinds.interpolated;
     }
     if (estimate) texts.push(`${estimate[0].toUpperCase()}${estimate.slice(1)}.`);
+    if (landscape.marked(metric).length && !(contours && landscape.dotted)) texts.push(`Dots are the ${landscape.marked(metric).length} measured points.`);
     this.warning.replaceChildren(...texts.map((text) => element("span", { text })),
-      ...GAPS.filter((gap) => kinds[gap]).map((gap) => element("span", { class: "key" }, element("i", { class: gap.replace(" ", "-") }), `${gap} (${kinds[gap]})`)));
+      ...["coarse", ...GAPS].filter((gap) => kinds[gap]).map((gap) => {
+        const text = gap === "coarse" ? "coarse: value of the nearest measured point" : gap;
+        return element("span", { class: "key" }, element("i", { class: gap.replace(" ", "-") }), `${text} (${kinds[gap]})`);
+      }));
     this.warning.hidden = !this.warning.childNodes.length;
   }
 
@@ -223,7 +228,7 @@ class Card {
       const [x, y] = this.coordinates(point);
       if (!this.holds(x, y)) return this.left();
       this.mark = this.gridPoint(x, y);
-      this.say(pointFacts(landscape, this.mark.row, this.mark.column), event.event);
+      this.say(pointFacts(landscape, this.metric, this.mark.row, this.mark.column), event.event);
     }
     return this.moveMark(this.mark, plot);
   }
@@ -275,7 +280,7 @@ class Card {
   select(point) {
     this.selected = this.gridPoint(point.x, point.y);
     this.page.changed();
-    this.say(pointFacts(this.landscape, this.selected.row, this.selected.column));
+    this.say(pointFacts(this.landscape, this.metric, this.selected.row, this.selected.column));
     this.moveMark(this.selected);
   }
 

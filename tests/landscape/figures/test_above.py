@@ -93,7 +93,12 @@ class TestInterpolated:
             marks = line(ax, "interpolated").get_xydata()
             rows, columns = np.nonzero(data.status == PointStatus.INTERPOLATED)
             np.testing.assert_array_equal(marks, np.column_stack([data.x[columns], data.y[rows]]))
-            kinds = {"pending (80)", "failed (9)", "not finite (3)", "interpolated (32)"}
+            kinds = {
+                "coarse: value of the nearest measured point (80)",
+                "failed (9)",
+                "not finite (3)",
+                "interpolated (32)",
+            }
             assert kinds <= set(legend_texts(ax))
             assert "interpolated" in ax.get_title()
 
