@@ -33,6 +33,7 @@ THEMES: dict[str, dict[str, Any]] = {
             "failed": {"facecolor": "#bdbdbd", "edgecolor": "#404040", "hatch": "xxxx"},
             "not finite": {"facecolor": "#e8e8e8", "edgecolor": "#595959", "hatch": "////"},
         },
+        "coarse": {"facecolor": "none", "edgecolor": "#ffffff", "hatch": "\\\\\\\\\\"},
     },
     "dark": {
         "page": "#14171c",
@@ -45,6 +46,7 @@ THEMES: dict[str, dict[str, Any]] = {
             "failed": {"facecolor": "#5a626e", "edgecolor": "#cdd2da", "hatch": "xxxx"},
             "not finite": {"facecolor": "#2b3038", "edgecolor": "#aab1bc", "hatch": "////"},
         },
+        "coarse": {"facecolor": "none", "edgecolor": "#14171c", "hatch": "\\\\\\\\\\"},
     },
 }
 SMALLEST_TYPE = 6.0
@@ -108,6 +110,7 @@ class Appearance:
         faint: grids and empty boxes' frames.
         series: colours of curves, the most important first.
         missing: how cells without a value are hatched, by kind.
+        coarse: how cells are hatched that show the value of another point.
         paper: whether a caption says its title, which it therefore leaves out, in small type.
         width: of a figure of one picture, in inches; None where the style has none.
         wide: of a figure of several pictures side by side, in inches; None where the style has none.
@@ -126,6 +129,7 @@ class Appearance:
     faint: str
     series: tuple[str, ...]
     missing: dict[str, dict[str, Any]]
+    coarse: dict[str, Any]
     paper: bool
     width: float | None
     wide: float | None

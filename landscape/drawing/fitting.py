@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .time_bar import NAME, strips_height
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -70,8 +72,29 @@ def _lay_out(figure: Any, cameras: Sequence[Camera]) -> None:
     if all(ax.name == "3d" for ax in mains):
         # The engine misjudges such axes, and leaves a single one half the page.
         figure.set_layout_engine("none")
+        _place_time_bars(figure, mains)
         for ax in mains:
             _place_box(figure, ax, cameras)
+
+
+def _place_time_bars(figure: Any, mains: list[Any]) -> None:
+    """Puts the bar of a path's time over the legend; of several, each below its own column of boxes."""
+    bars = [ax for ax in figure.axes if ax.get_label() == NAME]
+    size = np.tile(figure.bbox.size, 2)
+    for index, bar in enumerate(bars):
+        column = mains[index].get_subplotspec().colspan.start if len(bars) > 1 else 0
+        columns = mains[0].get_subplotspec().get_gridspec().ncols if len(bars) > 1 else 1
+        bar.set_box_aspect(None)
+        bar.set_anchor("C")
+        place = np.array([(column + 0.25) / columns, 0.0, 0.5 / columns, _pixels(figure, strips_height(bar)) / size[1]])
+        bar.set_position(place)
+        below = bar.get_window_extent().y0 - bar.get_tightbbox().y0
+        place[1] = (_legend_top(figure) + _pixels(figure, _MARGIN) + below) / size[1]
+        bar.set_position(place)
+
+
+def _legend_top(figure: Any) -> float:
+    return float(max((legend.get_window_extent().y1 for legend in figure.legends), default=0.0))
 
 
 def _mains(figure: Any) -> list[Any]:
@@ -221,8 +244,10 @@ def _place_box(figure: Any, ax: Any, cameras: Sequence[Camera]) -> None:
 def _box_room(figure: Any, ax: Any) -> NDArray[np.float64]:
     """Returns left, bottom, right and top of the room for a box and its labels, below its title, in pixels."""
     margin = _pixels(figure, _MARGIN)
-    floor = max((legend.get_window_extent().y1 for legend in figure.legends), default=0.0)
-    bars = [other.get_tightbbox().x0 for other in figure.axes if other.get_subplotspec() is None]
+    below = [other.get_tightbbox().y1 for other in figure.axes if other.get_label() == NAME]
+    floor = max([_legend_top(figure), *below])
+    beside = [other for other in figure.axes if other.get_subplotspec() is None and other.get_label() != NAME]
+    bars = [other.get_tightbbox().x0 for other in beside]
     wall = min((left for left in bars if left > ax.get_window_extent().x0), default=figure.bbox.width)
     place = ax.get_subplotspec()
     rows, columns = place.get_gridspec().get_geometry()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from collectors.validation import check_bool, check_instance, wrong_type
 
 from ..file.own_values import own_values_text
+from ..sampling.coarse_cells import coarse_values
 from ..scales.choosing import Clip, choose_scale
 from ..scales.frame import Frame, choose_frame
 from ..scales.landscape_scale import joint_scale, known
@@ -36,6 +37,9 @@ from .texts import (
     unit_of,
     value_notes,
 )
+from .time_bar import BAR_HEIGHT, draw_time_bar, runs_of
+from .timed_path import dots_handle
+from .times import Marked, Times, path_times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -137,6 +141,7 @@ class Sheet:
         values: as stored, of the grid's shape.
         status: what is known about each point, of the grid's shape.
         measured: the values, NaN where none is known.
+        coarse: what coarse cells show at pending points, NaN elsewhere.
         scale: how they become colours and heights.
         appearance: colours and sizes.
         colors: of the values.
@@ -148,9 +153,11 @@ class Sheet:
         avoid_path: whether labels keep clear of the path although it is not drawn: an animation draws it later.
         diverging: whether the colours change at zero.
         entries: of the legend.
+        dots: which checkpoints have dots, of each path in the colours of time.
         mappable: what the colour bar explains.
         camera: from where a surface is seen; None looks for the best view of the path.
         topology: minima and saddles to mark, or None.
+        times: what the colours of paths stand for; None where all paths are short.
         border: of the part of the plane that is drawn, in the picture's coordinates.
         late: what is placed in pixels, so must wait until the axes no longer move.
     """
@@ -163,6 +170,7 @@ class Sheet:
     values: NDArray[Any]
     status: NDArray[Any]
     measured: NDArray[Any]
+    coarse: NDArray[Any]
     scale: Scale
     appearance: Appearance
     colors: Colormap
@@ -174,9 +182,11 @@ class Sheet:
     avoid_path: bool = False
     diverging: bool = False
     entries: list[Any] = field(default_factory=list)
+    dots: list[Marked] = field(default_factory=list)
     mappable: Any = None
     camera: Camera | None = None
     topology: Topology | None = None
+    times: Times | None = None
     border: Any = None
     late: list[Callable[[], None]] = field(default_factory=list)
 
@@ -294,6 +304,9 @@ class Sheet:
                 self.write_bar(self.ax, location="bottom", aspect=40)
             else:
                 self.write_bar(self.ax, pad=0.02, aspect=20 * max(1.0, 1 / self.frame.ratio), shrink=self.share)
+            if self.trajectory and self.times is not None:
+                draw_time_bar(self.ax, self.times, runs_of([self.landscape]), self.appearance.small_size)
+            self.entries += dots_handle(self.dots, self.appearance.factor)
             draw_legend(self.ax, self.entries, self.appearance, outside=self.own)
         if self.own:
             settle(self.ax.figure, cameras, grow=not cameras)
@@ -361,25 +374,28 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
     if options.get("camera") is not None and kind.projection != "3d":
         raise ValueError(f"camera must be left out for {kind.function}, which is flat; plot_surface has one.")
     if (wanted := options.get("topology", False)) is not False and (diverging or not kind.minima):
-        raise ValueError(
-            f"topology must be left out for {kind.function}: plot_contour, plot_contour_lines, plot_heatmap and "
-            "plot_profile mark minima."
-        )
+        others = "plot_contour, plot_contour_lines, plot_heatmap and plot_profile mark minima"
+        raise ValueError(f"topology must be left out for {kind.function}: {others}.")
+    topology = wanted_topology(landscape, metric, wanted)
     if (heading := options.get("title")) is not None:
         more.setdefault("heading", plain_lines(check_instance("title", heading, str, "a str or None")))
+    more.setdefault("times", path_times([landscape]))
     with appearance.applied():
         own = ax is None
         if ax is None:
             usual = frame.size(paper=appearance.paper) if kind.size is None else kind.size
             if kind.size is not None and appearance.paper:
                 usual = PAPER_WIDTH, kind.paper_height
-            width, height = size or appearance.fitted(usual)
+            width, height = appearance.fitted(usual)
+            if more["times"] is not None and trajectory:
+                height += BAR_HEIGHT * appearance.factor**0.5
+            width, height = size or (width, height)
             ax = new_axes(width, height, kind.projection)
         label = more.pop("label", metric_text(landscape, metric))
         more.setdefault("estimates", value_notes(landscape, metric))
         yield Sheet(
-            landscape, ax, own, metric, label, values, status, measured, scale, appearance, colors, trajectory, frame,
-            camera=camera, topology=wanted_topology(landscape, metric, wanted), **more,
+            landscape, ax, own, metric, label, values, status, measured, coarse_values(values, status), scale,
+            appearance, colors, trajectory, frame, camera=camera, topology=topology, **more,
         )  # fmt: skip
 
 

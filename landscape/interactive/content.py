@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from ..drawing.texts import (
     full_title,
     kind_text,
     main_dataset,
+    measured_share,
     metric_text,
     precision_name,
     precision_notes,
@@ -30,10 +31,12 @@ from ..figures.difference import check_same_grid, difference, joint_status
 from ..file.checks import PointStatus
 from ..file.own_values import own_values
 from ..roles import NETWORK
+from ..sampling.coarse_cells import covering_points
 from ..scales.choosing import choose_scale, is_share
 from ..scales.frame import ASPECTS, choose_frame
 from ..scales.landscape_scale import known, landscape_scale
 from ..scales.scale import Scale
+from .timed_paths import map_place, times_content
 
 if TYPE_CHECKING:
     from ..file.data import LandscapeData
@@ -75,6 +78,7 @@ def landscape_content(
         "datasets": _datasets(landscape),
         "metric_differences": metric_differences(landscape),
         "status": _encoded(landscape.status, "u1"),
+        "cover": _cover(landscape.status),
         "scales": {metric: _scales(landscape, metric) for metric in landscape.metrics},
         "checkpoints": None if landscape.checkpoints is None else _checkpoints(landscape),
         "facts": page_facts(landscape),
@@ -107,6 +111,8 @@ def note(landscape: LandscapeData) -> str:
         for status in (PointStatus.INTERPOLATED, PointStatus.FAILED, PointStatus.PENDING)
         if counts[status]
     )
+    if counts[PointStatus.PENDING]:
+        size += f", {measured_share(landscape.status)} measured"
     return "; ".join(part for part in (kind, size, unfinished, *precision_notes(landscape)) if part)
 
 
@@ -141,6 +147,17 @@ def difference_scales(first: LandscapeData, second: LandscapeData) -> dict[str, 
             values = known(difference(first[metric], second[metric]), status)
             found[metric] = _as_json(choose_scale(values, symmetric=True, metric=metric), values, metric)
     return found
+
+
+def difference_cover(first: LandscapeData, second: LandscapeData) -> str | None:
+    """Returns which points cover those that are pending in either landscape; None where there are none."""
+    return _cover(joint_status(first.status, second.status)) if first.shape == second.shape else None
+
+
+def _cover(status: NDArray[Any]) -> str | None:
+    """Returns the points from which coarse cells take their values; base64 of int32, or None where there are none."""
+    points = covering_points(status)
+    return _encoded(points, "<i4") if (points >= 0).any() else None
 
 
 def metric_differences(landscape: LandscapeData) -> list[dict[str, Any]]:
@@ -203,7 +220,11 @@ def _as_json(scale: Scale, values: NDArray[Any], metric: str) -> dict[str, Any] 
 def _checkpoints(landscape: LandscapeData) -> dict[str, Any]:
     path = landscape.checkpoints
     assert path is not None
+    places = (
+        {} if landscape.y is None else {aspect: map_place(landscape, _square(landscape, aspect)) for aspect in ASPECTS}
+    )
     return {
+        "times": times_content(landscape, places),
         "runs": [path.run_name(rows[0]) for rows in path.paths],
         "paths": [rows.tolist() for rows in path.paths],
         "networks": [row for row, _ in network_marks(landscape)],
@@ -222,6 +243,16 @@ def _checkpoints(landscape: LandscapeData) -> dict[str, Any]:
             for metric in path.metrics
         },
     }
+
+
+def _square(landscape: LandscapeData, aspect: str) -> Callable[..., Any]:
+    """Returns what takes the plane's coordinates to those of a map that are as long upwards as across."""
+    frame = choose_frame(landscape, aspect)
+    assert landscape.y is not None
+    if frame.geometry is not None:
+        return frame.place
+    across, up = (float(np.ptp(axis)) or 1.0 for axis in (landscape.x, landscape.y))
+    return lambda x, y: (x / across, y / up)
 
 
 def _all_encoded(arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:

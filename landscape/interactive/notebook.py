@@ -15,10 +15,13 @@ from ..drawing.camera import Camera, CameraChoice, check_camera, plotly_box
 from ..drawing.missing import edges
 from ..drawing.path import END, PATH, RUN_COLORS, STAR, START, network_marks
 from ..drawing.texts import axis_label, metric_text, sampling_notes, short_axis_label, unit_of
+from ..drawing.times import path_times
 from ..file.checks import PointStatus
 from ..scales.frame import choose_frame
 from .content import note, title
 from .metric_views import MetricView, Picture, literal, metric_menu, metric_views
+from .timed_paths import map_marks, map_place
+from .timed_traces import TimedRun
 
 if TYPE_CHECKING:
     from ..file.data import LandscapeData
@@ -234,7 +237,13 @@ def _page(view: MetricView, look: Appearance) -> dict[str, Any]:
         "font": {"color": look.ink, "size": 11},
         "paper_bgcolor": look.page,
         "plot_bgcolor": look.page,
-        "legend": {"orientation": "h", "x": 0, "y": -0.14, "yanchor": "top", "itemclick": False},
+        "legend": {
+            "orientation": "h",
+            "x": 0,
+            "y": -0.14 if path_times([landscape]) is None else -0.36,
+            "yanchor": "top",
+            "itemclick": False,
+        },
         "margin": {"l": 60, "r": 10, "t": 60 + (15 if said[-1] else 0), "b": 50},
         # Plotly's own template would be 7 kB in every cell.
         "template": None,
@@ -328,6 +337,14 @@ def _run_marks(
     dots = {"size": 6, "color": color, "line": _EDGE}
     hidden = {"showlegend": False}
     halo = {"color": "rgba(20,20,20,0.75)", "width": 4}
+    times = path_times([landscape])
+    proportions, _ = _proportions(landscape)
+    if times is not None and len(rows) > 1:
+        name = literal(found.run_name(rows[0]), 32) or "path"
+        ends = _end_marks(xs, ys, shown=index == 0)
+        place = map_place(landscape, lambda x, y: (x, proportions * y))
+        run = TimedRun(landscape, index, times, name, map_marks(landscape, index, place))
+        return run.traces((xs, ys), (x, y, z), _PIECES, ends, lambda some: _hover_of(view, rows[some]))
     name, numbered = literal(found.run_name(rows[0]), 32), len(found.paths) == 1
     traces = [
         {"type": "scatter", "mode": "lines", "x": xs, "y": ys, "hoverinfo": "skip", "line": halo, **hidden},
@@ -345,11 +362,15 @@ def _run_marks(
         },
     ]  # fmt: skip
     if len(rows) > 1:
-        end = {"symbol": "circle-open", "size": 15, "color": END["markeredgecolor"], "line": {"width": 2.5}}
-        start = {"symbol": "square", "size": 9, "color": START["color"]}
-        shown = {"showlegend": numbered or index == 0}
-        traces[2:2] = [_mark("start", xs[:1], ys[:1], start) | shown, _mark("end", xs[-1:], ys[-1:], end) | shown]
+        traces[2:2] = _end_marks(xs, ys, shown=numbered or index == 0)
     return traces
+
+
+def _end_marks(xs: NDArray[Any], ys: NDArray[Any], *, shown: bool) -> list[dict[str, Any]]:
+    end = {"symbol": "circle-open", "size": 15, "color": END["markeredgecolor"], "line": {"width": 2.5}}
+    start = {"symbol": "square", "size": 9, "color": START["color"]}
+    pair = [_mark("start", xs[:1], ys[:1], start), _mark("end", xs[-1:], ys[-1:], end)]
+    return [trace | {"showlegend": shown} for trace in pair]
 
 
 def _run_color(index: int, first: str) -> str:

@@ -23,7 +23,7 @@ from collectors.validation import check_choice, check_path, wrong_type, wrong_va
 from ..drawing.camera import NAMED, CameraChoice, camera_name, check_camera
 from ..file.data import LandscapeData
 from ..scales.frame import ASPECTS
-from .content import difference_scales, landscape_content, title
+from .content import difference_cover, difference_scales, landscape_content, title
 
 SIZES = ("full", "small")
 SCRIPT_NAME = "plotly.min.js"
@@ -100,6 +100,7 @@ def page_html(
     own = _own_script()
     chosen = check_camera(camera)
     cameras = {**NAMED, camera_name(chosen): chosen}
+    pairs = list(itertools.combinations(enumerate(shown), 2))
     content = {
         "landscapes": [
             landscape_content(item, name, cameras) for item, name in zip(shown, landscape_names(shown), strict=True)
@@ -107,9 +108,10 @@ def page_html(
         # By the indices of the two landscapes, the smaller first: a difference and its opposite have one scale.
         "differences": {
             f"{one} {two}": scales
-            for (one, first), (two, second) in itertools.combinations(enumerate(shown), 2)
+            for (one, first), (two, second) in pairs
             if (scales := difference_scales(first, second)) is not None
         },
+        "covers": {f"{one} {two}": difference_cover(first, second) for (one, first), (two, second) in pairs},
         "live": live,
         "aspect": check_choice("aspect", aspect, ASPECTS),
         "camera": camera_name(chosen),

@@ -7,10 +7,10 @@ const CELL_PIXELS = 560;
 class Frame {
   // The matrix takes (x, y) to the picture's coordinates; null leaves them as they are.
   // The box has the proportions of a surface, and each camera is counted from the surface's middle in units of the box.
-  constructor({ matrix, ratio, notes, labels, box, cameras }) {
+  constructor({ matrix, ratio, notes, labels, box, cameras }, aspect) {
     this.matrix = matrix ?? [[1, 0], [0, 1]];
     this.toScale = matrix !== null;
-    Object.assign(this, { ratio, notes, labels, box, cameras });
+    Object.assign(this, { ratio, notes, labels, box, cameras, aspect });
   }
 
   get oblique() {

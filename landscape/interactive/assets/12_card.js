@@ -135,7 +135,8 @@ class Card {
       layout.scene.uirevision = settings.camera;
       this.usualCamera = listedCamera(layout.scene.camera);
       if (this.camera?.chosen === settings.camera) layout.scene.camera = { ...this.camera.view };
-      this.draw(this.surface, withHidden(marked), layout);
+      const coarse = plateaus(landscape, metric, this.scale, colours, this.frame);
+      this.draw(this.surface, [...withHidden(marked), ...coarse], layout);
       this.moveCamera();
     }
     this.drawProfile();
@@ -191,8 +192,12 @@ class Card {
       delete kinds.interpolated;
     }
     if (estimate) texts.push(`${estimate[0].toUpperCase()}${estimate.slice(1)}.`);
+    if (landscape.marked(metric).length && !(contours && landscape.dotted)) texts.push(`Dots are the ${landscape.marked(metric).length} measured points.`);
     this.warning.replaceChildren(...texts.map((text) => element("span", { text })),
-      ...GAPS.filter((gap) => kinds[gap]).map((gap) => element("span", { class: "key" }, element("i", { class: gap.replace(" ", "-") }), `${gap} (${kinds[gap]})`)));
+      ...["coarse", ...GAPS].filter((gap) => kinds[gap]).map((gap) => {
+        const text = gap === "coarse" ? "coarse: value of the nearest measured point" : gap;
+        return element("span", { class: "key" }, element("i", { class: gap.replace(" ", "-") }), `${text} (${kinds[gap]})`);
+      }));
     this.warning.hidden = !this.warning.childNodes.length;
   }
 
@@ -225,7 +230,7 @@ class Card {
       const [x, y] = this.coordinates(point);
       if (!this.holds(x, y)) return this.left();
       this.mark = this.gridPoint(x, y);
-      this.say(pointFacts(landscape, this.mark.row, this.mark.column), event.event);
+      this.say(pointFacts(landscape, this.metric, this.mark.row, this.mark.column), event.event);
     }
     return this.moveMark(this.mark, plot);
   }
@@ -277,7 +282,7 @@ class Card {
   select(point) {
     this.selected = this.gridPoint(point.x, point.y);
     this.page.changed();
-    this.say(pointFacts(this.landscape, this.selected.row, this.selected.column));
+    this.say(pointFacts(this.landscape, this.metric, this.selected.row, this.selected.column));
     this.moveMark(this.selected);
   }
 

@@ -8,6 +8,7 @@ class Page {
     this.camera = content.camera;
     this.cameras = content.cameras;
     this.differences = content.differences;
+    this.covers = content.covers;
     this.webgl = hasWebGL();
     this.tooltip = new Tooltip();
     this.landscapes = content.landscapes.map((item) => new Landscape(item));
@@ -140,11 +141,11 @@ class Page {
   makeDifference() {
     const [one, two] = this.settings.difference.split(" ");
     const first = this.landscapes[one];
-    if (!/^[mr]/.test(two)) return new Difference(first, this.landscapes[two], this.differenceScales(one, two));
+    if (!/^[mr]/.test(two)) return new Difference(first, this.landscapes[two], this.differenceScales(one, two), { cover: this.covers[`${Math.min(one, two)} ${Math.max(one, two)}`] });
     const { metrics, scale } = first.metric_differences[two.slice(1)];
     const ordered = two[0] === "m" ? metrics : [...metrics].reverse();
     const text = ordered.map((metric) => first.text(metric)).join(" \u2212 ");
-    return new Difference(first, first, mapping([[text, scale]]), ordered);
+    return new Difference(first, first, mapping([[text, scale]]), { metrics: ordered });
   }
 
   update(landscapes) {
