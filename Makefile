@@ -87,7 +87,7 @@ clean:
 
 .venv/.installed: pyproject.toml constraints/core.txt
 	$(PYTHON) -m venv --clear .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints/core.txt --editable ".[torch,torchmetrics,xarray,tensorboard,crypto,interactive,vtk,s3,docs,dev]"
+	$(BIN)/python -m pip install --quiet --constraint constraints/core.txt --editable ".[torch,torchmetrics,xarray,tensorboard,crypto,interactive,vtk,meshes,s3,docs,dev]"
 	touch $@
 
 .venv-trainers/.installed: pyproject.toml constraints/trainers.txt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import shutil
 import subprocess
@@ -19,12 +20,16 @@ from landscape import (
     SummaryLandscape,
     evaluate,
     hessian_plane,
+    pca_plane,
     plane_through,
     random_line,
     random_plane,
 )
 from landscape.demo import callback_fn, digits, digits_network
 from landscape.figures import plot_multiples, save_figure
+from landscape.file.checks import PointStatus
+from landscape.file.landscape_file import read_landscape
+from landscape.sampling.sampling import full_grid
 
 if TYPE_CHECKING:
     from torch import nn
@@ -62,6 +67,22 @@ def draw_profile(demo: Path, file: Path) -> None:
     direction = random_line(last, network=digits_network(), seed=0, name="epoch 20")
     line = evaluate(direction, callback_fn, size=41, num_samples=256, device_ids=[0], progress=False)
     line.plot_profile().figure.savefig(file, dpi=110)
+
+
+def draw_progress(file: Path, picture: Path) -> None:
+    """Draws how a landscape looks while it is measured: after 2, 10 and 50 % of its points, and whole."""
+    whole = read_landscape(file)
+    order = list(full_grid(whole.shape))
+    moments = []
+    for percent in (2, 10, 50, 100):
+        data = copy.deepcopy(whole)
+        rest = order[percent * len(order) // 100 :]
+        data.status.flat[rest] = PointStatus.PENDING
+        for values in data.metrics.values():
+            values.flat[rest] = np.nan
+        moments.append(Landscape(data))
+    titles = ["the first points", "a little later", "half", "the whole"]
+    save_figure(plot_multiples(moments, titles=titles, columns=2, theme="light")[0], picture, dpi=90)
 
 
 def draw_saddle(file: Path) -> None:
@@ -148,6 +169,28 @@ def draw_comparison(file: Path) -> None:
     save_figure(comparison.plot(theme="light"), file, dpi=110)
 
 
+def draw_long_path(file: Path) -> None:
+    """Draws a training with a checkpoint after each of its 300 steps."""
+    import torch
+
+    (images, targets), _ = digits()
+    torch.manual_seed(0)
+    network = digits_network()
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.05, momentum=0.9)
+    order = torch.Generator().manual_seed(0)
+    come = [{name: value.clone() for name, value in network.state_dict().items()}]
+    for _ in range(300):
+        batch = torch.randint(len(targets), (32,), generator=order)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(network(images[batch]), targets[batch]).backward()
+        optimizer.step()
+        come.append({name: value.clone() for name, value in network.state_dict().items()})
+    seen = evaluate(
+        pca_plane(come, network=network.eval()), callback_fn, size=25, num_samples=256, device_ids=[0], progress=False
+    )
+    save_figure(seen.plot_contour(title="A checkpoint after each step", theme="light"), file, dpi=110)
+
+
 def main(demo: Path) -> None:
     """Draws what the pages and the README show.
 
@@ -165,6 +208,8 @@ def main(demo: Path) -> None:
     both = plot_multiples([landscape, Landscape.load(demo / "landscape_20_random.h5")], theme="light")
     save_figure(both[0], IMAGES / "figures_multiples.png", dpi=110)
     landscape.save_animation(IMAGES / "figures_walk.gif", theme="light")
+    draw_long_path(IMAGES / "figures_long_path.png")
+    draw_progress(demo / "landscape_0-20_pca.h5", IMAGES / "figures_progress.png")
     draw_profile(demo, IMAGES / "concepts_profile.png")
     draw_saddle(IMAGES / "concepts_saddle.png")
     draw_topology(IMAGES / "topology_contour.png", IMAGES / "topology_tree.png")

@@ -324,7 +324,7 @@ def _complete(landscape: LandscapeData) -> str:
         return "no"
     known, size = first_grid_counts(landscape.status)
     picture = (
-        "" if known == size else f", and no picture yet: {known} of the {size} points of its coarse grid are measured"
+        "" if known == size else f", and coarse so far: {known} of the {size} points of its first grid are measured"
     )
     return f"no{picture}; the call that made it continues from here"
 

@@ -19,6 +19,7 @@ from collectors.files.remote_path import RemotePath
 from workers.metric_names import other_datasets
 
 from . import figures
+from .captions import Caption, write_caption
 from .drawing.texts import kind_text, precision_notes, printable
 from .file.checks import PointStatus
 from .file.data import LandscapeData
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float64
     from matplotlib.axes import Axes
 
+    from .drawing.camera import CameraChoice
     from .figures import Look
     from .sampling.value_at import ValueAt
     from .survey.survey import SurveyReport
@@ -193,6 +195,10 @@ class Landscape(ReadOnly, LandscapeData):
             )
         return self.kept_samples[chosen]
 
+    def caption(self, kind: str = "contour", **look: Unpack[Look]) -> Caption:
+        """Returns what a paper says under a picture of this landscape, and what it shows; see ``write_caption``."""
+        return write_caption(self, kind, **look)
+
     def plot_contour(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
         """Draws filled contours with the paths of runs, networks and the origin; see ``figures.plot_contour``."""
         return figures.plot_contour(self, ax, **look)
@@ -250,10 +256,23 @@ class Landscape(ReadOnly, LandscapeData):
         return figures.plot_merge_tree(self, ax, persistence=persistence, **look)
 
     def save_animation(
-        self, path: str | os.PathLike[str], kind: str = "contour", *, seconds: float = 6.0, **look: Unpack[Look]
+        self,
+        path: str | os.PathLike[str],
+        kind: str | None = None,
+        *,
+        move: str = "walk",
+        turn: float | None = None,
+        seconds: float | None = None,
+        rate: int | None = None,
+        dpi: int | None = None,
+        **look: Unpack[Look],
     ) -> Path:
-        """Writes the optimizer's walk over the plane as GIF or MP4; see ``figures.save_animation``."""
-        return figures.save_animation(self, path, kind, seconds=seconds, **look)
+        """Writes a GIF or MP4: the optimizer's walk, an orbit around the surface, or a flight along the path.
+
+        ``landscape.save_animation("orbit.mp4", move="orbit")``; see ``figures.save_animation``.
+        """
+        more = {"turn": turn, "seconds": seconds, "rate": rate, "dpi": dpi}
+        return figures.save_animation(self, path, kind, move=move, **more, **look)  # type: ignore[arg-type]
 
     def to_xarray(self, *, samples: str | bool = False) -> xarray.Dataset:
         """Returns the grid as an xarray Dataset with the coordinates x and y.
@@ -279,7 +298,7 @@ class Landscape(ReadOnly, LandscapeData):
             raise ImportError("to_xarray needs xarray: pip install 'summary-landscape[xarray]'") from error
         if isinstance(samples, bool) and not samples:
             return dataset
-        return with_samples(dataset, self.samples(None if isinstance(samples, bool) else samples))
+        return with_samples(dataset, self, self.samples(None if isinstance(samples, bool) else samples))
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
         """Writes the landscape as a landscape file, which ``load`` reads, and returns its path.
@@ -312,6 +331,7 @@ class Landscape(ReadOnly, LandscapeData):
         *,
         size: str = "full",
         aspect: str = "equal",
+        camera: CameraChoice | None = None,
         show: bool = True,
     ) -> Path:
         """Writes the landscape as an interactive page, opens it in the browser, and returns its path.
@@ -320,6 +340,8 @@ class Landscape(ReadOnly, LandscapeData):
             path: a file that ends in .html; None writes a temporary one.
             size: "full" (one file) or "small" (the plotly script lies beside the page).
             aspect: how planes are drawn at first: "equal" (to scale) or "fill".
+            camera: from where the surface is seen at first, such as "low", "auto" or (azimuth, elevation) in degrees;
+                see ``figures.Look``.
             show: whether the page is opened.
 
         Raises:
@@ -331,7 +353,7 @@ class Landscape(ReadOnly, LandscapeData):
         if path is None:
             # The browser reads it after this process may have ended, so nobody can remove it here.
             path = Path(tempfile.mkdtemp(prefix="landscape-")) / "landscape.html"
-        page = save_page(self, path, size=size, aspect=aspect)
+        page = save_page(self, path, size=size, aspect=aspect, camera=camera)
         if show:
             webbrowser.open(page.resolve().as_uri())
         return page

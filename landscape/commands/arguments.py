@@ -17,6 +17,7 @@ import typer
 from collectors.errors import LandscapeError
 from workers.errors import CallbackFunctionError
 
+from ..drawing.appearance import STYLES
 from ..shadowing import check_folder
 
 # Of every command: files are written by commands that have these.
@@ -24,6 +25,7 @@ _COMMON = {"overwrite": "--overwrite", "output": "--output"}
 _VALUE = r"(?:(?P<text>\"[^\"]*\"|'[^']*'|[\w.+-]*\w)(?![\w(]))?"
 _spelling: Mapping[str, str] = _COMMON
 
+CAMERA_HELP = "default, front, side, above, low, auto, or azimuth,elevation such as -60,30"
 _CONTINUE = "What was measured is in the file; the same command continues from there."
 
 
@@ -209,3 +211,8 @@ def read_pair(option: str, text: str, between: str, expected: str) -> tuple[floa
     except ValueError:
         raise ValueError(f"{option} must be {expected}, but got {text!r}.") from None
     return first, second
+
+
+def usual_dpi(look: Mapping[str, Any]) -> int:
+    """Returns how fine a picture is drawn: in print 300 dots per inch are asked for, on a screen 200 are enough."""
+    return 400 if STYLES[look.get("style", "screen")]["paper"] else 200

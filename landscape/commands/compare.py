@@ -10,7 +10,7 @@ import typer
 
 from ..comparison.options import BUFFERS, DEFAULTS, EXPLANATIONS
 from ..planes.directions import NORMALIZATIONS
-from .arguments import given, integers, interruptible, load_function, options_named, sample_counts
+from .arguments import given, integers, interruptible, load_function, options_named, sample_counts, usual_dpi
 from .measure import Devices, Function, Samples
 from .survey_options import WORKER_OPTIONS, choice, option_names, with_options
 
@@ -144,7 +144,7 @@ def draw_comparison(
     with options_named({"path": "--output", **{name: f"--{name}" for name in ("dpi", "size", "style", "theme")}}):
         if dpi is not None:
             check_int("dpi", dpi, minimum=20, maximum=2400)
-        fine = dpi or (400 if look.get("style") == "paper" else 200)
+        fine = dpi or usual_dpi(look)
         figures.save_figure(figures.plot_comparison(Comparison.load(files[0]), **given(**look)), output, dpi=fine)
 
 

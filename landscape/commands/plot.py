@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..drawing.appearance import STYLES, THEMES
+from ..drawing.appearance import FONTS, STYLES, THEMES
+from ..drawing.camera import MOVES
 from ..scales.choosing import SCALES
 from ..scales.frame import ASPECTS
-from .arguments import given, options_named, read_clip, read_levels, read_pair
+from .arguments import CAMERA_HELP, given, options_named, read_levels
 from .compare import KIND as COMPARISON_KIND
 from .compare import draw_comparison, is_comparison
 from .plot_curvature import KINDS as CURVATURE_KINDS
@@ -20,10 +21,12 @@ from .plot_kinds import (
     OTHER_KINDS,
     PLANE_KINDS,
     TOPOLOGY_KINDS,
+    captions_of,
     check_fits,
     choose_kind,
     draw,
     plain_look,
+    read_look,
     read_topology,
 )
 from .survey_options import choice
@@ -69,8 +72,14 @@ def plot(
     colormap: Annotated[str | None, typer.Option(help="Matplotlib's name of the colours, such as cividis.")] = None,
     trajectory: Annotated[bool, typer.Option(help="Draw runs' paths, networks and the origin.")] = True,
     style: Annotated[
-        str, choice(tuple(STYLES), help="paper is as wide as a column, with small type and no title.")
+        str,
+        choice(
+            tuple(STYLES),
+            help="paper is as wide as a column, with small type and no title; neurips, icml and nature are as wide as "
+            "these venues ask, slides has large type.",
+        ),
     ] = "screen",
+    font: Annotated[str, choice(tuple(FONTS), help="serif looks like Times.")] = "sans",
     theme: Annotated[str, choice(tuple(THEMES), help="Dark on light, or light on dark.")] = "light",
     aspect: Annotated[
         str,
@@ -85,16 +94,33 @@ def plot(
     ] = None,
     size: Annotated[str | None, typer.Option(help="Width and height in inches, such as 8x5.")] = None,
     dpi: Annotated[
-        int | None, typer.Option(help="Dots per inch; 200 by default, 400 for a paper, 80 for a GIF, 120 for an MP4.")
+        int | None, typer.Option(help="Dots per inch; 200 by default, 400 for a paper, 80 for a GIF.")
     ] = None,
     camera: Annotated[
-        str | None, typer.Option(help="Of a surface: azimuth,elevation in degrees such as -60,30.")
+        str | None, typer.Option(help=f"From where a surface is seen, the same for every file: {CAMERA_HELP}.")
     ] = None,
     columns: Annotated[int | None, typer.Option(help="Of multiples: how many stand in a row.")] = None,
-    seconds: Annotated[
-        float | None, typer.Option(help="Of an animation: how long the walk takes; 6 by default.")
+    move: Annotated[
+        str | None,
+        choice(
+            MOVES,
+            help="Of an animation: walk (the default) shows the optimizer on its way beside its loss curve, orbit goes "
+            "around the surface, fly follows the path over the surface.",
+        ),
     ] = None,
-    rate: Annotated[int | None, typer.Option(help="Of an animation: frames per second; 20 by default.")] = None,
+    turn: Annotated[
+        float | None,
+        typer.Option(
+            help="Of an animation: how far the camera goes around the surface, in degrees; 360 for an orbit, 0 for a "
+            "walk by default."
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Of an animation: how long it takes; 6 by default, 10 for a flight.")
+    ] = None,
+    rate: Annotated[
+        int | None, typer.Option(help="Of an animation: frames per second; 30 by default, 20 for a GIF.")
+    ] = None,
     number: Annotated[
         int | None, typer.Option(help="Of a spectrum: which checkpoint; the last measured one by default.")
     ] = None,
@@ -108,6 +134,14 @@ def plot(
             help="Of a difference: hatches what lies within so many standard errors; 2 by default, 0 hatches nothing."
         ),
     ] = None,
+    caption: Annotated[
+        bool,
+        typer.Option(
+            "--caption",
+            help="Also write <output>_caption.txt: a caption with method, seeds and samples, and a text for people who "
+            "cannot see the picture, which goes into the picture's file too.",
+        ),
+    ] = False,
     topology: Annotated[
         bool, typer.Option("--topology", help="Mark minima of the grid and saddles between them.")
     ] = False,
@@ -121,7 +155,8 @@ def plot(
         float | None, typer.Option(help="Of sharpness: draws 2 / learning rate; by default where it was recorded.")
     ] = None,
 ) -> None:
-    """Draws landscape files as a picture, as an animation of the optimizer's walk, a curvature or a comparison file."""
+    """Draws landscape files as a picture or a moving picture, or a curvature or a comparison file."""
+    from collectors.files.local_files import write_text
     from collectors.validation import check_choice
 
     from ..landscape import Landscape
@@ -131,13 +166,15 @@ def plot(
     of_curvature = {"--number": number, "--width": width, "--learning-rate": learning_rate}
     compared = is_comparison(kind, files)
     if compared or is_of_curvature(kind, files):
-        shared = plain_look(style, theme, title, size)
+        shared = plain_look(style, font, theme, title, size)
         others = {
             "--metric": bool(metric), "--levels": levels != "auto", "--clip": clip is not None,
             "--colormap": colormap is not None, "--no-trajectory": not trajectory, "--aspect": aspect != "equal",
             "--over": over != "auto", "--camera": camera is not None, "--columns": columns is not None,
-            "--seconds": seconds is not None, "--rate": rate is not None, "--topology": topology,
+            "--move": move is not None, "--turn": turn is not None, "--seconds": seconds is not None,
+            "--rate": rate is not None, "--topology": topology,
             "--persistence": persistence is not None, "--significance": significance is not None,
+            "--caption": caption,
         }  # fmt: skip
         own = {**of_curvature, "--scale": None if scale == "auto" else scale}
         if compared:
@@ -155,24 +192,15 @@ def plot(
             check_choice("--metric", name, tuple(landscape.metrics))
     chosen = choose_kind(kind, landscapes, output, metrics)
     look: Look = {
-        "scale": scale, "levels": read_levels(levels), "style": style, "theme": theme,
-        "aspect": aspect, "trajectory": trajectory,
+        "scale": scale, "levels": read_levels(levels), "style": style, "font": font, "theme": theme,
+        "aspect": aspect, "trajectory": trajectory, **read_look(clip, colormap, size, camera),
     }  # fmt: skip
-    if clip is not None:
-        look["clip"] = read_clip(clip)
-    if colormap is not None:
-        look["colormap"] = colormap
-    if size is not None:
-        look["size"] = read_pair("--size", size, "x", "width and height in inches such as 8x5")
-    if camera is not None:
-        look["camera"] = read_pair("--camera", camera, ",", "azimuth and elevation in degrees such as -60,30")
-    check_fits(
-        chosen, over, metrics,
-        {"--columns": columns, "--seconds": seconds, "--rate": rate, "--significance": significance},
-        trajectory=trajectory,
-    )  # fmt: skip
+    of_animation = {"move": move, "turn": turn, "seconds": seconds, "rate": rate}
+    owned: dict[str, Any] = {"--columns": columns, "--significance": significance}
+    owned |= {f"--{name}": value for name, value in of_animation.items()}
+    check_fits(chosen, over, metrics, owned, trajectory=trajectory or move == "orbit")
     look |= read_topology(chosen, persistence, topology=topology)
-    more: dict[str, Any] = given(columns=columns, seconds=seconds, rate=rate)
+    more: dict[str, Any] = given(columns=columns, **of_animation)
     if chosen == "multiples":
         more |= given(titles=title)
     elif significance is not None:
@@ -184,5 +212,11 @@ def plot(
             raise ValueError(f"--title must be given once for a {chosen}; only multiples have several.")
         look["title"] = title[0]
     with options_named(OPTIONS):
-        draw(chosen, landscapes, output, over, metrics, look, dpi, more)
-    typer.echo(str(output))
+        captions = captions_of(landscapes, chosen, metrics, look) if caption else []
+        alt = " ".join(item.alt for item in captions) or None
+        draw(chosen, landscapes, output, over, metrics, look, dpi, more, alt)
+        typer.echo(str(output))
+        if captions:
+            beside = output.with_name(f"{output.stem}_caption.txt")
+            write_text(beside, "\n".join(map(str, captions)))
+            typer.echo(str(beside))

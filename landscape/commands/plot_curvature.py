@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .arguments import options_named
+from .arguments import options_named, usual_dpi
 
 if TYPE_CHECKING:
     from ..figures import CurvatureLook
@@ -84,8 +84,7 @@ def draw_curvature(
             check_int("dpi", dpi, minimum=20, maximum=2400)
         curvature = Curvature.load(files[0])
         draw: Any = figures.plot_sharpness if chosen == "sharpness" else figures.plot_spectrum
-        # In print 300 dots per inch are asked for; on a screen more than 200 only cost time.
-        fine = dpi or (400 if look.get("style") == "paper" else 200)
+        fine = dpi or usual_dpi(look)
         figures.save_figure(draw(curvature, **taken, **look), output, dpi=fine)
 
 

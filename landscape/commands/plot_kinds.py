@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .arguments import read_pair
+from .arguments import options_named, read_clip, read_pair, usual_dpi
 
 if TYPE_CHECKING:
+    from ..captions import Caption
     from ..figures import CurvatureLook, Look
     from ..landscape import Landscape
 
@@ -23,10 +24,11 @@ _FUNCTIONS = {
     **{function: kind for kind, function in (PLANE_KINDS | TOPOLOGY_KINDS).items()},
     "plot_profile": "profile", "plot_barriers": "barriers", "plot_difference": "difference",
     "plot_multiples": "multiples", "plot_uncertainty": "uncertainty", "walk_frames": "animation",
+    "orbit_frames": "animation --move orbit", "fly_frames": "animation --move fly",
 }  # fmt: skip
 _NAMED = (
-    "aspect", "camera", "clip", "colormap", "columns", "dpi", "levels", "metric", "rate", "scale", "seconds",
-    "significance", "size", "style", "theme", "title", "topology",
+    "aspect", "camera", "clip", "colormap", "columns", "dpi", "font", "levels", "metric", "move", "rate", "scale",
+    "seconds", "significance", "size", "style", "theme", "title", "topology", "turn",
 )  # fmt: skip
 OPTIONS = {
     "path": "--output",
@@ -64,7 +66,7 @@ def choose_kind(kind: str, landscapes: list[Landscape], output: Path, metrics: l
     return kind
 
 
-def check_fits(chosen: str, over: str, metrics: list[str], owned: dict[str, float | None], *, trajectory: bool) -> None:
+def check_fits(chosen: str, over: str, metrics: list[str], owned: dict[str, Any], *, trajectory: bool) -> None:
     """Refuses options that do not belong to the kind of picture."""
     if over != "auto" and chosen not in ("animation", "multiples"):
         raise ValueError(
@@ -75,11 +77,25 @@ def check_fits(chosen: str, over: str, metrics: list[str], owned: dict[str, floa
             f"--metric must be given once for a {chosen}; a profile, multiples and a difference show several."
         )
     if chosen == "animation" and not trajectory:
-        raise ValueError("--no-trajectory must be left out for an animation, which shows the walk.")
+        raise ValueError("--no-trajectory must be left out for an animation of the path; --move orbit needs none.")
     for option, value in owned.items():
         owner = _OWNERS.get(option, "animation")
         if value is not None and chosen != owner:
             raise ValueError(f"{option} must be left out for a {chosen}; it belongs to --kind {owner}.")
+
+
+def read_look(clip: str | None, colormap: str | None, size: str | None, camera: str | None) -> Look:
+    """Returns those options of all pictures that are typed as texts, where they are given."""
+    look: Look = {}
+    if clip is not None:
+        look["clip"] = read_clip(clip)
+    if colormap is not None:
+        look["colormap"] = colormap
+    if size is not None:
+        look["size"] = read_pair("--size", size, "x", "width and height in inches such as 8x5")
+    if camera is not None:
+        look["camera"] = camera
+    return look
 
 
 def read_topology(chosen: str, persistence: float | None, *, topology: bool) -> Look:
@@ -95,14 +111,25 @@ def read_topology(chosen: str, persistence: float | None, *, topology: bool) -> 
     return {"topology": True if persistence is None else persistence} if topology else {}
 
 
-def plain_look(style: str, theme: str, title: list[str] | None, size: str | None) -> CurvatureLook:
+def plain_look(style: str, font: str, theme: str, title: list[str] | None, size: str | None) -> CurvatureLook:
     """Returns the options of pictures that show no landscape."""
     if title is not None and len(title) > 1:
         raise ValueError("--title must be given once for this picture; only multiples have several.")
-    look: CurvatureLook = {"style": style, "theme": theme, "title": None if title is None else title[0]}
+    look: CurvatureLook = {"style": style, "font": font, "theme": theme, "title": None if title is None else title[0]}
     if size is not None:
         look["size"] = read_pair("--size", size, "x", "width and height in inches such as 8x5")
     return look
+
+
+def captions_of(landscapes: list[Landscape], chosen: str, metrics: list[str], look: Look) -> list[Caption]:
+    """Returns the caption of each landscape and metric that a picture shows."""
+    from ..captions import write_caption
+
+    return [
+        write_caption(landscape, chosen, metric=metric, scale=look.get("scale", "auto"), clip=look.get("clip"))
+        for landscape in landscapes
+        for metric in metrics
+    ]
 
 
 def draw(
@@ -114,6 +141,7 @@ def draw(
     look: Look,
     dpi: int | None,
     more: dict[str, Any],
+    description: str | None,
 ) -> None:
     """Draws the chosen kind into the output."""
     from collectors.validation import check_int
@@ -124,7 +152,8 @@ def draw(
     if dpi is not None:
         check_int("dpi", dpi, minimum=20, maximum=2400)
     if chosen == "animation":
-        figures.save_animation(landscapes[0], output, "contour" if over == "auto" else over, dpi=dpi, **more, **first)
+        with options_named({**OPTIONS, "kind": "--over"}):
+            figures.save_animation(landscapes[0], output, None if over == "auto" else over, dpi=dpi, **more, **first)
         return
     drawn: Any
     if chosen == "multiples":
@@ -144,8 +173,7 @@ def draw(
         drawn = getattr(figures, TOPOLOGY_KINDS[chosen])(landscapes[0], **more, **first)
     else:
         drawn = getattr(figures, PLANE_KINDS[chosen])(landscapes[0], **first)
-    # In print 300 dots per inch are asked for; on a screen more than 200 only cost time.
-    figures.save_figure(drawn, output, dpi=dpi or (400 if look["style"] == "paper" else 200))
+    figures.save_figure(drawn, output, dpi=dpi or usual_dpi(look), description=description)
 
 
 def _by_stem(landscapes: list[Landscape]) -> dict[str, Landscape]:

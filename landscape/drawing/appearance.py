@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -32,6 +33,7 @@ THEMES: dict[str, dict[str, Any]] = {
             "failed": {"facecolor": "#bdbdbd", "edgecolor": "#404040", "hatch": "xxxx"},
             "not finite": {"facecolor": "#e8e8e8", "edgecolor": "#595959", "hatch": "////"},
         },
+        "coarse": {"facecolor": "none", "edgecolor": "#ffffff", "hatch": "\\\\\\\\\\"},
     },
     "dark": {
         "page": "#14171c",
@@ -44,12 +46,48 @@ THEMES: dict[str, dict[str, Any]] = {
             "failed": {"facecolor": "#5a626e", "edgecolor": "#cdd2da", "hatch": "xxxx"},
             "not finite": {"facecolor": "#2b3038", "edgecolor": "#aab1bc", "hatch": "////"},
         },
+        "coarse": {"facecolor": "none", "edgecolor": "#14171c", "hatch": "\\\\\\\\\\"},
     },
 }
+SMALLEST_TYPE = 6.0
+"""In points: what most venues ask for."""
+PAPER_WIDTH = 3.4
+"""Of the style "paper", for which the heights of figures are given, in inches."""
+# Widths in inches of one column and of the whole text, as each venue's instructions say them.
 STYLES: dict[str, dict[str, Any]] = {
-    "screen": {"paper": False, "factor": 1.0, "text_size": 10.0, "small_size": 9.0, "number_size": 8.0},
-    "paper": {"paper": True, "factor": 0.62, "text_size": 8.0, "small_size": 7.0, "number_size": 6.0},
+    "screen": {
+        "paper": False, "width": None, "wide": None, "factor": 1.0, "text_size": 10.0, "small_size": 9.0,
+        "number_size": 8.0,
+    },
+    "paper": {
+        "paper": True, "width": PAPER_WIDTH, "wide": 7.0, "factor": 0.62, "text_size": 8.0, "small_size": 7.0,
+        "number_size": 6.0,
+    },
+    "neurips": {
+        "paper": True, "width": 5.5, "wide": 5.5, "factor": 0.75, "text_size": 9.0, "small_size": 8.0,
+        "number_size": 7.0,
+    },
+    "icml": {
+        "paper": True, "width": 3.25, "wide": 6.75, "factor": 0.62, "text_size": 8.0, "small_size": 7.0,
+        "number_size": 6.0,
+    },
+    "nature": {  # 89 mm and 183 mm; text of at most 7 points
+        "paper": True, "width": 89 / 25.4, "wide": 183 / 25.4, "factor": 0.6, "text_size": 7.0, "small_size": 6.5,
+        "number_size": 6.0,
+    },
+    "slides": {
+        "paper": False, "width": 10.0, "wide": 12.0, "factor": 1.6, "text_size": 18.0, "small_size": 16.0,
+        "number_size": 14.0,
+    },
+}  # fmt: skip
+FONTS: dict[str, dict[str, Any]] = {
+    "sans": {},
+    # STIX looks like Times, and comes with matplotlib.
+    "serif": {"font.family": "STIXGeneral", "mathtext.fontset": "stix"},
 }
+"""Type faces by name, as matplotlib's settings."""
+# Of a figure, in inches.
+_HIGHEST = 7.0
 _Corner: TypeAlias = Literal["upper right", "upper left", "lower left", "lower right"]
 _CORNERS: dict[_Corner, tuple[int, int]] = {
     "upper right": (1, 1),
@@ -72,11 +110,15 @@ class Appearance:
         faint: grids and empty boxes' frames.
         series: colours of curves, the most important first.
         missing: how cells without a value are hatched, by kind.
-        paper: whether it is as wide as a column, in small type, without a title because a caption says it.
+        coarse: how cells are hatched that show the value of another point.
+        paper: whether a caption says its title, which it therefore leaves out, in small type.
+        width: of a figure of one picture, in inches; None where the style has none.
+        wide: of a figure of several pictures side by side, in inches; None where the style has none.
         factor: by how much lines and marks shrink on paper.
         text_size: titles and labels of axes, in points.
         small_size: ticks and legends, in points.
-        number_size: numbers beside lines and checkpoints, in points.
+        number_size: numbers beside lines and checkpoints, in points; the smallest type of a picture.
+        font: "sans" or "serif".
     """
 
     theme: str
@@ -87,11 +129,28 @@ class Appearance:
     faint: str
     series: tuple[str, ...]
     missing: dict[str, dict[str, Any]]
+    coarse: dict[str, Any]
     paper: bool
+    width: float | None
+    wide: float | None
     factor: float
     text_size: float
     small_size: float
     number_size: float
+    font: str = "sans"
+
+    def fitted(self, size: tuple[float, float]) -> tuple[float, float]:
+        """Returns the size of a figure that is as wide as the style says, in inches.
+
+        Args:
+            size: on a screen, or on a paper of the style "paper".
+        """
+        if self.width is None:
+            return size
+        across, up = size
+        # A wide picture is not as much higher as it is wider, or it would fill the page.
+        grown = math.sqrt(self.width / across) if self.paper else self.width / across
+        return self.width, min(up * grown, _HIGHEST)
 
     def applied(self) -> AbstractContextManager[None]:
         """Draws everything inside the block like this, and restores the user's matplotlib settings after it."""
@@ -106,6 +165,7 @@ class Appearance:
             "ytick.labelsize": self.small_size,
             "legend.fontsize": self.small_size,
             "hatch.linewidth": 0.5 + 0.3 * self.factor,
+            **FONTS[self.font],
         }
         if self.paper:
             for axis in ("xtick", "ytick"):
@@ -122,14 +182,14 @@ class Appearance:
         return matplotlib.rc_context(settings)
 
 
-def choose_appearance(theme: str | None, style: str, ax: Axes | None) -> Appearance:
+def choose_appearance(theme: str | None, style: str, ax: Axes | None, font: str = "sans") -> Appearance:
     """Returns the appearance that was asked for; without a theme it follows the axes, or matplotlib's settings.
 
     Raises:
-        TypeError: ``theme`` or ``style`` is no string.
-        ValueError: ``theme`` or ``style`` is unknown.
+        TypeError: ``theme``, ``style`` or ``font`` is no string.
+        ValueError: ``theme``, ``style`` or ``font`` is unknown.
     """
-    sizes = STYLES[check_choice("style", style, tuple(STYLES))]
+    sizes = {**STYLES[check_choice("style", style, tuple(STYLES))], "font": check_choice("font", font, tuple(FONTS))}
     if theme is not None:
         return Appearance(theme, True, **THEMES[check_choice("theme", theme, tuple(THEMES))], **sizes)
     import matplotlib
@@ -139,6 +199,11 @@ def choose_appearance(theme: str | None, style: str, ax: Axes | None) -> Appeara
     red, green, blue, alpha = to_rgba(behind)
     theme = "dark" if alpha > 0 and 0.299 * red + 0.587 * green + 0.114 * blue < 0.5 else "light"
     return Appearance(theme, False, **THEMES[theme], **sizes)
+
+
+def appearance_of(look: Mapping[str, Any], ax: Axes | None) -> Appearance:
+    """Returns the appearance that a picture's options ask for; errors are those of ``choose_appearance``."""
+    return choose_appearance(look.get("theme"), look.get("style", "screen"), ax, look.get("font", "sans"))
 
 
 def find_colormap(name: Any) -> Colormap:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from collectors.files.local_files import write_bytes
 from collectors.files.places import check_can_be_file
-from collectors.validation import check_float, check_path, wrong_type, wrong_value
+from collectors.validation import check_float, check_instance, check_path, wrong_type, wrong_value
 
 from .fitting import fit
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase
 
+    from .camera import Camera
 
+
+_DESCRIPTION = {"png": "Description", "pdf": "Subject", "svg": "Description"}
 _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": None},
     "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
@@ -52,24 +55,6 @@ def check_size(size: object, ax: object = None) -> tuple[float, float] | None:
     return width, height
 
 
-def check_camera(camera: object, function: str, *, flat: bool) -> tuple[float, float] | None:
-    """Returns from where a surface is seen, azimuth and elevation in degrees; None where nobody chose.
-
-    Raises:
-        TypeError: it is no pair of numbers.
-        ValueError: the elevation is none, or the picture is flat.
-    """
-    if camera is None:
-        return None
-    if flat:
-        raise ValueError(f"camera must be left out for {function}, which is flat; plot_surface has one.")
-    expected = "(azimuth, elevation) in degrees, the elevation from -90 to 90"
-    azimuth, elevation = _pair("camera", camera, expected)
-    if not -90 <= elevation <= 90:
-        raise wrong_value("camera", expected, camera)
-    return azimuth, elevation
-
-
 def _pair(name: str, value: object, expected: str) -> tuple[float, float]:
     if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:
         raise wrong_type(name, expected, value)
@@ -77,29 +62,38 @@ def _pair(name: str, value: object, expected: str) -> tuple[float, float]:
     return first, second
 
 
-def settle(figure: Any) -> None:
-    """Computes the layout now, so that what is placed in pixels finds the axes in their final place."""
-    fit(figure)
+def settle(figure: Any, cameras: Sequence[Camera] = (), *, grow: bool = True) -> None:
+    """Computes the layout now, so that what is placed in pixels finds the axes in their final place; see ``fit``."""
+    fit(figure, cameras, grow=grow)
 
 
-def save_figure(figure: Axes | FigureBase, path: str | os.PathLike[str] | BinaryIO, dpi: int = 200) -> None:
+def save_figure(
+    figure: Axes | FigureBase,
+    path: str | os.PathLike[str] | BinaryIO,
+    dpi: int = 200,
+    *,
+    description: str | None = None,
+) -> None:
     """Writes a picture; the same figure gives the same bytes.
 
     Args:
         figure: a figure, or the axes a plot function returned.
         path: a file that ends in .png, .pdf or .svg, or a binary stream, which gets PNG.
         dpi: dots per inch of PNG, and of the parts of PDF and SVG that are images.
+        description: what the picture shows, for people who cannot see it; it becomes part of the file.
 
     Raises:
-        TypeError: ``figure`` has no picture, or ``path`` is neither a path nor a stream.
+        TypeError: ``figure`` has no picture, ``description`` is no text, or ``path`` is neither a path nor a stream.
         ValueError: the name ends in anything else.
         FileWriteError: the file cannot be written; what was there is untouched.
     """
     whole = _figure_of(figure)
+    if description is not None:
+        check_instance("description", description, str, "a str or None")
     if not isinstance(path, str | os.PathLike):
         if not hasattr(path, "write"):
             raise wrong_type("path", "a path or a binary stream", path)
-        _save(whole, path, "png", dpi)
+        _save(whole, path, "png", dpi, description)
         return
     target = check_path("path", path)
     kind = target.suffix.lower().removeprefix(".")
@@ -107,7 +101,7 @@ def save_figure(figure: Axes | FigureBase, path: str | os.PathLike[str] | Binary
         raise wrong_value("path", "a name that ends in .png, .pdf or .svg", str(path))
     check_can_be_file("path", target)
     image = io.BytesIO()
-    _save(whole, image, kind, dpi)
+    _save(whole, image, kind, dpi, description)
     write_bytes(target, image.getvalue())
 
 
@@ -136,12 +130,13 @@ def figure_pixels(figure: Axes | FigureBase, dpi: int = 100) -> UInt8[np.ndarray
     return values.reshape(-1, columns, 4)[:, :, :3].copy()
 
 
-def _save(figure: Figure, file: BinaryIO, kind: str, dpi: int) -> None:
+def _save(figure: Figure, file: BinaryIO, kind: str, dpi: int, description: str | None) -> None:
     import matplotlib
 
+    metadata = _METADATA[kind] | ({} if description is None else {_DESCRIPTION[kind]: description})
     # The salt makes the names inside an SVG the same each time; fonts of type 42 stay text in a PDF.
     with matplotlib.rc_context({"svg.hashsalt": "summary-landscape", "pdf.fonttype": 42}):
-        figure.savefig(file, format=kind, dpi=dpi, metadata=_METADATA[kind])
+        figure.savefig(file, format=kind, dpi=dpi, metadata=metadata)
 
 
 def _figure_of(figure: Any) -> Figure:

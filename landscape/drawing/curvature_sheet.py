@@ -14,7 +14,7 @@ from collectors.validation import check_instance, wrong_type
 
 from ..file.checks import PointStatus
 from ..roles import CHECKPOINT
-from .appearance import Appearance, choose_appearance, draw_legend
+from .appearance import PAPER_WIDTH, Appearance, appearance_of, draw_legend
 from .canvas import check_size, new_axes, settle
 from .texts import plain, plain_lines
 
@@ -77,13 +77,16 @@ class CurvatureLook(TypedDict, total=False):
 
     Attributes:
         theme: "light" or "dark"; None follows the axes, or matplotlib's settings.
-        style: "screen", or "paper": as wide as a column (3.4 in), type of 6 to 8 points, no name of the network.
+        style: "screen", or "paper": as wide as a column (3.4 in), type of 6 to 8 points, no name of the network; or a
+            venue's, as in ``Look``.
+        font: "sans" or "serif".
         title: in place of the network's name; "" leaves it out. What was measured is always said.
         size: width and height in inches of a figure of its own; None chooses.
     """
 
     theme: str | None
     style: str
+    font: str
     title: str | None
     size: tuple[float, float] | None
 
@@ -164,14 +167,15 @@ def begin_picture(
         raise TypeError(f"{function} has no argument {unknown[0]!r}; it has {known}.")
     if ax is not None and not hasattr(ax, "transData"):
         raise wrong_type("ax", "matplotlib axes or None", ax)
-    appearance = choose_appearance(look.get("theme"), look.get("style", "screen"), ax)
+    appearance = appearance_of(look, ax)
     size = check_size(look.get("size"), ax)
     heading = look.get("title")
     if heading is not None:
         heading = plain_lines(check_instance("title", heading, str, "a str or None"))
     with appearance.applied():
         if ax is None:
-            ax = new_axes(*(size or ((3.4, paper_height) if appearance.paper else (6.4, 4.4))))
+            usual = (PAPER_WIDTH, paper_height) if appearance.paper else (6.4, 4.4)
+            ax = new_axes(*(size or appearance.fitted(usual)))
         yield ax, appearance, heading
 
 

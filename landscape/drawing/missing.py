@@ -16,10 +16,20 @@ if TYPE_CHECKING:
     from matplotlib.path import Path
 
 
-def missing_kinds(values: NDArray[Any], status: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Returns where each kind of missing value occurs, by kind; arrays of the grid's shape."""
+def missing_kinds(
+    values: NDArray[Any], status: NDArray[Any], coarse: NDArray[Any] | None = None
+) -> dict[str, NDArray[Any]]:
+    """Returns where each kind of missing value occurs, by kind; arrays of the grid's shape.
+
+    Args:
+        values: as stored.
+        status: of the points.
+        coarse: what coarse cells show, NaN elsewhere; they are drawn in their own way and not listed here.
+    """
     pending, failed = status == PointStatus.PENDING, status == PointStatus.FAILED
     kinds = {"pending": pending, "failed": failed, "not finite": ~np.isfinite(values) & ~pending & ~failed}
+    if coarse is not None:
+        kinds["pending"] = pending & np.isnan(coarse)
     return {kind: where for kind, where in kinds.items() if where.any()}
 
 
@@ -36,8 +46,7 @@ def draw_missing(
     ax: Axes,
     corners: tuple[NDArray[Any], NDArray[Any]],
     border: Path,
-    values: NDArray[Any],
-    status: NDArray[Any],
+    kinds: Mapping[str, NDArray[Any]],
     styles: Mapping[str, dict[str, Any]],
 ) -> list[Patch]:
     """Hatches the cells without a value, each kind in its style.
@@ -46,8 +55,7 @@ def draw_missing(
         ax: where.
         corners: of the cells in the picture's coordinates, each of shape (ny + 1, nx + 1).
         border: of the plane; nothing is drawn beyond it.
-        values: shape (ny, nx).
-        status: shape (ny, nx).
+        kinds: where each kind of missing value occurs, arrays of shape (ny, nx).
         styles: of each kind.
 
     Returns:
@@ -56,7 +64,7 @@ def draw_missing(
     from matplotlib.patches import Patch
 
     entries = []
-    for kind, where in missing_kinds(values, status).items():
+    for kind, where in kinds.items():
         hatch_cells(ax, corners, border, where, styles[kind], 1.5)
         entries.append(Patch(label=f"{kind} ({int(where.sum())})", linewidth=0, **styles[kind]))
     return entries
@@ -86,7 +94,7 @@ def hatch_cells(
     across, up = corners
     cells = []
     for row in range(len(where)):
-        for first, last in _runs(where[row]):
+        for first, last in runs(where[row]):
             ring = [row, row, row + 1, row + 1, row], [first, last, last, first, first]
             cells.append(Path(np.column_stack([across[ring], up[ring]]), closed=True))
     if cells:
@@ -125,7 +133,7 @@ def draw_interpolated(
     )  # fmt: skip
 
 
-def _runs(where: NDArray[Any]) -> NDArray[Any]:
+def runs(where: NDArray[Any]) -> NDArray[Any]:
     """Returns first and last + 1 of every unbroken run of True, shape (runs, 2)."""
     steps = np.diff(where, prepend=False, append=False)
     return np.flatnonzero(steps).reshape(-1, 2)

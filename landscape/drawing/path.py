@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from ..roles import NETWORK
 from .labels import along, most_telling, place_labels
 from .texts import plain, unit_of
+from .timed_path import RIM, dash, draw_arrows, draw_timed_run, timed_handle
+from .times import Marked, Times, numbered
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
 
 Place = Callable[[Any, Any], tuple[NDArray[Any], NDArray[Any]]]
 PATH = "#e5383b"
-EDGE = "0.1"
+EDGE = RIM
 START: dict[str, Any] = {"marker": "s", "color": "#4cc9f0", "markeredgecolor": EDGE, "markersize": 8}
 END: dict[str, Any] = {
     "marker": "o",
@@ -38,8 +40,6 @@ SHAPES = ("D", "^", "v", "P", "X", "h")
 # Of further runs, which differ in stroke too.
 RUN_COLORS = ("#ff9f1c", "#ff70c0", "#7bf1d6", "#ffe45e")
 RUN_STROKES = ("-", "--", "-.", ":")
-_MOST_NUMBERS = 32
-_MANY_CHECKPOINTS = 60
 
 
 def halo(width: float, color: str = EDGE) -> list[Any]:
@@ -72,7 +72,9 @@ class Ink:
     edge: str = EDGE
 
 
-def draw_path(ax: Axes, landscape: LandscapeData, place: Place, ink: Ink, factor: float = 1.0) -> list[Any]:
+def draw_path(
+    ax: Axes, landscape: LandscapeData, place: Place, ink: Ink, factor: float = 1.0, times: Times | None = None
+) -> tuple[list[Any], list[Marked], Callable[[], NDArray[Any]]]:
     """Draws each run's path with its start and its end, networks of no run, and the origin as a star.
 
     Args:
@@ -81,18 +83,23 @@ def draw_path(ax: Axes, landscape: LandscapeData, place: Place, ink: Ink, factor
         place: from the plane's coordinates to the picture's.
         ink: their colours.
         factor: by how much marks and lines are smaller than on a screen.
+        times: what the colours of the paths stand for; None draws each in one colour.
 
     Returns:
-        The legend's entries.
+        The legend's entries; which checkpoints have dots, of each path in the colours of time; and what draws strokes
+        and arrowheads as soon as the axes are in their place, and returns the arrowheads' boxes in pixels.
     """
     entries: list[Any] = []
+    late: list[Callable[[], NDArray[Any]]] = []
+    marked: list[Marked] = []
     found, origin = landscape.checkpoints, landscape.origin
     if found is not None and found.y is not None:
         paths = found.paths
         for index, rows in enumerate(paths):
-            entries += _draw_run(
-                ax, landscape, place, rows, run_ink(ink, index), RUN_STROKES[index % len(RUN_STROKES)], factor
-            )
+            shown, dots, finish = _draw_run(ax, landscape, place, rows, index, ink, factor, times)
+            entries += shown
+            marked += dots
+            late.append(finish)
         for at, style, name in ((0, START, "start"), (-1, END, "end")):
             places = [rows[at] for rows in paths if len(rows) > 1]
             if places:
@@ -106,7 +113,7 @@ def draw_path(ax: Axes, landscape: LandscapeData, place: Place, ink: Ink, factor
     if origin.y is not None:
         star, label = sized(STAR, factor), origin_label(landscape)
         entries += ax.plot(*place([origin.x], [origin.y]), linestyle="none", label=label, zorder=5, **star)
-    return entries
+    return entries, marked, lambda: np.vstack([np.empty((0, 4)), *(finish() for finish in late)])
 
 
 def run_ink(ink: Ink, index: int) -> Ink:
@@ -154,20 +161,41 @@ def origin_label(landscape: LandscapeData) -> str:
 
 
 def _draw_run(
-    ax: Axes, landscape: LandscapeData, place: Place, rows: NDArray[Any], ink: Ink, stroke: str, factor: float
-) -> list[Any]:
+    ax: Axes,
+    landscape: LandscapeData,
+    place: Place,
+    rows: NDArray[Any],
+    index: int,
+    ink: Ink,
+    factor: float,
+    times: Times | None,
+) -> tuple[list[Any], list[Marked], Callable[[], NDArray[Any]]]:
+    """Draws one run's path; returns its legend's entries, its dots if not all have one, what draws the rest later."""
+    from matplotlib.colors import to_rgb
+
     found = landscape.checkpoints
     assert found is not None
     assert found.y is not None
     x, y = place(found.x[rows], found.y[rows])
     outside = int((~_inside(ax, x, y)).sum())
-    size = 3.5 if len(x) <= _MANY_CHECKPOINTS else 1.5
     label = run_label(landscape, rows) + (f" ({outside} of {len(x)} outside)" if outside else "")
-    return ax.plot(
-        x, y, color=ink.line, linewidth=1.4 * factor, linestyle=stroke, marker="o", markersize=size * factor,
-        label=label, zorder=4, markeredgewidth=0.7 * factor, markerfacecolor=ink.face, markeredgecolor=ink.edge,
-        path_effects=halo(2.8 * factor, ink.around),
-    )  # fmt: skip
+    if times is None or len(rows) < 2:
+        mine = run_ink(ink, index)
+        entries = ax.plot(
+            x, y, color=mine.line, linewidth=1.4 * factor, linestyle=RUN_STROKES[index % len(RUN_STROKES)], marker="o",
+            markersize=3.5 * factor, label=label, zorder=4, markeredgewidth=0.7 * factor, markerfacecolor=mine.face,
+            markeredgecolor=mine.edge, path_effects=halo(2.8 * factor, mine.around),
+        )  # fmt: skip
+        colors = np.tile(to_rgb(mine.line), (len(rows), 1))
+        return entries, [], lambda: draw_arrows(ax, x, y, colors, factor)
+    rim, line, dots = draw_timed_run(ax, x, y, found.number[rows], index, times, factor)
+    rim.set_label(label)
+
+    def finish() -> NDArray[Any]:
+        dash(ax, line, index)
+        return draw_arrows(ax, x, y, times.colors(index, found.number[rows]), factor)
+
+    return [timed_handle(label, index, factor)], [dots], finish
 
 
 def annotate(
@@ -201,8 +229,9 @@ def annotate(
     texts |= {row + 1: name for row, name in marked}
     order = list(texts)
     for rows in paths:
-        kept = rows[_inside(ax, *places[rows + 1].T)]
-        chosen = [int(kept[at]) + 1 for at in most_telling(len(kept))[:_MOST_NUMBERS]] if len(kept) else []
+        kept = rows[numbered(found.number[rows])]  # type: ignore[union-attr]
+        kept = kept[_inside(ax, *places[kept + 1].T)]
+        chosen = [int(kept[at]) + 1 for at in most_telling(len(kept))]
         texts |= {at: str(found.number[at - 1]) for at in chosen}  # type: ignore[union-attr]
         order += chosen
     order = [at for at in order if _inside(ax, *places[at : at + 1].T).all()]

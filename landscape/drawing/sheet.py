@@ -14,14 +14,16 @@ from numpy.typing import NDArray
 from collectors.validation import check_bool, check_instance, wrong_type
 
 from ..file.own_values import own_values_text
+from ..sampling.coarse_cells import coarse_values
 from ..scales.choosing import Clip, choose_scale
 from ..scales.frame import Frame, choose_frame
 from ..scales.landscape_scale import joint_scale, known
 from ..scales.levels import Levels, number_text
 from ..scales.scale import Scale
 from ..topology.topology import Topology, wanted_topology
-from .appearance import DIVERGING, Appearance, choose_appearance, draw_legend, find_colormap
-from .canvas import check_camera, check_size, new_axes, settle
+from .appearance import DIVERGING, PAPER_WIDTH, Appearance, appearance_of, draw_legend, find_colormap
+from .camera import Camera, CameraChoice, check_camera
+from .canvas import check_size, new_axes, settle
 from .texts import (
     axis_label,
     flat_note,
@@ -35,6 +37,9 @@ from .texts import (
     unit_of,
     value_notes,
 )
+from .time_bar import BAR_HEIGHT, draw_time_bar, runs_of
+from .timed_path import dots_handle
+from .times import Marked, Times, path_times
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,14 +69,18 @@ class Look(TypedDict, total=False):
         clip: the largest value that gets a colour of its own, or (smallest, largest); None chooses from the data. The
             colour bar or the axis says what is clipped.
         theme: "light" or "dark"; None follows the axes, or matplotlib's settings.
-        style: "screen", or "paper": as wide as a column (3.4 in), type of 6 to 8 points, no title.
+        style: "screen", or "paper": as wide as a column (3.4 in), type of 6 to 8 points, no title; or as wide as a
+            venue asks, to 0.01 in: "neurips" (5.5 in), "icml" (3.25, several pictures 6.75), "nature" (3.50 and 7.20);
+            "slides" is 10 in wide with large type.
+        font: "sans", or "serif" as in most papers' text.
         aspect: "equal" draws a plane to scale: its axes are distances in weight space, the same on both, and oblique
             directions stand at their own angle. "fill" lets the plane's coordinates fill a square, and the picture
             says by how much that stretches it. A plane of more than 6 : 1 is always drawn like that. A line has no
             aspect.
         title: in place of the landscape's own; "" leaves it out.
         size: width and height in inches of a figure of its own, without the legend below a surface; None chooses.
-        camera: from where a surface is seen, (azimuth, elevation) in degrees; None looks over its lowest corner.
+        camera: from where a surface is seen: "default", "front", "side", "above", "low", or (azimuth, elevation) in
+            degrees, the same for every file; "auto" looks for the best view of the path. None is "default".
         topology: whether the grid's minima and the saddles between them are marked, on a plane seen from above or on a
             profile; a number marks the minima with a barrier higher than that. See ``Landscape.topology``.
     """
@@ -84,10 +93,11 @@ class Look(TypedDict, total=False):
     clip: Clip
     theme: str | None
     style: str
+    font: str
     aspect: str
     title: str | None
     size: tuple[float, float] | None
-    camera: tuple[float, float] | None
+    camera: CameraChoice | None
     topology: bool | float
 
 
@@ -131,6 +141,7 @@ class Sheet:
         values: as stored, of the grid's shape.
         status: what is known about each point, of the grid's shape.
         measured: the values, NaN where none is known.
+        coarse: what coarse cells show at pending points, NaN elsewhere.
         scale: how they become colours and heights.
         appearance: colours and sizes.
         colors: of the values.
@@ -142,9 +153,11 @@ class Sheet:
         avoid_path: whether labels keep clear of the path although it is not drawn: an animation draws it later.
         diverging: whether the colours change at zero.
         entries: of the legend.
+        dots: which checkpoints have dots, of each path in the colours of time.
         mappable: what the colour bar explains.
-        camera: azimuth and elevation in degrees; None chooses.
+        camera: from where a surface is seen; None looks for the best view of the path.
         topology: minima and saddles to mark, or None.
+        times: what the colours of paths stand for; None where all paths are short.
         border: of the part of the plane that is drawn, in the picture's coordinates.
         late: what is placed in pixels, so must wait until the axes no longer move.
     """
@@ -157,6 +170,7 @@ class Sheet:
     values: NDArray[Any]
     status: NDArray[Any]
     measured: NDArray[Any]
+    coarse: NDArray[Any]
     scale: Scale
     appearance: Appearance
     colors: Colormap
@@ -168,9 +182,11 @@ class Sheet:
     avoid_path: bool = False
     diverging: bool = False
     entries: list[Any] = field(default_factory=list)
+    dots: list[Marked] = field(default_factory=list)
     mappable: Any = None
-    camera: tuple[float, float] | None = None
+    camera: Camera | None = None
     topology: Topology | None = None
+    times: Times | None = None
     border: Any = None
     late: list[Callable[[], None]] = field(default_factory=list)
 
@@ -277,16 +293,23 @@ class Sheet:
         bar.outline.set_edgecolor(self.ax.spines["left"].get_edgecolor())
         return bar
 
-    def finish(self) -> None:
-        """Draws the colour bar and the legend, then what depends on the final place of the axes."""
+    def finish(self, cameras: Sequence[Camera] = ()) -> None:
+        """Draws the colour bar and the legend, then what depends on the final place of the axes.
+
+        Args:
+            cameras: from which a surface will be seen without moving its axes.
+        """
         if self.furniture:
             if self.own and self.frame.bar_below(paper=self.appearance.paper):
                 self.write_bar(self.ax, location="bottom", aspect=40)
             else:
                 self.write_bar(self.ax, pad=0.02, aspect=20 * max(1.0, 1 / self.frame.ratio), shrink=self.share)
+            if self.trajectory and self.times is not None:
+                draw_time_bar(self.ax, self.times, runs_of([self.landscape]), self.appearance.small_size)
+            self.entries += dots_handle(self.dots, self.appearance.factor)
             draw_legend(self.ax, self.entries, self.appearance, outside=self.own)
         if self.own:
-            settle(self.ax.figure)
+            settle(self.ax.figure, cameras, grow=not cameras)
         self.write_late()
 
     def write_late(self) -> None:
@@ -343,29 +366,36 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
         scale = choose_scale(measured, chosen, levels, clip, count=kind.count, symmetric=True, metric=metric)
     else:
         scale = shared_scale(kind, [landscape], options)
-    appearance = choose_appearance(options.get("theme"), options.get("style", "screen"), ax)
+    appearance = appearance_of(options, ax)
     colors = find_colormap(options.get("colormap", DIVERGING if diverging else "viridis"))
     frame = choose_frame(landscape, options.get("aspect", "equal"))
     size = check_size(options.get("size"), ax)
-    camera = check_camera(options.get("camera"), kind.function, flat=kind.projection != "3d")
+    camera = check_camera(options.get("camera"))
+    if options.get("camera") is not None and kind.projection != "3d":
+        raise ValueError(f"camera must be left out for {kind.function}, which is flat; plot_surface has one.")
     if (wanted := options.get("topology", False)) is not False and (diverging or not kind.minima):
-        raise ValueError(
-            f"topology must be left out for {kind.function}: plot_contour, plot_contour_lines, plot_heatmap and "
-            "plot_profile mark minima."
-        )
+        others = "plot_contour, plot_contour_lines, plot_heatmap and plot_profile mark minima"
+        raise ValueError(f"topology must be left out for {kind.function}: {others}.")
+    topology = wanted_topology(landscape, metric, wanted)
     if (heading := options.get("title")) is not None:
         more.setdefault("heading", plain_lines(check_instance("title", heading, str, "a str or None")))
+    more.setdefault("times", path_times([landscape]))
     with appearance.applied():
         own = ax is None
         if ax is None:
-            sized = (3.4, kind.paper_height) if appearance.paper else kind.size
-            sized = size or (sized if kind.size and sized else frame.size(paper=appearance.paper))
-            ax = new_axes(*sized, kind.projection)
+            usual = frame.size(paper=appearance.paper) if kind.size is None else kind.size
+            if kind.size is not None and appearance.paper:
+                usual = PAPER_WIDTH, kind.paper_height
+            width, height = appearance.fitted(usual)
+            if more["times"] is not None and trajectory:
+                height += BAR_HEIGHT * appearance.factor**0.5
+            width, height = size or (width, height)
+            ax = new_axes(width, height, kind.projection)
         label = more.pop("label", metric_text(landscape, metric))
         more.setdefault("estimates", value_notes(landscape, metric))
         yield Sheet(
-            landscape, ax, own, metric, label, values, status, measured, scale, appearance, colors, trajectory, frame,
-            camera=camera, topology=wanted_topology(landscape, metric, wanted), **more,
+            landscape, ax, own, metric, label, values, status, measured, coarse_values(values, status), scale,
+            appearance, colors, trajectory, frame, camera=camera, topology=topology, **more,
         )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""A path and its marks in front of a surface and behind it; loads matplotlib."""
+"""A path, its marks and its arrowheads in front of a surface and behind it; loads matplotlib."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from mpl_toolkits.mplot3d.art3d import Line3D  # type: ignore[import-untyped]
 from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
+from .arrows import HEAD, arrow_places
 from .occlusion import Relief
+from .timed_path import arrow_style
 
 # How strong a mark or a stretch of the path is behind the surface.
 FAINT = 0.5
@@ -22,16 +24,18 @@ class SurfaceLine(Line3D):  # type: ignore[misc]
     What the surface hides is found whenever the picture is drawn, so it holds for every camera.
     """
 
-    def __init__(self, points: NDArray[Any], relief: Relief, **style: Any) -> None:
+    def __init__(self, points: NDArray[Any], relief: Relief, *, faint: float = FAINT, **style: Any) -> None:
         """Makes the line.
 
         Args:
             points: places with heights, shape (n, 3).
             relief: the surface that hides them.
+            faint: how strong the hidden part is, from 0 to 1.
             **style: as for matplotlib's ``Line2D``.
         """
         super().__init__(*np.asarray(points, np.float64).T, **style)
         self.relief = relief
+        self.faint = faint
 
     def hidden(self) -> NDArray[Any]:
         """Returns which points the surface hides from the camera that the axes have now, shape (n,)."""
@@ -42,7 +46,7 @@ class SurfaceLine(Line3D):  # type: ignore[misc]
         if not self.get_visible():
             return
         hidden = self.hidden()
-        faint: dict[str, Any] = {"alpha": FAINT * (1.0 if self.get_alpha() is None else self.get_alpha())}
+        faint: dict[str, Any] = {"alpha": self.faint * (1.0 if self.get_alpha() is None else self.get_alpha())}
         behind = hidden
         if self.get_linestyle() != "None":
             faint["linestyle"] = DOTTED
@@ -59,7 +63,51 @@ class SurfaceLine(Line3D):  # type: ignore[misc]
         """Returns a line that looks like this one, of some of its points."""
         part = Line3D(*(np.where(where, column, np.nan) for column in self.get_data_3d()))
         part.update_from(self)
+        part.set_markevery(self.get_markevery())
         part.set_figure(self.get_figure())
         part.axes = self.axes
         part.set(**changes)
         return part
+
+
+class SurfaceArrows(SurfaceLine):
+    """Arrowheads along a path, at equal lengths on the page from every camera; a hidden one is faint."""
+
+    def __init__(self, points: NDArray[Any], relief: Relief, colors: NDArray[Any], head: float = HEAD, **style: Any):
+        """Makes the arrowheads.
+
+        Args:
+            points: of the path, shape (n, 3).
+            relief: the surface that hides them.
+            colors: of the path's points, shape (n, 3).
+            head: length of an arrowhead, in points of 1/72 inch.
+            **style: as for matplotlib's ``Line2D``.
+        """
+        super().__init__(points, relief, linestyle="none", **style)
+        self.colors = colors
+        self.head = head
+
+    def draw(self, renderer: Any) -> None:
+        """Draws the arrowheads for the camera that the axes have now."""
+        if not self.get_visible():
+            return
+        points = np.column_stack(self.get_data_3d())
+        across, up, _ = proj_transform(*points.T, self.axes.M)
+        page = np.column_stack([across, up])
+        inches = self.axes.transData.transform(page) / self.axes.figure.dpi
+        number = np.arange(len(points))
+        for place, _, _, angle in arrow_places(72 * inches, self.head):
+            at, color = (
+                np.array([np.interp(place, number, column) for column in values.T]) for values in (points, self.colors)
+            )
+            hidden = self.relief.hides(at[None], self.axes.get_proj())[0]
+            part = Line3D(*at[:, None])
+            part.set(
+                **arrow_style(angle, color, self.head), zorder=self.get_zorder(), alpha=self.faint if hidden else 1.0,
+                transform=self.axes.transData,
+            )  # fmt: skip
+            part.set_figure(self.get_figure())
+            part.axes = self.axes
+            part.draw(renderer)
+        self.set_data(across, up)
+        self.stale = False

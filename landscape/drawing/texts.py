@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -231,7 +232,19 @@ def status_note(landscape: LandscapeData, status: UInt8[np.ndarray, "*grid"]) ->
         return (
             f"{size - pending - interpolated:,} of {size:,} points measured{unfinished}, {interpolated:,} interpolated"
         )
-    return f"{size - pending} of {size} points so far" if pending else None
+    return measured_text(status) if pending else None
+
+
+def measured_text(status: UInt8[np.ndarray, "*grid"]) -> str:
+    """Returns how much of a grid is measured, such as "2 % measured (32 of 1,600 points)"."""
+    measured = int((status == PointStatus.MEASURED).sum())
+    return f"{measured_share(status)} measured ({measured:,} of {status.size:,} points)"
+
+
+def measured_share(status: UInt8[np.ndarray, "*grid"]) -> str:
+    """Returns which share of a grid is measured, such as "2 %"; rounded down, so that only the whole is 100 %."""
+    percent = 100 * float((status == PointStatus.MEASURED).mean())
+    return f"{math.floor(10 * percent) / 10 if percent < 1 else math.floor(percent):g} %"
 
 
 def sampling_notes(landscape: LandscapeData, metric: str = "loss") -> list[str]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ..file.checks import PointStatus
 from ..file.encoding import checkpoint_columns
+from .descriptions import describe
 from .formats import ExportFormat, Images
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ def netcdf_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
     """Returns what makes one file: the grid, and the groups ``checkpoints`` and ``origin``.
 
     Dimensions are (y, x), or (x,) for a line; the checkpoints' is ``number``. ``run`` is a place in the attribute
-    ``runs``, or -1 for a network of no run. ``status`` says in the words of the CF
-    conventions what its values mean. Attributes that are no number or text are JSON.
+    ``runs``, or -1 for a network of no run. Every variable has a long name, every number a unit, and statuses
+    say what their values mean, in the words of the CF conventions. Attributes that are no number or text are JSON.
 
     Raises:
         ImportError: xarray or h5netcdf is not installed.
@@ -58,13 +59,9 @@ def netcdf_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
     }
     role = {name: getattr(landscape.origin, name) for name in ("role", "name", "run")}
     groups["origin"] = xarray.Dataset(origin, attrs=role)
-    for dataset in groups.values():
-        for name in dataset.data_vars:
-            if name == "status" or str(name).endswith("_status"):
-                dataset[name].attrs |= {
-                    "flag_values": np.array([int(status) for status in PointStatus], np.uint8),
-                    "flag_meanings": " ".join(status.name.lower() for status in PointStatus),
-                }
+    for group in ("checkpoints", "origin"):
+        if group in groups:
+            describe(groups[group], landscape, group)
 
     def image() -> bytes:
         stream = io.BytesIO()
@@ -133,7 +130,7 @@ def csv_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
 
 
 def grid_dataset(landscape: LandscapeData) -> xarray.Dataset:
-    """Returns copies of the metrics and the status as an xarray Dataset with the coordinates x and y.
+    """Returns copies of the metrics and the status as an xarray Dataset with the coordinates x and y, and with units.
 
     Attributes that are no number or text are JSON, because no NetCDF file could hold them.
     """
@@ -141,19 +138,21 @@ def grid_dataset(landscape: LandscapeData) -> xarray.Dataset:
 
     axes = {"x": landscape.x} if landscape.y is None else {"y": landscape.y, "x": landscape.x}
     values = {**landscape.metrics, "status": landscape.status}
-    return xarray.Dataset(
+    dataset = xarray.Dataset(
         {name: (tuple(axes), np.array(array)) for name, array in values.items()},
         coords=axes,
         attrs={name: _plain(value) for name, value in landscape.attributes.items()},
     )
+    return describe(dataset, landscape)
 
 
-def with_samples(dataset: xarray.Dataset, samples: KeptLosses) -> xarray.Dataset:
+def with_samples(dataset: xarray.Dataset, landscape: LandscapeData, samples: KeptLosses) -> xarray.Dataset:
     """Returns the Dataset of a grid with the loss of each sample, its target and its weight."""
     columns = {"target": samples.targets, "weight": samples.weights}
     known = {name: ("sample", np.array(values)) for name, values in columns.items() if values is not None}
     axes = tuple(name for name in ("y", "x") if name in dataset.coords)
-    return dataset.assign(sample_loss=((*axes, "sample"), samples.losses())).assign_coords(known)
+    more = dataset.assign(sample_loss=((*axes, "sample"), samples.losses())).assign_coords(known)
+    return describe(more, landscape)
 
 
 def _origin_values(landscape: LandscapeData) -> dict[str, float]:

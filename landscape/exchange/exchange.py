@@ -16,18 +16,23 @@ from ..file.data import LandscapeData
 from ..file.saving import already_there
 from .arrays import CSV, NETCDF, NPZ
 from .formats import Images
+from .gltf import GLB, GLTF
 from .landscaper import LANDSCAPER, read_landscaper_archive
 from .li import LI, read_li_surface
 from .mindinsight import MINDINSIGHT
+from .ply import PLY
 from .vtk import VTK
 
 FORMATS = {
     "csv": CSV,
+    "glb": GLB,
+    "gltf": GLTF,
     "landscaper": LANDSCAPER,
     "li": LI,
     "mindinsight": MINDINSIGHT,
     "netcdf": NETCDF,
     "npz": NPZ,
+    "ply": PLY,
     "vtk": VTK,
 }
 """The formats by name."""
@@ -36,7 +41,15 @@ FOREIGN_FORMATS = ("landscaper", "li")
 """Those that can be read."""
 
 # Not .h5, which both our files and Li et al.'s have.
-_BY_SUFFIX = {".csv": "csv", ".nc": "netcdf", ".npz": "npz", ".vts": "vtk"}
+_BY_SUFFIX = {
+    ".csv": "csv",
+    ".glb": "glb",
+    ".gltf": "gltf",
+    ".nc": "netcdf",
+    ".npz": "npz",
+    ".ply": "ply",
+    ".vts": "vtk",
+}
 # How their files begin.
 _SIGNATURES = {b"\x89HDF\r\n\x1a\n": "li", b"PK\x03\x04": "landscaper"}
 
@@ -54,7 +67,8 @@ def export_landscape(
     Args:
         landscape: what to write.
         path: the file, or for mindinsight the run's directory.
-        format: a name among ``FORMATS``; by default the one that the file's name says (.csv, .nc, .npz, .vts).
+        format: a name among ``FORMATS``; by default the one that the file's name says (.csv, .glb, .gltf, .nc, .npz,
+            .ply, .vts).
         metric: which of the measured values, for the formats that hold one only; by default the loss.
         overwrite: whether files that are there may be replaced.
 

@@ -27,7 +27,7 @@ class ExportFormat:
 
     Attributes:
         suffix: of its files' names; empty where names follow other rules.
-        one_metric: whether a file holds the values of one metric only.
+        one_metric: whether a metric is chosen: the only one that a file holds, or the one that is its heights.
         images: returns what makes the files, once the landscape is known to fit the format:
             ``images(landscape, path, metric)``, where ``path`` names the main file. It touches no file.
     """

@@ -1,9 +1,11 @@
-"""VTK's files, for ParaView and pyvista: a structured grid, each run's path as a line, and networks as points."""
+"""VTK's files, for ParaView and pyvista: the surface raised to its heights, and paths and networks on it."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,54 +15,131 @@ from numpy.typing import NDArray
 
 from ..errors import LandscapeExportError
 from ..file.encoding import checkpoint_columns
-from .formats import ExportFormat, Images, plane_axes
+from ..meshes.path_mesh import PathLine, path_lines
+from ..meshes.space import Space
+from .formats import ExportFormat, Images
+from .raised import facts_in_space, raised
 
 if TYPE_CHECKING:
+    from ..file.checkpoints import CheckpointsData
     from ..file.data import LandscapeData
 
 
 _PROGRAM = "a VTK surface"
+# What VTK calls a point that is there but not shown.
+_HIDDEN = 2
 
 
-def vtk_images(landscape: LandscapeData, path: Path, _metric: str) -> Images:
-    """Returns what makes ``<stem>.vts`` and ``<stem>_checkpoints.vtp``.
+def vtk_images(landscape: LandscapeData, path: Path, metric: str) -> Images:
+    """Returns what makes ``<stem>.vts``, ``<stem>_checkpoints.vtp`` and ``<stem>_path.vtp``.
 
-    Both lie flat at z = 0, with every metric and the status as point data: users choose the
-    scale of the heights with ParaView's filter "Warp By Scalar", and NaN is no height. On the surface, a checkpoint's
-    height is ``projected_loss``; ``run`` says which run it belongs to (-1: none). In the names of metrics an underscore
+    Points lie where the plane has them, to scale in the units of weight space, and as high as figures draw the metric:
+    on a logarithmic scale where these choose one, in the proportions of their box. Point data are the values as
+    measured, of every metric, with x and y on the plane and the status. A grid point without a finite value is hidden.
+    The grid's field data say how values became heights.
+
+    Checkpoints and networks are points at the metric's value at their foot, ``projected_loss``; one without such a
+    value is left out, with a warning. ``run`` says which run it belongs to (-1: none). A run's path is a line that
+    follows the surface between its checkpoints, so it is in a file of its own. In the names of metrics an underscore
     stands for &, <, > and quotes, which VTK cannot write.
 
     Raises:
-        LandscapeExportError: the landscape is a line.
+        LandscapeExportError: the landscape is a line, or no point has a finite value.
         ImportError: pyvista is not installed.
     """
-    x, y = plane_axes(landscape, _PROGRAM)
+    space = raised(landscape, metric, _PROGRAM)
     try:
         import pyvista
     except ImportError as error:
         raise ImportError("the format vtk needs pyvista: pip install 'summary-landscape[vtk]'") from error
-    # VTK's first index, x, runs fastest: the order of rows y and columns x.
-    columns, rows = np.meshgrid(x, y)
-    grid = pyvista.StructuredGrid()
-    grid.points = _flat(columns.ravel(), rows.ravel())
-    grid.dimensions = (len(x), len(y), 1)
-    for name, values in (*landscape.metrics.items(), ("status", landscape.status)):
-        _put(grid.point_data, name, np.array(values).ravel())
-    grid.field_data["attributes"] = [json.dumps(dict(landscape.attributes), sort_keys=True)]
-    images: Images = {path: _image_of(grid, "vtkXMLStructuredGridWriter")}
+    facts = json.dumps(facts_in_space(space, _units(space)), sort_keys=True)
+    images: Images = {path: _image_of(_grid(pyvista, space, facts), "vtkXMLStructuredGridWriter")}
     found = landscape.checkpoints
-    if found is not None and found.y is not None and len(found.number):
-        lines = pyvista.PolyData()
-        lines.points = _flat(found.x, found.y)
-        # A network of no run is a point that no line joins with another.
-        lines.lines = np.concatenate([np.empty(0, np.int64), *(np.append(len(rows), rows) for rows in found.paths)])
-        lines.verts = np.concatenate([np.empty(0, np.int64), *(np.array([1, row]) for row in found.networks)])
-        for name, values in checkpoint_columns(found).items():
-            if name not in ("x", "y"):
-                _put(lines.point_data, name, np.array(values))
-        lines.field_data["names"] = [json.dumps({"runs": found.runs, "networks": found.name})]
-        images[path.with_name(f"{path.stem}_checkpoints.vtp")] = _image_of(lines, "vtkXMLPolyDataWriter")
+    if found is None or found.y is None or not len(found.number):
+        return images
+    lifted = _lifted(space, found)
+    if lifted is not None:
+        points = _checkpoints(pyvista, found, *lifted)
+        images[path.with_name(f"{path.stem}_checkpoints.vtp")] = _image_of(points, "vtkXMLPolyDataWriter")
+    if lines := [line for line in path_lines(space) if len(line.rows) > 1]:
+        drawn = _paths(pyvista, space, lines, found)
+        images[path.with_name(f"{path.stem}_path.vtp")] = _image_of(drawn, "vtkXMLPolyDataWriter")
     return images
+
+
+def _grid(pyvista: Any, space: Space, facts: str) -> Any:
+    """Returns the surface; VTK's first index, x, runs fastest: the order of rows y and columns x."""
+    landscape, (x, y), values = space.landscape, space.plane, space.values
+    known = np.isfinite(values)
+    places = space.place(x[None, :], y[:, None], space.scale.shown(values))
+    # VTK takes no place without numbers; at the lowest height what is hidden leaves the bounds as they are.
+    places[~known, 2] = places[known, 2].min()
+    grid = pyvista.StructuredGrid()
+    grid.points = _sized(space, places.reshape(-1, 3))
+    grid.dimensions = (len(x), len(y), 1)
+    columns, rows = np.meshgrid(x, y)
+    for name, column in (("x", columns), ("y", rows), *landscape.metrics.items(), ("status", landscape.status)):
+        _put(grid.point_data, name, np.array(column).ravel())
+    if not known.all():
+        grid.point_data["vtkGhostType"] = np.where(known, 0, _HIDDEN).astype(np.uint8).ravel()
+    grid.field_data["attributes"] = [json.dumps(dict(landscape.attributes), sort_keys=True)]
+    grid.field_data["heights"] = [facts]
+    return grid
+
+
+def _lifted(space: Space, found: CheckpointsData) -> tuple[NDArray[Any], NDArray[Any]] | None:
+    """Returns the rows that have a height, and their points; None where there are none."""
+    values = found.projected.get(space.metric)
+    if values is None:
+        return None
+    assert found.y is not None
+    places = space.place(found.x, found.y, values)
+    known = np.isfinite(places).all(axis=1)
+    if not known.all():
+        warnings.warn(
+            f"the checkpoints {found.number[~known].tolist()} are left out of {_PROGRAM}: their projected "
+            f"{space.metric} is no finite number.",
+            stacklevel=2,
+        )
+    rows = np.flatnonzero(known)
+    return (rows, _sized(space, places[rows])) if len(rows) else None
+
+
+def _checkpoints(pyvista: Any, found: CheckpointsData, rows: NDArray[Any], places: NDArray[Any]) -> Any:
+    points = pyvista.PolyData()
+    points.points = places
+    points.verts = np.column_stack([np.ones(len(rows), np.int64), np.arange(len(rows))]).ravel()
+    for name, values in checkpoint_columns(found).items():
+        _put(points.point_data, name, np.array(values)[rows])
+    names = {"runs": found.runs, "names": [found.name[row] for row in rows]}
+    points.field_data["names"] = [json.dumps(names)]
+    return points
+
+
+def _paths(pyvista: Any, space: Space, lines: list[PathLine], found: CheckpointsData) -> Any:
+    drawn = pyvista.PolyData()
+    drawn.points = np.vstack([_sized(space, line.points) for line in lines])
+    starts = np.cumsum([0, *(len(line.points) for line in lines)])
+    drawn.lines = np.concatenate(
+        [
+            np.append(len(line.points), start + np.arange(len(line.points)))
+            for line, start in zip(lines, starts, strict=False)
+        ]
+    )
+    drawn.cell_data["run"] = np.array([found.run[line.rows[0]] for line in lines])
+    drawn.field_data["names"] = [json.dumps({"runs": found.runs})]
+    return drawn
+
+
+def _units(space: Space) -> NDArray[Any]:
+    """Returns how many units of a space are one of the file: upwards the mean of both axes, where these differ."""
+    across, up, _ = space.factors
+    return np.array([across, up, math.sqrt(across * up)])
+
+
+def _sized(space: Space, places: NDArray[Any]) -> NDArray[Any]:
+    """Returns places in the units of the file, with the plane's origin at x = y = 0."""
+    return np.asarray(places / _units(space) + space.middle * (1, 1, 0))
 
 
 def _put(point_data: Any, name: str, values: NDArray[Any]) -> None:
@@ -69,10 +148,6 @@ def _put(point_data: Any, name: str, values: NDArray[Any]) -> None:
     while name in point_data:
         name += "_"
     point_data[name] = values
-
-
-def _flat(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
-    return np.column_stack((x, y, np.zeros(len(x))))
 
 
 def _image_of(dataset: Any, writer: str) -> Callable[[], bytes]:
@@ -91,4 +166,4 @@ def _image_of(dataset: Any, writer: str) -> Callable[[], bytes]:
     return image
 
 
-VTK = ExportFormat(".vts", False, vtk_images)
+VTK = ExportFormat(".vts", True, vtk_images)

@@ -1,5 +1,6 @@
 """Pictures of landscapes: thin functions of data and axes that return the axes and never show anything."""
 
+from ..drawing.camera import CAMERAS, Camera
 from ..drawing.canvas import figure_pixels, save_figure
 from ..drawing.curvature_sheet import CurvatureLook
 from ..drawing.sheet import Look
@@ -10,8 +11,10 @@ from .barriers import plot_barriers
 from .comparison import plot_comparison
 from .contour import plot_contour, plot_contour_lines, plot_heatmap
 from .difference import plot_difference
+from .flight import fly_frames
 from .merge_tree import plot_merge_tree
 from .multiples import plot_multiples
+from .orbit import orbit_frames
 from .persistence import plot_persistence
 from .profile import plot_profile
 from .routes import plot_routes
@@ -21,11 +24,15 @@ from .surface3d import plot_surface
 from .uncertainty import plot_uncertainty
 
 __all__ = [
+    "CAMERAS",
+    "Camera",
     "CurvatureLook",
     "Look",
     "Scale",
     "choose_scale",
     "figure_pixels",
+    "fly_frames",
+    "orbit_frames",
     "plot_barriers",
     "plot_comparison",
     "plot_contour",

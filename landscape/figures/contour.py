@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..drawing.appearance import readable
+from ..drawing.appearance import SMALLEST_TYPE, readable
+from ..drawing.coarse import draw_coarse_cells, mark_measured
 from ..drawing.labels import free
-from ..drawing.missing import draw_interpolated, draw_missing, edges
+from ..drawing.missing import draw_interpolated, draw_missing, edges, missing_kinds
 from ..drawing.path import Ink, annotate, draw_path, halo, path_pixels
 from ..drawing.sheet import Kind, Look, Sheet, draw_picture
 from .minima import draw_minima, minima_pixels
@@ -82,13 +83,13 @@ def draw_lines(sheet: Sheet) -> None:
     """Draws coloured lines on the bare page."""
     from matplotlib.cm import ScalarMappable
 
-    scale, lines = sheet.scale, None
+    scale, lines, colors = sheet.scale, None, readable(sheet.colors, sheet.appearance.theme)
     frame_points(sheet)
     if not scale.empty and _has_lines(sheet):
         finite = np.ma.masked_invalid(scale.drawn(sheet.measured))
-        colors = readable(sheet.colors, sheet.appearance.theme)
         width = 1.3 * sheet.appearance.factor
         lines = _draw_lines(sheet, finite, cmap=colors, norm=scale.norm(), linewidths=width)
+    if lines is not None or np.isfinite(sheet.coarse).any():
         # Of lines alone matplotlib makes a bar that ends at the outermost ones, and none of a single line.
         sheet.mappable = ScalarMappable(scale.norm(), colors)
     draw_above(sheet, lines, on_page=True)
@@ -103,7 +104,7 @@ def draw_heatmap(sheet: Sheet) -> None:
 
 
 def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
-    """Draws all but the values: missing and interpolated points, the path, labels, the title.
+    """Draws all but the values: coarse cells, missing and interpolated points, the path, labels, the title.
 
     Args:
         sheet: with the values drawn.
@@ -112,16 +113,22 @@ def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
     """
     ax, landscape, look = sheet.ax, sheet.landscape, sheet.appearance
     ink = Ink(look.ink, look.page, look.page, look.ink) if on_page else Ink()
+    finish_path = None
     if sheet.trajectory:
-        sheet.entries += draw_path(ax, landscape, sheet.frame.place, ink, look.factor)
+        entries, sheet.dots, finish_path = draw_path(ax, landscape, sheet.frame.place, ink, look.factor, sheet.times)
+        sheet.entries += entries
         sheet.note_own_values()
     draw_minima(sheet)
     x, y = sheet.plane
     corners = sheet.frame.mesh(edges(x), edges(y))
-    sheet.entries += draw_missing(ax, corners, sheet.border, sheet.values, sheet.status, look.missing)
+    draw_coarse_cells(sheet, corners, readable(sheet.colors, look.theme) if on_page else sheet.colors)
+    kinds = missing_kinds(sheet.values, sheet.status, sheet.coarse)
+    sheet.entries += draw_missing(ax, corners, sheet.border, kinds, look.missing)
     room = 72 / ax.figure.dpi * min(ax.bbox.width / len(x), ax.bbox.height / len(y))
     points = sheet.frame.mesh(x, y)
-    sheet.entries += draw_interpolated(ax, points, sheet.values, sheet.status, float(np.clip(0.35 * room, 0.6, 3.5)))
+    size = float(np.clip(0.35 * room, 0.6, 3.5))
+    marks = draw_interpolated(ax, points, sheet.values, sheet.status, size)
+    sheet.entries += marks or mark_measured(sheet, points, size)
     sheet.write_labels()
     sheet.write_title()
     if sheet.scale.flat:
@@ -131,12 +138,14 @@ def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
         taken = (
             path_pixels(ax, landscape, sheet.frame.place) if sheet.trajectory or sheet.avoid_path else np.empty((0, 4))
         )
-        taken = np.vstack([taken, minima_pixels(sheet)])
+        arrows = np.empty((0, 4)) if finish_path is None else finish_path()
+        taken = np.vstack([taken, minima_pixels(sheet), arrows])
         text = Ink(look.ink, look.page) if on_page else Ink("black", "white")
         rim = 0.45 if on_page else 0.2
         boxes = np.empty((0, 4)) if lines is None else _label_lines(sheet, lines, taken, text, rim)
         if sheet.trajectory:
-            annotate(ax, landscape, sheet.frame.place, boxes, ink, look.number_size, look.factor)
+            blocked = np.vstack([boxes, arrows])
+            annotate(ax, landscape, sheet.frame.place, blocked, ink, look.number_size, look.factor)
 
     sheet.late.append(write_numbers)
 
@@ -185,7 +194,7 @@ def _has_lines(sheet: Sheet) -> bool:
 
 def _label_lines(sheet: Sheet, lines: Any, taken: NDArray[Any], ink: Ink, rim: float) -> NDArray[Any]:
     """Writes their values on the lines where there is room; returns the labels' boxes in pixels."""
-    ax, size = sheet.ax, 0.94 * sheet.appearance.number_size
+    ax, size = sheet.ax, max(SMALLEST_TYPE, 0.94 * sheet.appearance.number_size)
     names = dict(zip(lines.levels.tolist(), sheet.scale.texts(), strict=True))
     texts = list(ax.clabel(lines, fmt=names, fontsize=size, inline=False, colors=ink.line, zorder=3))
     for text in texts:

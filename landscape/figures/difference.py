@@ -101,7 +101,7 @@ def _hatch_chance(sheet: Sheet, errors: DifferenceErrors, significance: float) -
 
     where = errors.within(sheet.measured, significance)
     count, known = int(where.sum()), int(np.isfinite(sheet.measured).sum())
-    style: dict[str, Any] = {"facecolor": "none", "edgecolor": "#4d4d4d", "hatch": "\\\\\\\\"}
+    style: dict[str, Any] = {"facecolor": "none", "edgecolor": "#4d4d4d", "hatch": "---"}
     corners = sheet.frame.mesh(*map(edges, sheet.plane))
     hatch_cells(sheet.ax, corners, sheet.border, where, style, 1.6)
     also = " and the interpolation error" if errors.interpolation.any() else ""

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from collectors.validation import check_choice, check_int, wrong_type, wrong_value
 
-from ..drawing.appearance import choose_appearance, draw_legend_below
+from ..drawing.appearance import Appearance, appearance_of, draw_legend_below
 from ..drawing.canvas import check_size, settle
 from ..drawing.sheet import Kind, Look, Sheet, begin, check_look, shared_scale
 from ..drawing.texts import member_names, metric_text, missed_notes, plain, precision_notes, quantity_text, title
+from ..drawing.time_bar import BAR_HEIGHT, draw_time_bar, runs_of
+from ..drawing.timed_path import dots_handle
+from ..drawing.times import path_times
 from ..file.data import LandscapeData
 from ..scales.frame import choose_frame
 from ..scales.scale import Scale
@@ -80,11 +83,14 @@ def plot_multiples(
     else:
         across = len(pictures) if len(pictures) <= 3 else math.ceil(math.sqrt(len(pictures)))
     scales = _scales(chosen, pictures, options)
-    appearance = choose_appearance(options.get("theme"), options.get("style", "screen"), None)
+    # Where units differ, such as epochs and steps, each picture has times of its own.
+    times = path_times(each)
+    appearance = appearance_of(options, None)
     with appearance.applied():
         aspect = options.get("aspect", "equal")
         ratios = [choose_frame(picture.landscape, aspect).ratio for picture in pictures]
-        grid = _grid(chosen, ratios, across, size, paper=appearance.paper)
+        more_height = BAR_HEIGHT if any(path_times([one]) for one in each) and options.get("trajectory", True) else 0.0
+        grid = _grid(chosen, ratios, across, size, more_height, appearance)
         sheets = []
         for picture, name, ax in zip(pictures, names, grid, strict=True):
             own: Look = {
@@ -93,7 +99,10 @@ def plot_multiples(
             }  # fmt: skip
             heading = "\n".join([name, *precision_notes(picture.landscape)])
             label = picture.quantity if len(shown) > 1 else metric_text(picture.landscape, picture.metric)
-            with begin(chosen, picture.landscape, ax, own, furniture=False, heading=heading, label=label) as sheet:
+            more: dict[str, Any] = {"times": times} if times is not None else {}
+            with begin(
+                chosen, picture.landscape, ax, own, furniture=False, heading=heading, label=label, **more
+            ) as sheet:
                 chosen.draw(sheet)
                 sheets.append(sheet)
         if len(shown) > 1 and len(each) == 1 and not appearance.paper:
@@ -189,14 +198,18 @@ def _names(landscapes: Sequence[LandscapeData]) -> list[str]:
 
 
 def _grid(
-    kind: Kind, ratios: Sequence[float], across: int, size: tuple[float, float] | None, *, paper: bool
+    kind: Kind, ratios: Sequence[float], across: int, size: tuple[float, float] | None, more: float, look: Appearance
 ) -> list[Axes]:
-    """Returns the axes of each picture, given the proportions of each plane; None chooses the figure's size."""
+    """Returns the axes of each picture, given the proportions of each plane; ``more`` is for what stands below all.
+
+    Where the size is None it chooses the figure's.
+    """
     from matplotlib.figure import Figure
 
     count = len(ratios)
     down = math.ceil(count / across)
-    width = (3.4 if across == 1 else 7.0) if paper else 1.0 + 3.6 * across
+    paper = look.paper
+    width = (look.width if across == 1 else look.wide) or 1.0 + 3.6 * across
     each = (width - (0.5 if paper else 1.0)) / across
     if kind.plane and kind.projection is None:
         # The flattest picture of a row needs the least height, the tallest one the most.
@@ -205,7 +218,7 @@ def _grid(
         tall = sum(text + min((each - text) / ratio, tallest) for ratio in rows)
     else:
         tall = down * (0.95 if kind.projection else 0.7) * each
-    height = (0.55 if paper else 0.7) + tall
+    height = (0.55 if paper else 0.7) + tall + more
     figure = Figure(figsize=size or (width, height), layout="constrained")
     return [figure.add_subplot(down, across, index + 1, projection=kind.projection) for index in range(count)]
 
@@ -234,7 +247,9 @@ def _write_shared(sheets: list[Sheet], quantities: Sequence[str]) -> None:
             sheet.write_bar(sheet.ax, pad=0.02, aspect=20 * max(1.0, 1 / sheet.frame.ratio), shrink=sheet.share)
     elif drawn:
         drawn[0].write_bar([sheet.ax for sheet in sheets], pad=0.02, aspect=30)
+    _write_time_bars(sheets)
     entries: dict[tuple[str, object], Any] = {}
+    dots = dots_handle([found for sheet in sheets for found in sheet.dots], sheets[0].appearance.factor)
     own = {plain(name, 32) for sheet in sheets for name in member_names(sheet.landscape)}
     for sheet in sheets:
         for entry in sheet.entries:
@@ -245,6 +260,8 @@ def _write_shared(sheets: list[Sheet], quantities: Sequence[str]) -> None:
             if (name, marker) not in entries:
                 entries[name, marker] = entry
                 entry.set_label(name)
+    for entry in dots:
+        entries[entry.get_label(), entry.get_marker()] = entry
     if len(quantities) > 1:
         note = f"a scale each for {', '.join(quantities[:-1])} and {quantities[-1]}"
         entries[note, None] = Line2D([], [], linestyle="none", label=note)
@@ -253,6 +270,21 @@ def _write_shared(sheets: list[Sheet], quantities: Sequence[str]) -> None:
     if entries:
         columns = 4 if len(sheets) > 1 else 2
         draw_legend_below(figure, list(entries.values()), sheets[0].appearance, columns)
+
+
+def _write_time_bars(sheets: list[Sheet]) -> None:
+    """Draws one bar of time below all pictures, or one below each where their times differ."""
+    timed = [(sheet, sheet.times) for sheet in sheets if sheet.times is not None and sheet.trajectory]
+    if not timed:
+        return
+    size = timed[0][0].appearance.small_size
+    if len({times for _, times in timed}) == 1:
+        draw_time_bar(
+            [sheet.ax for sheet in sheets], timed[0][1], runs_of([sheet.landscape for sheet, _ in timed]), size
+        )
+        return
+    for sheet, times in timed:
+        draw_time_bar(sheet.ax, times, runs_of([sheet.landscape]), size)
 
 
 PLANE_KINDS = {"contour": CONTOUR, "lines": CONTOUR_LINES, "heatmap": HEATMAP, "surface": SURFACE}

@@ -12,10 +12,13 @@ from numpy.typing import NDArray
 from collectors.validation import wrong_type
 from workers.metric_names import MetricName
 
-from ..drawing.missing import missing_kinds
-from ..drawing.path import PATH, RUN_COLORS, STAR, network_marks, origin_label, sized
+from ..drawing.coarse import coarse_text
+from ..drawing.labels import free, most_telling
+from ..drawing.missing import edges, missing_kinds, runs
+from ..drawing.path import EDGE, PATH, RUN_COLORS, STAR, network_marks, origin_label, sized
 from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, Look, Sheet, begin
 from ..drawing.texts import main_dataset, metric_text, plain, quantity_text, unit_of
+from ..drawing.times import marked, numbered, strong_color
 from ..file.checks import PointStatus
 from ..file.own_values import own_values, own_values_text
 from ..scales.choosing import choose_scale
@@ -99,6 +102,7 @@ def draw_profile(sheet: Sheet, *, several: bool = False) -> None:
     ax, scale, look = sheet.ax, sheet.scale, sheet.appearance
     set_value_axis(ax, scale.tall)
     _draw_curve(sheet, ax, sheet.metric, look.series[0], "-", named=several)
+    _draw_coarse(sheet)
     _draw_missing(sheet)
     if sheet.trajectory:
         _draw_checkpoints(sheet)
@@ -173,9 +177,29 @@ def _hold_band(ax: Axes, measured: NDArray[Any], stderr: NDArray[Any]) -> str:
     return f" (cut off {' and '.join(cut)})" if cut else ""
 
 
+def _draw_coarse(sheet: Sheet) -> None:
+    """Draws each coarse cell as a step at the height of the point whose value it takes."""
+    look, shown = sheet.appearance, sheet.coarse
+    if not np.isfinite(shown).any():
+        return
+    bounds = edges(sheet.landscape.x)
+    steps = []
+    for first, last in runs(np.isfinite(shown)):
+        for cell in range(first, last):
+            steps.append([[bounds[cell], shown[cell]], [bounds[cell + 1], shown[cell]]])
+    from matplotlib.collections import LineCollection
+
+    width = 1.5 * look.factor
+    lines = LineCollection(
+        steps, colors=look.series[0], linewidths=width, linestyles=(0, (1, 1)), alpha=0.55, zorder=1.5
+    )
+    lines.set_label(coarse_text(shown))
+    sheet.entries.append(sheet.ax.add_collection(lines, autolim=False))
+
+
 def _draw_missing(sheet: Sheet) -> None:
     look, ax = sheet.appearance, sheet.ax
-    for kind, where in missing_kinds(sheet.values, sheet.status).items():
+    for kind, where in missing_kinds(sheet.values, sheet.status, sheet.coarse).items():
         places = sheet.landscape.x[where]
         color = look.soft if kind == "pending" else PATH
         # At the bottom of the picture: these points have a place, but no value.
@@ -238,6 +262,9 @@ def _draw_checkpoints(sheet: Sheet) -> None:
         for index, rows in enumerate(found.paths):
             color = PATH if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
             name = plain(found.run_name(rows[0]), 32) or "checkpoints"
+            if sheet.times is not None:
+                named += _draw_timed_checkpoints(sheet, rows, values, index, f"{name} (projected {called})")
+                continue
             sheet.entries += ax.plot(
                 found.x[rows], values[rows], linestyle="none", marker="D", markersize=5 * look.factor, color=color,
                 zorder=4, markeredgecolor="0.1", markeredgewidth=look.factor,
@@ -252,7 +279,7 @@ def _draw_checkpoints(sheet: Sheet) -> None:
             named.append((found.x[row], values[row], plain(found.name[row], 24)))
     if found is not None:
         _draw_own_values(sheet, found)
-    for x, height, text in named:
+    for x, height, text in _with_room(sheet, named) if sheet.times is not None else named:
         if np.isfinite(height) and text:
             ax.annotate(
                 text, (x, height), xytext=(0, 7 * look.factor), textcoords="offset points", ha="center",
@@ -261,6 +288,47 @@ def _draw_checkpoints(sheet: Sheet) -> None:
     if np.isfinite(value):
         star, label = sized(STAR, look.factor), origin_label(landscape)
         sheet.entries += ax.plot([point.x], [value], linestyle="none", label=label, zorder=5, **star)
+
+
+def _draw_timed_checkpoints(
+    sheet: Sheet, rows: NDArray[Any], values: NDArray[Any], index: int, label: str
+) -> list[tuple[float, float, str]]:
+    """Draws a run's checkpoints in the colours of time, those that do not touch; returns the numbers to write."""
+    from matplotlib.lines import Line2D
+
+    found, look, times = sheet.landscape.checkpoints, sheet.appearance, sheet.times
+    assert found is not None
+    assert times is not None
+    style: dict[str, Any] = {
+        "marker": "D", "markersize": 5 * look.factor, "markeredgecolor": EDGE, "markeredgewidth": look.factor,
+        "linestyle": "none",
+    }  # fmt: skip
+    rows = rows[np.isfinite(values[rows])]
+    dots = marked(_in_points(sheet, found.x[rows], values[rows]), found.number[rows], 3 * look.factor)
+    for row in rows[dots.rows]:
+        (color,) = times.colors(index, [found.number[row]])
+        sheet.ax.plot(found.x[[row]], values[[row]], color=color, zorder=4, label="_checkpoint", **style)
+    sheet.entries += [Line2D([], [], label=label, color=strong_color(index), **style)]
+    sheet.dots.append(dots)
+    shown = rows[numbered(found.number[rows])]
+    order = shown[most_telling(len(shown))]
+    return [(float(found.x[row]), float(values[row]), str(found.number[row])) for row in order]
+
+
+def _with_room(sheet: Sheet, named: list[tuple[float, float, str]]) -> list[tuple[float, float, str]]:
+    """Returns which names and numbers over their marks do not overlap, the first ones first."""
+    size = sheet.appearance.number_size
+    points = _in_points(sheet, *np.array([[x, height] for x, height, _ in named]).T)
+    half = np.array([[0.33 * size * len(text) + 2, 0.6 * size] for _, _, text in named])
+    known = np.flatnonzero(np.isfinite(points).all(axis=1))
+    boxes = np.hstack([points - half, points + half])[known]
+    return [named[known[index]] for index in free(boxes, np.empty((0, 4)))]
+
+
+def _in_points(sheet: Sheet, x: NDArray[Any], y: NDArray[Any]) -> NDArray[np.float64]:
+    # The transform is right only after the limits have followed what is drawn.
+    sheet.ax.get_xlim()
+    return np.asarray(sheet.ax.transData.transform(np.column_stack([x, y])), np.float64) * 72 / sheet.ax.figure.dpi
 
 
 def _draw_own_values(sheet: Sheet, found: CheckpointsData) -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..drawing.appearance import readable
-from ..drawing.missing import missing_kinds
+from ..drawing.appearance import SMALLEST_TYPE, readable
+from ..drawing.arrows import HEAD
+from ..drawing.best_camera import best_camera, feet_on_surface
+from ..drawing.camera import FLOOR
+from ..drawing.coarse import blocks, coarse_entry, washed
+from ..drawing.missing import edges, missing_kinds
 from ..drawing.occlusion import Relief
 from ..drawing.path import (
     EDGE,
+    END,
     PATH,
     RUN_COLORS,
     STAR,
@@ -25,9 +31,11 @@ from ..drawing.path import (
 )
 from ..drawing.sheet import Kind, Look, Sheet, draw_picture
 from ..drawing.texts import flat_note, metric_text, plain
+from ..drawing.timed_path import DOT, WIDTH, dot_style, timed_handle
+from ..drawing.times import Marked, marked, pieces, strong_color
+from ..sampling.coarse_cells import covering_points
 from ..scales.frame import span
 from ..scales.levels import number_text
-from ..scales.scale import Scale
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -37,13 +45,11 @@ if TYPE_CHECKING:
     from ..file.data import LandscapeData
 
 
-_FLOOR = 0.35
-_ELEVATION = 30.0
 _DOT_COLORS = 32
 
 
 def plot_surface(landscape: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
-    """Draws a plane's metric as a surface, seen over its lowest corner.
+    """Draws a plane's metric as a surface, seen from the same place for every file; see ``camera``.
 
     A run's path is at the heights of its projection on the plane, which the legend says: a checkpoint's own loss
     belongs to a place off the plane. Between two checkpoints it follows the surface. What the surface hides from the
@@ -74,25 +80,27 @@ def draw_surface(sheet: Sheet) -> None:
         # The layout engine misjudges three-dimensional axes; they are placed when everything around them is there.
         space.figure.set_layout_engine("none")
     heights = scale.heights(sheet.measured)
-    low, high = _height_range(scale.tall)
-    floor = low - _FLOOR * (high - low)
+    low, high = scale.tall.height_range
+    floor = low - FLOOR * (high - low)
     space.computed_zorder = False
     space.set_zlim(floor, high)
     across, up = sheet.frame.limits(*map(span, sheet.plane))
     space.set_xlim(*across)
     space.set_ylim(*up)
-    space.set_box_aspect(sheet.frame.box, zoom=0.84 if look.paper or not sheet.furniture else 1)
+    width, depth, height = sheet.frame.box
+    zoom = 0.84 if look.paper or not sheet.furniture else 1.0
+    space.set_box_aspect((width, depth, height * (1 + FLOOR)), zoom=zoom)
     _draw_cells(sheet, heights, high - low)
     if not scale.flat:
         _draw_floor(sheet, heights, floor)
     _write_labels(sheet)
-    azimuth, elevation = sheet.camera or (_azimuth(heights), _ELEVATION)
-    space.view_init(elev=elevation, azim=azimuth)
+    camera = sheet.camera or best_camera(sheet.landscape, sheet.metric, scale, sheet.frame)
+    camera.place(space)
     if sheet.trajectory:
         _draw_path(sheet, Relief(*sheet.plane, heights, sheet.frame.matrix), floor)
         sheet.note_own_values()
     space.set_zticks(scale.forward(scale.tall.ticks()), labels=_tick_texts(sheet, (floor, high)))
-    kinds = missing_kinds(sheet.values, sheet.status)
+    kinds = missing_kinds(sheet.values, sheet.status, sheet.coarse)
     notes = [f"{int(where.sum())} points {kind}" for kind, where in kinds.items()]
     if scale.flat:
         notes.append(flat_note(sheet.label, scale.low, number_text(scale.low), sheet.measured))
@@ -106,10 +114,10 @@ def _write_labels(sheet: Sheet) -> None:
     small = look.paper or not sheet.furniture
     size = look.small_size
     for axis, setter in ((0, space.set_xlabel), (1, space.set_ylabel)):
-        setter(sheet.axis_text(axis, narrow=True), fontsize=size, labelpad=2 if small else 14)
+        setter(sheet.axis_text(axis, narrow=True), fontsize=size, labelpad=5 if small else 14)
     # The axis of a box has no room for two lines.
     space.set_zlabel(sheet.scale.tall.label(sheet.label), fontsize=size, labelpad=-2 if small else 8)
-    space.tick_params(labelsize=size - 1, pad=-3 if small else 2)
+    space.tick_params(labelsize=max(SMALLEST_TYPE, size - 1), pad=-3 if small else 2)
     for name in ("x", "y"):
         # At the corner where two axes meet their last numbers would touch.
         space.locator_params(axis=name, nbins=4 if small else 5, prune="both")
@@ -125,18 +133,11 @@ def _tick_texts(sheet: Sheet, limits: tuple[float, float]) -> list[str]:
     return tall.spaced_texts(tall.forward(tall.ticks()), least, tall.ticks())
 
 
-def _height_range(scale: Scale) -> tuple[float, float]:
-    if scale.empty:
-        return 0.0, 1.0
-    low, high = float(scale.forward(scale.low)), float(scale.forward(scale.high))
-    return (low - 0.5, low + 0.5) if scale.flat else (low, high)
-
-
 def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
-    """Draws every cell whose four corners have values, and a dot for a value that belongs to no such cell."""
+    """Draws every cell whose four corners have values, coarse cells, and a dot for a value that belongs to no cell."""
     from mpl_toolkits.mplot3d.art3d import Poly3DCollection  # type: ignore[import-untyped]
 
-    low, high = _height_range(sheet.scale)
+    low, high = sheet.scale.height_range
     space = cast(Any, sheet.ax)
     grid = np.stack([*sheet.frame.mesh(*sheet.plane), heights], axis=-1)
     corners = np.stack([grid[:-1, :-1], grid[:-1, 1:], grid[1:, 1:], grid[1:, :-1]], axis=2)
@@ -146,13 +147,18 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
         for columns in (slice(None, -1), slice(1, None)):
             used[rows, columns] |= whole
     cells = corners[whole]
+    colors = sheet.colors((cells[..., 2].mean(axis=1) - low) / (high - low))
+    sizes = np.array([*(np.ptp(grid[..., :2], axis=(0, 1)) / sheet.frame.box[:2]), height])
+    colors[:, :3] *= shade(cells, sizes)[:, None]
+    # Plateaus are in the same collection, which is drawn from back to front.
+    flat, flat_colors, outlines = _plateaus(sheet, used, (low, high))
+    cells, colors, outlines = (
+        np.concatenate(pair) for pair in ((cells, flat), (colors, flat_colors), (colors, outlines))
+    )
     if len(cells):
-        colors = sheet.colors((cells[..., 2].mean(axis=1) - low) / (high - low))
-        sizes = np.array([*np.ptp(grid[..., :2], axis=(0, 1)), height]) / sheet.frame.box * (4, 4, 3)
-        colors[:, :3] *= _shade(cells, sizes)[:, None]
         space.add_collection3d(
             Poly3DCollection(
-                cells, facecolors=colors, edgecolors=colors, linewidths=0.2, rasterized=len(cells) > 5000, zorder=2
+                cells, facecolors=colors, edgecolors=outlines, linewidths=0.2, rasterized=len(cells) > 5000, zorder=2
             )
         )
     alone = grid[np.isfinite(heights) & ~used]
@@ -166,7 +172,40 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
             space.add_line(SurfaceLine(alone[shares == share], relief, label="_alone", zorder=3, **style))
 
 
-def _shade(cells: NDArray[Any], size: NDArray[Any]) -> NDArray[Any]:
+def _plateaus(
+    sheet: Sheet, used: NDArray[Any], ends: tuple[float, float]
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Returns flat pieces at the heights of the points that coarse cells take their values from.
+
+    Args:
+        sheet: what is drawn.
+        used: which points are corners of the surface itself; the others lie on their own plateau.
+        ends: lowest and highest height that has a colour.
+
+    Returns:
+        Corners, shape (n, 4, 3), and the colours of faces and outlines, each of shape (n, 4).
+    """
+    from matplotlib.colors import to_rgba
+
+    heights = sheet.scale.heights(sheet.coarse)
+    points = np.where(np.isfinite(heights), covering_points(sheet.status), -1)
+    own = np.arange(points.size).reshape(points.shape)
+    points = np.where(np.isin(own, points[points >= 0]) & ~used, own, points)
+    if not (points >= 0).any():
+        return np.empty((0, 4, 3)), np.empty((0, 4)), np.empty((0, 4))
+    bottom, top, left, right, index = blocks(points).T
+    # A cell at the border does not reach beyond it.
+    x, y = (np.clip(edges(axis), axis[0], axis[-1]) for axis in sheet.plane)
+    z = sheet.scale.heights(sheet.measured).reshape(-1)[index]
+    ring = [(left, bottom), (right, bottom), (right, top), (left, top)]
+    pieces = np.stack([np.column_stack([*sheet.frame.place(x[across], y[up]), z]) for across, up in ring], axis=1)
+    look = sheet.appearance
+    faces = washed(sheet.colors, look.page)((z - ends[0]) / (ends[1] - ends[0]))
+    sheet.entries.append(coarse_entry(sheet))
+    return pieces, faces, np.tile(to_rgba(look.soft), (len(pieces), 1))
+
+
+def shade(cells: NDArray[Any], size: NDArray[Any]) -> NDArray[Any]:
     """Returns how bright each cell is, 0 to 1, under a light from above, in the proportions of the drawn box."""
     across = (cells[:, 2] - cells[:, 0]) / size
     other = (cells[:, 3] - cells[:, 1]) / size
@@ -197,35 +236,37 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
     landscape, scale, metric = sheet.landscape, sheet.scale, sheet.metric
     space, factor = cast(Any, sheet.ax), sheet.appearance.factor
 
-    def add(points: NDArray[Any], label: str, zorder: float, **style: Any) -> Any:
-        line = space.add_line(SurfaceLine(points, relief, label=label, zorder=zorder, **style))
+    def add(points: NDArray[Any], label: str, zorder: float, kind: Any = SurfaceLine, **style: Any) -> Any:
+        line = space.add_line(kind(points, relief, label=label, zorder=zorder, **style))
         drawn.append(line)
         return line
 
     drawn: list[SurfaceLine] = []
-    found = landscape.checkpoints
-    if found is not None and found.y is not None and metric in found.projected:
-        heights = scale.tall.heights(found.projected[metric])
-        feet = np.column_stack([*sheet.frame.place(found.x, found.y), heights])
-        for index, rows in enumerate(found.paths):
-            points = feet[rows[np.isfinite(heights[rows])]]
-            color = PATH if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
-            x, y, _ = points.T
+    found, feet = landscape.checkpoints, feet_on_surface(landscape, metric, scale, sheet.frame)
+    if found is not None and feet is not None:
+        heights = feet[:, 2]
+        for index, whole in enumerate(found.paths):
+            rows = whole[np.isfinite(heights[whole])]
+            if not len(rows):
+                continue
+            x, y, _ = feet[rows].T
             below = np.full(len(x), floor)
             space.plot(x, y, below, color=sheet.appearance.soft, linewidth=0.8 * factor, linestyle=":", zorder=1.5)
             label = f"{run_label(landscape, rows)} (projected {metric_text(landscape, metric)})"
-            stroke: dict[str, Any] = {"color": color, "linewidth": 1.6 * factor}
-            dots: dict[str, Any] = {
-                "color": color, "marker": "o", "markersize": 3.5 * factor, "markeredgecolor": EDGE,
-                "markeredgewidth": 0.5 * factor,
-            }  # fmt: skip
-            add(relief.path_over(points), "_path", 6, **stroke)
-            add(points, label, 6.1, linestyle="none", **dots)
-            sheet.entries.append(Line2D([], [], label=label, **{**dots, **stroke}))
+            if sheet.times is None or len(rows) < 2:
+                sheet.entries.append(_draw_run(add, relief, feet[rows], index, label, factor))
+            else:
+                numbers = found.number[rows]
+                sheet.dots.append(_draw_timed_run(add, relief, feet[rows], numbers, index, label, sheet))
+                sheet.entries.append(timed_handle(label, index, factor))
         starts = [int(rows[0]) for rows in found.paths if len(rows) > 1 and np.isfinite(heights[rows[0]])]
         if starts:
             label = "start" + end_number(landscape, starts)
             sheet.entries.append(add(feet[starts], label, 7, linestyle="none", **sized(START, factor)))
+        ends = [int(rows[-1]) for rows in found.paths if len(rows) > 1 and np.isfinite(heights[rows[-1]])]
+        if ends and sheet.times is not None:
+            label = "end" + end_number(landscape, ends)
+            sheet.entries.append(add(feet[ends], label, 7, linestyle="none", **sized(END, factor)))
         for row, style in network_marks(landscape):
             if np.isfinite(heights[row]):
                 mark = add(feet[[row]], plain(found.name[row], 32), 7, linestyle="none", **sized(style, factor))
@@ -237,24 +278,72 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
         place = np.column_stack([*sheet.frame.place([point.x], [point.y or 0.0]), [at_origin]])
         sheet.entries.append(add(place, origin_label(landscape), 8, linestyle="none", **star))
     if any(line.hidden().any() for line in drawn):
-        faint: dict[str, Any] = {"color": PATH, "linewidth": 1.6 * factor, "linestyle": DOTTED, "alpha": FAINT}
+        faint: dict[str, Any] = {
+            "color": PATH if sheet.times is None else strong_color(0),
+            "linewidth": 1.6 * factor,
+            "linestyle": DOTTED,
+            "alpha": FAINT,
+        }
         sheet.entries.append(Line2D([], [], label="behind the surface", **faint))
 
 
-def _azimuth(heights: NDArray[Any]) -> float:
-    """Returns the direction from which the surface hides least of itself: over the side where it is lowest."""
-    finite = np.isfinite(heights)
-    if not finite.any():
-        return -60.0
-    deviation = np.where(finite, heights - heights[finite].mean(), 0.0)
-    right = np.linspace(-1, 1, heights.shape[1])
-    up = np.linspace(-1, 1, heights.shape[0])[:, None]
+def _draw_run(
+    add: Callable[..., Any], relief: Relief, points: NDArray[Any], index: int, label: str, factor: float
+) -> Any:
+    """Draws the path of a run with few checkpoints in one colour; returns the legend's entry."""
+    from matplotlib.colors import to_rgb
+    from matplotlib.lines import Line2D
 
-    def front(azimuth: float) -> float:
-        toward = right * math.cos(math.radians(azimuth)) + up * math.sin(math.radians(azimuth))
-        return float((deviation * toward).sum())
+    from ..drawing.surface_line import SurfaceArrows
 
-    return min((-60.0, 30.0, 120.0, -150.0), key=front)
+    color = PATH if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
+    stroke: dict[str, Any] = {"color": color, "linewidth": 1.6 * factor}
+    dots: dict[str, Any] = {
+        "color": color, "marker": "o", "markersize": 3.5 * factor, "markeredgecolor": EDGE,
+        "markeredgewidth": 0.5 * factor,
+    }  # fmt: skip
+    way = relief.path_over(points)
+    add(way, "_path", 6, **stroke)
+    add(points, label, 6.1, linestyle="none", **dots)
+    if len(points) > 1:
+        colors = np.tile(to_rgb(color), (len(way), 1))
+        add(way, "_arrows", 6.5, kind=SurfaceArrows, colors=colors, head=HEAD * max(factor, 0.75))
+    return Line2D([], [], label=label, **{**dots, **stroke})
+
+
+def _draw_timed_run(
+    add: Callable[..., Any],
+    relief: Relief,
+    points: NDArray[Any],
+    numbers: NDArray[Any],
+    index: int,
+    label: str,
+    sheet: Sheet,
+) -> Marked:
+    """Draws the path of a run with many checkpoints in the colours of time; returns which of them have dots."""
+    from mpl_toolkits.mplot3d.proj3d import proj_transform  # type: ignore[import-untyped]
+
+    from ..drawing.surface_line import SurfaceArrows
+
+    times, factor, space = sheet.times, sheet.appearance.factor, cast(Any, sheet.ax)
+    assert times is not None
+    add(relief.path_over(points), "_path", 6, faint=0.0, color=EDGE, linewidth=1.6 * WIDTH * factor)
+    ways, colors = [], []
+    for piece, time in pieces(numbers, most=64):
+        way, color = relief.path_over(points[piece]), times.colors(index, [time])
+        add(way, "_time", 6.1, color=color[0], linewidth=WIDTH * factor)
+        ways.append(way)
+        colors.append(np.tile(color, (len(way), 1)))
+    across, up, _ = proj_transform(*points.T, space.get_proj())
+    dots = marked(
+        72 / space.figure.dpi * np.asarray(space.transData.transform(np.column_stack([across, up]))), numbers,
+        DOT * factor,
+    )  # fmt: skip
+    # The line has all checkpoints, of which some are marked.
+    add(points, label, 6.2, **{**dot_style(factor), "markevery": dots.rows.tolist()})
+    colored = {"colors": np.vstack(colors), "head": HEAD * max(factor, 0.75)}
+    add(np.vstack(ways), "_arrows", 6.5, kind=SurfaceArrows, **colored)
+    return dots
 
 
 SURFACE = Kind("plot_surface", draw_surface, count=8, size=(7.2, 6.0), paper_height=3.2, projection="3d", heights=True)

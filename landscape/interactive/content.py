@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 
 from workers.metric_names import MetricName, other_datasets
 
+from ..drawing.best_camera import best_camera
+from ..drawing.camera import NAMED, Camera, plotly_box
 from ..drawing.path import network_marks
 from ..drawing.texts import (
     axis_label,
     full_title,
     kind_text,
     main_dataset,
+    measured_share,
     metric_text,
     precision_name,
     precision_notes,
@@ -28,10 +31,12 @@ from ..figures.difference import check_same_grid, difference, joint_status
 from ..file.checks import PointStatus
 from ..file.own_values import own_values
 from ..roles import NETWORK
+from ..sampling.coarse_cells import covering_points
 from ..scales.choosing import choose_scale, is_share
 from ..scales.frame import ASPECTS, choose_frame
 from ..scales.landscape_scale import known, landscape_scale
 from ..scales.scale import Scale
+from .timed_paths import map_place, times_content
 
 if TYPE_CHECKING:
     from ..file.data import LandscapeData
@@ -41,7 +46,9 @@ if TYPE_CHECKING:
 _MOST_DIFFERENCES = 60
 
 
-def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
+def landscape_content(
+    landscape: LandscapeData, name: str, cameras: Mapping[str, Camera | None] = NAMED
+) -> dict[str, Any]:
     """Returns JSON values from which the page draws a landscape.
 
     Arrays are base64 of little-endian float64 in C order, so NaN, infinities and the last bit arrive unchanged.
@@ -49,6 +56,7 @@ def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
     Args:
         landscape: what to show.
         name: a distinct name among the landscapes of the page.
+        cameras: from where the page can show a surface, by name; None looks for the best view of the path.
     """
     point, geometry = landscape.origin, landscape.geometry
     return {
@@ -60,7 +68,7 @@ def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
         "largest_gap": (landscape.attributes.get("sampling") or {}).get("largest_gap"),
         "unit": str(landscape.attributes.get("unit") or "checkpoint"),
         "geometry": None if geometry is None else geometry.to_distances.tolist(),
-        "frames": {} if landscape.y is None else {aspect: _frame(landscape, aspect) for aspect in ASPECTS},
+        "frames": {} if landscape.y is None else {aspect: _frame(landscape, aspect, cameras) for aspect in ASPECTS},
         "axis_labels": [axis_label(landscape, axis) for axis in range(1 if landscape.y is None else 2)],
         "complete": landscape.complete,
         "x": _encoded(landscape.x),
@@ -70,6 +78,7 @@ def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
         "datasets": _datasets(landscape),
         "metric_differences": metric_differences(landscape),
         "status": _encoded(landscape.status, "u1"),
+        "cover": _cover(landscape.status),
         "scales": {metric: _scales(landscape, metric) for metric in landscape.metrics},
         "checkpoints": None if landscape.checkpoints is None else _checkpoints(landscape),
         "facts": page_facts(landscape),
@@ -102,15 +111,24 @@ def note(landscape: LandscapeData) -> str:
         for status in (PointStatus.INTERPOLATED, PointStatus.FAILED, PointStatus.PENDING)
         if counts[status]
     )
+    if counts[PointStatus.PENDING]:
+        size += f", {measured_share(landscape.status)} measured"
     return "; ".join(part for part in (kind, size, unfinished, *precision_notes(landscape)) if part)
 
 
-def _frame(landscape: LandscapeData, aspect: str) -> dict[str, Any]:
-    """Returns where a plane's points lie in the page's pictures, and what these say beside their axes."""
+def _frame(landscape: LandscapeData, aspect: str, cameras: Mapping[str, Camera | None]) -> dict[str, Any]:
+    """Returns where a plane's points lie in the page's pictures, from where they are seen, and what stands beside."""
     frame = choose_frame(landscape, aspect)
+    box = plotly_box(frame.box)
+    seen = {
+        name: camera or best_camera(landscape, "loss", landscape_scale(landscape), frame)
+        for name, camera in cameras.items()
+    }
     return {
         "matrix": None if frame.geometry is None else frame.matrix.tolist(),
         "ratio": frame.ratio,
+        "box": box,
+        "cameras": {name: camera.of_plotly(box) for name, camera in seen.items()},
         "notes": list(frame.notes),
         "labels": [axis_label(landscape, axis, frame.geometry) for axis in range(2)],
     }
@@ -129,6 +147,17 @@ def difference_scales(first: LandscapeData, second: LandscapeData) -> dict[str, 
             values = known(difference(first[metric], second[metric]), status)
             found[metric] = _as_json(choose_scale(values, symmetric=True, metric=metric), values, metric)
     return found
+
+
+def difference_cover(first: LandscapeData, second: LandscapeData) -> str | None:
+    """Returns which points cover those that are pending in either landscape; None where there are none."""
+    return _cover(joint_status(first.status, second.status)) if first.shape == second.shape else None
+
+
+def _cover(status: NDArray[Any]) -> str | None:
+    """Returns the points from which coarse cells take their values; base64 of int32, or None where there are none."""
+    points = covering_points(status)
+    return _encoded(points, "<i4") if (points >= 0).any() else None
 
 
 def metric_differences(landscape: LandscapeData) -> list[dict[str, Any]]:
@@ -191,7 +220,11 @@ def _as_json(scale: Scale, values: NDArray[Any], metric: str) -> dict[str, Any] 
 def _checkpoints(landscape: LandscapeData) -> dict[str, Any]:
     path = landscape.checkpoints
     assert path is not None
+    places = (
+        {} if landscape.y is None else {aspect: map_place(landscape, _square(landscape, aspect)) for aspect in ASPECTS}
+    )
     return {
+        "times": times_content(landscape, places),
         "runs": [path.run_name(rows[0]) for rows in path.paths],
         "paths": [rows.tolist() for rows in path.paths],
         "networks": [row for row, _ in network_marks(landscape)],
@@ -210,6 +243,16 @@ def _checkpoints(landscape: LandscapeData) -> dict[str, Any]:
             for metric in path.metrics
         },
     }
+
+
+def _square(landscape: LandscapeData, aspect: str) -> Callable[..., Any]:
+    """Returns what takes the plane's coordinates to those of a map that are as long upwards as across."""
+    frame = choose_frame(landscape, aspect)
+    assert landscape.y is not None
+    if frame.geometry is not None:
+        return frame.place
+    across, up = (float(np.ptp(axis)) or 1.0 for axis in (landscape.x, landscape.y))
+    return lambda x, y: (x / across, y / up)
 
 
 def _all_encoded(arrays: Mapping[str, NDArray[Any]]) -> dict[str, str]:

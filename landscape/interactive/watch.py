@@ -128,7 +128,7 @@ class FileWatch:
         if self.landscape is None:
             return Progress(version, "waiting", 0, 0, f"Waiting for {self._path}: it does not exist yet.")
         done, total = _counts(self.landscape)
-        share = f"{done} of {total} measured ({100 * done / max(total, 1):.0f} %)"
+        share = f"{done} of {total} measured ({100 * done // max(total, 1)} %)"
         if self.landscape.complete:
             return Progress(version, "complete", done, total, f"Complete: {share}.")
         if not is_being_written(self._path):

@@ -14,6 +14,7 @@ from ..file.data import SamplingReport
 from .grid_levels import GridLevels
 from .interpolation import linear, nearest
 from .refinement import Prediction, predict
+from .sampling import full_grid
 from .tolerance import HeldOutCheck, LossScale, largest_gap, largest_share
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class AdaptiveSampling:
         self._done = False
 
     def next_points(self, loss: Float64[np.ndarray, "*grid"], status: UInt8[np.ndarray, "*grid"]) -> list[int]:
-        """Returns the points to measure next as flat indices in C order; empty when all is done.
+        """Returns the points to measure next, coarse to fine, as flat indices in C order; empty when all is done.
 
         Args:
             loss: what is measured so far, shape (ny, nx).
@@ -100,9 +101,9 @@ class AdaptiveSampling:
         """
         loss, settled = self._grid(loss), self._settled(status)
         while not self._done:
-            waiting = np.flatnonzero(self._asked & ~settled)
-            if len(waiting):
-                return [int(index) for index in waiting]
+            waiting = (self._asked & ~settled).reshape(-1)
+            if waiting.any():
+                return [flat for flat in full_grid(self.shape) if waiting[flat]]
             self._advance(loss)
         return []
 

@@ -82,6 +82,14 @@ class Scale:
         return math.isnan(self.low)
 
     @property
+    def height_range(self) -> tuple[float, float]:
+        """The heights of ``low`` and ``high``; what has no differences lies in the middle of one unit."""
+        if self.empty:
+            return 0.0, 1.0
+        low, high = float(self.forward(self.low)), float(self.forward(self.high))
+        return (low - 0.5, low + 0.5) if self.flat else (low, high)
+
+    @property
     def extend(self) -> str:
         """Which ends of a colour bar stand for values beyond, in matplotlib's words."""
         return {(False, False): "neither", (True, False): "min", (False, True): "max", (True, True): "both"}[

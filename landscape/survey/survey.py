@@ -348,11 +348,14 @@ def _warn_of_budget(data: LandscapeData, settings: SurveySettings, *, kept: bool
 
 
 def _missing_text(data: LandscapeData) -> str:
-    """Returns what keeps an ended landscape from being a picture, and which losses of checkpoints it lacks."""
+    """Returns what keeps an ended landscape from being a fine picture, and which losses of checkpoints it lacks."""
     text = ""
     known, size = first_grid_counts(data.status)
     if known < size:
-        text += f": it is no picture yet, as {known} of the {size} points are measured between which it is interpolated"
+        text += (
+            f": it is a coarse picture so far, as {known} of the {size} points are measured between which it is "
+            "interpolated"
+        )
     path = [] if data.checkpoints is None else data.statuses[1:]
     missing = sum(int((status == PointStatus.PENDING).sum()) for status in path)
     if missing:

@@ -11,6 +11,10 @@ function bytes(text) {
   return found;
 }
 
+function integers(text) {
+  return new Int32Array(bytes(text).buffer);
+}
+
 function doubles(text) {
   return new Float64Array(bytes(text).buffer);
 }

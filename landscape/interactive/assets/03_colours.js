@@ -31,13 +31,18 @@ function colourScale(name) {
   return colours.map((colour, index) => [index / (colours.length - 1), colour]);
 }
 
+// Red, green and blue of a colour that is written as "#rrggbb" or "rgb(r,g,b)".
+function channels(text) {
+  return text[0] === "#" ? [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16)) : text.match(/\d+/g).map(Number);
+}
+
 // The part of a colour scale between two heights, given the heights of the whole: the same height keeps its colour.
 function partOf(colours, [low, high], [bottom, top]) {
-  const channels = colours.map(([, text]) => [1, 3, 5].map((at) => parseInt(text.slice(at, at + 2), 16)));
+  const stops = colours.map(([, text]) => channels(text));
   const at = (height) => {
     const place = Math.min(Math.max((height - bottom) / (top - bottom), 0), 1) * (colours.length - 1);
     const first = Math.min(Math.floor(place), colours.length - 2);
-    return `rgb(${channels[first].map((value, index) => Math.round(value + (place - first) * (channels[first + 1][index] - value))).join(",")})`;
+    return `rgb(${stops[first].map((value, index) => Math.round(value + (place - first) * (stops[first + 1][index] - value))).join(",")})`;
   };
   return Array.from({ length: 33 }, (_, index) => [index / 32, at(low + ((high - low) * index) / 32)]);
 }

@@ -1,5 +1,8 @@
 // A landscape as the page holds it, and the difference of two.
 
+// More would be a grey veil.
+const MOST_DOTS = 4000;
+
 class Landscape {
   constructor(content) {
     Object.assign(this, content);
@@ -7,8 +10,9 @@ class Landscape {
     this.isLine = content.y === null;
     this.y = this.isLine ? Float64Array.of(0) : doubles(content.y);
     this.status = bytes(content.status);
+    this.cover = content.cover && integers(content.cover);
     this.metrics = decoded(content.metrics);
-    this.frames = Object.fromEntries(Object.entries(content.frames ?? {}).map(([aspect, frame]) => [aspect, new Frame(frame)]));
+    this.frames = Object.fromEntries(Object.entries(content.frames ?? {}).map(([aspect, frame]) => [aspect, new Frame(frame, aspect)]));
     this.origin = { ...content.origin, metrics: decoded(content.origin.metrics) };
     if (content.checkpoints) {
       const path = content.checkpoints;
@@ -27,6 +31,7 @@ class Landscape {
         status: bytes(path.status),
         projectedStatus: bytes(path.projected_status),
         own: path.own,
+        times: path.times,
       };
     }
   }
@@ -116,11 +121,28 @@ class Landscape {
 
   // Whether dots on the map tell what was measured from what was interpolated; too many would hide it.
   get dotted() {
-    return this.count(INTERPOLATED) > 0 && this.count(MEASURED) <= 4000;
+    return this.count(INTERPOLATED) > 0 && this.count(MEASURED) <= MOST_DOTS;
+  }
+
+  // What pictures show at a pending point: the value of the measured point whose coarse cell covers it. NaN elsewhere.
+  coarse(index, metric) {
+    const point = this.cover ? this.cover[index] : -1;
+    const value = point < 0 ? NaN : this.values(metric)[point];
+    return Number.isFinite(value) ? value : NaN;
+  }
+
+  // The measured points, where they are fewer than the coarse cells and not too many for a dot each.
+  marked(metric) {
+    if (!this.cover) return [];
+    const values = this.values(metric);
+    const found = [...this.status.keys()].filter((index) => this.status[index] === MEASURED && Number.isFinite(values[index]));
+    const coarse = this.status.reduce((total, _, index) => total + (Number.isNaN(this.coarse(index, metric)) ? 0 : 1), 0);
+    return found.length < coarse && found.length <= MOST_DOTS ? found : [];
   }
 
   // What stands in place of a number at a point, or null where it has one.
   missing(index, metric) {
+    if (!Number.isNaN(this.coarse(index, metric))) return "coarse";
     if (this.status[index] === PENDING || this.status[index] === FAILED) return STATUS[this.status[index]];
     return Number.isFinite(this.values(metric)[index]) ? null : "not finite";
   }
@@ -149,8 +171,8 @@ function decoded(texts) {
 
 // First minus second: all metrics of two landscapes, or two metrics of one. A point counts as measured where it is so in both.
 class Difference extends Landscape {
-  constructor(first, second, scales, metrics = null) {
-    super({ ...EMPTY, y: first.isLine ? null : "" });
+  constructor(first, second, scales, { metrics = null, cover = null } = {}) {
+    super({ ...EMPTY, y: first.isLine ? null : "", cover });
     this.x = first.x;
     this.y = first.y;
     this.isDifference = true;
@@ -169,6 +191,8 @@ class Difference extends Landscape {
     this.metrics = mapping(
       pairs.map(([name, one, two]) => [name, first.metrics[one].map((value, index) => value - second.metrics[two][index])]),
     );
+    // Both metrics of one landscape are known at the same points.
+    if (metrics) this.cover = first.cover;
     this.status = first.status.map((status, index) => jointStatus(status, second.status[index]));
     const [rows, columns] = [this.rows, this.columns];
     this.note = first.isLine ? `line of ${columns} points` : `${columns} \u00d7 ${rows} points`;

@@ -1,6 +1,6 @@
 // The surface in three dimensions, with the paths of runs, networks and the origin on it.
 
-const SURFACE = { surface: 0, walk: 1, path: 2, origin: 3, current: 4, mark: 5, networks: 6 };
+const SURFACE = { surface: 0, walk: 1, path: 2, origin: 3, current: 4, mark: 5, networks: 6, arrows: 7 };
 
 function surfaceTraces(landscape, metric, scale, colours, frame, { current, mark }) {
   const heights = landscape.drawn(metric, scale);
@@ -12,6 +12,8 @@ function surfaceTraces(landscape, metric, scale, colours, frame, { current, mark
     name: "surface", type: "surface", ...frame.surface(landscape.x, landscape.y), z: heights, cmin: low, cmax: high,
     colorscale: colours, showscale: false, connectgaps: false, hoverinfo: "none", contours: { z: lines },
     lighting: { ambient: 0.72, diffuse: 0.55, specular: 0.06, roughness: 0.75 },
+    // WebGL cannot place a surface without any height, and would draw nothing any more.
+    visible: heights.some((row) => row.some((height) => !Number.isNaN(height))),
   };
   // A surface needs two rows and two columns.
   const thin = landscape.rows < 2 || landscape.columns < 2;
@@ -34,7 +36,7 @@ function draped(landscape, metric, scale, lift) {
     for (const [step, row] of rows.entries()) {
       const next = rows[step + 1];
       const [fromX, fromY, from] = [path.x[row], path.y[row], scale.tall.drawn(projected[row])];
-      const pieces = step < rows.length - 1 ? 12 : 1;
+      const pieces = step < rows.length - 1 ? piecesBetween(landscape, row, next) : 1;
       for (let piece = 0; piece < pieces; piece += 1) {
         const share = piece / pieces;
         x.push(fromX + share * (path.x[next] - fromX || 0));
@@ -42,7 +44,7 @@ function draped(landscape, metric, scale, lift) {
         const chord = from + share * (scale.tall.drawn(projected[next]) - from || 0);
         const below = piece ? scale.drawn(bilinear(landscape.x, landscape.y, landscape.values(metric), x.at(-1), y.at(-1))) : NaN;
         z.push((Number.isNaN(below) ? chord : below) + lift);
-        colours.push(runColour(run, colour("path")));
+        colours.push(path.times ? path.times.colours[run][step] : runColour(run, colour("path")));
       }
     }
     // A gap: nothing joins the end of a run with the start of the next.
@@ -76,21 +78,22 @@ function pathTraces(landscape, metric, scale, current, mark, frame) {
   const raised = (values) => Array.from(values, (value) => scale.tall.drawn(value) + lift);
   const { origin } = landscape;
   const { colours, ...walk } = draped(landscape, metric, scale, lift);
-  const rows = landscape.paths.flat();
+  const times = path?.times;
+  const rows = times ? times.drawn[frame.aspect].flatMap(({ dots }) => dots) : landscape.paths.flat();
   const at = (list, chosen) => chosen.map((row) => list[row]);
   const heights = (chosen) => raised(chosen.map((row) => path.projected[metric]?.[row] ?? NaN));
   const originValue = origin.status === MEASURED ? origin.metrics[metric]?.[0] ?? NaN : NaN;
   return [
     {
       name: "walk", type: "scatter3d", mode: "lines", hoverinfo: "skip", ...onFrame(walk, frame),
-      line: { color: landscape.paths.length > 1 ? colours : colour("path"), width: 5 }, connectgaps: false,
+      line: { color: landscape.paths.length > 1 || times ? colours : colour("path"), width: 5 }, connectgaps: false,
     },
     {
       name: "path", type: "scatter3d", mode: "markers", hoverinfo: "none",
       x: at(path?.x, rows), y: at(path?.y, rows), z: heights(rows), customdata: rows,
       marker: {
-        size: rows.length > 60 ? 2 : 3, color: landscape.paths.flatMap((own, run) => own.map(() => runColour(run, colour("path-point")))),
-        line: { color: colour("path"), width: 1 },
+        size: times ? 2 : 3, color: times ? "#ffffff" : landscape.paths.flatMap((own, run) => own.map(() => runColour(run, colour("path-point")))),
+        line: { color: times ? "#1a1a1a" : colour("path"), width: 1 },
       },
     },
     {
@@ -100,7 +103,7 @@ function pathTraces(landscape, metric, scale, current, mark, frame) {
     },
     {
       name: "current", type: "scatter3d", mode: "markers", hoverinfo: "none", ...placed(current, scale, frame),
-      marker: { size: 7, color: current.map((_, run) => runColour(run, colour("current"))), line: { color: "#ffffff", width: 2 } },
+      marker: { size: 7, color: current.map((_, run) => hue(landscape, run, colour("current"))), line: { color: "#ffffff", width: 2 } },
     },
     {
       name: "mark", type: "scatter3d", mode: "markers", hoverinfo: "none", ...placed([mark], scale, frame),
@@ -111,41 +114,23 @@ function pathTraces(landscape, metric, scale, current, mark, frame) {
       x: at(path?.x, landscape.networks), y: at(path?.y, landscape.networks), z: heights(landscape.networks),
       marker: { size: 5, symbol: "diamond", color: "#ffffff", line: { color: "#1a1a1a", width: 1 } },
     },
+    ...(times ? [chevrons(landscape, metric, scale, 1.5 * lift, frame)] : []),
   ];
 }
 
-// Seen from the corner with the lowest quarter, so that no slope hides the valley.
-function viewpoint(landscape, metric, scale) {
-  const heights = landscape.drawn(metric, scale);
-  const mean = (right, up) => {
-    let [total, count] = [0, 0];
-    for (let row = 0; row < landscape.rows; row += 1) {
-      for (let column = 0; column < landscape.columns; column += 1) {
-        const inside = (2 * column >= landscape.columns) === right && (2 * row >= landscape.rows) === up;
-        if (inside && !Number.isNaN(heights[row][column])) [total, count] = [total + heights[row][column], count + 1];
-      }
-    }
-    return count ? total / count : Infinity;
-  };
-  const corners = [[true, false], [false, false], [true, true], [false, true]];
-  const [right, up] = corners.reduce((best, corner) => (mean(...corner) < mean(...best) - 1e-9 ? corner : best));
-  return { eye: { x: right ? 1.32 : -1.32, y: up ? 1.32 : -1.32, z: 0.97 }, center: { x: 0, y: 0, z: -0.17 } };
-}
-
-function surfaceLayout(landscape, metric, scale, camera, frame) {
-  const [low, high] = scale.tall.ends;
+// The scene without the ranges of its floor and without its camera, which `Depth.framed` adds.
+function surfaceLayout(landscape, metric, scale, frame) {
   const ticks = scale.tall.ticks(5);
   const axis = { ...axisStyle(), showspikes: false, backgroundcolor: "rgba(0,0,0,0)", showbackground: false, nticks: 6, title: { font: { size: 12 } } };
   return {
     ...baseLayout(),
     margin: { l: 0, r: 0, t: 0, b: 0 },
     scene: {
-      aspectmode: "manual", aspectratio: frame.box, uirevision: "kept", dragmode: "turntable",
-      camera,
+      aspectmode: "manual", aspectratio: { ...frame.box }, dragmode: "turntable",
       xaxis: { ...axis, title: { text: frame.floor[0], font: { size: 12 } } },
       yaxis: { ...axis, title: { text: frame.floor[1], font: { size: 12 } } },
       zaxis: {
-        ...axis, title: { text: plotText(scaleLabel(landscape.text(metric), scale)), font: { size: 12 } }, range: [low, high + (high - low) / 60],
+        ...axis, title: { text: plotText(scaleLabel(landscape.text(metric), scale)), font: { size: 12 } },
         tickvals: ticks.map((tick) => scale.height(tick)), ticktext: scale.tall.tickTexts(ticks, 0.07),
       },
     },

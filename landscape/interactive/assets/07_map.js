@@ -23,7 +23,10 @@ function mapTraces(landscape, metric, scale, settings, colours, frame) {
     ...plain, ...frame.grid(landscape.x, landscape.y, rows, "cells"), name: "beside", type: "heatmap", zsmooth: false, showscale: false,
     hoverinfo: "skip", hoverongaps: false,
   });
-  return [grid, gapTrace(landscape, metric, frame), measuredTrace(landscape, grid.type, frame), ...mapPath(landscape, frame), ...(gaps && !cells ? [beside()] : [])];
+  return [
+    grid, gapTrace(landscape, metric, frame), ...coarseTraces(landscape, metric, scale, shared, frame), measuredTrace(landscape, metric, grid.type, frame),
+    ...mapPath(landscape, frame), ...(gaps && !cells ? [beside()] : []),
+  ];
 }
 
 // Of a difference, the heights that occur, with zero among them: a sign that does not occur needs no colours.
@@ -58,7 +61,7 @@ function gapTrace(landscape, metric, frame) {
   const z = Array.from({ length: rows }, (_, row) => Array.from({ length: columns }, (_unused, column) => {
     const index = row * columns + column;
     const gap = landscape.missing(index, metric);
-    if (gap) return GAPS.indexOf(gap);
+    if (gap) return gap === "coarse" ? null : GAPS.indexOf(gap);
     // Every other cell, so that the values shine through what was not measured.
     return landscape.status[index] === INTERPOLATED && (row + column) % 2 === 0 ? 3 : null;
   }));
@@ -69,12 +72,13 @@ function gapTrace(landscape, metric, frame) {
   };
 }
 
-// Plotly draws contours above cells, so that on contours dots must say which points were measured.
-function measuredTrace(landscape, kind, frame) {
-  const shown = kind === "contour" && landscape.dotted;
+// Plotly draws contours above cells, so that on contours dots must say which points were measured. Among coarse cells they
+// are small cells of their own, which dots make easier to find.
+function measuredTrace(landscape, metric, kind, frame) {
+  const between = kind === "contour" && landscape.dotted;
+  const shown = between ? [...landscape.status.keys()].filter((index) => landscape.status[index] === MEASURED) : landscape.marked(metric);
   const [x, y] = [[], []];
-  for (let index = 0; shown && index < landscape.status.length; index += 1) {
-    if (landscape.status[index] !== MEASURED) continue;
+  for (const index of shown) {
     x.push(landscape.x[index % landscape.columns]);
     y.push(landscape.y[Math.floor(index / landscape.columns)]);
   }
@@ -97,7 +101,7 @@ function mapPath(landscape, frame) {
   const ends = paths.filter((rows) => rows.length > 1);
   const starts = ends.map((rows) => rows[0]);
   const lasts = ends.map((rows) => rows.at(-1));
-  const size = landscape.walked.length > 60 ? 3 : 5;
+  const times = path?.times;
   const each = (first, second) => [...starts.map(() => first), ...lasts.map(() => second)];
   const named = [
     ...networks.map((row) => [path.x[row], path.y[row], path.labels[row]]),
@@ -105,11 +109,14 @@ function mapPath(landscape, frame) {
     ...(paths.length > 1 ? paths.map((rows, run) => [path.x[rows.at(-1)], path.y[rows.at(-1)], path.runs[run], run]) : []),
   ];
   return [
-    { name: "halo", type: "scatter", mode: "lines", x: at(path?.x, joined), y: at(path?.y, joined), hoverinfo: "skip", connectgaps: false, line: { color: "rgba(20,20,20,0.75)", width: 4 } },
+    { name: "halo", type: "scatter", mode: "lines", x: at(path?.x, joined), y: at(path?.y, joined), hoverinfo: "skip", connectgaps: false, line: { color: "rgba(20,20,20,0.75)", width: times ? 5.5 : 4 } },
+    ...(times ? paths.flatMap((_, run) => timedLines(landscape, frame, run)) : []),
     ...paths.map((rows, run) => ({
-      name: run ? `path ${run}` : "path", type: "scatter", mode: "lines+markers", x: at(path.x, rows), y: at(path.y, rows), hoverinfo: "none", customdata: rows,
-      line: { color: runColour(run, "#ffffff"), width: 1.8 }, marker: { size, color: runColour(run, "#ffffff"), line: { color: "#1a1a1a", width: 0.8 } },
+      name: run ? `path ${run}` : "path", type: "scatter", mode: times ? "markers" : "lines+markers", x: at(path.x, rows), y: at(path.y, rows), hoverinfo: "none", customdata: rows,
+      line: { color: runColour(run, "#ffffff"), width: 1.8 },
+      marker: { size: dotSizes(landscape, frame, run, 5), color: times ? "#ffffff" : runColour(run, "#ffffff"), line: { color: "#1a1a1a", width: times ? dotSizes(landscape, frame, run, 0.8) : 0.8 } },
     })),
+    ...(times ? timeBars(times) : []),
     {
       name: "ends", type: "scatter", mode: "markers", hoverinfo: "skip", x: at(path?.x, [...starts, ...lasts]), y: at(path?.y, [...starts, ...lasts]),
       marker: {
@@ -130,13 +137,17 @@ function mapPath(landscape, frame) {
       // The marker cannot be seen; it keeps the text off the mark below it.
       name: "names", type: "scatter", mode: "markers+text", marker: { size: 14, color: "rgba(0,0,0,0)" }, hoverinfo: "skip", x: named.map(([x]) => x), y: named.map(([, y]) => y),
       text: named.map(([, , text]) => plotText(text)), textposition: named.map(([, , , run]) => (run === undefined ? "top center" : "bottom center")),
-      textfont: { color: named.map(([, , , run]) => runColour(run ?? 0, "#ffffff")), size: 13, shadow: "auto" },
+      textfont: { color: named.map(([, , , run]) => (run === undefined ? "#ffffff" : hue(landscape, run, "#ffffff"))), size: 13, shadow: "auto" },
       cliponaxis: false,
     },
   ];
 }
 
-function mapLayout(landscape, width, cells, frame) {
+// About the width of a letter of an axis's title.
+const LETTER_PIXELS = 6.2;
+
+// The plot says how much room there is.
+function mapLayout(landscape, { clientWidth: width, clientHeight: height }, cells, frame) {
   // The profile's handles lie on the frame and would cover numbers that are closer to it.
   const axis = { ...axisStyle(), zeroline: false, showgrid: false, ticks: "outside", ticklen: 4, ticklabelstandoff: 8, tickcolor: colour("line-strong") };
   const range = (values) => (cells || values.length < 2 ? edges(values) : [values[0], values[values.length - 1]]);
@@ -144,11 +155,13 @@ function mapLayout(landscape, width, cells, frame) {
   const [x, y] = frame.labels.map((text, index) => {
     // To scale, the axis has distances, while x and y are the names of the plane's coordinates.
     const whole = plotText(frame.toScale ? text : `${"xy"[index]}: ${text}`);
-    return width < 480 ? whole.replace(" (", "<br>(") : whole;
+    const bar = timeBarHeight(landscape.checkpoints?.times);
+    const low = index === 1 && whole.length * LETTER_PIXELS > height - bar - 30;
+    return width < 480 || low ? whole.replace(" (", "<br>(") : whole;
   });
   return {
     ...baseLayout(),
-    margin: { l: 58, r: 8, t: 28, b: 46 },
+    margin: { l: 58, r: 8, t: 28, b: 46 + timeBarHeight(landscape.checkpoints?.times) },
     hoverdistance: 8,
     // A finger that moves over the map scrolls the page.
     dragmode: TOUCH ? false : "zoom",
@@ -175,6 +188,7 @@ function mapShapes({ ends, path: checkpoints, come, mark, frame }) {
     type: "circle", xsizemode: "pixel", ysizemode: "pixel", xanchor: x, yanchor: y, x0: -radius, x1: radius, y0: -radius, y1: radius,
     line: { color: line, width }, fillcolor: fill,
   });
+  const runHue = (run) => hue({ checkpoints }, run, colour("current"));
   const shapes = [];
   if (ends) {
     const [[x0, y0], [x1, y1]] = [frame.place(ends[0], ends[1]), frame.place(ends[2], ends[3])];
@@ -182,13 +196,14 @@ function mapShapes({ ends, path: checkpoints, come, mark, frame }) {
     shapes.push({ name: "line", type: "line", x0, y0, x1, y1, line: { color: colour("profile"), width: 2, dash: "dash" } });
   }
   for (const [run, rows] of path ? come.entries() : []) {
-    if (rows.length < 2) continue;
+    // At its end a path shows its own colours.
+    if (rows.length < 2 || (path.times && rows.length === path.paths[run].length)) continue;
     const points = rows.map((row) => `${path.x[row]},${path.y[row]}`);
-    shapes.push({ name: run ? `walked ${run}` : "walked", type: "path", path: `M ${points.join(" L ")}`, line: { color: runColour(run, colour("current")), width: 2.5 } });
+    shapes.push({ name: run ? `walked ${run}` : "walked", type: "path", path: `M ${points.join(" L ")}`, line: { color: runHue(run), width: 2.5 } });
   }
   for (const [run, rows] of path ? come.entries() : []) {
     const row = rows.at(-1);
-    shapes.push({ ...dot(path.x[row], path.y[row], 6.5, "#ffffff", runColour(run, colour("current"))), name: run ? `current ${run}` : "current" });
+    shapes.push({ ...dot(path.x[row], path.y[row], 6.5, "#ffffff", runHue(run)), name: run ? `current ${run}` : "current" });
   }
   if (mark) {
     shapes.push({ ...dot(...frame.place(mark.x, mark.y), 7, "#1a1a1a", "rgba(0,0,0,0)", 4), name: "mark-halo" });

@@ -41,7 +41,8 @@ function lineTraces(landscape, metric, { current, mark }) {
     name: "grid", type: "scatter", mode: "lines+markers", x, y: finite(values), connectgaps: false, hoverinfo: "none",
     line: { color: colour("accent"), width: 2.2 }, marker: { size: x.length > 150 ? 3 : 6, symbol: marks, color: colour("accent") },
   });
-  const gaps = x.filter((_, index) => landscape.missing(index, metric));
+  traces.push(coarseSteps(landscape, metric));
+  const gaps = x.filter((_, index) => ![null, "coarse"].includes(landscape.missing(index, metric)));
   const shown = finiteRange(values)[0];
   traces.push({
     name: "gaps", type: "scatter", mode: "markers", x: gaps, y: gaps.map(() => (Number.isNaN(shown) ? 0 : shown)), hoverinfo: "none",

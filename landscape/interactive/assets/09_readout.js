@@ -7,12 +7,18 @@ function placeFacts(landscape, x, y) {
   return u === x && v === y ? [] : [["distances from the origin", `${shortText(u)} along, ${shortText(v)} across`]];
 }
 
-function pointFacts(landscape, row, column) {
+function pointFacts(landscape, metric, row, column) {
   const index = row * landscape.columns + column;
   const facts = [["x", shortText(landscape.x[column])]];
   if (!landscape.isLine) facts.push(["y", shortText(landscape.y[row])], ...placeFacts(landscape, landscape.x[column], landscape.y[row]));
   facts.push(...metricFacts(landscape, landscape.metrics, index));
   facts.push(["status", STATUS[landscape.status[index]]]);
+  const cover = Number.isNaN(landscape.coarse(index, metric)) ? -1 : landscape.cover[index];
+  if (cover >= 0) {
+    const place = [landscape.x[cover % landscape.columns], ...(landscape.isLine ? [] : [landscape.y[Math.floor(cover / landscape.columns)]])];
+    const what = landscape.isLine ? "the step" : "the colour";
+    facts.push(["not measured", `${what} is that of (${place.map((value) => shortText(value)).join(", ")}): ${shortText(landscape.values(metric)[cover], 6)}`]);
+  }
   return facts;
 }
 

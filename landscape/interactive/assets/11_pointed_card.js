@@ -58,7 +58,7 @@ class PointedCard {
   }
 
   pointFacts({ row, column }) {
-    return pointFacts(this.landscape, row, column);
+    return pointFacts(this.landscape, this.metric, row, column);
   }
 
   // The plane's coordinates of a point that Plotly reports; a line's points have no y.

@@ -31,7 +31,12 @@ function fillWarning(box, card) {
     delete kinds.interpolated;
   }
   if (estimate) texts.push(`${estimate[0].toUpperCase()}${estimate.slice(1)}.`);
+  const dots = landscape.marked(metric).length;
+  if (dots && !(contours && landscape.dotted)) texts.push(`Dots are the ${dots} measured points.`);
   box.replaceChildren(...texts.map((text) => element("span", { text })),
-    ...GAPS.filter((gap) => kinds[gap]).map((gap) => element("span", { class: "key" }, element("i", { class: gap.replace(" ", "-") }), `${gap} (${kinds[gap]})`)));
+    ...["coarse", ...GAPS].filter((gap) => kinds[gap]).map((gap) => {
+      const text = gap === "coarse" ? "coarse: value of the nearest measured point" : gap;
+      return element("span", { class: "key" }, element("i", { class: gap.replace(" ", "-") }), `${text} (${kinds[gap]})`);
+    }));
   box.hidden = !box.childNodes.length;
 }

@@ -1,6 +1,6 @@
 // One landscape on the page: surface and map side by side, the path's player, the profile, the table.
 
-class Card extends PointedCard {
+class Card extends TurnedCard {
   constructor(landscape, page, beside) {
     super();
     this.landscape = landscape;
@@ -105,22 +105,6 @@ class Card extends PointedCard {
     return this.page.comparison.overlaid(this) ? this.page.comparison.usualLine("across") : usualLine(this.landscape, "across");
   }
 
-  // Whether there is a surface whose camera can be read and moved.
-  get turnable() {
-    return Boolean(this.surface._fullLayout?.scene);
-  }
-
-  // The camera as nine numbers.
-  get seen() {
-    return cameraOf(this.surface);
-  }
-
-  async turn(camera) {
-    this.following = true;
-    await Plotly.relayout(this.surface, { "scene.camera": camera });
-    this.following = false;
-  }
-
   // The colour and stroke of the card's curve among others; null where it stands alone.
   swatch(style) {
     this.key.replaceChildren(...(style ? [curveKey(style)] : []));
@@ -142,13 +126,12 @@ class Card extends PointedCard {
 
   // What the reader set on this card alone; null is the usual.
   get kept() {
-    const { line, player, selected, usualCamera } = this;
-    const camera = usualCamera && this.turnable ? this.seen : null;
-    const moved = camera && this.page.comparison.namesCamera(this) && camera.some((value, index) => Math.abs(value - usualCamera[index]) > 1e-3);
+    const { line, player, selected } = this;
+    const moved = this.moved && this.page.comparison.namesCamera(this);
     const usualEnds = this.usualEnds;
     return {
       zoom: zoomOf(this.main),
-      camera: moved ? camera : null,
+      camera: moved ? this.seen : null,
       line: line && line.some((value, index) => value !== usualEnds[index]) ? line : null,
       step: this.landscape.walked.length && player.step !== player.last ? player.step : null,
       point: selected ? [selected.x, selected.y] : null,
@@ -159,7 +142,7 @@ class Card extends PointedCard {
   restore({ camera, line, step, point, zoom }) {
     const { landscape } = this;
     this.zoom = zoom;
-    if (camera) this.camera = cameraFrom(camera);
+    if (camera) this.camera = { view: cameraFrom(camera), chosen: this.settings.camera };
     if (line && !landscape.isLine) this.line = line;
     if (step !== null && landscape.walked.length) this.player.go(Math.min(step, this.player.last));
     if (point) this.selected = { x: point[0], y: point[1] };
@@ -190,21 +173,19 @@ class Card extends PointedCard {
     if (this.selected) this.selected = this.gridPoint(this.selected.x, this.selected.y);
     const colours = colourScale(landscape.isDifference ? "difference" : settings.colours);
     const traces = mapTraces(landscape, metric, this.scale, settings, colours, this.frame);
-    const layout = mapLayout(landscape, this.map.clientWidth, traces[0].type === "heatmap", this.frame);
+    const layout = mapLayout(landscape, this.map, traces[0].type === "heatmap", this.frame);
     // Beside others there is no room for the directions' names, which the note says.
     if (this.page.comparison.side) for (const [index, axis] of [layout.xaxis, layout.yaxis].entries()) axis.title.text = this.frame.floor[index];
     this.draw(this.map, traces, { ...layout, shapes: this.shapes() });
     if (!this.flat) {
-      const usual = viewpoint(landscape, metric, this.scale);
-      // Plotly writes into the camera that it is given.
-      this.usualCamera ??= listedCamera(usual);
-      // Plotly keeps what a mouse turned, but not what keys, a link or another card did.
-      if (this.turnable) this.camera = cameraFrom(this.seen);
-      this.camera ??= this.page.comparison.startCamera(this, usual);
       const points = { current: this.standing, mark: this.selected };
       const marked = surfaceTraces(landscape, metric, this.scale, colours, this.frame, points);
       this.depth = new Depth(landscape, metric, this.scale, marked);
-      this.draw(this.surface, withHidden(marked), this.depth.framed(surfaceLayout(landscape, metric, this.scale, this.camera, this.frame)));
+      const layout = this.depth.framed(surfaceLayout(landscape, metric, this.scale, this.frame), this.frame.cameras[settings.camera]);
+      layout.scene.uirevision = settings.camera;
+      layout.scene.camera = this.chooseCamera(layout.scene.camera);
+      const coarse = plateaus(landscape, metric, this.scale, colours, this.frame);
+      this.draw(this.surface, [...withHidden(marked), ...coarse], layout);
       this.moveCamera();
     }
     this.drawProfile();

@@ -5,7 +5,10 @@ const MOST_SHOWN = 6; // browsers draw only so many three-dimensional scenes at 
 class Page {
   constructor(content) {
     this.aspect = content.aspect;
+    this.camera = content.camera;
+    this.cameras = content.cameras;
     this.differences = content.differences;
+    this.covers = content.covers;
     this.webgl = hasWebGL();
     this.tooltip = new Tooltip();
     followScreen(this.tooltip);
@@ -34,7 +37,10 @@ class Page {
 
   // The settings of a page that nobody has touched.
   get usual() {
-    return { metric: "loss", beside: "", difference: "", scale: "auto", low: null, high: null, colours: "Viridis", map: "contour", aspect: this.aspect, shared: true, layout: "side", locked: true, linked: true, overlay: true };
+    return {
+      metric: "loss", beside: "", difference: "", scale: "auto", low: null, high: null, colours: "Viridis", map: "contour", aspect: this.aspect, camera: this.camera,
+      shared: true, layout: "side", locked: true, linked: true, overlay: true,
+    };
   }
 
   get usuallyShown() {
@@ -156,11 +162,11 @@ class Page {
   makeDifference() {
     const [one, two] = this.settings.difference.split(" ");
     const first = this.landscapes[one];
-    if (!/^[mr]/.test(two)) return new Difference(first, this.landscapes[two], this.differenceScales(one, two));
+    if (!/^[mr]/.test(two)) return new Difference(first, this.landscapes[two], this.differenceScales(one, two), { cover: this.covers[`${Math.min(one, two)} ${Math.max(one, two)}`] });
     const { metrics, scale } = first.metric_differences[two.slice(1)];
     const ordered = two[0] === "m" ? metrics : [...metrics].reverse();
     const text = ordered.map((metric) => first.text(metric)).join(" \u2212 ");
-    return new Difference(first, first, mapping([[text, scale]]), ordered);
+    return new Difference(first, first, mapping([[text, scale]]), { metrics: ordered });
   }
 
   update(landscapes) {

@@ -50,10 +50,11 @@ class Comparison {
     return this.several && this.settings.locked;
   }
 
-  // The camera that a card starts with: that of the first, seen from the same side.
-  startCamera(card, usual) {
-    const first = this.cards.find((other) => other.camera && other !== card);
-    return this.locked && first ? lookingLike(first.turnable ? first.seen : listedCamera(first.camera), first.usualCamera, listedCamera(usual)) : usual;
+  // The card that another one follows when it is drawn: the first that is drawn with the chosen camera, or nobody.
+  leader(card) {
+    if (!this.locked) return null;
+    const first = this.cards.find((other) => other.turnable && other.camera?.chosen === this.settings.camera);
+    return first === card ? null : first ?? null;
   }
 
   turned(card) {
@@ -129,9 +130,11 @@ class Comparison {
   }
 }
 
-// A camera that shows one scene as another shows its own: moved as far from its usual centre, at the same distance and side.
+// A camera that shows one scene as another shows its own: from the same side, and moved as far from what is usual there.
 function lookingLike(camera, usual, ownUsual) {
+  const away = (list) => Math.hypot(...[0, 1, 2].map((at) => list[at] - list[at + 3]));
+  const zoom = away(ownUsual) / away(usual);
   const center = [3, 4, 5].map((at) => ownUsual[at] + camera[at] - usual[at]);
-  const eye = [0, 1, 2].map((at) => center[at] + camera[at] - camera[at + 3]);
+  const eye = [0, 1, 2].map((at) => center[at] + zoom * (camera[at] - camera[at + 3]));
   return { eye: named(eye), center: named(center), up: named(camera.slice(6)) };
 }

@@ -33,7 +33,8 @@ CHOICES = {
     ): "[auto|contour|lines|heatmap|surface|profile|barriers|difference|multiples|uncertainty|animation"
     "|persistence|merge_tree|sharpness|spectrum|comparison]",
     ("plot", "--scale"): "[auto|log|linear|symlog]",
-    ("plot", "--style"): "[screen|paper]",
+    ("plot", "--style"): "[screen|paper|neurips|icml|nature|slides]",
+    ("plot", "--font"): "[sans|serif]",
     ("plot", "--theme"): "[light|dark]",
     ("plot", "--aspect"): "[equal|fill]",
     ("view", "--size"): "[full|small]",

@@ -17,11 +17,14 @@ from landscape.file.checks import PointStatus
 
 FILES = {
     "csv": "a.csv",
+    "glb": "a.glb",
+    "gltf": "a.gltf",
     "landscaper": "a.npz",
     "li": "a.h5",
     "mindinsight": "summary.1_MS",
     "netcdf": "a.nc",
     "npz": "a.npz",
+    "ply": "a.ply",
     "vtk": "a.vts",
 }
 
@@ -101,15 +104,27 @@ def test_equal_landscapes_give_equal_files(name: str, tmp_path: Path) -> None:
     assert contents[0] == contents[1]
 
 
+@pytest.mark.parametrize("name", ["glb", "gltf", "ply", "vtk"])
+def test_heights_need_a_finite_value(name: str, tmp_path: Path) -> None:
+    data = surface(5, 5)
+    data.metrics["loss"][:] = np.inf
+    with pytest.raises(LandscapeExportError, match="needs heights, but no point of the landscape has a finite loss"):
+        Landscape(data).export(tmp_path / FILES[name], name)
+    assert not list(tmp_path.iterdir())
+
+
 class TestTheName:
     @pytest.mark.parametrize(("file", "magic"), [("a.csv", b"x,y,"), ("a.NC", b"\x89HDF"), ("a.npz", b"PK"),
-                                                 ("a.vts", b"<?xml")])  # fmt: skip
+                                                 ("a.vts", b"<?xml"), ("a.GLB", b"glTF"), ("a.gltf", b"{"),
+                                                 ("a.ply", b"ply\n")])  # fmt: skip
     def test_says_the_format(self, file: str, magic: bytes, tmp_path: Path) -> None:
         assert landscape().export(tmp_path / file)[0].read_bytes().startswith(magic)
 
     @pytest.mark.parametrize("file", ["a.h5", "a", "a.xlsx"])
     def test_says_nothing(self, file: str, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match=r"format must be given.*The formats are csv, landscaper, li, mindinsight"):
+        with pytest.raises(
+            ValueError, match=r"format must be given.*The formats are csv, glb, gltf, landscaper, li, mindinsight"
+        ):
             landscape().export(tmp_path / file)
 
     def test_does_not_fit(self, tmp_path: Path) -> None:
@@ -118,7 +133,7 @@ class TestTheName:
 
 
 def test_an_unknown_format(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"format must be one of 'csv', 'landscaper', 'li', .*'vtk', but got 'excel'"):
+    with pytest.raises(ValueError, match=r"format must be one of 'csv', 'glb', .*'vtk', but got 'excel'"):
         landscape().export(tmp_path / "a.xlsx", "excel")
     with pytest.raises(TypeError, match="format must be one of"):
         landscape().export(tmp_path / "a.csv", 3)
@@ -143,7 +158,14 @@ def test_interpolated_points_are_told_where_the_format_cannot_say_it(name: str, 
 
 @pytest.mark.parametrize(
     ("file", "package", "extra"),
-    [("a.vts", "pyvista", "vtk"), ("a.nc", "h5netcdf", "xarray"), ("a.nc", "xarray", "xarray")],
+    [
+        ("a.vts", "pyvista", "vtk"),
+        ("a.glb", "trimesh", "meshes"),
+        ("a.gltf", "trimesh", "meshes"),
+        ("a.ply", "trimesh", "meshes"),
+        ("a.nc", "h5netcdf", "xarray"),
+        ("a.nc", "xarray", "xarray"),
+    ],
 )
 def test_extras_that_are_not_installed(
     file: str, package: str, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -48,7 +48,7 @@ def test_errors_are_one_line_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("mine")
     for arguments, text in (
         (("a.h5", "-o", "a.csv"), "Pass --overwrite to replace it"),
-        (("a.h5", "-o", "a.xlsx", "--format", "excel"), "format must be one of 'csv', 'landscaper'"),
+        (("a.h5", "-o", "a.xlsx", "--format", "excel"), "format must be one of 'csv', 'glb', 'gltf', 'landscaper'"),
         (("a.h5", "-o", "li.h5", "--format", "li"), "holds square grids only, but the landscape has 7 x 9 points"),
         (("missing.h5", "-o", "b.csv"), "there is no landscape file missing.h5"),
     ):

@@ -43,6 +43,42 @@ def test_the_export_has_the_axes_right(tmp_path: Path) -> None:
     assert dataset["status"].attrs["flag_values"].tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("group", [None, "checkpoints", "origin"])
+@pytest.mark.parametrize("line", [True, False])
+def test_everything_has_a_long_name_and_every_number_a_unit(line: bool, group: str | None, tmp_path: Path) -> None:
+    dataset = opened(Landscape(build(None if line else 3)).export(tmp_path / "a.nc")[0], group)
+    assert len(dataset.variables) > 5
+    for name in dataset.variables:
+        assert len(dataset[name].attrs["long_name"]) > 1, name
+        assert dataset[name].attrs.get("units") == (None if name == "name" else "1"), name
+
+
+def test_the_words_of_the_conventions(tmp_path: Path) -> None:
+    path = Landscape(build()).export(tmp_path / "a.nc")[0]
+    grid, checkpoints = opened(path), opened(path, "checkpoints")
+    assert grid["x"].attrs["long_name"].startswith("first principal direction (explained variance")
+    assert grid["y"].attrs["comment"] == "a multiple of the direction"
+    assert grid["loss"].attrs["ancillary_variables"] == "loss_stderr status"
+    assert grid["loss_stderr"].attrs["long_name"] == "standard error of the loss"
+    assert checkpoints["projected_accuracy"].attrs["long_name"] == "accuracy at the foot on the plane"
+    assert checkpoints["projected_accuracy"].attrs["ancillary_variables"] == "projected_status"
+    assert checkpoints["loss_with_plane_buffers"].attrs["ancillary_variables"] == "with_plane_buffers_status"
+    assert checkpoints["final"].attrs["flag_meanings"] == "no yes"
+    for name in ("status", "projected_status", "with_plane_buffers_status"):
+        assert checkpoints[name].attrs["flag_meanings"] == "pending measured interpolated failed"
+    assert opened(landscape().export(tmp_path / "b.nc")[0], "checkpoints")["number"].attrs["long_name"] == (
+        "epoch of the checkpoint"
+    )
+
+
+def test_every_named_variable_is_there(tmp_path: Path) -> None:
+    path = Landscape(build()).export(tmp_path / "a.nc")[0]
+    for group in (None, "checkpoints", "origin"):
+        dataset = opened(path, group)
+        for name in dataset.variables:
+            assert set(dataset[name].attrs.get("ancillary_variables", "").split()) <= set(dataset.variables)
+
+
 @pytest.mark.parametrize("line", [True, False])
 def test_the_export_holds_everything_as_it_was(line: bool, tmp_path: Path) -> None:
     original = Landscape(build(None if line else 3))

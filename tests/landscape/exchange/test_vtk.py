@@ -12,39 +12,95 @@ from surfaces import landscape, loss, surface
 from who_is_there import with_runs
 
 from landscape import Landscape
+from landscape.file.checks import PointStatus
 
 pyvista = pytest.importorskip("pyvista")
 
 
 def test_each_point_has_its_place(tmp_path: Path) -> None:
     written = landscape().export(tmp_path / "a.vts")
-    assert [path.name for path in written] == ["a.vts", "a_checkpoints.vtp"]
+    assert [path.name for path in written] == ["a.vts", "a_checkpoints.vtp", "a_path.vtp"]
     grid = pyvista.read(written[0])
     assert isinstance(grid, pyvista.StructuredGrid)
     assert grid.dimensions == (11, 7, 1)
-    x, y, z = grid.points.T
+    x, y, _ = grid.points.T
     assert grid.points.dtype == np.float64
     np.testing.assert_allclose(grid["loss"], loss(x, y), atol=1e-12)
-    assert not z.any()
+    np.testing.assert_allclose(grid["x"], x, atol=1e-12)
+    np.testing.assert_allclose(grid["y"], y, atol=1e-12)
     # pyvista's own view of the indices: (x, y, z).
-    assert grid.x[3, 0, 0] == landscape().x[3]
-    assert grid.y[0, 3, 0] == landscape().y[3]
+    assert grid.x[3, 0, 0] == pytest.approx(landscape().x[3])
+    assert grid.y[0, 3, 0] == pytest.approx(landscape().y[3])
     assert json.loads(grid.field_data["attributes"][0])["network"] == "LeNet"
     # A cell's neighbours are the grid's.
     assert grid.n_cells == 6 * 10
     assert grid.get_cell(0).bounds[:4] == pytest.approx((-1, -0.8, 0, 4 / 6))
 
 
+@pytest.mark.parametrize("metric", ["loss", "accuracy"])
+def test_heights_are_what_the_file_says(metric: str, tmp_path: Path) -> None:
+    grid = pyvista.read(landscape().export(tmp_path / "a.vts", metric=metric)[0])
+    facts = json.loads(grid.field_data["heights"][0])
+    assert (facts["metric"], facts["scale"]["kind"]) == (metric, "log" if metric == "loss" else "linear")
+    assert facts["units"]["horizontal_per_unit"] == [1, 1]
+    forward = np.log10 if metric == "loss" else np.asarray
+    base = forward(facts["units"]["value_at_height_0"])
+    expected = (forward(grid[metric]) - base) / facts["units"]["height_per_unit"]
+    np.testing.assert_allclose(grid.points[:, 2], expected, atol=1e-9)
+
+
+def test_an_oblique_plane_keeps_its_angle(tmp_path: Path) -> None:
+    data = surface()
+    data.directions.cosine, data.directions.norms = 0.5, np.array([2.0, 1.0])
+    grid = pyvista.read(Landscape(data).export(tmp_path / "a.vts")[0])
+    np.testing.assert_allclose(grid.points[:, 0], 2 * grid["x"] + 0.5 * grid["y"], atol=1e-12)
+    np.testing.assert_allclose(grid.points[:, 1], np.sqrt(0.75) * grid["y"], atol=1e-12)
+
+
+def test_points_without_a_value_are_hidden(tmp_path: Path) -> None:
+    data = surface()
+    data.metrics["loss"][2, 3:5] = np.nan
+    data.status[2, 3:5] = PointStatus.FAILED
+    grid = pyvista.read(Landscape(data).export(tmp_path / "a.vts")[0])
+    assert np.isfinite(grid.points).all()
+    assert grid.point_data["vtkGhostType"].tolist().count(2) == 2
+    shown = grid.extract_surface(algorithm="geometry")
+    assert shown.n_cells == 6 * 10 - 6
+
+
 def test_the_path_lies_on_the_surface(tmp_path: Path) -> None:
-    line = pyvista.read(landscape().export(tmp_path / "a.vts")[1])
-    assert line.lines.tolist() == [3, 0, 1, 2]
-    np.testing.assert_array_equal(line["number"], [2, 5, 9])
-    np.testing.assert_allclose(line["projected_loss"], loss(line.points[:, 0], line.points[:, 1]))
-    np.testing.assert_array_equal(line["residual"], [0.5, 0.25, 0])
+    data = landscape()
+    written = data.export(tmp_path / "a.vts")
+    grid, checkpoints, path = map(pyvista.read, written)
+    np.testing.assert_array_equal(checkpoints["number"], [2, 5, 9])
+    x, y, height = checkpoints.points.T
+    np.testing.assert_allclose(checkpoints["projected_loss"], loss(x, y))
+    np.testing.assert_array_equal(checkpoints["residual"], [0.5, 0.25, 0])
+    units = json.loads(grid.field_data["heights"][0])["units"]
+    expected = np.log10(loss(x, y) / units["value_at_height_0"]) / units["height_per_unit"]
+    np.testing.assert_allclose(height, expected, atol=1e-9)
+    assert path.n_lines == 1
+    for point in checkpoints.points:
+        assert np.linalg.norm(path.points - point, axis=1).min() < 1e-9
+    # In between it follows the grid, up to what the grid's own cells differ from the loss.
+    over = np.log10(loss(*path.points[:, :2].T) / units["value_at_height_0"]) / units["height_per_unit"]
+    assert path.n_points > 20
+    np.testing.assert_allclose(path.points[:, 2], over, atol=0.1)
+
+
+def test_a_checkpoint_without_a_height_is_left_out(tmp_path: Path) -> None:
+    data = surface()
+    assert data.checkpoints is not None
+    data.checkpoints.projected["loss"][1] = np.nan
+    with pytest.warns(UserWarning, match=r"the checkpoints \[5\] are left out of a VTK surface"):
+        written = Landscape(data).export(tmp_path / "a.vts")
+    assert pyvista.read(written[1])["number"].tolist() == [2, 9]
 
 
 def test_nothing_is_altered(tmp_path: Path) -> None:
-    original = Landscape(build())
+    data = build()
+    data.status.flat[4:] = PointStatus.MEASURED
+    original = Landscape(data)
     grid = pyvista.read(original.export(tmp_path / "a.vts")[0])
     for name, values in original.metrics.items():
         np.testing.assert_array_equal(grid[name], values.ravel())
@@ -69,8 +125,9 @@ def test_names_that_are_no_xml(tmp_path: Path) -> None:
 
 def test_runs_are_lines_and_networks_are_points(tmp_path: Path) -> None:
     data = Landscape(with_runs())
-    lines = pyvista.read(data.export(tmp_path / "a.vts")[1])
-    assert lines.lines.tolist() == [5, *range(5), 8, *range(5, 13)]
-    assert lines.verts.tolist() == [1, 13]
-    assert lines["run"].tolist() == [0] * 5 + [1] * 8 + [-1]
-    assert json.loads(lines.field_data["names"][0])["runs"] == ["SGD", "Adam"]
+    _, checkpoints, paths = map(pyvista.read, data.export(tmp_path / "a.vts"))
+    assert checkpoints["run"].tolist() == [0] * 5 + [1] * 8 + [-1]
+    assert checkpoints.n_verts == 14
+    assert json.loads(checkpoints.field_data["names"][0])["runs"] == ["SGD", "Adam"]
+    assert paths.cell_data["run"].tolist() == [0, 1]
+    assert paths.n_lines == 2

@@ -37,6 +37,7 @@ from landscape.figures import (
 )
 from landscape.file.checks import PointStatus
 from landscape.landscape import Landscape
+from landscape.sampling.sampling import full_grid
 
 BASELINES = Path(__file__).parent / "baselines"
 TOLERANCE = 1.0
@@ -50,6 +51,14 @@ def _line() -> Landscape:
     data.metrics["accuracy"] = np.exp(-data.metrics["loss"])
     data.status[4:7], data.metrics["loss"][4:7] = PointStatus.PENDING, np.nan
     data.origin.metrics["loss"] = 0.05
+    return Landscape(data)
+
+
+def _begun(share: float) -> Landscape:
+    """A plane of which this share is measured, in the order of a survey."""
+    data = build(rows=40, columns=40)
+    rest = list(full_grid(data.shape))[int(share * data.status.size) :]
+    data.status.flat[rest], data.metrics["loss"].flat[rest] = PointStatus.PENDING, np.nan
     return Landscape(data)
 
 
@@ -90,6 +99,9 @@ PICTURES: dict[str, Callable[..., Any]] = {
         Landscape(build_real("surface_lenet_random", "LeNet")), levels="quantile", **look
     ),
     "unfinished": lambda **look: plot_contour(Landscape(build_unfinished()), **look),
+    "begun_2": lambda **look: plot_contour(_begun(0.02), **look),
+    "begun_30": lambda **look: plot_contour(_begun(0.3), **look),
+    "begun_surface": lambda **look: plot_surface(_begun(0.02), **look),
     "lines": lambda **look: plot_contour_lines(Landscape(build()), **look),
     "heatmap": lambda **look: plot_heatmap(Landscape(build_unfinished()), clip=(0.1, 10), **look),
     "surface": lambda **look: plot_surface(Landscape(build()), **look),
@@ -132,7 +144,7 @@ class TestBaselines:
         look = {"theme": "light", "style": style}
         check(f"{name}_{style}", figure_pixels(PICTURES[name](**look), dpi=SCREEN if style == "screen" else PAPER))
 
-    @pytest.mark.parametrize("name", ["contour", "unfinished", "lines", "surface", "profile"])
+    @pytest.mark.parametrize("name", ["contour", "unfinished", "begun_2", "lines", "surface", "profile"])
     def test_dark(self, name: str) -> None:
         check(f"{name}_dark", figure_pixels(PICTURES[name](theme="dark"), dpi=SCREEN))
 
@@ -152,6 +164,6 @@ class TestBaselines:
 
 def test_the_baselines_are_those_of_the_tests_and_small() -> None:
     stored = {path.stem for path in BASELINES.glob("*.png")}
-    dark = {f"{name}_dark" for name in ("contour", "unfinished", "lines", "surface", "profile")}
+    dark = {f"{name}_dark" for name in ("contour", "unfinished", "begun_2", "lines", "surface", "profile")}
     assert stored == {f"{name}_{style}" for name in PICTURES for style in ("screen", "paper")} | dark | {"walk"}
-    assert sum(path.stat().st_size for path in BASELINES.iterdir()) < 500_000
+    assert sum(path.stat().st_size for path in BASELINES.iterdir()) < 550_000

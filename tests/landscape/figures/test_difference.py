@@ -85,7 +85,8 @@ class TestDifference:
             data.status[10, 10] = PointStatus.INTERPOLATED
 
         ax = plot_difference(*pair(holes))
-        assert {"pending (3)", "failed (1)", "not finite (1)", "interpolated (1)"} <= set(legend_texts(ax))
+        assert {"pending (1)", "failed (1)", "not finite (1)", "interpolated (1)"} <= set(legend_texts(ax))
+        assert "coarse: value of the nearest measured point (2)" in legend_texts(ax)
         draw(ax)
 
     def test_equal_landscapes_are_flat(self) -> None:

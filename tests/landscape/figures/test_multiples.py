@@ -39,9 +39,11 @@ class TestOneScale:
 
     def test_one_bar_and_one_legend_for_all(self) -> None:
         axes = plot_multiples(planes())
-        assert len(axes[0].figure.axes) == 4
+        assert len(axes[0].figure.axes) == 5
         assert axes[0].figure.axes[3].get_ylabel() == "loss (log scale)"
-        assert legend_texts(axes[0]) == ["trajectory", "start", "end", "final weights", "origin"]
+        assert axes[0].figure.axes[4].get_xlabel() == "epoch along the path"
+        said = [text for text in legend_texts(axes[0]) if not text.endswith("marked")]
+        assert said == ["trajectory", "start", "end", "final weights", "origin"]
         levels = {tuple(contour_lines(ax).levels) for ax in axes}
         assert len(levels) == 1
 

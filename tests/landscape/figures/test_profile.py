@@ -30,8 +30,8 @@ class TestProfile:
         assert "loss ± standard error" in legend_texts(ax)
 
     def test_what_is_missing_is_marked(self) -> None:
-        data = build_line([1, np.nan, np.nan, np.inf, 2])
-        data.status[1], data.status[2] = PointStatus.PENDING, PointStatus.FAILED
+        data = build_line([1, 2, np.nan, np.nan, np.inf])
+        data.status[2], data.status[3] = PointStatus.FAILED, PointStatus.PENDING
         ax = plot_profile(Landscape(data))
         assert {"pending (1)", "failed (1)", "not finite (1)"} <= set(legend_texts(ax))
         assert line(ax, "failed").get_xdata()[0] == data.x[2]

@@ -45,7 +45,7 @@ def with_samples(data: LandscapeData, noise: float, seed: int) -> LandscapeData:
 
 
 def hatched(ax: Any) -> list[PathPatch]:
-    return [item for item in ax.get_children() if isinstance(item, PathPatch) and item.get_hatch() == "\\\\\\\\"]
+    return [item for item in ax.get_children() if isinstance(item, PathPatch) and item.get_hatch() == "---"]
 
 
 class TestErrors:

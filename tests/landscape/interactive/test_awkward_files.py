@@ -69,7 +69,13 @@ def one_checkpoint(example):
 
 
 CASES = {
-    unfinished: ["Failed", "grid/1,2: ValueError: <img src=x onerror=alert(1)>", "pending (65)", "failed (1)"],
+    unfinished: [
+        "Failed",
+        "grid/1,2: ValueError: <img src=x onerror=alert(1)>",
+        "measured point (26)",
+        "pending (39)",
+        "failed (1)",
+    ],
     only_nan: ["There is no finite value of loss yet.", "not finite (117)"],
     constant: ["The surface is flat: loss is 2.5 at every finite point."],
     one_point: ["1 × 1 points", "The surface is flat"],

@@ -447,7 +447,7 @@ class TestLine:
         expected[4] = expected[6] = None
         assert y == expected
         assert opened.page.locator(".plot").count() == 1
-        assert "pending (1)" in opened.page.inner_text(".warning")
+        assert "coarse: value of the nearest measured point (1)" in opened.page.inner_text(".warning")
         assert "not finite (1)" in opened.page.inner_text(".warning")
         np.testing.assert_array_equal(opened.data("profile", "path", "y")[0], data.checkpoints.projected["loss"])
         opened.page.mouse.move(*opened.pixel(data.x[9], data.metrics["loss"][9], "profile"))

@@ -254,7 +254,7 @@ class TestBrowser:
                 write_landscape(path, unfinished(example))
                 opened.wait("document.querySelector('.map .main-svg') !== null")
                 assert "Measuring: 64 of 129" in opened.page.inner_text(".live")
-                assert "pending (65)" in opened.page.inner_text(".warning")
+                assert "pending (39)" in opened.page.inner_text(".warning")
                 opened.page.select_option("#scale", "linear")
                 opened.page.locator("[aria-label='x of the start']").fill("-1")
                 opened.page.keyboard.press("Tab")

@@ -48,19 +48,20 @@ def test_a_budget_below_the_coarse_grid_leaves_no_picture_and_says_so(tmp_path, 
     assert "loss_error" not in landscape.metrics
     text = next(str(item.message) for item in told if "budget" in str(item.message))
     assert (
-        f"of the others {1600 - measured} have no value yet: it is no picture yet, as {measured} of the 121 points are "
-        "measured between which it is interpolated. 9 of 12 losses of checkpoints are not measured. The same call"
+        f"of the others {1600 - measured} have no value yet: it is a coarse picture so far, as {measured} of the 121 "
+        "points are measured between which it is interpolated. 9 of 12 losses of checkpoints are not measured. The "
+        "same call"
     ) in text
     said = capsys.readouterr().err
     assert re.search(
         r"the budget ends it after 1 s, about \d+ points?: too few for the coarse grid of 121, without which", said
     )
     facts = " ".join(summary_text(landscape).split())
-    assert f"no, and no picture yet: {measured} of the 121 points of its coarse grid are measured; the call" in facts
+    assert f"no, and coarse so far: {measured} of the 121 points of its first grid are measured; the call" in facts
     assert (f", {1600 - measured} without a value yet" if measured else "no finite value") in facts
     assert "not finite" not in facts
     assert "4 checkpoints, numbers 0 to 3; the own loss of 3 is not measured" in facts
-    assert f"{measured} of 1600 points so far" in landscape.plot_contour().get_title()
+    assert f"measured ({measured} of 1,600 points)" in landscape.plot_contour().get_title()
 
 
 def forecast(**more):

@@ -221,8 +221,8 @@ def test_a_budget_counts_what_has_no_value_yet(tmp_path, capsys):
     axis = np.linspace(-1, 1, 7)
     how = {"x": axis, "y": axis, "device_ids": [0], "budget": 1.2}
     continues = (
-        r"after \d of 49 points; of the others 4\d have no value yet: it is no picture yet, as \d of the 49 points are "
-        r"measured between which it is interpolated\. The same call continues from here\."
+        r"after \d of 49 points; of the others 4\d have no value yet: it is a coarse picture so far, as \d of the 49 "
+        r"points are measured between which it is interpolated\. The same call continues from here\."
     )
     with pytest.warns(UserWarning, match=continues):
         landscape = evaluate(plane(), surface(valley, 0.2), output=tmp_path / "landscape.h5", **how)

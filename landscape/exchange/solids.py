@@ -1,0 +1,125 @@
+"""What a landscape is in a program for three dimensions: named solids with colours, and the facts about them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..drawing.texts import metric_text
+from ..meshes.path_mesh import ball_mesh, path_lines, path_marks, path_mesh
+from ..meshes.space import Space
+from ..meshes.surface_mesh import surface_mesh, vertex_normals
+from .raised import facts_in_space, raised
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64, Int64
+
+    from ..file.data import LandscapeData
+
+# In the units of a space, in which a square plane is 2 wide.
+_TUBE, _CHECKPOINT, _SINGLE = 0.008, 0.016, 0.012
+# The last checkpoint is often the origin too, whose ball then holds the smaller one.
+_MARKS = {"start": 0.026, "end": 0.026, "network": 0.028, "origin": 0.032}
+
+
+@dataclass(frozen=True)
+class Solid:
+    """A part of a landscape, as triangles with z up.
+
+    Attributes:
+        name: in the words of figures, such as "loss surface".
+        is_path: whether it belongs to the path and its marks, or to the surface.
+        vertices: shape (n, 3).
+        triangles: counter-clockwise seen from outside or above, shape (m, 3).
+        normals: unit vectors, shape (n, 3).
+        colors: red, green, blue, as on a screen (sRGB), 0 to 1: one for all, shape (3,), or one each, shape (n, 3).
+        columns: further numbers of each vertex by name, shape (n,).
+        facts: further facts as JSON values.
+    """
+
+    name: str
+    is_path: bool
+    vertices: Float64[np.ndarray, "n 3"]
+    triangles: Int64[np.ndarray, "m 3"]
+    normals: Float64[np.ndarray, "n 3"]
+    colors: Float64[np.ndarray, "*n 3"]
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def landscape_solids(landscape: LandscapeData, metric: str, program: str) -> tuple[list[Solid], dict[str, Any]]:
+    """Returns the surface, the paths, the checkpoints on them and the marks, and what all of it shows.
+
+    Args:
+        landscape: a plane.
+        metric: which of its values are heights and colours.
+        program: what holds them, in an error.
+
+    Raises:
+        LandscapeExportError: the landscape is a line, or no point of it has a finite value.
+    """
+    space = raised(landscape, metric, program)
+    return [*_surface(space), *_paths(space)], facts_in_space(space)
+
+
+def _surface(space: Space) -> list[Solid]:
+    mesh = surface_mesh(space)
+    words, column = metric_text(space.landscape, space.metric, str), column_name(space.metric)
+    colors, status = mesh.colors()[:, :3], space.landscape.status.ravel().astype(np.float32)
+    said = {"metric": space.metric, "scale": space.scale.tall.label(words)}
+    used, alone = mesh.used, np.flatnonzero(mesh.alone)
+    solids = []
+    if used.any():
+        whole = mesh.compact()
+        columns = {column: whole.values, "status": status[used]}
+        solids.append(
+            Solid(
+                f"{words} surface", False, whole.vertices, whole.triangles, whole.normals, colors[used], columns, said
+            )
+        )
+    if len(alone):
+        vertices, triangles = ball_mesh(mesh.vertices[alone], _SINGLE)
+        rows = np.repeat(alone, len(vertices) // len(alone))
+        columns = {column: mesh.values[rows], "status": status[rows]}
+        solids.append(_solid(f"{words} at single points", vertices, triangles, colors[rows], columns, said, path=False))
+    return solids
+
+
+def _paths(space: Space) -> list[Solid]:
+    words = f"projected {metric_text(space.landscape, space.metric, str)}"
+    found = space.landscape.checkpoints
+    solids = []
+    for line in path_lines(space):
+        assert found is not None
+        color = _color(line.color)
+        said = {"heights": words}
+        solids.append(_solid(line.name, *path_mesh(line.points, _TUBE), color, {}, said))
+        balls = ball_mesh(line.checkpoints, _CHECKPOINT)
+        said = said | {"number": found.number[line.rows].tolist(), words: line.values.tolist()}
+        solids.append(_solid(f"checkpoints of {line.name}", *balls, color, {}, said))
+    for mark in path_marks(space):
+        ball = ball_mesh(mark.point[None], _MARKS[mark.kind])
+        solids.append(_solid(mark.name, *ball, _color(mark.color), {}, {"kind": mark.kind, space.metric: mark.value}))
+    return solids
+
+
+def _solid(
+    name: str, vertices: Any, triangles: Any, colors: Any, columns: Any, facts: Any, *, path: bool = True
+) -> Solid:
+    return Solid(name, path, vertices, triangles, vertex_normals(vertices, triangles), colors, columns, facts)
+
+
+def column_name(metric: str) -> str:
+    """Returns a metric's name in letters that every format takes: "loss_test" for "loss@test"."""
+    return re.sub(r"\W+", "_", metric, flags=re.ASCII).strip("_") or "value"
+
+
+def _color(text: str) -> NDArray[Any]:
+    from matplotlib.colors import to_rgb
+
+    return np.array(to_rgb(text))

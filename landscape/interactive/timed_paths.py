@@ -1,0 +1,112 @@
+"""Long paths on the page and in a notebook's figure: which checkpoints have dots, and where arrowheads lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..drawing.arrows import arrow_places
+from ..drawing.times import RAMPS, Marked, Times, marked, marked_text, path_times, pieces
+
+if TYPE_CHECKING:
+    from ..file.data import LandscapeData
+
+
+# About the size of a map on the page, in points of 1/72 inch: plotly moves nothing when the reader zooms.
+MAP = 320.0
+DOT = 4.0
+_PIECES = 40
+_HEAD = 13.0
+# Of a chevron on a surface: how far its ends lie behind its tip, and beside the path.
+_BACK, _ASIDE = 0.9, 0.55
+
+
+def times_content(landscape: LandscapeData, places: dict[str, Callable[..., Any]]) -> dict[str, Any] | None:
+    """Returns JSON values from which the page draws paths in the colours of time; None where all paths are short.
+
+    Args:
+        landscape: a plane.
+        places: by aspect, what takes the plane's coordinates to those of a map, and back.
+    """
+    times, found = path_times([landscape]), landscape.checkpoints
+    if times is None or found is None or landscape.y is None:
+        return None
+    runs = range(len(found.paths))
+    drawn = {aspect: [map_marks(landscape, run, place) for run in runs] for aspect, place in places.items()}
+    return {
+        "low": times.low,
+        "high": times.high,
+        "label": f"{times.unit} along the path",
+        "ramps": [list(RAMPS[run % len(RAMPS)]) for run in runs],
+        "pieces": [run_pieces(found.number[rows]) for rows in found.paths],
+        "colours": [hex_colors(times, run, found.number[rows]) for run, rows in enumerate(found.paths)],
+        "drawn": {
+            aspect: [
+                {"dots": found.paths[run][dots.rows].tolist(), "arrows": arrows.tolist(), "chevrons": chevrons.tolist()}
+                for run, (dots, arrows, chevrons) in enumerate(each)
+            ]
+            for aspect, each in drawn.items()
+        },
+        "note": {aspect: marked_text([dots for dots, _, _ in each]) for aspect, each in drawn.items()},
+    }
+
+
+def map_marks(
+    landscape: LandscapeData, run: int, place: Callable[..., Any]
+) -> tuple[Marked, NDArray[np.float64], NDArray[np.float64]]:
+    """Returns a run's dots, its arrowheads on a map, and the chevrons on a surface.
+
+    Args:
+        landscape: a plane.
+        run: which of its paths.
+        place: takes x and y of the plane to the map, in points of 1/72 inch on the page.
+
+    Returns:
+        Which checkpoints have dots; place along the path, x, y and angle in degrees (clockwise from up) of each
+        arrowhead, shape (k, 4); the ends and the tip of each chevron in the plane's coordinates, shape (k, 3, 2).
+    """
+    found = landscape.checkpoints
+    assert found is not None
+    assert found.y is not None
+    rows = found.paths[run]
+    points = np.column_stack(place(found.x[rows], found.y[rows]))
+    dots = marked(points, found.number[rows], DOT)
+    arrows = arrow_places(points, _HEAD)
+    number = np.arange(len(rows))
+    x, y = (np.interp(arrows[:, 0], number, column[rows]) for column in (found.x, found.y))
+    angles = arrows[:, 3]
+    # On the page an affine map's inverse is its own columns', which two steps of the plane give.
+    origin, right, up = (np.array(place(*at)) for at in ((0.0, 0.0), (1.0, 0.0), (0.0, 1.0)))
+    back = np.linalg.inv(np.column_stack([right - origin, up - origin]))
+    way, aside = (np.column_stack([np.cos(turn), np.sin(turn)]) for turn in (angles, angles + np.pi / 2))
+    ends = [-_BACK * way + side * _ASIDE * aside for side in (1, -1)]
+    tip = np.column_stack([x, y])
+    chevrons = np.stack([tip + _HEAD * ends[0] @ back.T, tip, tip + _HEAD * ends[1] @ back.T], axis=1)
+    return dots, np.column_stack([arrows[:, 0], x, y, 90 - np.degrees(angles)]), chevrons
+
+
+def run_pieces(numbers: NDArray[Any]) -> list[list[int]]:
+    """Returns the first and last checkpoint, both included, of each piece of a path that has a colour of its own."""
+    return [[piece.start, piece.stop - 1] for piece, _ in pieces(numbers, _PIECES)]
+
+
+def hex_colors(times: Times, run: int, numbers: Any) -> list[str]:
+    """Returns the colours of a run's checkpoints as plotly reads them."""
+    values = np.round(255 * times.colors(run, numbers)).astype(int)
+    return [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in values]
+
+
+def map_place(landscape: LandscapeData, place: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns what takes the plane's coordinates to a map that is ``MAP`` points long.
+
+    Args:
+        landscape: a plane.
+        place: takes the plane's coordinates to those of the map, which are as long upwards as across.
+    """
+    assert landscape.y is not None
+    corners = np.array(np.meshgrid(landscape.x[[0, -1]], landscape.y[[0, -1]])).reshape(2, -1)
+    size = MAP / max(float(np.ptp(axis)) for axis in place(*corners))
+    return lambda x, y: tuple(size * np.asarray(axis) for axis in place(np.asarray(x), np.asarray(y)))

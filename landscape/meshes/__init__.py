@@ -1,0 +1,1 @@
+"""A landscape as solids in three dimensions: the surface as triangles, paths as tubes, networks as balls."""

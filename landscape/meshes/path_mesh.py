@@ -1,0 +1,210 @@
+"""Runs' paths over the surface as lines and as tubes, and networks, ends and the origin as places with colours."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..drawing.path import (
+    END,
+    NETWORK_STYLE,
+    PATH,
+    RUN_COLORS,
+    STAR,
+    START,
+    end_number,
+    network_marks,
+    origin_label,
+    run_label,
+)
+from ..drawing.texts import printable
+from .space import Space
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64, Int64
+
+
+@dataclass(frozen=True)
+class PathLine:
+    """A run's path, at the heights of its projection on the plane, and on the surface between two checkpoints.
+
+    Attributes:
+        name: of the run, or "trajectory".
+        color: as in figures, such as "#e5383b".
+        rows: of the checkpoints among the landscape's, without those whose projected value is not finite, shape (k,).
+        values: of the metric, projected, as measured, shape (k,).
+        checkpoints: their places, shape (k, 3).
+        points: the line through them, shape (m, 3).
+    """
+
+    name: str
+    color: str
+    rows: Int64[np.ndarray, " k"]
+    values: Float64[np.ndarray, " k"]
+    checkpoints: Float64[np.ndarray, "k 3"]
+    points: Float64[np.ndarray, "m 3"]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A network on the surface.
+
+    Attributes:
+        kind: "start", "end", "network" or "origin".
+        name: what a legend calls it.
+        color: as in figures.
+        point: its place, shape (3,).
+        value: of the metric there, as measured.
+    """
+
+    kind: str
+    name: str
+    color: str
+    point: Float64[np.ndarray, " 3"]
+    value: float
+
+
+def path_lines(space: Space) -> list[PathLine]:
+    """Returns the path of each run that has a finite projected value; none where the metric was not projected.
+
+    A checkpoint's own value belongs to a place off the plane, so heights are those of its projection. Between two
+    checkpoints the path follows the surface, and where that has a hole, the path is straight.
+    """
+    landscape, metric = space.landscape, space.metric
+    found = landscape.checkpoints
+    if found is None or found.y is None or metric not in found.projected:
+        return []
+    values = found.projected[metric]
+    heights = space.scale.tall.heights(values)
+    feet = np.column_stack([*space.frame.place(found.x, found.y), heights])
+    relief = space.relief
+    lines = []
+    for index, path in enumerate(found.paths):
+        rows = path[np.isfinite(heights[path])]
+        if len(rows):
+            name = _bare(run_label(landscape, path))
+            color = PATH if index == 0 else RUN_COLORS[(index - 1) % len(RUN_COLORS)]
+            places, points = (space.from_frame(line) for line in (feet[rows], relief.path_over(feet[rows])))
+            lines.append(PathLine(name, color, rows, values[rows], places, points))
+    return lines
+
+
+def path_marks(space: Space) -> list[Mark]:
+    """Returns the ends of runs' paths, the networks of no run and the origin, where their value is finite."""
+    landscape, metric = space.landscape, space.metric
+    found, origin = landscape.checkpoints, landscape.origin
+    marks = []
+
+    def add(kind: str, name: str, style: dict[str, Any], x: float, y: float, value: float) -> None:
+        point = space.place(x, y, value)
+        if np.isfinite(point).all():
+            color = style["color"] if style["color"] != "none" else style["markeredgecolor"]
+            marks.append(Mark(kind, printable(name, 72), color, point, value))
+
+    if found is not None and found.y is not None and metric in found.projected:
+        values = found.projected[metric]
+        for path in found.paths:
+            for kind, row, style in (("start", path[0], START), ("end", path[-1], END)):
+                if len(path) > 1:
+                    run = found.run_name(row)
+                    name = kind + (f" of {run}" if run else "") + _bare(end_number(landscape, [row]))
+                    add(kind, name, style, found.x[row], found.y[row], float(values[row]))
+        for row, _ in network_marks(landscape):
+            add("network", found.name[row], NETWORK_STYLE, found.x[row], found.y[row], float(values[row]))
+    value = float(origin.metrics.get(metric, math.nan))
+    add("origin", _bare(origin_label(landscape)), STAR, origin.x, origin.y or 0.0, value)
+    return marks
+
+
+def path_mesh(
+    points: Float64[np.ndarray, "m 3"], radius: float, sides: int = 12
+) -> tuple[Float64[np.ndarray, "n 3"], Int64[np.ndarray, "t 3"]]:
+    """Returns a tube around a line: its vertices, shape (n, 3), and its triangles, outwards, shape (t, 3).
+
+    Args:
+        points: of the line; two neighbours at one place count once. A single place gives a ball.
+        radius: of the tube.
+        sides: of its cross-section.
+    """
+    away = np.append(True, np.linalg.norm(np.diff(points, axis=0), axis=1) > 1e-9 * radius)
+    points = points[away]
+    if len(points) == 1:
+        return ball_mesh(points, radius)
+    steps = np.diff(points, axis=0)
+    steps /= np.linalg.norm(steps, axis=1, keepdims=True)
+    # At a bend the cross-section halves the angle.
+    along = np.vstack([steps[:1], steps[:-1] + steps[1:], steps[-1:]])
+    lengths = np.linalg.norm(along, axis=1, keepdims=True)
+    along = np.where(lengths > 1e-6, along / np.maximum(lengths, 1e-6), np.vstack([steps[:1], steps]))
+    aside = _carried(along)
+    angles = np.linspace(0, 2 * math.pi, sides, endpoint=False)
+    rings = points[:, None] + radius * (
+        np.cos(angles)[None, :, None] * aside[:, None] + np.sin(angles)[None, :, None] * np.cross(along, aside)[:, None]
+    )
+    count = len(points)
+    first = np.arange(count - 1)[:, None] * sides + np.arange(sides)
+    beside = np.arange(count - 1)[:, None] * sides + (np.arange(sides) + 1) % sides
+    walls = np.stack([first, beside, beside + sides, first, beside + sides, first + sides], axis=-1).reshape(-1, 3)
+    ring, after = np.arange(sides), (np.arange(sides) + 1) % sides
+    front, back = count * sides, count * sides + 1
+    last = (count - 1) * sides
+    caps = [
+        np.column_stack([after, ring, np.full(sides, front)]),
+        np.column_stack([last + ring, last + after, np.full(sides, back)]),
+    ]
+    vertices = np.vstack([rings.reshape(-1, 3), points[:1], points[-1:]])
+    return vertices, np.vstack([walls, *caps]).astype(np.int64)
+
+
+def ball_mesh(
+    centres: Float64[np.ndarray, "k 3"], radius: float
+) -> tuple[Float64[np.ndarray, "n 3"], Int64[np.ndarray, "t 3"]]:
+    """Returns balls: their vertices, shape (n, 3), one ball after the other, and triangles, outwards, shape (t, 3)."""
+    corners, faces = _unit_ball()
+    vertices = (centres[:, None] + radius * corners).reshape(-1, 3)
+    return vertices, (np.arange(len(centres))[:, None, None] * len(corners) + faces).reshape(-1, 3)
+
+
+@functools.cache
+def _unit_ball() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Returns an octahedron whose faces are divided twice, with vertices moved onto the unit sphere."""
+    corners = [tuple(corner) for corner in np.vstack([np.eye(3), -np.eye(3)]).tolist()]
+    faces = [(0, 1, 2), (1, 3, 2), (3, 4, 2), (4, 0, 2), (1, 0, 5), (3, 1, 5), (4, 3, 5), (0, 4, 5)]
+    for _ in range(2):
+        number = {corner: index for index, corner in enumerate(corners)}
+        divided = []
+        for face in faces:
+            middles = []
+            for first, second in zip(face, (*face[1:], face[0]), strict=True):
+                middle = np.add(corners[first], corners[second])
+                point = tuple((middle / np.linalg.norm(middle)).tolist())
+                middles.append(number.setdefault(point, len(number)))
+            (a, b, c), (ab, bc, ca) = face, middles
+            divided += [(a, ab, ca), (ab, b, bc), (ca, bc, c), (ab, bc, ca)]
+        corners, faces = list(number), divided
+    return np.array(corners), np.array(faces, np.int64)
+
+
+def _carried(along: NDArray[Any]) -> NDArray[Any]:
+    """Returns unit vectors at right angles to a line's directions that do not turn around it, shape (m, 3)."""
+    axis = np.eye(3)[np.argmin(np.abs(along[0]))]
+    found = []
+    for direction in along:
+        axis = axis - (axis @ direction) * direction
+        size = float(np.linalg.norm(axis))
+        if size < 1e-6:
+            axis = np.cross(direction, np.eye(3)[np.argmin(np.abs(direction))])
+            size = float(np.linalg.norm(axis))
+        axis = axis / size
+        found.append(axis)
+    return np.array(found)
+
+
+def _bare(text: str) -> str:
+    # Labels of pictures escape dollar signs for matplotlib.
+    return text.replace(r"\$", "$")

@@ -1,0 +1,119 @@
+"""A plane's metric as triangles, with values, colours and normals for each vertex."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..drawing.appearance import find_colormap
+from .space import Space
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float64, Int64
+
+
+@dataclass(frozen=True)
+class SurfaceMesh:
+    """The grid's points and the triangles between those that are known; where a value is missing there is a hole.
+
+    As in figures, a cell of the grid is there when all four of its corners have values.
+
+    Attributes:
+        vertices: all n = ny * nx points of the grid, x fastest, shape (n, 3), z up; z is NaN where ``known`` is False.
+        triangles: rows of ``vertices``, counter-clockwise seen from above, shape (m, 3).
+        values: of the metric as measured, neither scaled nor clipped, NaN where unknown or not finite, shape (n,).
+        shares: where a value lies among the colours, from 0 to 1, NaN where unknown, shape (n,).
+        known: whether a vertex has a finite value, shape (n,).
+    """
+
+    vertices: Float64[np.ndarray, "n 3"]
+    triangles: Int64[np.ndarray, "m 3"]
+    values: Float64[np.ndarray, " n"]
+    shares: Float64[np.ndarray, " n"]
+    known: Bool[np.ndarray, " n"]
+
+    @property
+    def used(self) -> Bool[np.ndarray, " n"]:
+        """Whether a vertex belongs to a triangle, shape (n,)."""
+        found = np.zeros(len(self.vertices), np.bool_)
+        found[self.triangles.ravel()] = True
+        return found
+
+    @property
+    def alone(self) -> Bool[np.ndarray, " n"]:
+        """Whether a vertex has a value but no triangle, shape (n,)."""
+        return np.asarray(self.known & ~self.used)
+
+    @property
+    def normals(self) -> Float64[np.ndarray, "n 3"]:
+        """Unit vectors that stand on the surface; upwards where a vertex has no triangle."""
+        return vertex_normals(self.vertices, self.triangles)
+
+    def colors(self, colormap: Any = "viridis") -> Float64[np.ndarray, "n 4"]:
+        """Returns red, green, blue and opacity, 0 to 1, as on a screen (sRGB); vertices without a value are clear.
+
+        Args:
+            colormap: matplotlib's name of colours, or the colours themselves.
+
+        Raises:
+            ValueError: there are no such colours.
+        """
+        found = np.asarray(find_colormap(colormap)(self.shares), np.float64)
+        found[~self.known] = 0.0
+        return found
+
+    def compact(self) -> SurfaceMesh:
+        """Returns the mesh without vertices that no triangle has, so that every number in it is finite."""
+        used = self.used
+        new_rows = np.cumsum(used) - 1
+        return SurfaceMesh(
+            self.vertices[used], new_rows[self.triangles], self.values[used], self.shares[used], self.known[used]
+        )
+
+
+def surface_mesh(space: Space) -> SurfaceMesh:
+    """Returns a plane's surface as triangles: every vertex is a point of the grid, and nothing is smoothed."""
+    values = space.values
+    x, y = space.plane
+    places = space.place(x[None, :], y[:, None], space.scale.shown(values))
+    low, high = space.scale.height_range
+    heights = space.scale.heights(values)
+    shares = np.clip((heights - low) / (high - low), 0, 1)
+    return SurfaceMesh(
+        places.reshape(-1, 3), _triangles(places[..., 2]), values.ravel(), shares.ravel(), np.isfinite(values).ravel()
+    )
+
+
+def vertex_normals(
+    vertices: Float64[np.ndarray, "n 3"], triangles: Int64[np.ndarray, "m 3"]
+) -> Float64[np.ndarray, "n 3"]:
+    """Returns unit vectors, the mean of those of a vertex's triangles by their areas; upwards where it has none."""
+    first, second, third = (vertices[corner] for corner in triangles.T)
+    # The length of each is twice the triangle's area.
+    faces = np.cross(second - first, third - first)
+    total = np.zeros_like(vertices)
+    for corner in triangles.T:
+        np.add.at(total, corner, faces)
+    lengths = np.linalg.norm(total, axis=1, keepdims=True)
+    return np.where(lengths > 0, total / np.where(lengths > 0, lengths, 1.0), (0.0, 0.0, 1.0))
+
+
+def _triangles(heights: NDArray[Any]) -> NDArray[np.int64]:
+    """Returns two triangles for each cell whose corners have heights, shape (m, 3).
+
+    Of a cell's two diagonals the one with ends more equally high becomes an edge, so that valleys and ridges that run
+    across the grid do not become rows of teeth.
+    """
+    rows, columns = heights.shape
+    number = np.arange(rows * columns).reshape(rows, columns)
+    corners = [number[:-1, :-1], number[:-1, 1:], number[1:, 1:], number[1:, :-1]]
+    cells = np.stack(corners, axis=-1).reshape(-1, 4)
+    at = heights.ravel()[cells]
+    whole = np.isfinite(at).all(axis=1)
+    cells, at = cells[whole], at[whole]
+    upwards = np.abs(at[:, 2] - at[:, 0]) <= np.abs(at[:, 3] - at[:, 1])
+    split = np.where(upwards[:, None], cells[:, [0, 1, 2, 0, 2, 3]], cells[:, [0, 1, 3, 1, 2, 3]])
+    return np.asarray(split.reshape(-1, 3), np.int64)

@@ -1,0 +1,71 @@
+"""What a picture of an unfinished landscape shows between measured points: each of these fills its coarse cell.
+
+This is for display alone. Nothing here is a measurement or an interpolation, and no value of a landscape is changed.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..file.checks import PointStatus
+from .grid_levels import GridLevels
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64, Int64, UInt8
+
+
+# From the middle of a square cell to its corner, with room for rounding.
+_CORNER = math.sqrt(0.5) + 1e-9
+
+
+def covering_points(status: UInt8[np.ndarray, "*grid"]) -> Int64[np.ndarray, "*grid"]:
+    """Returns, for each pending point, the measured point whose coarse cell covers it.
+
+    That is the nearest point that is measured or failed. Distances count coarse cells: those of the coarsest grid,
+    which is measured first. What is further away than the corner of such a cell from its middle is not covered; nor is
+    what lies nearest to a failed point. Once a grid of the coarse-to-fine order is whole, every point of it covers
+    exactly the cell around it, and the cells shrink from grid to grid.
+
+    Args:
+        status: ``PointStatus`` of each point, shape (ny, nx), or (nx,) for a line.
+
+    Returns:
+        Flat indices in C order; -1 where a point is not pending, or where nothing covers it.
+    """
+    status = np.asarray(status)
+    pending = status == PointStatus.PENDING
+    settled = (status == PointStatus.MEASURED) | (status == PointStatus.FAILED)
+    if not pending.any() or not settled.any():
+        return np.full(status.shape, -1, np.int64)
+    from scipy.ndimage import distance_transform_edt
+
+    levels = GridLevels.of(status.shape)
+    coarsest = levels.steps[0].coarse if levels.steps else levels.first
+    cell = [float(np.diff(nodes).max(initial=1)) for nodes in coarsest]
+    distance, nearest = distance_transform_edt(
+        ~settled.reshape(levels.shape), sampling=[1 / length for length in cell], return_indices=True
+    )
+    near = distance <= _CORNER
+    flat = np.ravel_multi_index(tuple(nearest), levels.shape).reshape(status.shape)
+    covered = pending & near.reshape(status.shape) & (status.reshape(-1)[flat] == PointStatus.MEASURED)
+    return np.where(covered, flat, -1).astype(np.int64)
+
+
+def coarse_values(
+    values: Float64[np.ndarray, "*grid"], status: UInt8[np.ndarray, "*grid"]
+) -> Float64[np.ndarray, "*grid"]:
+    """Returns what coarse cells show: at each covered pending point the value of the point that covers it.
+
+    Args:
+        values: of a metric, shape (ny, nx), or (nx,) for a line.
+        status: ``PointStatus`` of each point.
+
+    Returns:
+        NaN where a point is not pending, where nothing covers it, and where the covering value is not finite.
+    """
+    points = covering_points(status)
+    shown = np.where(points >= 0, np.asarray(values, np.float64).reshape(-1)[points], np.nan)
+    return np.where(np.isfinite(shown), shown, np.nan)

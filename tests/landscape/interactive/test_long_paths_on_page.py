@@ -1,0 +1,108 @@
+"""Paths of many checkpoints on the page and in a notebook's figure look as in the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("plotly", reason="the interactive page needs plotly")
+
+from long_paths import build_path
+
+from landscape.drawing.times import RAMPS, Times
+from landscape.interactive.notebook import notebook_figure
+from landscape.interactive.timed_paths import hex_colors, map_marks, map_place
+from landscape.landscape import Landscape
+
+SLIDER = "document.querySelector('.player input')"
+
+
+def traces(opened: Any, plot: str, name: str) -> list[dict[str, Any]]:
+    return opened.page.evaluate(
+        """([plot, name]) => document.querySelector(`.plot.${plot}`).data.filter((trace) => trace.name === name).map(
+            ({ x, y, line, marker }) => {
+                const plain = JSON.parse(JSON.stringify(marker ?? {}));
+                return { x: Array.from(x), y: Array.from(y), line, marker: plain };
+            })""",
+        [plot, name],
+    )  # fmt: skip
+
+
+def test_a_thousand_checkpoints_have_a_bar_arrowheads_and_every_place(open_page: Callable[..., Any]) -> None:
+    data = build_path("spiral", 1000)
+    opened = open_page(data, webgl=False)
+    lines = traces(opened, "map", "time")
+    x = [*lines[0]["x"][:1], *(value for line in lines for value in line["x"][1:])]
+    assert len(x) == 1000
+    assert len(lines) == 40
+    (arrows,) = traces(opened, "map", "arrows")
+    assert 3 <= len(arrows["x"]) <= 8
+    (bar,) = traces(opened, "map", "time bar")
+    assert (bar["marker"]["cmin"], bar["marker"]["cmax"]) == (0, 999)
+    assert bar["marker"]["colorbar"]["title"]["text"] == "epoch along the path"
+    (path,) = traces(opened, "map", "path")
+    assert len(path["x"]) == 1000
+    assert 5 < np.count_nonzero(path["marker"]["size"]) < 200
+    # At its end the path shows its own colours; before it, how far the player has come.
+    assert opened.shapes("walked") == []
+    opened.page.evaluate(f"{SLIDER}.value = 500; {SLIDER}.dispatchEvent(new Event('input'))")
+    opened.wait("document.querySelector('.plot.map').layout.shapes.some((shape) => shape.name === 'walked')")
+    opened.check()
+
+
+def test_short_paths_are_as_before(open_page: Callable[..., Any], example: Callable[..., Any]) -> None:
+    opened = open_page(example(checkpoints=9), webgl=False)
+    assert traces(opened, "map", "time") == traces(opened, "map", "time bar") == []
+    opened.check()
+
+
+def test_each_run_has_a_bar(open_page: Callable[..., Any]) -> None:
+    opened = open_page(build_path("walk", 60, runs=2), webgl=False)
+    bars = traces(opened, "map", "time bar")
+    assert [bar["marker"]["colorscale"][-1][1] for bar in bars] == [ramp[-1] for ramp in RAMPS[:2]]
+    opened.check()
+
+
+@pytest.mark.slow
+def test_the_surface_has_the_colours_and_chevrons(open_page: Callable[..., Any]) -> None:
+    opened = open_page(build_path("spiral", 200))
+    opened.wait("Boolean(document.querySelector('.plot.surface').data)")
+    (walk,) = traces(opened, "surface", "walk")
+    assert set(walk["line"]["color"]) == set(hex_colors(Times(0, 199, "epoch"), 0, np.arange(200)))
+    (arrows,) = traces(opened, "surface", "arrows")
+    assert len(arrows["x"]) % 4 == 0
+    opened.check()
+
+
+def test_chevrons_point_along_the_path() -> None:
+    data = build_path("spiral", 300)
+    found = data.checkpoints
+    place = map_place(data, lambda x, y: (x, y))
+    _, arrows, chevrons = map_marks(data, 0, place)
+    assert len(arrows) == len(chevrons) >= 3
+    for (at, x, y, angle), (one, tip, two) in zip(arrows, chevrons, strict=True):
+        np.testing.assert_allclose([x, y], tip)
+        way = tip - (one + two) / 2
+        clockwise = np.radians(90 - angle)
+        np.testing.assert_allclose(way / np.hypot(*way), [np.cos(clockwise), np.sin(clockwise)], atol=1e-9)
+        ahead = np.array([found.x[int(at) + 5] - x, found.y[int(at) + 5] - y])
+        assert way @ ahead > 0
+
+
+def test_the_notebooks_figure_has_the_colours_arrowheads_and_bars() -> None:
+    figure = notebook_figure(Landscape(build_path("spiral", 120, runs=2)))
+    assert figure is not None
+    markers = [trace.get("marker", {}) for trace in figure["data"]]
+    bars = [marker["colorbar"] for marker in markers if marker.get("showscale")]
+    assert len(bars) == 2
+    assert [bar["title"]["text"] for bar in bars] == ["", "epoch along the path"]
+    arrows = [marker for marker in markers if marker.get("symbol") == "arrow"]
+    assert len(arrows) == 2
+    names = [trace.get("name", "") for trace in figure["data"]]
+    assert sum("checkpoints marked" in name or "checkpoint marked" in name for name in names) == 2
+    short = notebook_figure(Landscape(build_path("spiral", 9)))
+    assert short is not None
+    assert not any(trace.get("marker", {}).get("showscale") for trace in short["data"])

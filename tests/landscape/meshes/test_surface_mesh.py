@@ -1,0 +1,133 @@
+"""A plane as triangles."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from figure_cases import build, build_line, build_real, build_unfinished
+from matplotlib import colormaps
+
+from landscape.file.checks import PointStatus
+from landscape.file.data import DirectionsData
+from landscape.meshes.space import choose_space
+from landscape.meshes.surface_mesh import surface_mesh
+
+
+def test_each_vertex_is_a_point_of_the_grid() -> None:
+    data = build(rows=7, columns=11)
+    mesh = surface_mesh(choose_space(data))
+    assert mesh.vertices.shape == (77, 3)
+    assert len(mesh.triangles) == 2 * 6 * 10
+    np.testing.assert_array_equal(mesh.values, data.loss.ravel())
+    across, up, _ = mesh.vertices.reshape(7, 11, 3).transpose(2, 0, 1)
+    assert (np.diff(across, axis=1) > 0).all()
+    assert (np.diff(up, axis=0) > 0).all()
+    np.testing.assert_allclose(np.ptp(across) / np.ptp(up), 4.5 / 2.2)
+    # The same area as a square of 2 x 2.
+    np.testing.assert_allclose(np.ptp(across) * np.ptp(up), 4)
+    np.testing.assert_allclose(mesh.vertices[:, :2].mean(axis=0), 0, atol=1e-12)
+
+
+def test_heights_are_those_of_the_figure() -> None:
+    data = build(rows=9, columns=9, points=0)
+    space = choose_space(data)
+    assert space.scale.kind == "log"
+    mesh = surface_mesh(space)
+    heights = np.log10(np.clip(data.loss.ravel(), space.scale.low, space.scale.high))
+    slope, offset = np.polyfit(heights, mesh.vertices[:, 2], 1)
+    np.testing.assert_allclose(mesh.vertices[:, 2], slope * heights + offset, atol=1e-12)
+    linear = surface_mesh(choose_space(data, scale="linear", clip=5.0, path=False))
+    np.testing.assert_allclose(np.ptp(linear.vertices[:, 2]), 1.5 / 1.35, rtol=0.01)
+    assert linear.values.max() == data.loss.max() > 5
+    assert linear.shares.max() == 1
+
+
+def test_an_oblique_plane_is_a_parallelogram() -> None:
+    data = build(rows=5, columns=5, points=0)
+    data = replace(data, directions=DirectionsData(np.array([1.0, 2.0]), None, 0.6))
+    corners = surface_mesh(choose_space(data)).vertices.reshape(5, 5, 3)[[0, 0, -1], [0, -1, 0], :2]
+    first, second = corners[1] - corners[0], corners[2] - corners[0]
+    cosine = first @ second / np.linalg.norm(first) / np.linalg.norm(second)
+    np.testing.assert_allclose(cosine, 0.6)
+    np.testing.assert_allclose(np.linalg.norm(second) / np.linalg.norm(first), 2 * 2.2 / 4.5)
+    filled = surface_mesh(choose_space(data, aspect="fill")).vertices
+    np.testing.assert_allclose(np.ptp(filled[:, :2], axis=0), 2)
+
+
+def test_triangles_face_up_and_normals_stand_on_them() -> None:
+    mesh = surface_mesh(choose_space(build(points=0)))
+    corners = mesh.vertices[mesh.triangles]
+    faces = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    assert (faces[:, 2] > 0).all()
+    np.testing.assert_allclose(np.linalg.norm(mesh.normals, axis=1), 1)
+    # A plane's normal is known.
+    x, y = np.linspace(-2, 2.5, 30), np.linspace(-1, 1.2, 20)
+    slope = surface_mesh(choose_space(build(1.0 + x + 0 * y[:, None], points=0), scale="linear"))
+    expected = np.cross(slope.vertices[1] - slope.vertices[0], slope.vertices[30] - slope.vertices[0])
+    np.testing.assert_allclose(slope.normals, np.tile(expected / np.linalg.norm(expected), (600, 1)), atol=1e-12)
+
+
+def test_gaps_stay_holes() -> None:
+    data = build_unfinished()
+    mesh = surface_mesh(choose_space(data))
+    known = np.isfinite(data.loss) & (data.status != PointStatus.PENDING) & (data.status != PointStatus.FAILED)
+    np.testing.assert_array_equal(mesh.known, known.ravel())
+    assert mesh.known[mesh.triangles].all()
+    corners = [known[:-1, :-1], known[:-1, 1:], known[1:, :-1], known[1:, 1:]]
+    assert len(mesh.triangles) == 2 * np.logical_and.reduce(corners).sum()
+    assert np.isnan(mesh.vertices[~mesh.known, 2]).all()
+    assert (mesh.colors()[~mesh.known] == 0).all()
+    small = mesh.compact()
+    assert small.used.all()
+    assert np.isfinite(small.vertices).all()
+    np.testing.assert_array_equal(small.vertices[small.triangles], mesh.vertices[mesh.triangles])
+    np.testing.assert_allclose(small.normals, mesh.normals[mesh.used])
+
+
+def test_a_value_without_neighbours_is_alone() -> None:
+    loss = np.full((4, 5), np.nan)
+    loss[1, 2], loss[3, 3] = 1.0, 2.0
+    data = build(loss, points=0)
+    mesh = surface_mesh(choose_space(data))
+    assert len(mesh.triangles) == 0
+    assert np.flatnonzero(mesh.alone).tolist() == [7, 18]
+    assert len(mesh.compact().vertices) == 0
+
+
+def test_colours_are_those_of_the_scale() -> None:
+    data = build(rows=6, columns=6, points=0)
+    space = choose_space(data, clip=5.0)
+    mesh = surface_mesh(space)
+    expected = colormaps["magma"](space.scale.norm()(space.scale.shown(data.loss.ravel())))
+    np.testing.assert_allclose(mesh.colors("magma"), expected, atol=0.02)
+    with pytest.raises(ValueError, match="colormap must be matplotlib's name of colours"):
+        mesh.colors("no such colours")
+
+
+def test_a_constant_surface_is_flat() -> None:
+    mesh = surface_mesh(choose_space(build(np.full((4, 4), 2.0), points=0)))
+    assert np.ptp(mesh.vertices[:, 2]) == 0
+    np.testing.assert_array_equal(mesh.shares, 0.5)
+
+
+def test_diagonals_follow_valleys() -> None:
+    column, row = np.meshgrid(np.arange(6), np.arange(6))
+    # The valley runs from one corner of the grid to the other, against the direction of the first diagonal.
+    mesh = surface_mesh(choose_space(build(1.0 + (column + row - 5.2) ** 2, points=0), scale="linear"))
+    edges = {tuple(sorted(pair)) for face in mesh.triangles.tolist() for pair in (face[:2], face[1:], face[::2])}
+    valley = np.flatnonzero((column + row == 5).ravel()).tolist()
+    assert set(itertools.pairwise(valley)) <= edges
+
+
+def test_a_line_is_no_surface() -> None:
+    with pytest.raises(ValueError, match="a surface needs a plane, but the landscape is a line"):
+        choose_space(build_line(np.ones(4)))
+
+
+def test_a_real_network_is_whole() -> None:
+    mesh = surface_mesh(choose_space(build_real("surface_resnet_pca", "ResNet")))
+    assert mesh.used.all()
+    assert mesh.triangles.shape == (2 * (round(len(mesh.vertices) ** 0.5) - 1) ** 2, 3)
