@@ -1,0 +1,305 @@
+"""A landscape as a scene: the surface, the contour lines on its floor, runs' paths as tubes, and networks as marks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..drawing.appearance import THEMES, readable
+from ..drawing.camera import Camera
+from ..drawing.occlusion import Relief
+from ..meshes.path_mesh import PathLine, path_lines, path_mesh
+from ..meshes.space import Space
+from .between_points import refine, refine_axis
+from .floor import Shadow, floor_shadow, floor_solids, level_lines
+from .light import Lamps, lamp_seen, lamps_beside, sky_seen
+from .marks import mark_solids
+from .renderer import rendered
+from .solids import Solid, balls, grid_normals, grid_triangles, joined, level_line, smooth_normals
+from .viewpoint import Viewpoint, choose_viewpoint
+
+if TYPE_CHECKING:
+    from jaxtyping import Float64, UInt8
+
+
+# Steps of the drawn surface for each pixel of the picture's longer side.
+_STEPS_PER_PIXEL = 0.25
+_MOST_STEPS = 1024
+# Light and shade are computed on a grid of about so many points a side, and lie smoothly between them.
+_LIGHT_POINTS = 256
+_TUBE = 0.0125
+_LINE = 0.0030
+_DARKER_LINE = 0.62
+# The underside is pale: so much of the colours above, and so much white.
+_UNDERSIDE = (0.45, 0.36)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What stands before the viewer, the same for every camera.
+
+    Attributes:
+        space: how a plane's points and values become places.
+        colors: matplotlib's colours of the values.
+        theme: "light" or "dark", of the page behind the picture.
+        trajectory: whether runs' paths, networks and the origin are there.
+        interpolation: what is drawn between the grid's points; see ``refine``.
+        factor: steps of the drawn surface in each step of the grid.
+    """
+
+    space: Space
+    colors: Any
+    theme: str
+    trajectory: bool
+    interpolation: str
+    factor: int
+
+    def render(self, camera: Camera, width: int, height: int) -> UInt8[np.ndarray, "height width 4"]:
+        """Returns the picture from a camera; frames of a moving picture come from one scene.
+
+        Args:
+            camera: the direction from which it is seen; the distance is the smallest that shows everything.
+            width: in pixels.
+            height: in pixels.
+
+        Raises:
+            ImportError: pyvista is not installed.
+            LandscapeRenderingError: this machine cannot draw three dimensions.
+        """
+        viewpoint = self.viewpoint(camera, width, height)
+        lamps = lamps_beside(camera.azimuth)
+        solids = [*self._surface(lamps), *self._floor, *self._alone]
+        if self.trajectory:
+            solids += [*self._tubes, *mark_solids(self.space, viewpoint)]
+        drawn = rendered(solids, viewpoint, lamps, width, height)
+        return _over(drawn, self._shadow.seen(viewpoint, width, height))
+
+    def viewpoint(self, camera: Camera, width: int, height: int) -> Viewpoint:
+        """Returns where the viewer of a picture stands."""
+        seen = [self._places.reshape(-1, 3)[:: max(self.factor, 1)], self._floor[0].vertices]
+        seen += [solid.vertices for solid in (*self._tubes, *self._alone)] if self.trajectory else []
+        points = np.concatenate(seen)
+        return choose_viewpoint(camera.toward, points[np.isfinite(points).all(axis=1)], width, height)
+
+    @cached_property
+    def _axes(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        x, y = self.space.plane
+        return refine_axis(x, self.factor), refine_axis(y, self.factor)
+
+    @cached_property
+    def _heights(self) -> Float64[np.ndarray, "my mx"]:
+        """Heights of the scale at the drawn surface's vertices."""
+        space = self.space
+        return refine(*space.plane, space.scale.heights(space.values), self.factor, self.interpolation)
+
+    @cached_property
+    def _places(self) -> Float64[np.ndarray, "my mx 3"]:
+        across, up = self.space.frame.mesh(*self._axes)
+        return self.space.from_frame(np.stack([across, up, self._heights], axis=-1))
+
+    @cached_property
+    def _filled(self) -> Float64[np.ndarray, "my mx 3"]:
+        """The surface with its holes filled from beside, from which only light and shade are computed."""
+        from scipy.ndimage import distance_transform_edt
+
+        missing = np.isnan(self._heights)
+        if not missing.any() or missing.all():
+            return self._places
+        nearest = distance_transform_edt(missing, return_distances=False, return_indices=True)
+        places = self._places.copy()
+        places[..., 2] = places[..., 2][tuple(nearest)]
+        return places
+
+    @cached_property
+    def _normals(self) -> Float64[np.ndarray, "my mx 3"]:
+        from scipy.ndimage import gaussian_filter
+
+        places = self._filled
+        if self.factor > 1:
+            # Facets of a coarse grid would be seen as stripes of light; places stay where they are.
+            places = places.copy()
+            places[..., 2] = gaussian_filter(places[..., 2], 0.7 * self.factor, mode="nearest")
+        return grid_normals(places)
+
+    @cached_property
+    def _shares(self) -> NDArray[Any]:
+        """Where the heights lie among the colours, from 0 to 1."""
+        low, high = self.space.scale.height_range
+        return np.clip((self._heights - low) / (high - low), 0, 1)
+
+    @cached_property
+    def _light_grid(self) -> tuple[NDArray[Any], NDArray[Any], tuple[NDArray[Any], NDArray[Any]]]:
+        """Heights on the grid for light and shade, what takes its steps to the scene, and its rows and columns."""
+        rows, columns = self._heights.shape
+        stride = max(1, round(max(rows, columns) / _LIGHT_POINTS))
+        picked = [np.unique(np.append(np.arange(0, count, stride), count - 1)) for count in (rows, columns)]
+        places = self._places[np.ix_(*picked)]
+        corner = self._places[..., :2]
+        to_world = np.column_stack(
+            [(corner[0, -1] - corner[0, 0]) / (columns - 1), (corner[-1, 0] - corner[0, 0]) / (rows - 1)]
+        )
+        return places[..., 2], stride * to_world, (picked[0], picked[1])
+
+    def _spread(self, shares: NDArray[Any]) -> NDArray[Any]:
+        """Returns values of the grid for light and shade at the surface's vertices, shape (n,)."""
+        from scipy.interpolate import RegularGridInterpolator
+        from scipy.ndimage import gaussian_filter
+
+        rows, columns = self._light_grid[2]
+        smooth = gaussian_filter(shares, 0.8, mode="nearest")
+        at = RegularGridInterpolator((rows, columns), smooth)
+        grid = np.meshgrid(np.arange(self._heights.shape[0]), np.arange(self._heights.shape[1]), indexing="ij")
+        return np.asarray(at(tuple(grid))).ravel()
+
+    @cached_property
+    def _sky(self) -> NDArray[Any]:
+        seen = self._spread(sky_seen(*self._light_grid[:2]))
+        return seen if not self.trajectory else seen * self._beside_tubes
+
+    @cached_property
+    def _beside_tubes(self) -> NDArray[Any]:
+        """How much light comes to the surface beside the tubes that lie on it, shape (n,)."""
+        from scipy.ndimage import gaussian_filter
+
+        rows, columns = self._heights.shape
+        shade = np.zeros((rows, columns))
+        x, y = self._axes
+        for line in self._lines:
+            frame = line.points / self.space.factors + self.space.middle
+            places = frame[:, :2] @ np.linalg.inv(self.space.frame.matrix).T
+            inside = (places >= (x[0], y[0])).all(axis=1) & (places <= (x[-1], y[-1])).all(axis=1)
+            at = np.interp(places[inside, 1], y, np.arange(rows)), np.interp(places[inside, 0], x, np.arange(columns))
+            shade[np.round(at[0]).astype(int), np.round(at[1]).astype(int)] = 1.0
+        if not shade.any():
+            return np.ones(rows * columns)
+        step = float(np.linalg.norm(self._light_grid[1], axis=0).mean()) * len(self._light_grid[2][0]) / rows
+        width = 1.3 * _TUBE / step
+        shade = gaussian_filter(shade, width, mode="nearest") * width * np.sqrt(2 * np.pi)
+        return 1 - 0.55 * np.clip(shade, 0, 1).ravel()
+
+    def _surface(self, lamps: Lamps) -> list[Solid]:
+        known = np.isfinite(self._heights)
+        triangles = grid_triangles(known)
+        if not len(triangles):
+            return []
+        vertices = np.nan_to_num(self._places.reshape(-1, 3))
+        normals, sky = self._normals.reshape(-1, 3), self._sky
+        lamp = self._spread(lamp_seen(*self._light_grid[:2], lamps.lamp))
+        colors = self.colors(np.nan_to_num(self._shares).ravel())
+        grey = colors.copy()
+        grey[:, :3] = _UNDERSIDE[0] * colors[:, :3] + _UNDERSIDE[1]
+        return [
+            Solid(vertices, triangles, normals, colors, sky, lamp, "front"),
+            Solid(vertices, triangles, -normals, grey, 0.8, 0.35, "back"),
+            *self._surface_lines,
+        ]
+
+    @cached_property
+    def _surface_lines(self) -> list[Solid]:
+        """The contour lines on the surface itself, in a darker shade of its colours."""
+        parts = []
+        for share, points in level_lines(self.space, self._axes, self._heights):
+            color = np.array(self.colors(share))
+            color[:3] *= _DARKER_LINE
+            vertices, triangles, normals = level_line(points, _LINE)
+            parts.append((vertices, triangles, normals, np.broadcast_to(color, (len(vertices), 4))))
+        if not parts:
+            return []
+        vertices, triangles, _, colors = joined(parts)
+        # They have the light of the surface that they lie on.
+        from scipy.ndimage import map_coordinates
+
+        frame = vertices / self.space.factors + self.space.middle
+        places = frame[:, :2] @ np.linalg.inv(self.space.frame.matrix).T
+        x, y = self._axes
+        at = np.array([np.interp(places[:, 1], y, np.arange(len(y))), np.interp(places[:, 0], x, np.arange(len(x)))])
+        normals = np.stack(
+            [map_coordinates(self._normals[..., axis], at, order=1, mode="nearest") for axis in range(3)], axis=1
+        )
+        sky = map_coordinates(self._sky.reshape(self._heights.shape), at, order=1, mode="nearest")
+        return [Solid(vertices, triangles, normals, colors, sky, sky)]
+
+    @cached_property
+    def _floor(self) -> list[Solid]:
+        theme = THEMES[self.theme]
+        colors = readable(self.colors, self.theme)
+        return floor_solids(self.space, self._axes, self._heights, colors, theme, self._lines)
+
+    @cached_property
+    def _shadow(self) -> Shadow:
+        return floor_shadow(self.space, self._axes, self._heights)
+
+    @cached_property
+    def _alone(self) -> list[Solid]:
+        """A ball for each value that belongs to no whole cell."""
+        values = self.space.scale.heights(self.space.values)
+        finite = np.isfinite(values)
+        used = np.zeros(values.shape, np.bool_)
+        used.ravel()[grid_triangles(finite).ravel()] = True
+        rows, columns = np.nonzero(finite & ~used)
+        if not len(rows):
+            return []
+        x, y = self.space.plane
+        places = self.space.place(x[columns], y[rows], self.space.values[rows, columns])
+        low, high = self.space.scale.height_range
+        vertices, triangles, normals = balls(places, 1.2 * _TUBE)
+        colors = self.colors(np.clip((values[rows, columns] - low) / (high - low), 0, 1))
+        return [Solid(vertices, triangles, normals, np.repeat(colors, len(vertices) // len(places), axis=0))]
+
+    @cached_property
+    def _lines(self) -> list[PathLine]:
+        """The paths, which follow the drawn surface between two checkpoints."""
+        if not self.trajectory:
+            return []
+        from dataclasses import replace
+
+        space, found = self.space, []
+        relief = Relief(*self._axes, self._heights, space.frame.matrix)
+        for line in path_lines(space):
+            lengths = np.linalg.norm(np.diff(line.checkpoints, axis=0), axis=1)
+            counts = np.clip(np.ceil(lengths / (0.5 * _TUBE)), 1, 400).astype(int)
+            at = np.concatenate([[0], np.cumsum(counts)])
+            steps = np.interp(np.arange(at[-1] + 1), at, np.arange(len(at)))
+            feet = line.checkpoints / space.factors + space.middle
+            found.append(replace(line, points=space.from_frame(relief.along(feet, steps))))
+        return found
+
+    @cached_property
+    def _tubes(self) -> list[Solid]:
+        from matplotlib.colors import to_rgba
+
+        solids = []
+        for line in self._lines:
+            many = len(line.checkpoints) > 60
+            color = np.array(to_rgba(line.color))
+            if len(line.points) > 1:
+                vertices, triangles = path_mesh(line.points, _TUBE)
+                solids.append(_of_one_color(vertices, triangles, smooth_normals(vertices, triangles), color))
+            solids.append(_of_one_color(*balls(line.checkpoints, (1.25 if many else 1.9) * _TUBE), color))
+        return solids
+
+
+def choose_factor(space: Space, width: int, height: int) -> int:
+    """Returns into how many steps each step of the grid is divided, so that no facet is seen."""
+    steps = max(max(len(axis) for axis in space.plane) - 1, 1)
+    wanted = min(_STEPS_PER_PIXEL * max(width, height), _MOST_STEPS)
+    return max(1, round(wanted / steps))
+
+
+def _of_one_color(vertices: NDArray[Any], triangles: NDArray[Any], normals: NDArray[Any], color: NDArray[Any]) -> Solid:
+    return Solid(vertices, triangles, normals, np.broadcast_to(color, (len(vertices), 4)))
+
+
+def _over(drawn: NDArray[np.uint8], shadow: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Returns a picture with a black shadow of some opacity behind it."""
+    found = drawn.copy()
+    rows, columns = np.nonzero((drawn[..., 3] < 255) & (shadow > 0))
+    part, behind = drawn[rows, columns].astype(np.float32), shadow[rows, columns].astype(np.float32)
+    opacity = part[:, 3] + behind * (1 - part[:, 3] / 255)
+    found[rows, columns, :3] = np.round(part[:, :3] * (part[:, 3] / opacity)[:, None])
+    found[rows, columns, 3] = np.round(opacity)
+    return found
