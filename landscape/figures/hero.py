@@ -18,7 +18,7 @@ from ..drawing.texts import full_title, printable
 from ..meshes.space import choose_space
 from ..rendering.between_points import INTERPOLATIONS
 from ..rendering.picture import Rendering
-from ..rendering.scene import Scene, choose_factor
+from ..rendering.scene import Scene, choose_factor, finest_line
 from .hero_caption import caption_lines, draw_strip
 
 if TYPE_CHECKING:
@@ -87,20 +87,23 @@ def plot_hero(
     )  # fmt: skip
     if not np.isfinite(space.values).any():
         raise ValueError(
-            f"plot_hero needs a finite value of {metric!r}, but the landscape has none; landscape.status (landscape info "
-            "on the command line) says which points are pending or failed."
+            f"plot_hero needs a finite value of {metric!r}, but the landscape has none; landscape.status (landscape "
+            "info on the command line) says which points are pending or failed."
         )
     camera = camera or best_camera(landscape, metric, space.scale, space.frame)
     scene = Scene(
-        space, colors, appearance.theme, trajectory, interpolation, choose_factor(space, width, height)
-    )
+        space, colors, appearance.theme, trajectory, interpolation, choose_factor(space, width, height),
+        finest_line(width, height),
+    )  # fmt: skip
     heading = options.get("title")
     title = full_title(landscape, printable) or "loss landscape" if heading is None else heading
     caption = caption_lines(scene)
     strip = draw_strip(scene, title, caption, appearance, width) if labels else None
     rest = height - (0 if strip is None else len(strip))
     if rest < _SMALLEST:
-        raise wrong_value("labels", f"False for a picture of {width} x {height} pixels: there is no room for them", True)
+        raise wrong_value(
+            "labels", f"False for a picture of {width} x {height} pixels: there is no room for them", True
+        )
     drawn = scene.render(camera, width, rest)
     whole = drawn if strip is None else np.concatenate([drawn, strip])
     return Rendering(whole if behind is None else _before(whole, behind), title, tuple(caption), dots)
@@ -128,8 +131,9 @@ def _measures(pixels: object, size: object, dpi: object) -> tuple[int, int, int]
         width, height = (round(side * dots) for side in inches)
         if not all(_SMALLEST <= side <= _LARGEST for side in (width, height)):
             raise ValueError(
-                f"size times dpi must be from {_SMALLEST} to {_LARGEST} pixels a side, but {inches[0]:g} x {inches[1]:g} "
-                f"inches at {dots} dots per inch are {width} x {height}. Choose a smaller size or dpi, or pixels."
+                f"size times dpi must be from {_SMALLEST} to {_LARGEST} pixels a side, but {inches[0]:g} x "
+                f"{inches[1]:g} inches at {dots} dots per inch are {width} x {height}. Choose another size or dpi, or "
+                "pixels."
             )
         return width, height, dots
     if size is not None:
@@ -147,7 +151,9 @@ def _color(background: object) -> tuple[float, ...]:
     from matplotlib.colors import is_color_like, to_rgb
 
     if not isinstance(background, str) or not is_color_like(background):
-        raise wrong_value("background", "one of matplotlib's colours, such as 'white' or '#14171c', or None", background)
+        raise wrong_value(
+            "background", "one of matplotlib's colours, such as 'white' or '#14171c', or None", background
+        )
     return to_rgb(background)
 
 

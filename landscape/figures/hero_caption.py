@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 # The strip is laid out as if it were so many inches wide, whatever its pixels.
 _INCHES = 12.0
 _LETTERS = 178
-_LINE, _BAR = 0.165, 0.78
+_LINE, _BAR = 0.165, 0.58
 _BETWEEN = {
     "smooth": "drawn smoothly (monotone cubics) through every point, never beyond the four points around",
     "linear": "drawn bilinearly",
@@ -50,11 +50,14 @@ def caption_lines(scene: Scene) -> list[str]:
     if scale.flat:
         lines = [flat_note(label, scale.low, number_text(scale.low), space.values)]
     if scale.clipped_above or scale.clipped_below:
-        lines.append("Values beyond the ends of the scale are drawn at its ends, as plateaus")
+        lines[0] += "; values beyond its ends are drawn as plateaus at its ends"
     notes = [status_note(landscape, status), *value_notes(landscape, metric)]
-    notes += [f"{int(where.sum())} points {kind} (holes)" for kind, where in missing_kinds(values, status).items()]
-    lines += [note for note in notes if note]
-    lines.append(f"Between the {len(landscape.x)} x {len(space.plane[1])} points of the grid: {_BETWEEN[scene.interpolation]}")
+    missing = [f"{int(where.sum())} {kind}" for kind, where in missing_kinds(values, status).items()]
+    notes += [f"holes are points without a value: {', '.join(missing)}"] if missing else []
+    lines += ["; ".join(filter(None, notes))] if any(notes) else []
+    lines.append(
+        f"Between the {len(landscape.x)} x {len(space.plane[1])} points of the grid: {_BETWEEN[scene.interpolation]}"
+    )
     sides = [axis_label(landscape, axis, space.frame.geometry) for axis in (0, 1)]
     scaled = "; ".join(space.frame.notes) or "the plane is to scale"
     lines.append(f"Axes: {sides[0]}; {sides[1]}; {scaled}")
@@ -95,7 +98,7 @@ def draw_strip(
         figure.patch.set_alpha(0)
         canvas = FigureCanvasAgg(figure)
         if not scene.space.scale.flat:
-            _draw_bar(figure, scene, appearance, inches, bar)
+            _draw_bar(figure, scene, appearance, inches)
         if entries:
             figure.legend(
                 handles=entries, loc="upper right", bbox_to_anchor=(0.985, 1 - 0.04 / inches), ncols=3, frameon=False,
@@ -103,20 +106,24 @@ def draw_strip(
             )  # fmt: skip
         top = inches - bar - 0.1
         if title:
-            figure.text(0.02, top / inches, plain(title, 120), fontsize=10, va="top", color=appearance.ink, weight="bold")
+            figure.text(
+                0.02, top / inches, plain(title, 120), fontsize=10, va="top", color=appearance.ink, weight="bold"
+            )
             top -= 1.5 * _LINE
         for index, line in enumerate(lines):
             place = (top - _LINE * index) / inches
             figure.text(0.02, place, plain(line, 400), fontsize=7.5, va="top", color=appearance.ink)
-        canvas.draw()
-    drawn = np.asarray(canvas.buffer_rgba()).copy()
+        # Matplotlib types neither.
+        agg: Any = canvas
+        agg.draw()
+    drawn = np.asarray(agg.buffer_rgba()).copy()
     found = np.zeros((len(drawn), width, 4), np.uint8)
     columns = min(width, drawn.shape[1])
     found[:, :columns] = drawn[:, :columns]
     return found
 
 
-def _draw_bar(figure: Any, scene: Scene, appearance: Appearance, inches: float, bar: float) -> None:
+def _draw_bar(figure: Any, scene: Scene, appearance: Appearance, inches: float) -> None:
     from matplotlib.cm import ScalarMappable
     from matplotlib.colors import Normalize
 

@@ -19,7 +19,7 @@ INTERPOLATIONS = ("smooth", "linear")
 def refine_axis(axis: Float64[np.ndarray, " n"], factor: int) -> Float64[np.ndarray, " m"]:
     """Returns coordinates with ``factor`` equal steps in place of each step, shape ((n - 1) factor + 1,)."""
     number = np.arange(len(axis))
-    return np.interp(np.arange((len(axis) - 1) * factor + 1) / factor, number, axis)
+    return np.asarray(np.interp(np.arange((len(axis) - 1) * factor + 1) / factor, number, axis))
 
 
 def refine(

@@ -54,7 +54,8 @@ def level_lines(
     found = contour_generator(x, y, np.ma.masked_invalid(heights))
     low, high = scale.height_range
     for height in scale.forward(scale.levels):
-        for line in found.lines(height):
+        lines: Any = found.lines(height)
+        for line in lines:
             away = np.append(True, np.any(np.diff(line, axis=0) != 0, axis=1))
             places = np.column_stack([line[away], np.full(int(away.sum()), height)])
             if len(places) > 1:
@@ -68,6 +69,7 @@ def floor_solids(
     colors: Any,
     theme: Mapping[str, Any],
     paths: Sequence[PathLine],
+    finest: float,
 ) -> list[Solid]:
     """Returns the floor; its first solid is the border, which a viewer must see whole.
 
@@ -78,6 +80,7 @@ def floor_solids(
         colors: of the contour lines.
         theme: colours of the page.
         paths: whose feet are drawn.
+        finest: the smallest half of a line's width.
     """
     from matplotlib.colors import to_rgba
 
@@ -86,12 +89,16 @@ def floor_solids(
     corners = np.column_stack([*space.frame.place(x[[0, -1, -1, 0, 0]], y[[0, 0, -1, -1, 0]]), np.zeros(5)])
     border = space.from_frame(corners)
     border[:, 2] = z
-    solids = [_lines([border], [np.array(to_rgba(theme["soft"]))], _BORDER)]
+    solids = [_lines([border], [np.array(to_rgba(theme["soft"]))], max(_BORDER, finest))]
     levels = list(level_lines(space, axes, heights))
     for _, points in levels:
         points[:, 2] = z
     if levels:
-        solids.append(_lines([points for _, points in levels], [np.array(colors(share)) for share, _ in levels], _LINE))
+        solids.append(
+            _lines(
+                [points for _, points in levels], [np.array(colors(share)) for share, _ in levels], max(_LINE, finest)
+            )
+        )
     feet = []
     for path in paths:
         points = path.points.copy()
@@ -100,7 +107,7 @@ def floor_solids(
         if len(points) > 1:
             feet.append((points, np.array(to_rgba(path.color))))
     if feet:
-        solids.append(_lines([points for points, _ in feet], [color for _, color in feet], 1.2 * _LINE))
+        solids.append(_lines([points for points, _ in feet], [color for _, color in feet], max(1.2 * _LINE, finest)))
     return solids
 
 

@@ -119,9 +119,7 @@ def lit(
     return _screen(np.minimum(bright, _SHOULDER) + rest * (1 - np.exp(-over / rest)))
 
 
-def _steepest(
-    solid: NDArray[Any], to_world: NDArray[Any], angle: float, reaches: tuple[int, ...]
-) -> NDArray[Any]:
+def _steepest(solid: NDArray[Any], to_world: NDArray[Any], angle: float, reaches: tuple[int, ...]) -> NDArray[Any]:
     """Returns the slope to the horizon in one direction, at least 0."""
     step = np.linalg.solve(to_world, [math.cos(angle), math.sin(angle)])
     step /= np.abs(step).max()

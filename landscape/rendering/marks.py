@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,11 +23,20 @@ _POINT = 0.0062
 _BEFORE = 1.5
 
 
-def mark_solids(space: Space, viewpoint: Viewpoint) -> list[Solid]:
-    """Returns the marks of a scene as one viewer sees them."""
+def mark_solids(
+    space: Space, viewpoint: Viewpoint, free_way: Callable[[NDArray[Any], NDArray[Any]], float]
+) -> list[Solid]:
+    """Returns the marks of a scene as one viewer sees them.
+
+    Args:
+        space: of the scene.
+        viewpoint: of the viewer.
+        free_way: says how far a mark with a rim must go in a direction to stand before the slope under it. It keeps
+            its place in the picture.
+    """
     solids = []
     for place, style in _marks(space):
-        solids += _mark(place, style, viewpoint)
+        solids += _mark(place, style, viewpoint, free_way)
     return solids
 
 
@@ -43,7 +53,9 @@ def _marks(space: Space) -> list[tuple[NDArray[Any], dict[str, Any]]]:
     return [(place, style) for place, style in placed if np.isfinite(place).all()]
 
 
-def _mark(place: Float64[np.ndarray, " 3"], style: dict[str, Any], viewpoint: Viewpoint) -> list[Solid]:
+def _mark(
+    place: Float64[np.ndarray, " 3"], style: dict[str, Any], viewpoint: Viewpoint, free_way: Callable[..., float]
+) -> list[Solid]:
     from matplotlib.colors import to_rgba
 
     radius = 0.5 * _POINT * style["markersize"]
@@ -51,7 +63,9 @@ def _mark(place: Float64[np.ndarray, " 3"], style: dict[str, Any], viewpoint: Vi
     right = np.cross(viewpoint.up, toward)
     right /= np.linalg.norm(right)
     axes = np.stack([right, np.cross(toward, right), toward])
-    centre = place + _BEFORE * radius * toward
+    angles = np.linspace(0, 2 * np.pi, 12, endpoint=False)
+    rim = place + radius * (np.cos(angles)[:, None] * axes[0] + np.sin(angles)[:, None] * axes[1])
+    centre = place + (free_way(rim, toward) + _BEFORE * radius) * toward
     if style["color"] == "none":
         wire = 0.5 * _POINT * style["markeredgewidth"]
         shapes = [(ring(radius, wire, centre, axes), style["markeredgecolor"])]
@@ -71,7 +85,7 @@ def _outline(marker: str) -> Float64[np.ndarray, "k 2"]:
     from matplotlib.markers import MarkerStyle
 
     style = MarkerStyle(marker)
-    points = style.get_path().transformed(style.get_transform()).to_polygons()[0][:-1]
+    points = np.asarray(style.get_path().transformed(style.get_transform()).to_polygons()[0], np.float64)[:-1]
     points = points / np.abs(points).max()
     turned = np.roll(points, -1, axis=0)
     area = (points[:, 0] * turned[:, 1] - turned[:, 0] * points[:, 1]).sum()

@@ -85,9 +85,9 @@ def _check_driver(plotter: Any) -> None:
     # Without its library VTK's last resort does not fail: it ends the process.
     if type(plotter.ren_win).__name__ == _SOFTWARE and not any(map(_is_there, _SOFTWARE_LIBRARIES)):
         raise LandscapeRenderingError(
-            "plot_hero needs OpenGL without a display, but this machine has neither EGL nor OSMesa. Install Mesa, which "
-            "needs no graphics card: on Debian and Ubuntu 'apt-get install libegl1 libgl1-mesa-dri', on Fedora 'dnf "
-            "install mesa-libEGL mesa-dri-drivers'."
+            "plot_hero needs OpenGL without a display, but this machine has neither EGL nor OSMesa. Install Mesa, "
+            "which needs no graphics card: on Debian and Ubuntu 'apt-get install libegl1 libgl1-mesa-dri', on Fedora "
+            "'dnf install mesa-libEGL mesa-dri-drivers'."
         )
 
 

@@ -32,6 +32,10 @@ _MOST_STEPS = 1024
 # Light and shade are computed on a grid of about so many points a side, and lie smoothly between them.
 _LIGHT_POINTS = 256
 _TUBE = 0.0125
+# What lies below the surface by at most this share of the heights is seen through it.
+_BURIED = 0.15
+# A hill nearer to a mark than this, in the scene's units, is the slope that it stands on and does not hide it.
+_SLOPE, _STEPS_ALONG = 0.25, 64
 _LINE = 0.0030
 _DARKER_LINE = 0.62
 # The underside is pale: so much of the colours above, and so much white.
@@ -49,6 +53,7 @@ class Scene:
         trajectory: whether runs' paths, networks and the origin are there.
         interpolation: what is drawn between the grid's points; see ``refine``.
         factor: steps of the drawn surface in each step of the grid.
+        finest: the smallest half of a line's width, in the scene's units.
     """
 
     space: Space
@@ -57,6 +62,7 @@ class Scene:
     trajectory: bool
     interpolation: str
     factor: int
+    finest: float = 0.0
 
     def render(self, camera: Camera, width: int, height: int) -> UInt8[np.ndarray, "height width 4"]:
         """Returns the picture from a camera; frames of a moving picture come from one scene.
@@ -74,14 +80,15 @@ class Scene:
         lamps = lamps_beside(camera.azimuth)
         solids = [*self._surface(lamps), *self._floor, *self._alone]
         if self.trajectory:
-            solids += [*self._tubes, *mark_solids(self.space, viewpoint)]
+            solids += [*self._tubes(viewpoint), *mark_solids(self.space, viewpoint, self._free_way)]
         drawn = rendered(solids, viewpoint, lamps, width, height)
         return _over(drawn, self._shadow.seen(viewpoint, width, height))
 
     def viewpoint(self, camera: Camera, width: int, height: int) -> Viewpoint:
         """Returns where the viewer of a picture stands."""
         seen = [self._places.reshape(-1, 3)[:: max(self.factor, 1)], self._floor[0].vertices]
-        seen += [solid.vertices for solid in (*self._tubes, *self._alone)] if self.trajectory else []
+        seen += [solid.vertices for solid in self._alone]
+        seen += [line.points + aside for line in self._lines for aside in (-2 * _TUBE, 2 * _TUBE)]
         points = np.concatenate(seen)
         return choose_viewpoint(camera.toward, points[np.isfinite(points).all(axis=1)], width, height)
 
@@ -179,7 +186,7 @@ class Scene:
         step = float(np.linalg.norm(self._light_grid[1], axis=0).mean()) * len(self._light_grid[2][0]) / rows
         width = 1.3 * _TUBE / step
         shade = gaussian_filter(shade, width, mode="nearest") * width * np.sqrt(2 * np.pi)
-        return 1 - 0.55 * np.clip(shade, 0, 1).ravel()
+        return np.asarray(1 - 0.55 * np.clip(shade, 0, 1).ravel())
 
     def _surface(self, lamps: Lamps) -> list[Solid]:
         known = np.isfinite(self._heights)
@@ -205,7 +212,7 @@ class Scene:
         for share, points in level_lines(self.space, self._axes, self._heights):
             color = np.array(self.colors(share))
             color[:3] *= _DARKER_LINE
-            vertices, triangles, normals = level_line(points, _LINE)
+            vertices, triangles, normals = level_line(points, max(_LINE, self.finest))
             parts.append((vertices, triangles, normals, np.broadcast_to(color, (len(vertices), 4))))
         if not parts:
             return []
@@ -227,7 +234,7 @@ class Scene:
     def _floor(self) -> list[Solid]:
         theme = THEMES[self.theme]
         colors = readable(self.colors, self.theme)
-        return floor_solids(self.space, self._axes, self._heights, colors, theme, self._lines)
+        return floor_solids(self.space, self._axes, self._heights, colors, theme, self._lines, self.finest)
 
     @cached_property
     def _shadow(self) -> Shadow:
@@ -258,29 +265,67 @@ class Scene:
         from dataclasses import replace
 
         space, found = self.space, []
-        relief = Relief(*self._axes, self._heights, space.frame.matrix)
         for line in path_lines(space):
             lengths = np.linalg.norm(np.diff(line.checkpoints, axis=0), axis=1)
             counts = np.clip(np.ceil(lengths / (0.5 * _TUBE)), 1, 400).astype(int)
             at = np.concatenate([[0], np.cumsum(counts)])
             steps = np.interp(np.arange(at[-1] + 1), at, np.arange(len(at)))
             feet = line.checkpoints / space.factors + space.middle
-            found.append(replace(line, points=space.from_frame(relief.along(feet, steps))))
+            found.append(replace(line, points=space.from_frame(self._relief.along(feet, steps))))
         return found
 
-    @cached_property
-    def _tubes(self) -> list[Solid]:
+    def _tubes(self, viewpoint: Viewpoint) -> list[Solid]:
         from matplotlib.colors import to_rgba
 
         solids = []
         for line in self._lines:
             many = len(line.checkpoints) > 60
             color = np.array(to_rgba(line.color))
-            if len(line.points) > 1:
-                vertices, triangles = path_mesh(line.points, _TUBE)
+            points, checkpoints = (
+                self._before_surface(places, viewpoint) for places in (line.points, line.checkpoints)
+            )
+            if len(points) > 1:
+                vertices, triangles = path_mesh(points, _TUBE)
                 solids.append(_of_one_color(vertices, triangles, smooth_normals(vertices, triangles), color))
-            solids.append(_of_one_color(*balls(line.checkpoints, (1.25 if many else 1.9) * _TUBE), color))
+            solids.append(_of_one_color(*balls(checkpoints, (1.25 if many else 1.9) * _TUBE), color))
         return solids
+
+    def _before_surface(self, places: NDArray[Any], viewpoint: Viewpoint) -> NDArray[Any]:
+        """Returns places that lie a little below the drawn surface where they are not hidden by it.
+
+        A checkpoint between four points may be measured lower than these, and the surface, which knows only the points,
+        would bury it. It goes straight to the viewer, so that it stays where it is in the picture.
+        """
+        frame = places / self.space.factors + self.space.middle
+        above = self._relief.heights_at(frame[:, 0], frame[:, 1])
+        depth = np.nan_to_num((above - frame[:, 2]) * self.space.factors[2])
+        toward = viewpoint.toward(places)
+        deepest = _BURIED * float(np.ptp(self.space.scale.tall.height_range)) * self.space.factors[2]
+        buried = (depth > 0) & (depth <= deepest) & (toward[:, 2] > 0.05)
+        ways = np.where(buried, depth / np.maximum(toward[:, 2], 0.05), 0.0)
+        return np.asarray(places + ways[:, None] * toward)
+
+    def _free_way(self, rim: NDArray[Any], toward: NDArray[Any]) -> float:
+        """Returns how far a mark must go to the viewer until the slope that it stands on does not cut its rim.
+
+        Args:
+            rim: places around the mark, shape (n, 3).
+            toward: direction to the viewer, of length 1.
+        """
+        ways = np.linspace(0, _SLOPE, _STEPS_ALONG)
+        frame = (rim[:, None] + ways[:, None] * toward) / self.space.factors + self.space.middle
+        with np.errstate(invalid="ignore"):
+            below = frame[..., 2] < self._relief.heights_at(frame[..., 0], frame[..., 1])
+        return float(ways[below.any(axis=0)].max(initial=0.0))
+
+    @cached_property
+    def _relief(self) -> Relief:
+        return Relief(*self._axes, self._heights, self.space.frame.matrix)
+
+
+def finest_line(width: int, height: int) -> float:
+    """Returns half of the width of a line that is a little wider than a pixel, in the scene's units."""
+    return 1.7 / min(height, 0.8 * width)
 
 
 def choose_factor(space: Space, width: int, height: int) -> int:

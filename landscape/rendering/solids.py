@@ -93,7 +93,11 @@ def balls(centres: Float64[np.ndarray, "k 3"], radius: float) -> tuple[NDArray[A
     latitudes = np.linspace(0, math.pi, down)
     ring = np.sin(latitudes)[:, None]
     normals = np.stack(
-        [ring * np.cos(longitudes), ring * np.sin(longitudes), np.broadcast_to(np.cos(latitudes)[:, None], (down, across))],
+        [
+            ring * np.cos(longitudes),
+            ring * np.sin(longitudes),
+            np.broadcast_to(np.cos(latitudes)[:, None], (down, across)),
+        ],
         axis=-1,
     ).reshape(-1, 3)
     first = np.arange(down - 1)[:, None] * across + np.arange(across)
