@@ -35,7 +35,7 @@ _TUBE = 0.0125
 # What lies below the surface by at most this share of the heights is seen through it.
 _BURIED = 0.15
 # A hill nearer to a mark than this, in the scene's units, is the slope that it stands on and does not hide it.
-_SLOPE, _STEPS_ALONG = 0.25, 64
+_SLOPE, _STEPS_ALONG = 0.5, 96
 _LINE = 0.0030
 _DARKER_LINE = 0.62
 # The underside is pale: so much of the colours above, and so much white.
