@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 PIXELS = (3840, 2160)
 _DPI = 300
 _SMALLEST, _LARGEST = 64, 8192
+# Labels of a narrower picture could not be read.
+_LABELLED = 600
 _INCHES = (PIXELS[0] / _DPI, PIXELS[1] / _DPI)
 
 
@@ -98,6 +100,8 @@ def plot_hero(
     heading = options.get("title")
     title = full_title(landscape, printable) or "loss landscape" if heading is None else heading
     caption = caption_lines(scene)
+    if labels and width < _LABELLED:
+        raise wrong_value("labels", f"False for a picture that is narrower than {_LABELLED} pixels", True)
     strip = draw_strip(scene, title, caption, appearance, width) if labels else None
     rest = height - (0 if strip is None else len(strip))
     if rest < _SMALLEST:

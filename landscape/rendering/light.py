@@ -25,10 +25,10 @@ _SOFTNESS = 0.22
 # Of the lamp, seen from the middle: left of the viewer, above the horizon.
 _LAMP_AZIMUTH, _LAMP_ELEVATION = -62.0, 42.0
 _FILL_AZIMUTH, _FILL_ELEVATION = 75.0, 25.0
-_SKY, _GROUND = np.array([0.52, 0.54, 0.58]), np.array([0.40, 0.38, 0.36])
-_LAMP, _FILL = np.array([0.86, 0.83, 0.78]), np.array([0.10, 0.11, 0.14])
+_SKY, _GROUND = np.array([[0.52, 0.54, 0.58], [0.40, 0.38, 0.36]], np.float32)
+_LAMP, _FILL = np.array([[0.86, 0.83, 0.78], [0.10, 0.11, 0.14]], np.float32)
 # Brightness up to which colours stay as they are; what is brighter approaches white.
-_SHOULDER = 0.8
+_SHOULDER = np.float32(0.8)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def lit(
     sky: Any = 1.0,
     lamp: Any = 1.0,
     gloss: float = 0.035,
-) -> Float64[np.ndarray, "n 3"]:
+) -> NDArray[np.float32]:
     """Returns colours under the light, from 0 to 1 as on a screen (sRGB).
 
     Args:
@@ -104,19 +104,26 @@ def lit(
         lamp: share of the lamp that is seen, shape (n,) or one number.
         gloss: how bright the reflection of the lamp is.
     """
-    sky, lamp = (np.broadcast_to(np.asarray(share, np.float64), len(normals))[:, None] for share in (sky, lamp))
-    upward = (0.5 + 0.5 * normals[:, 2])[:, None]
-    falling = np.maximum(normals @ lamps.lamp, 0)[:, None]
-    filling = np.maximum(normals @ lamps.fill, 0)[:, None]
-    light = sky * (upward * _SKY + (1 - upward) * _GROUND + filling * _FILL) + lamp * falling * _LAMP
-    between = toward + lamps.lamp
-    between /= np.linalg.norm(between, axis=1, keepdims=True)
-    shining = np.maximum((normals * between).sum(axis=1), 0)[:, None] ** 48
-    grazing = (1 - np.clip((normals * toward).sum(axis=1), 0, 1))[:, None] ** 4
-    bright = _linear(colors) * light + gloss * (lamp * shining + 0.5 * sky * grazing)
-    over = np.maximum(bright - _SHOULDER, 0)
-    rest = 1 - _SHOULDER
-    return _screen(np.minimum(bright, _SHOULDER) + rest * (1 - np.exp(-over / rest)))
+    colors, normals, toward = (np.asarray(part, np.float32) for part in (colors, normals, toward))
+    sky, lamp = (np.broadcast_to(np.asarray(share, np.float32), len(normals))[:, None] for share in (sky, lamp))
+    first, second = lamps.lamp.astype(np.float32), lamps.fill.astype(np.float32)
+    upward = 0.5 + 0.5 * normals[:, 2:]
+    falling = lamp * np.maximum(normals @ first, 0)[:, None]
+    filling = np.maximum(normals @ second, 0)[:, None]
+    light = sky * (upward * (_SKY - _GROUND) + _GROUND + filling * _FILL) + falling * _LAMP
+    between = toward + first
+    shining = np.einsum("ij,ij->i", normals, between) / np.sqrt(np.einsum("ij,ij->i", between, between))
+    grazing = 1 - np.clip(np.einsum("ij,ij->i", normals, toward), 0, 1)
+    reflected = lamp[:, 0] * _to_the_48th(np.maximum(shining, 0)) + 0.5 * sky[:, 0] * (grazing * grazing) ** 2
+    bright = _linear(colors) * light + gloss * reflected[:, None]
+    rest = np.float32(1 - _SHOULDER)
+    bent = _SHOULDER + rest * (1 - np.exp(np.minimum(_SHOULDER - bright, 0) / rest))
+    return _screen(np.where(bright > _SHOULDER, bent, bright))
+
+
+def _to_the_48th(values: NDArray[Any]) -> NDArray[Any]:
+    sixteenth = np.square(np.square(np.square(np.square(values))))
+    return np.asarray(sixteenth * np.square(sixteenth))
 
 
 def _steepest(solid: NDArray[Any], to_world: NDArray[Any], angle: float, reaches: tuple[int, ...]) -> NDArray[Any]:
@@ -144,10 +151,20 @@ def _direction(azimuth: float, elevation: float) -> NDArray[Any]:
     return np.array([math.cos(up) * math.cos(around), math.cos(up) * math.sin(around), math.sin(up)])
 
 
-def _linear(colors: NDArray[Any]) -> NDArray[Any]:
-    return np.where(colors <= 0.04045, colors / 12.92, ((colors + 0.055) / 1.055) ** 2.4)
+def _linear(colors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Returns how bright colours of a screen (sRGB) are."""
+    return np.asarray(_BRIGHTNESS[np.round((len(_BRIGHTNESS) - 1) * np.clip(colors, 0, 1)).astype(np.int32)])
 
 
-def _screen(bright: NDArray[Any]) -> NDArray[Any]:
+def _screen(bright: NDArray[np.float32]) -> NDArray[np.float32]:
     bright = np.clip(bright, 0, 1)
-    return np.where(bright <= 0.0031308, 12.92 * bright, 1.055 * bright ** (1 / 2.4) - 0.055)
+    return np.where(bright <= 0.0031308, 12.92 * bright, 1.055 * bright ** np.float32(1 / 2.4) - 0.055)
+
+
+def _brightness_table() -> NDArray[np.float32]:
+    colors = np.linspace(0, 1, 4096)
+    exact = np.where(colors <= 0.04045, colors / 12.92, ((colors + 0.055) / 1.055) ** 2.4)
+    return np.asarray(exact, np.float32)
+
+
+_BRIGHTNESS = _brightness_table()

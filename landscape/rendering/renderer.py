@@ -24,7 +24,6 @@ _MULTI_SAMPLES = 8
 _GAMMA = 2.2
 _SOFTWARE = "vtkOSOpenGLRenderWindow"
 _SOFTWARE_LIBRARIES = ("libOSMesa.so.8", "libOSMesa.so.6", "libOSMesa.so")
-_CULLING = {"both": None, "front": "back", "back": "front"}
 
 
 def rendered(
@@ -43,29 +42,37 @@ def rendered(
         ImportError: pyvista is not installed.
         LandscapeRenderingError: this machine has no program that draws three dimensions without a window.
     """
-    pyvista = _pyvista()
+    core = _vtk()
     with _quiet():
-        plotter = pyvista.Plotter(off_screen=True, window_size=(width, height), lighting="none")
+        window = core.vtkRenderWindow()
+        _check_driver(window)
+        renderer = core.vtkRenderer()
+        renderer.SetBackground(0, 0, 0)
+        renderer.SetBackgroundAlpha(0)
+        for solid in solids:
+            if len(solid.triangles):
+                renderer.AddActor(_actor(core, solid, viewpoint, lamps))
+        _place(renderer.GetActiveCamera(), viewpoint)
+        window.SetOffScreenRendering(1)
+        window.SetAlphaBitPlanes(1)
+        window.SetMultiSamples(_MULTI_SAMPLES)
+        window.SetSize(width, height)
+        window.AddRenderer(renderer)
         try:
-            _check_driver(plotter)
-            plotter.ren_win.SetMultiSamples(_MULTI_SAMPLES)
-            plotter.set_background("black")
-            for solid in solids:
-                if len(solid.triangles):
-                    _add(plotter, pyvista, solid, viewpoint, lamps)
-            _place(plotter.camera, viewpoint)
-            drawn = plotter.screenshot(None, return_img=True, transparent_background=True)
+            drawn = _pixels(window)
         finally:
-            plotter.close()
-    return _with_own_colours(np.asarray(drawn))
+            window.Finalize()
+    return _with_own_colours(drawn)
 
 
-def _pyvista() -> Any:
+def _vtk() -> Any:
+    """Returns VTK's core, ready to draw; pyvista's own plotter would load all of matplotlib's pyplot."""
     try:
-        import pyvista
+        import vtkmodules.vtkRenderingOpenGL2  # noqa: F401  (it registers itself)
+        from vtkmodules import vtkRenderingCore
     except ImportError as error:
         raise ImportError("plot_hero needs pyvista: pip install 'summary-landscape[vtk]'") from error
-    return pyvista
+    return vtkRenderingCore
 
 
 @contextlib.contextmanager
@@ -81,9 +88,9 @@ def _quiet() -> Iterator[None]:
         vtkLogger.SetStderrVerbosity(before)
 
 
-def _check_driver(plotter: Any) -> None:
+def _check_driver(window: Any) -> None:
     # Without its library VTK's last resort does not fail: it ends the process.
-    if type(plotter.ren_win).__name__ == _SOFTWARE and not any(map(_is_there, _SOFTWARE_LIBRARIES)):
+    if type(window).__name__ == _SOFTWARE and not any(map(_is_there, _SOFTWARE_LIBRARIES)):
         raise LandscapeRenderingError(
             "plot_hero needs OpenGL without a display, but this machine has neither EGL nor OSMesa. Install Mesa, "
             "which needs no graphics card: on Debian and Ubuntu 'apt-get install libegl1 libgl1-mesa-dri', on Fedora "
@@ -99,26 +106,53 @@ def _is_there(library: str) -> bool:
     return True
 
 
-def _add(plotter: Any, pyvista: Any, solid: Solid, viewpoint: Viewpoint, lamps: Lamps) -> None:
-    colors = solid.colors
+def _actor(core: Any, solid: Solid, viewpoint: Viewpoint, lamps: Lamps) -> Any:
+    from vtkmodules.util import numpy_support
+    from vtkmodules.vtkCommonCore import vtkPoints
+    from vtkmodules.vtkCommonDataModel import vtkCellArray, vtkPolyData
+
+    arrays: Any = numpy_support
+    colors = solid.colors[:, :3]
     if solid.normals is not None:
         toward = viewpoint.toward(solid.vertices)
-        colors = lit(colors[:, :3], solid.normals, toward, lamps, solid.sky, solid.lamp)
-    mesh = pyvista.PolyData.from_regular_faces(solid.vertices.astype(np.float32), solid.triangles)
-    mesh.point_data["colors"] = np.round(255 * colors[:, :3]).astype(np.uint8)
-    plotter.add_mesh(
-        mesh, scalars="colors", rgb=True, lighting=False, culling=_CULLING[solid.sides], reset_camera=False,
-        show_scalar_bar=False, copy_mesh=False,
-    )  # fmt: skip
+        colors = lit(colors, solid.normals, toward, lamps, solid.sky, solid.lamp)
+    points, cells, mesh = vtkPoints(), vtkCellArray(), vtkPolyData()
+    points.SetData(arrays.numpy_to_vtk(np.ascontiguousarray(solid.vertices, np.float32), deep=True))
+    cells.SetData(3, arrays.numpy_to_vtkIdTypeArray(np.ascontiguousarray(solid.triangles.ravel(), np.int64), deep=True))
+    shown = arrays.numpy_to_vtk(np.ascontiguousarray(np.round(255 * colors), np.uint8), deep=True)
+    mesh.SetPoints(points)
+    mesh.SetPolys(cells)
+    mesh.GetPointData().SetScalars(shown)
+    mapper, actor = core.vtkPolyDataMapper(), core.vtkActor()
+    mapper.SetInputData(mesh)
+    actor.SetMapper(mapper)
+    look = actor.GetProperty()
+    look.LightingOff()
+    look.SetBackfaceCulling(solid.sides == "front")
+    look.SetFrontfaceCulling(solid.sides == "back")
+    return actor
 
 
 def _place(camera: Any, viewpoint: Viewpoint) -> None:
-    camera.position = tuple(viewpoint.eye)
-    camera.focal_point = tuple(viewpoint.eye + viewpoint.forward)
-    camera.up = tuple(viewpoint.up)
-    camera.view_angle = VIEW_ANGLE
+    camera.SetPosition(*viewpoint.eye)
+    camera.SetFocalPoint(*(viewpoint.eye + viewpoint.forward))
+    camera.SetViewUp(*viewpoint.up)
+    camera.SetViewAngle(VIEW_ANGLE)
     slack = 0.05 * (viewpoint.far - viewpoint.near) + 1e-3
-    camera.clipping_range = (max(viewpoint.near - slack, 1e-3), viewpoint.far + slack)
+    camera.SetClippingRange(max(viewpoint.near - slack, 1e-3), viewpoint.far + slack)
+
+
+def _pixels(window: Any) -> NDArray[np.uint8]:
+    """Returns what a window shows, from the top row down."""
+    from vtkmodules.util import numpy_support
+    from vtkmodules.vtkCommonCore import vtkUnsignedCharArray
+
+    arrays: Any = numpy_support
+    window.Render()
+    width, height = window.GetSize()
+    values = vtkUnsignedCharArray()
+    window.GetRGBACharPixelData(0, 0, width - 1, height - 1, 0, values)
+    return np.array(arrays.vtk_to_numpy(values).reshape(height, width, 4)[::-1])
 
 
 def _with_own_colours(drawn: NDArray[Any]) -> NDArray[np.uint8]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 # Steps of the drawn surface for each pixel of the picture's longer side.
-_STEPS_PER_PIXEL = 0.25
+_STEPS_PER_PIXEL = 0.2
 _MOST_STEPS = 1024
 # Light and shade are computed on a grid of about so many points a side, and lie smoothly between them.
 _LIGHT_POINTS = 256
@@ -97,6 +97,11 @@ class Scene:
         x, y = self.space.plane
         return refine_axis(x, self.factor), refine_axis(y, self.factor)
 
+    @property
+    def _coarse(self) -> int:
+        """How many steps of the drawn surface are one where it is seen from below."""
+        return next(step for step in (4, 3, 2, 1) if self.factor % step == 0)
+
     @cached_property
     def _heights(self) -> Float64[np.ndarray, "my mx"]:
         """Heights of the scale at the drawn surface's vertices."""
@@ -153,14 +158,17 @@ class Scene:
 
     def _spread(self, shares: NDArray[Any]) -> NDArray[Any]:
         """Returns values of the grid for light and shade at the surface's vertices, shape (n,)."""
-        from scipy.interpolate import RegularGridInterpolator
         from scipy.ndimage import gaussian_filter
 
-        rows, columns = self._light_grid[2]
-        smooth = gaussian_filter(shares, 0.8, mode="nearest")
-        at = RegularGridInterpolator((rows, columns), smooth)
-        grid = np.meshgrid(np.arange(self._heights.shape[0]), np.arange(self._heights.shape[1]), indexing="ij")
-        return np.asarray(at(tuple(grid))).ravel()
+        found = gaussian_filter(shares, 0.8, mode="nearest")
+        for picked, count in zip(self._light_grid[2], self._heights.shape, strict=True):
+            if len(picked) > 1:
+                at = np.interp(np.arange(count), picked, np.arange(len(picked)))
+                first = np.minimum(at.astype(int), len(picked) - 2)
+                share = (at - first)[:, None]
+                found = found[first] * (1 - share) + found[first + 1] * share
+            found = found.T
+        return np.asarray(found).ravel()
 
     @cached_property
     def _sky(self) -> NDArray[Any]:
@@ -199,11 +207,16 @@ class Scene:
         colors = self.colors(np.nan_to_num(self._shares).ravel())
         grey = colors.copy()
         grey[:, :3] = _UNDERSIDE[0] * colors[:, :3] + _UNDERSIDE[1]
+        # A hole's edges are those of the grid's cells, so nothing is lost where few of the steps between are kept.
+        below = np.arange(known.size).reshape(known.shape)[:: self._coarse, :: self._coarse]
         return [
             Solid(vertices, triangles, normals, colors, sky, lamp, "front"),
-            Solid(vertices, triangles, -normals, grey, 0.8, 0.35, "back"),
+            Solid(
+                vertices[below.ravel()], grid_triangles(known.ravel()[below]), -normals[below.ravel()],
+                grey[below.ravel()], 0.8, 0.35, "back",
+            ),
             *self._surface_lines,
-        ]
+        ]  # fmt: skip
 
     @cached_property
     def _surface_lines(self) -> list[Solid]:
