@@ -62,6 +62,8 @@ def _refine_columns(axis: NDArray[Any], values: NDArray[Any], factor: int, *, li
     """Returns values between those along the first axis; values at the points stay as they are."""
     found = np.empty(((len(axis) - 1) * factor + 1, values.shape[1]))
     found[::factor] = values
+    if len(axis) < 2:
+        return found
     steps = np.diff(axis)[:, None]
     secants = np.diff(values, axis=0) / steps
     slopes = None if linear else _monotone_slopes(steps, secants)
@@ -78,6 +80,8 @@ def _refine_columns(axis: NDArray[Any], values: NDArray[Any], factor: int, *, li
 
 def _monotone_slopes(steps: NDArray[Any], secants: NDArray[Any]) -> NDArray[Any]:
     """Returns slopes at the points with which a cubic never leaves the values at its two ends."""
+    if len(steps) == 1:
+        return np.nan_to_num(secants[[0, 0]])
     slopes = np.zeros((len(steps) + 1, secants.shape[1]))
     before, after = secants[:-1], secants[1:]
     longer, shorter = 2 * steps[1:] + steps[:-1], steps[1:] + 2 * steps[:-1]

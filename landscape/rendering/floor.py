@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ..drawing.camera import FLOOR
 from ..meshes.path_mesh import PathLine
 from ..meshes.space import Space
+from ..scales.frame import span
 from .solids import Solid, joined, level_line
 from .viewpoint import Viewpoint
 
@@ -85,7 +86,7 @@ def floor_solids(
     from matplotlib.colors import to_rgba
 
     z = floor_height(space)
-    x, y = axes
+    x, y = map(span, axes)
     corners = np.column_stack([*space.frame.place(x[[0, -1, -1, 0, 0]], y[[0, 0, -1, -1, 0]]), np.zeros(5)])
     border = space.from_frame(corners)
     border[:, 2] = z

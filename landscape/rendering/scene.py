@@ -82,6 +82,9 @@ class Scene:
         if self.trajectory:
             solids += [*self._tubes(viewpoint), *mark_solids(self.space, viewpoint, self._free_way)]
         drawn = rendered(solids, viewpoint, lamps, width, height)
+        # A single row or column has no surface, and so no shadow.
+        if min(self._heights.shape) < 2:
+            return drawn
         return _over(drawn, self._shadow.seen(viewpoint, width, height))
 
     def viewpoint(self, camera: Camera, width: int, height: int) -> Viewpoint:
@@ -266,7 +269,7 @@ class Scene:
         x, y = self.space.plane
         places = self.space.place(x[columns], y[rows], self.space.values[rows, columns])
         low, high = self.space.scale.height_range
-        vertices, triangles, normals = balls(places, 1.2 * _TUBE)
+        vertices, triangles, normals = balls(places, max(1.2 * _TUBE, 1.6 * self.finest))
         colors = self.colors(np.clip((values[rows, columns] - low) / (high - low), 0, 1))
         return [Solid(vertices, triangles, normals, np.repeat(colors, len(vertices) // len(places), axis=0))]
 
