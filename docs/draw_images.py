@@ -158,11 +158,11 @@ def draw_topology(contour: Path, tree: Path) -> None:
 
 
 def draw_hero(landscape: Landscape, file: Path) -> None:
-    """Renders the plane of the demo's training; 256 colours keep the page light."""
+    """Renders the plane of the demo's training."""
     from PIL import Image
 
-    hero = landscape.plot_hero(camera="auto", pixels=(1600, 900), background="white")
-    Image.fromarray(hero.pixels).convert("RGB").quantize(256).save(file, optimize=True)
+    hero = landscape.plot_hero(camera="auto", pixels=(1280, 720), background="white")
+    Image.fromarray(hero.pixels).convert("RGB").save(file, optimize=True)
 
 
 def draw_comparison(file: Path) -> None:
