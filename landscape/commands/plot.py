@@ -28,7 +28,9 @@ from .plot_kinds import (
     draw,
     plain_look,
     read_look,
+    read_pixels,
     read_topology,
+    write_beside,
 )
 from .survey_options import choice
 
@@ -173,7 +175,6 @@ def plot(
     ] = None,
 ) -> None:
     """Draws landscape files as a picture or a moving picture, or a curvature or a comparison file."""
-    from collectors.files.local_files import write_text
     from collectors.validation import check_choice
 
     from ..landscape import Landscape
@@ -226,10 +227,7 @@ def plot(
     if chosen == "multiples":
         more |= given(titles=title)
     elif chosen == HERO:
-        more |= given(background=background, interpolation=interpolation) | {"labels": labels}
-        if pixels is not None:
-            sides = read_pair("--pixels", pixels, "x", "width and height such as 1920x1080")
-            more["pixels"] = tuple(int(side) if side.is_integer() else side for side in sides)
+        more |= given(background=background, interpolation=interpolation, pixels=read_pixels(pixels), labels=labels)
     elif significance is not None:
         more["significance"] = significance or None
     elif chosen in TOPOLOGY_KINDS:
@@ -240,10 +238,8 @@ def plot(
         look["title"] = title[0]
     with options_named(OPTIONS):
         captions = captions_of(landscapes, chosen, metrics, look) if caption else []
-        alt = " ".join(item.alt for item in captions) or None
-        draw(chosen, landscapes, output, over, metrics, look, dpi, more, alt)
+        draw(
+            chosen, landscapes, output, over, metrics, look, dpi, more, " ".join(item.alt for item in captions) or None
+        )
         typer.echo(str(output))
-        if captions:
-            beside = output.with_name(f"{output.stem}_caption.txt")
-            write_text(beside, "\n".join(map(str, captions)))
-            typer.echo(str(beside))
+        write_beside(output, captions)

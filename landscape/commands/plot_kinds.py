@@ -108,6 +108,14 @@ def read_look(clip: str | None, colormap: str | None, size: str | None, camera: 
     return look
 
 
+def read_pixels(text: str | None) -> tuple[float, ...] | None:
+    """Returns --pixels as a hero takes it, which says what is wrong with a part of a pixel."""
+    if text is None:
+        return None
+    sides = read_pair("--pixels", text, "x", "width and height such as 1920x1080")
+    return tuple(int(side) if side.is_integer() else side for side in sides)
+
+
 def read_topology(chosen: str, persistence: float | None, *, topology: bool) -> Look:
     """Returns --topology with --persistence as the figures take it; nothing where no minima are marked."""
     from collectors.validation import check_float
@@ -140,6 +148,16 @@ def captions_of(landscapes: list[Landscape], chosen: str, metrics: list[str], lo
         for landscape in landscapes
         for metric in metrics
     ]
+
+
+def write_beside(output: Path, captions: list[Caption]) -> None:
+    """Writes captions into a file beside the picture, if there are any."""
+    from collectors.files.local_files import write_text
+
+    if captions:
+        beside = output.with_name(f"{output.stem}_caption.txt")
+        write_text(beside, "\n".join(map(str, captions)))
+        typer.echo(str(beside))
 
 
 def draw(

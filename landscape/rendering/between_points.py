@@ -81,7 +81,7 @@ def _refine_columns(axis: NDArray[Any], values: NDArray[Any], factor: int, *, li
 def _monotone_slopes(steps: NDArray[Any], secants: NDArray[Any]) -> NDArray[Any]:
     """Returns slopes at the points with which a cubic never leaves the values at its two ends."""
     if len(steps) == 1:
-        return np.nan_to_num(secants[[0, 0]])
+        return np.asarray(np.nan_to_num(secants[[0, 0]]))
     slopes = np.zeros((len(steps) + 1, secants.shape[1]))
     before, after = secants[:-1], secants[1:]
     longer, shorter = 2 * steps[1:] + steps[:-1], steps[1:] + 2 * steps[:-1]

@@ -80,7 +80,7 @@ class TestPicture:
             loss[4, 4] = value
             drawn = hero(build(loss, points=0), camera=(-90, 80), trajectory=False).pixels
             # Lines of the floor are grey there, and the ball has the colour of 2, the yellow end of the scale.
-            red, green, blue = drawn[..., :3].astype(int)[60:120, 120:200].reshape(-1, 3).T
+            red, green, blue = drawn[..., :3].astype(int)[30:110, 100:260].reshape(-1, 3).T
             counts.append(int(((red > 120) & (green > 100) & (blue < 90)).sum()))
         assert counts[0] == 0 < counts[1]
 
