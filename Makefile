@@ -10,10 +10,13 @@ PARALLEL := --dist loadfile --no-loadscope-reorder --numprocesses
 # Tests start hundreds of processes: what is compiled is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo notebooks test test-all test-peers test-frameworks test-trainers test-keras-on-jax test-mindspore test-composer test-deepspeed stress bench docs lint types format check clean
+.PHONY: demo flagship notebooks test test-all test-peers test-frameworks test-trainers test-keras-on-jax test-mindspore test-composer test-deepspeed stress bench docs lint types format check clean
 
 demo: .venv/.installed
 	$(BIN)/landscape demo --output demo_output
+
+flagship: .venv/.installed
+	$(BIN)/python docs/examples/flagship/run.py --output flagship_output
 
 notebooks: .venv/.installed
 	$(BIN)/python notebooks/execute.py
@@ -85,7 +88,7 @@ format: .venv/.installed
 check: lint types test
 
 clean:
-	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage demo_output
+	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage demo_output flagship_output
 
 .venv/.installed: pyproject.toml constraints/core.txt
 	$(PYTHON) -m venv --clear .venv
