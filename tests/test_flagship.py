@@ -1,5 +1,6 @@
 """The example of networks with and without skips: its numbers are right, and it runs to its page and goes on."""
 
+import dataclasses
 import os
 import re
 import subprocess
@@ -69,11 +70,11 @@ def test_a_network_and_the_same_without_skips_have_the_same_weights(example):
         network(21, skips=True)
 
 
-def numbers(example, *falling):
+def numbers(example, *falling, minima=1):
     """Returns three seeds of each recipe, which differ in how much falls."""
     experiment, roughness = example("experiment"), example("roughness")
     return {
-        recipe: [roughness.Roughness(0.1, 0.9, share, 0.2, 1, 0.3, 10, 0) for share in shares]
+        recipe: [roughness.Roughness(0.1, 0.9, share, 0.2, minima, 2, 0.3, 10, 0) for share in shares]
         for recipe, shares in zip(experiment.recipes(experiment.Settings()), falling, strict=True)
     }
 
@@ -81,18 +82,40 @@ def numbers(example, *falling):
 def test_an_answer_is_given_only_where_all_seeds_agree(example):
     low, middle, high = (0.0, 0.01, 0.02), (0.01, 0.02, 0.05), (0.2, 0.3, 0.4)
     answers = example("findings").answers
-    first, second, third, fourth = answers(numbers(example, middle, low, high, low))
+    chaos, first, second, third, fourth = answers(numbers(example, middle, low, high, low))
+    assert "**no**, 0 of 3 planes" in chaos
     assert "**yes**, for each of 3 seeds (30.0% (20.0% to 40.0%) against 1.0% (0.0% to 2.0%))" in first
     assert "**yes**" in second
     assert "**no difference** beyond that of 3 seeds" in third
     assert "**no difference**" in fourth
-    first, second, third, fourth = answers(numbers(example, high, low, middle, high))
+    _, first, second, third, fourth = answers(numbers(example, high, low, middle, high))
     assert "**no**, the other way round" in first
     assert "**no**, the other way round" in second
     assert "**no**, it is rougher" in third
     assert "**no**, it is rougher" in fourth
-    first, *_ = answers(numbers(example, low, low, middle, low))
+    chaos, first, *_ = answers(numbers(example, low, low, middle, low, minima=4))
+    assert "**yes**, 3 of 3 planes" in chaos
     assert "**not decided**, 3 seeds overlap" in first
+
+
+def test_a_folder_goes_on_only_with_its_own_settings(example, tmp_path):
+    experiment = example("experiment")
+    recipe = experiment.Recipe(8, skips=False)
+    folder = experiment.folder_of(tmp_path, recipe, 0)
+    folder.mkdir()
+    (folder / "settings.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"8_plain_seed0 was begun with other settings: \{\}, .* Remove the folder"):
+        experiment.run_one(experiment.Settings(), recipe, 0, tmp_path)
+    assert [file.name for file in folder.iterdir()] == ["settings.json"]
+
+
+def test_a_page_of_some_seeds_says_that_it_is_not_finished(example):
+    found = numbers(example, (0.0,), (0.0,), (0.3,), (0.0,))
+    settings = dataclasses.replace(example("experiment").Settings(), seeds=1)
+    text = example("findings").measured_text(settings, found, missing_seeds=2)
+    assert text.startswith("**Not finished**: 2 seeds to come, `make flagship` goes on.")
+    assert "4 networks, 1 seed of each recipe." in text
+    assert "Not finished" not in example("findings").measured_text(settings, found)
 
 
 def test_a_page_without_its_markers_is_refused(example, tmp_path):
@@ -128,7 +151,3 @@ def test_it_runs_to_its_page_and_goes_on_where_it_stopped(tmp_path):
     assert (tmp_path / "flagship.md").read_text() == page
     assert (lost / "line_2.h5").exists()
     assert {file: file.stat().st_mtime_ns for file in before} == before
-    (lost / "settings.json").write_text("{}")
-    other = run("--quick", "--output", tmp_path)
-    assert other.returncode == 1
-    assert re.search(r"8_plain_seed0 was begun with other settings: \{\}, .* Remove the folder", other.stderr)

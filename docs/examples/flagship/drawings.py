@@ -12,7 +12,9 @@ from roughness import GUESSING, Surroundings
 
 from landscape.figures import Scale, choose_scale, plot_multiples, save_figure
 
-CAMERA = (-50.0, 28.0)
+CAMERA = (-50.0, 35.0)
+CLIP = 100.0
+"""The largest loss that pictures show: on the rim of deep networks it is millions, which would flatten all the rest."""
 SHOWN_SEED = 0
 """Whose networks the large picture shows; chosen before any of them was trained."""
 _THEME = "light"
@@ -21,13 +23,14 @@ Found = Mapping[Recipe, Sequence[Surroundings]]
 
 
 def shared_scale(found: Found) -> Scale:
-    """Returns one logarithmic scale for the planes of all networks."""
+    """Returns one logarithmic scale, clipped above, for the planes of all networks."""
     values = [network.plane.loss.ravel() for networks in found.values() for network in networks]
-    return choose_scale(np.concatenate(values), "log")
+    return choose_scale(np.concatenate(values), "log", clip=CLIP)
 
 
 def draw_surfaces(found: Found, file: Path) -> None:
     """Draws the network of seed 0 of each recipe: a row for each depth, without skips on the left."""
+    # For lit surfaces, render each plane with figures.plot_hero here, once it is there, with this scale and camera.
     axes = plot_multiples(
         [networks[SHOWN_SEED].plane for networks in found.values()],
         titles=[recipe.title for recipe in found],

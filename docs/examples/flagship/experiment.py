@@ -116,9 +116,9 @@ def run_one(settings: Settings, recipe: Recipe, seed: int, output: Path) -> str:
     Returns:
         A line that says what the network is like.
     """
-    torch.set_num_threads(1)
     folder = folder_of(output, recipe, seed)
     _check_settings(settings, folder)
+    torch.set_num_threads(1)
     if not (folder / "trained").exists():
         train(settings, recipe, seed, folder)
         (folder / "trained").touch()

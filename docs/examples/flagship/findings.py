@@ -21,6 +21,7 @@ _ROWS: tuple[tuple[str, Callable[[Roughness], float], str], ...] = (
     ("**steps outwards on which the loss falls**", lambda found: found.falling_outwards, ".1%"),
     ("points of the lines at which the loss bends down", lambda found: found.bending_down, ".1%"),
     ("minima of the plane's grid, deeper than twice the standard error", lambda found: found.minima, ".0f"),
+    ("shallower minima", lambda found: found.shallow_minima, ".0f"),
     ("points of the plane worse than guessing (loss above ln 10)", lambda found: found.worse_than_guessing, ".1%"),
     ("largest loss of the plane", lambda found: found.largest, ".2g"),
 )
@@ -54,15 +55,18 @@ def answers(numbers: Numbers) -> list[str]:
         (f"With {plain.layers} layers, leaving out the skips matters little", plain, skips, False),
         (f"With skips, {skips_deep.layers} layers are about as smooth as {skips.layers}", skips_deep, skips, False),
     )
+    minima = [network.minima for network in numbers[plain_deep]]
     return [
+        f"- *Without skips, {plain_deep.layers} layers are chaotic*: {_chaos(minima)}.",
+    ] + [
         f"- *{claim}*: {_verdict(falls[first], falls[second], rougher=rougher)} "
         f"({_with_range(falls[first], '.1%')} against {_with_range(falls[second], '.1%')})."
         for claim, first, second, rougher in claims
     ]
 
 
-def measured_text(settings: Settings, numbers: Numbers) -> str:
-    """Returns what stands between the page's markers."""
+def measured_text(settings: Settings, numbers: Numbers, missing_seeds: int = 0) -> str:
+    """Returns what stands between the page's markers; ``missing_seeds`` are still to be trained and measured."""
     count = settings.seeds
     samples = "all training samples" if settings.samples is None else f"the first {settings.samples} training samples"
     manner = (
@@ -80,6 +84,8 @@ def measured_text(settings: Settings, numbers: Numbers) -> str:
         "| ![The loss along random lines, with median and range](images/flagship_lines.png) |",
     )
     parts = ["\n".join(pictures), textwrap.fill(manner, _WIDTH, break_on_hyphens=False)]
+    if missing_seeds:
+        parts.insert(0, f"**Not finished**: {_seeds(missing_seeds)} to come, `make flagship` goes on.")
     several = count > 1
     parts += [f"Each number is the median of {_seeds(count)}, with the lowest and the highest in brackets:"] * several
     parts += ["\n".join(table(numbers)), "\n".join(answers(numbers))]
@@ -98,6 +104,13 @@ def write_page(template: Path, page: Path, text: str) -> None:
         raise ValueError(f"{template} must have the lines {BEGIN} and {END} once each; put them around the results.")
     before, rest = whole.split(BEGIN)
     page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{rest.split(END)[1]}")
+
+
+def _chaos(minima: Sequence[int]) -> str:
+    """Returns whether planes have more than one minimum that is deeper than the uncertainty of the loss."""
+    several = sum(count > 1 for count in minima)
+    verdict = "**yes**" if several == len(minima) else "**no**" if not several else "**not decided**"
+    return f"{verdict}, {several} of {len(minima)} planes have more than one minimum that counts"
 
 
 def _verdict(first: Sequence[float], second: Sequence[float], *, rougher: bool) -> str:

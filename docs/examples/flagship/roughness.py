@@ -76,6 +76,7 @@ class Roughness:
         falling_outwards: mean of ``share_falling_outwards`` over its lines.
         bending_down: mean of ``share_bending_down`` over its lines.
         minima: minima of its plane's grid that are deeper than twice the standard error, as ``topology`` counts them.
+        shallow_minima: those that are not.
         worse_than_guessing: share of its plane's points with a loss above that of guessing.
         largest: the largest finite loss of its plane.
         not_finite: share of its plane's points whose loss is not finite.
@@ -85,7 +86,8 @@ class Roughness:
     test_accuracy: float
     falling_outwards: float
     bending_down: float
-    minima: float
+    minima: int
+    shallow_minima: int
     worse_than_guessing: float
     largest: float
     not_finite: float
@@ -95,12 +97,14 @@ class Roughness:
         """Returns the numbers of one network."""
         plane = found.plane.loss
         finite = np.isfinite(plane)
+        topology = found.plane.topology()
         return cls(
             loss=found.origin["loss"],
             test_accuracy=found.origin["accuracy@test"],
             falling_outwards=float(np.mean([share_falling_outwards(line.x, line.loss) for line in found.lines])),
             bending_down=float(np.mean([share_bending_down(line.loss) for line in found.lines])),
-            minima=float(len(found.plane.topology().minima)),
+            minima=len(topology.minima),
+            shallow_minima=topology.shallow,
             worse_than_guessing=float((plane[finite] > GUESSING).mean()),
             largest=float(plane[finite].max()),
             not_finite=float((~finite).mean()),

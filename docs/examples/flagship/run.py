@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from roughness import Roughness, Surroundings
 
 DOCS = Path(__file__).resolve().parents[2]
 PROCESSES = 2
+ALL = Settings()
 QUICK = Settings(depths=(8, 14), seeds=1, epochs=4, channels=4, size=11, lines=2, line_size=11, samples=64)
 
 
@@ -32,7 +34,7 @@ def measure_all(settings: Settings, output: Path) -> None:
             print(f"{count}/{len(jobs)}  {done.result()}  ({time.perf_counter() - start:.0f} s)", flush=True)
 
 
-def show(settings: Settings, output: Path, home: Path) -> None:
+def show(settings: Settings, output: Path, home: Path, missing_seeds: int = 0) -> None:
     """Draws everything and writes the page ``flagship.md`` and its pictures into a folder."""
     found = {
         recipe: [
@@ -47,7 +49,7 @@ def show(settings: Settings, output: Path, home: Path) -> None:
     if settings.seeds > 1:
         draw_seeds(found, images / "flagship_seeds.png")
     numbers = {recipe: [Roughness.of(network) for network in networks] for recipe, networks in found.items()}
-    text = measured_text(settings, numbers)
+    text = measured_text(settings, numbers, missing_seeds)
     write_page(DOCS / "flagship.md", home / "flagship.md", text)
     print(f"\n{text}\n\n{home / 'flagship.md'} and its pictures in {images} are written.")
 
@@ -59,10 +61,13 @@ def main() -> None:
     parser.add_argument(
         "--quick", action="store_true", help="a trial of minutes: small networks, one seed; its page stays in --output"
     )
+    parser.add_argument("--seeds", type=int, choices=range(1, ALL.seeds + 1), help="only so many; the page says so")
     chosen = parser.parse_args()
-    settings = QUICK if chosen.quick else Settings()
+    wanted = QUICK if chosen.quick else ALL
+    settings = replace(wanted, seeds=min(chosen.seeds or wanted.seeds, wanted.seeds))
     measure_all(settings, chosen.output)
-    show(settings, chosen.output, chosen.output if chosen.quick else DOCS)
+    home = chosen.output if chosen.quick else DOCS
+    show(settings, chosen.output, home, wanted.seeds - settings.seeds)
 
 
 if __name__ == "__main__":
