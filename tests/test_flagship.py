@@ -12,6 +12,8 @@ import pytest
 from places import ROOT
 from scripts import PATIENCE
 
+from landscape import Landscape
+
 FOLDER = ROOT / "docs" / "examples" / "flagship"
 X = np.arange(-20, 21) / 20
 
@@ -143,11 +145,14 @@ def test_it_runs_to_its_page_and_goes_on_where_it_stopped(tmp_path):
     assert "one seed decides nothing" in table
     for picture in re.findall(r"\]\((images/.*?)\)", table):
         assert (tmp_path / picture).stat().st_size > 10_000
-    lost = tmp_path / "8_plain_seed0"
-    (lost / "line_2.h5").unlink()
-    before = {file: file.stat().st_mtime_ns for file in tmp_path.glob("*/*.h5")}
+    trained = {file: file.stat().st_mtime_ns for file in tmp_path.glob("*/run/ckpt_dir/*.safetensors")}
+    losses = {file: Landscape.load(file).loss for file in tmp_path.glob("*/*.h5")}
+    assert len(trained) >= 4
+    assert len(losses) == 4 * 3
+    (tmp_path / "8_plain_seed0" / "line_2.h5").unlink()
     done = run("--quick", "--output", tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "flagship.md").read_text() == page
-    assert (lost / "line_2.h5").exists()
-    assert {file: file.stat().st_mtime_ns for file in before} == before
+    assert {file: file.stat().st_mtime_ns for file in trained} == trained
+    for file, loss in losses.items():
+        np.testing.assert_array_equal(Landscape.load(file).loss, loss)
