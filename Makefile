@@ -20,10 +20,12 @@ notebooks: .venv/.installed
 
 test: .venv/.installed
 	sh constraints/install_chromium.sh
+	sh constraints/install_mesa.sh
 	$(BIN)/python $(PYTEST) -m "not slow" $(PARALLEL) 3
 
 test-all: .venv/.installed
 	sh constraints/install_chromium.sh
+	sh constraints/install_mesa.sh
 	$(BIN)/python -m pytest --cov --cov-report=term -m "not slow" $(PARALLEL) 3
 	$(BIN)/python $(PYTEST) -m slow $(PARALLEL) 4 $(FAULTS:%=--ignore=%)
 	$(BIN)/python $(PYTEST) -m slow --numprocesses 3 $(FAULTS)

@@ -158,6 +158,14 @@ def draw_topology(contour: Path, tree: Path) -> None:
     save_figure(seen.plot_merge_tree(theme="light"), tree, dpi=110)
 
 
+def draw_hero(landscape: Landscape, file: Path) -> None:
+    """Renders the plane of the demo's training."""
+    from PIL import Image
+
+    hero = landscape.plot_hero(camera="auto", pixels=(1280, 720), background="white")
+    Image.fromarray(hero.pixels).convert("RGB").save(file, optimize=True)
+
+
 def draw_comparison(file: Path) -> None:
     """Draws how far the loss rises around the networks of the two recipes that the page on comparing trains."""
     (_, _, start), (_, _, page) = blocks("quick_start.md")[0], blocks("comparing.md")[0]
@@ -239,6 +247,7 @@ def main(demo: Path) -> None:
     landscape.save_animation(IMAGES / "figures_walk.gif", theme="light")
     draw_long_path(IMAGES / "figures_long_path.png")
     draw_progress(demo / "landscape_0-20_pca.h5", IMAGES / "figures_progress.png")
+    draw_hero(landscape, IMAGES / "figures_hero.png")
     draw_profile(demo, IMAGES / "concepts_profile.png")
     draw_saddle(IMAGES / "concepts_saddle.png")
     draw_topology(IMAGES / "topology_contour.png", IMAGES / "topology_tree.png")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float64
     from matplotlib.axes import Axes
 
+    from .drawing.camera import CameraChoice
     from .figures import Look
     from .sampling.value_at import ValueAt
     from .survey.survey import SurveyReport
@@ -214,6 +215,21 @@ class Landscape(ReadOnly, LandscapeData):
         """Draws the surface in three dimensions; see ``figures.plot_surface``."""
         return figures.plot_surface(self, ax, **look)
 
+    def plot_hero(
+        self,
+        *,
+        pixels: tuple[int, int] | None = None,
+        dpi: int | None = None,
+        labels: bool = False,
+        background: str | None = None,
+        interpolation: str = "smooth",
+        **look: Unpack[Look],
+    ) -> figures.Rendering:
+        """Renders the surface with light and shadows, as a picture for a first page; see ``figures.plot_hero``."""
+        return figures.plot_hero(
+            self, pixels=pixels, dpi=dpi, labels=labels, background=background, interpolation=interpolation, **look
+        )
+
     def plot_profile(self, ax: Axes | None = None, *, others: str | Sequence[str] = (), **look: Unpack[Look]) -> Axes:
         """Draws a line's loss, and other metrics on a second axis; see ``figures.plot_profile``."""
         return figures.plot_profile(self, ax, others=others, **look)
@@ -255,10 +271,23 @@ class Landscape(ReadOnly, LandscapeData):
         return figures.plot_merge_tree(self, ax, persistence=persistence, **look)
 
     def save_animation(
-        self, path: str | os.PathLike[str], kind: str = "contour", *, seconds: float = 6.0, **look: Unpack[Look]
+        self,
+        path: str | os.PathLike[str],
+        kind: str | None = None,
+        *,
+        move: str = "walk",
+        turn: float | None = None,
+        seconds: float | None = None,
+        rate: int | None = None,
+        dpi: int | None = None,
+        **look: Unpack[Look],
     ) -> Path:
-        """Writes the optimizer's walk over the plane as GIF or MP4; see ``figures.save_animation``."""
-        return figures.save_animation(self, path, kind, seconds=seconds, **look)
+        """Writes a GIF or MP4: the optimizer's walk, an orbit around the surface, or a flight along the path.
+
+        ``landscape.save_animation("orbit.mp4", move="orbit")``; see ``figures.save_animation``.
+        """
+        more = {"turn": turn, "seconds": seconds, "rate": rate, "dpi": dpi}
+        return figures.save_animation(self, path, kind, move=move, **more, **look)  # type: ignore[arg-type]
 
     def to_xarray(self, *, samples: str | bool = False) -> xarray.Dataset:
         """Returns the grid as an xarray Dataset with the coordinates x and y.
@@ -317,6 +346,7 @@ class Landscape(ReadOnly, LandscapeData):
         *,
         size: str = "full",
         aspect: str = "equal",
+        camera: CameraChoice | None = None,
         show: bool = True,
     ) -> Path:
         """Writes the landscape as an interactive page, opens it in the browser, and returns its path.
@@ -325,6 +355,8 @@ class Landscape(ReadOnly, LandscapeData):
             path: a file that ends in .html; None writes a temporary one.
             size: "full" (one file) or "small" (the plotly script lies beside the page).
             aspect: how planes are drawn at first: "equal" (to scale) or "fill".
+            camera: from where the surface is seen at first, such as "low", "auto" or (azimuth, elevation) in degrees;
+                see ``figures.Look``.
             show: whether the page is opened.
 
         Raises:
@@ -336,7 +368,7 @@ class Landscape(ReadOnly, LandscapeData):
         if path is None:
             # The browser reads it after this process may have ended, so nobody can remove it here.
             path = Path(tempfile.mkdtemp(prefix="landscape-")) / "landscape.html"
-        page = save_page(self, path, size=size, aspect=aspect)
+        page = save_page(self, path, size=size, aspect=aspect, camera=camera)
         if show:
             webbrowser.open(page.resolve().as_uri())
         return page

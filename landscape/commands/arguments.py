@@ -25,6 +25,7 @@ _COMMON = {"overwrite": "--overwrite", "output": "--output"}
 _VALUE = r"(?:(?P<text>\"[^\"]*\"|'[^']*'|[\w.+-]*\w)(?![\w(]))?"
 _spelling: Mapping[str, str] = _COMMON
 
+CAMERA_HELP = "default, front, side, above, low, auto, or azimuth,elevation such as -60,30"
 _CONTINUE = "What was measured is in the file; the same command continues from there."
 
 

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..drawing.appearance import FONTS, STYLES, THEMES
+from ..drawing.camera import MOVES
 from ..scales.choosing import SCALES
 from ..scales.frame import ASPECTS
-from .arguments import given, options_named, read_levels
+from .arguments import CAMERA_HELP, given, options_named, read_levels
 from .compare import KIND as COMPARISON_KIND
 from .compare import draw_comparison, is_comparison
 from .plot_curvature import KINDS as CURVATURE_KINDS
 from .plot_curvature import draw_curvature, is_of_curvature, refuse
 from .plot_kinds import (
+    HERO,
     OPTIONS,
     OTHER_KINDS,
     PLANE_KINDS,
@@ -26,7 +28,9 @@ from .plot_kinds import (
     draw,
     plain_look,
     read_look,
+    read_pixels,
     read_topology,
+    write_beside,
 )
 from .survey_options import choice
 
@@ -44,10 +48,10 @@ def plot(
         str,
         choice(
             ("auto", *PLANE_KINDS, *OTHER_KINDS, *CURVATURE_KINDS, COMPARISON_KIND),
-            help="profile is of a line, barriers of lines and curves between two networks, difference of two files or "
-            "metrics, multiples side by side on one scale, uncertainty maps of the standard error and of the "
-            "interpolation error, persistence and merge_tree how deep the grid's minima are "
-            "and which saddles join them; "
+            help="hero is a surface with light and shadows, for a first page, profile is of a line, barriers of lines "
+            "and curves between two networks, difference of two files or metrics, multiples side by side on one scale, "
+            "uncertainty maps of the standard error and of the interpolation error, "
+            "persistence and merge_tree how deep the grid's minima are and which saddles join them; "
             "sharpness and spectrum are of a curvature file, comparison of a comparison file. auto: contour, profile, "
             "sharpness or comparison of one file, "
             "multiples of several files or metrics, animation for a GIF or MP4.",
@@ -93,16 +97,49 @@ def plot(
     ] = None,
     size: Annotated[str | None, typer.Option(help="Width and height in inches, such as 8x5.")] = None,
     dpi: Annotated[
-        int | None, typer.Option(help="Dots per inch; 200 by default, 400 for a paper, 80 for a GIF, 120 for an MP4.")
+        int | None,
+        typer.Option(help="Dots per inch; 200 by default, 400 for a paper, 300 for a hero, 80 for a GIF."),
     ] = None,
     camera: Annotated[
-        str | None, typer.Option(help="Of a surface: azimuth,elevation in degrees such as -60,30.")
+        str | None, typer.Option(help=f"From where a surface is seen, the same for every file: {CAMERA_HELP}.")
+    ] = None,
+    pixels: Annotated[
+        str | None, typer.Option(help="Of a hero: width and height such as 1920x1080; 3840x2160 by default.")
+    ] = None,
+    labels: Annotated[
+        bool, typer.Option("--labels", help="Of a hero: write a colour bar, a legend and the caption below it.")
+    ] = False,
+    background: Annotated[
+        str | None, typer.Option(help="Of a hero: one of matplotlib's colours, such as white; by default it is clear.")
+    ] = None,
+    interpolation: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a hero, between the grid's points: smooth (through every point), the default, or linear."
+        ),
     ] = None,
     columns: Annotated[int | None, typer.Option(help="Of multiples: how many stand in a row.")] = None,
-    seconds: Annotated[
-        float | None, typer.Option(help="Of an animation: how long the walk takes; 6 by default.")
+    move: Annotated[
+        str | None,
+        choice(
+            MOVES,
+            help="Of an animation: walk (the default) shows the optimizer on its way beside its loss curve, orbit goes "
+            "around the surface, fly follows the path over the surface.",
+        ),
     ] = None,
-    rate: Annotated[int | None, typer.Option(help="Of an animation: frames per second; 20 by default.")] = None,
+    turn: Annotated[
+        float | None,
+        typer.Option(
+            help="Of an animation: how far the camera goes around the surface, in degrees; 360 for an orbit, 0 for a "
+            "walk by default."
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Of an animation: how long it takes; 6 by default, 10 for a flight.")
+    ] = None,
+    rate: Annotated[
+        int | None, typer.Option(help="Of an animation: frames per second; 30 by default, 20 for a GIF.")
+    ] = None,
     number: Annotated[
         int | None, typer.Option(help="Of a spectrum: which checkpoint; the last measured one by default.")
     ] = None,
@@ -137,8 +174,7 @@ def plot(
         float | None, typer.Option(help="Of sharpness: draws 2 / learning rate; by default where it was recorded.")
     ] = None,
 ) -> None:
-    """Draws landscape files as a picture, as an animation of the optimizer's walk, a curvature or a comparison file."""
-    from collectors.files.local_files import write_text
+    """Draws landscape files as a picture or a moving picture, or a curvature or a comparison file."""
     from collectors.validation import check_choice
 
     from ..landscape import Landscape
@@ -153,9 +189,12 @@ def plot(
             "--metric": bool(metric), "--levels": levels != "auto", "--clip": clip is not None,
             "--colormap": colormap is not None, "--no-trajectory": not trajectory, "--aspect": aspect != "equal",
             "--over": over != "auto", "--camera": camera is not None, "--columns": columns is not None,
-            "--seconds": seconds is not None, "--rate": rate is not None, "--topology": topology,
+            "--move": move is not None, "--turn": turn is not None, "--seconds": seconds is not None,
+            "--rate": rate is not None, "--topology": topology,
             "--persistence": persistence is not None, "--significance": significance is not None,
             "--caption": caption,
+            "--pixels": pixels is not None, "--labels": labels, "--background": background is not None,
+            "--interpolation": interpolation is not None,
         }  # fmt: skip
         own = {**of_curvature, "--scale": None if scale == "auto" else scale}
         if compared:
@@ -176,15 +215,19 @@ def plot(
         "scale": scale, "levels": read_levels(levels), "style": style, "font": font, "theme": theme,
         "aspect": aspect, "trajectory": trajectory, **read_look(clip, colormap, size, camera),
     }  # fmt: skip
-    check_fits(
-        chosen, over, metrics,
-        {"--columns": columns, "--seconds": seconds, "--rate": rate, "--significance": significance},
-        trajectory=trajectory,
-    )  # fmt: skip
+    of_animation = {"move": move, "turn": turn, "seconds": seconds, "rate": rate}
+    owned: dict[str, Any] = {
+        "--columns": columns, "--significance": significance, "--pixels": pixels, "--labels": labels or None,
+        "--background": background, "--interpolation": interpolation,
+    }  # fmt: skip
+    owned |= {f"--{name}": value for name, value in of_animation.items()}
+    check_fits(chosen, over, metrics, owned, trajectory=trajectory or move == "orbit")
     look |= read_topology(chosen, persistence, topology=topology)
-    more: dict[str, Any] = given(columns=columns, seconds=seconds, rate=rate)
+    more: dict[str, Any] = given(columns=columns, **of_animation)
     if chosen == "multiples":
         more |= given(titles=title)
+    elif chosen == HERO:
+        more |= given(background=background, interpolation=interpolation, pixels=read_pixels(pixels), labels=labels)
     elif significance is not None:
         more["significance"] = significance or None
     elif chosen in TOPOLOGY_KINDS:
@@ -195,10 +238,8 @@ def plot(
         look["title"] = title[0]
     with options_named(OPTIONS):
         captions = captions_of(landscapes, chosen, metrics, look) if caption else []
-        alt = " ".join(item.alt for item in captions) or None
-        draw(chosen, landscapes, output, over, metrics, look, dpi, more, alt)
+        draw(
+            chosen, landscapes, output, over, metrics, look, dpi, more, " ".join(item.alt for item in captions) or None
+        )
         typer.echo(str(output))
-        if captions:
-            beside = output.with_name(f"{output.stem}_caption.txt")
-            write_text(beside, "\n".join(map(str, captions)))
-            typer.echo(str(beside))
+        write_beside(output, captions)

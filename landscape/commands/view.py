@@ -10,7 +10,7 @@ import typer
 
 from ..interactive.page import SIZES
 from ..scales.frame import ASPECTS
-from .arguments import options_named
+from .arguments import CAMERA_HELP, options_named
 from .survey_options import choice
 
 
@@ -32,6 +32,7 @@ def view(
     aspect: Annotated[
         str, choice(ASPECTS, help="How planes are drawn at first: equal is to scale; the page can change it.")
     ] = "equal",
+    camera: Annotated[str | None, typer.Option(help=f"From where surfaces are seen at first: {CAMERA_HELP}.")] = None,
     show: Annotated[
         bool | None, typer.Option("--open/--no-open", help="Open the page in the browser.", show_default=False)
     ] = None,
@@ -47,8 +48,8 @@ def view(
     target = Path(files[0]).with_suffix(".html") if output is None else output
     if output is None and is_url(files[0]):
         target = Path(target.name)
-    with options_named({"path": "--output", "aspect": "--aspect"}):
-        page = save_page([Landscape.load(file) for file in files], target, size=size, aspect=aspect)
+    with options_named({"path": "--output", "aspect": "--aspect", "camera": "--camera"}):
+        page = save_page([Landscape.load(file) for file in files], target, size=size, aspect=aspect, camera=camera)
     typer.echo(str(target))
     if (output is None if show is None else show) and not webbrowser.open(page.resolve().as_uri()):
         typer.echo("No browser could be opened here; open that file in one.", err=True)

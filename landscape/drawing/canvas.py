@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure, FigureBase
 
+    from .camera import Camera
+
 
 _DESCRIPTION = {"png": "Description", "pdf": "Subject", "svg": "Description"}
 _METADATA: dict[str, dict[str, Any]] = {
@@ -53,24 +55,6 @@ def check_size(size: object, ax: object = None) -> tuple[float, float] | None:
     return width, height
 
 
-def check_camera(camera: object, function: str, *, flat: bool) -> tuple[float, float] | None:
-    """Returns from where a surface is seen, azimuth and elevation in degrees; None where nobody chose.
-
-    Raises:
-        TypeError: it is no pair of numbers.
-        ValueError: the elevation is none, or the picture is flat.
-    """
-    if camera is None:
-        return None
-    if flat:
-        raise ValueError(f"camera must be left out for {function}, which is flat; plot_surface has one.")
-    expected = "(azimuth, elevation) in degrees, the elevation from -90 to 90"
-    azimuth, elevation = _pair("camera", camera, expected)
-    if not -90 <= elevation <= 90:
-        raise wrong_value("camera", expected, camera)
-    return azimuth, elevation
-
-
 def _pair(name: str, value: object, expected: str) -> tuple[float, float]:
     if isinstance(value, str) or not isinstance(value, Sequence) or len(value) != 2:
         raise wrong_type(name, expected, value)
@@ -78,9 +62,9 @@ def _pair(name: str, value: object, expected: str) -> tuple[float, float]:
     return first, second
 
 
-def settle(figure: Any) -> None:
-    """Computes the layout now, so that what is placed in pixels finds the axes in their final place."""
-    fit(figure)
+def settle(figure: Any, cameras: Sequence[Camera] = (), *, grow: bool = True) -> None:
+    """Computes the layout now, so that what is placed in pixels finds the axes in their final place; see ``fit``."""
+    fit(figure, cameras, grow=grow)
 
 
 def save_figure(

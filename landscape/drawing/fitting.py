@@ -6,6 +6,7 @@ Matplotlib's layout makes room for the heights of titles and labels, but not for
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from .time_bar import NAME, strips_height
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from .camera import Camera
 
 # Between what is written and the figure's edge, and between two titles, in points.
 _MARGIN = 4.0
@@ -29,22 +32,24 @@ _MOST_HEIGHT = 1.2
 _SLIDE = (10.0, 7.0)
 
 
-def fit(figure: Figure) -> None:
+def fit(figure: Figure, cameras: Sequence[Camera] = (), *, grow: bool = True) -> None:
     """Computes the layout so that no title, label, legend or colour bar leaves the figure or meets another.
 
     Args:
         figure: one of ours, with everything on it but what is placed in pixels.
+        cameras: for each of which three-dimensional axes have room without being moved; none is the one they have.
+        grow: whether the figure may become higher; a film has a size of its own.
     """
     for legend in figure.legends:
         _wrap_legend(legend)
     for _ in range(_ROUNDS):
-        _lay_out(figure)
+        _lay_out(figure, cameras)
         wrapped = _wrap_texts(figure)
         if wrapped:
-            _lay_out(figure)
-        if not _grow(figure) and not wrapped:
+            _lay_out(figure, cameras)
+        if not (grow and _grow(figure)) and not wrapped:
             return
-    _lay_out(figure)
+    _lay_out(figure, cameras)
 
 
 def fits_across(legend: Any, columns: int) -> bool:
@@ -57,7 +62,7 @@ def fits_across(legend: Any, columns: int) -> bool:
     return bool(legend.get_window_extent().width <= room)
 
 
-def _lay_out(figure: Any) -> None:
+def _lay_out(figure: Any, cameras: Sequence[Camera]) -> None:
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     engine = figure.get_layout_engine()
@@ -69,7 +74,7 @@ def _lay_out(figure: Any) -> None:
         figure.set_layout_engine("none")
         _place_time_bars(figure, mains)
         for ax in mains:
-            _place_box(figure, ax)
+            _place_box(figure, ax, cameras)
 
 
 def _place_time_bars(figure: Any, mains: list[Any]) -> None:
@@ -216,11 +221,11 @@ def _length(text: Any, axis: int) -> float:
     return float((box.width, box.height)[axis])
 
 
-def _place_box(figure: Any, ax: Any) -> None:
+def _place_box(figure: Any, ax: Any, cameras: Sequence[Camera]) -> None:
     """Gives three-dimensional axes all the room between title, legend and neighbours, labels and ticks included."""
     size, room = np.tile(figure.bbox.size, 2), _box_room(figure, ax)
     for _ in range(2 * _ROUNDS):  # the size of type stays, so that each step only comes nearer
-        shown = _box_extent(ax)
+        shown = _extent_from_all(ax, cameras)
         scale = float(((room[2:] - room[:2]) / (shown[2:] - shown[:2])).min())
         place = np.array(ax.get_position(original=True).bounds) * size
         shift = (room[:2] + room[2:] - scale * (shown[:2] + shown[2:])) / 2
@@ -250,6 +255,17 @@ def _box_room(figure: Any, ax: Any) -> NDArray[np.float64]:
     left, top = place.colspan.start * width, figure.bbox.height - place.rowspan.start * height
     heading = ax.title.get_window_extent().height + 2 * margin if ax.title.get_text() else margin
     return np.array([left + margin, top - height + margin, left + width - margin, top - heading])
+
+
+def _extent_from_all(ax: Any, cameras: Sequence[Camera]) -> NDArray[np.float64]:
+    """Returns the extent of the box seen from all cameras together, and leaves the axes with the first of them."""
+    if not cameras:
+        return _box_extent(ax)
+    extents = []
+    for camera in reversed(cameras):
+        camera.place(ax)
+        extents.append(_box_extent(ax))
+    return np.concatenate([np.min(extents, axis=0)[:2], np.max(extents, axis=0)[2:]])
 
 
 def _box_extent(ax: Any) -> NDArray[np.float64]:

@@ -22,7 +22,8 @@ from ..scales.levels import Levels, number_text
 from ..scales.scale import Scale
 from ..topology.topology import Topology, wanted_topology
 from .appearance import DIVERGING, PAPER_WIDTH, Appearance, appearance_of, draw_legend, find_colormap
-from .canvas import check_camera, check_size, new_axes, settle
+from .camera import Camera, CameraChoice, check_camera
+from .canvas import check_size, new_axes, settle
 from .texts import (
     axis_label,
     flat_note,
@@ -78,7 +79,8 @@ class Look(TypedDict, total=False):
             aspect.
         title: in place of the landscape's own; "" leaves it out.
         size: width and height in inches of a figure of its own, without the legend below a surface; None chooses.
-        camera: from where a surface is seen, (azimuth, elevation) in degrees; None looks over its lowest corner.
+        camera: from where a surface is seen: "default", "front", "side", "above", "low", or (azimuth, elevation) in
+            degrees, the same for every file; "auto" looks for the best view of the path. None is "default".
         topology: whether the grid's minima and the saddles between them are marked, on a plane seen from above or on a
             profile; a number marks the minima with a barrier higher than that. See ``Landscape.topology``.
     """
@@ -95,7 +97,7 @@ class Look(TypedDict, total=False):
     aspect: str
     title: str | None
     size: tuple[float, float] | None
-    camera: tuple[float, float] | None
+    camera: CameraChoice | None
     topology: bool | float
 
 
@@ -153,7 +155,7 @@ class Sheet:
         entries: of the legend.
         dots: which checkpoints have dots, of each path in the colours of time.
         mappable: what the colour bar explains.
-        camera: azimuth and elevation in degrees; None chooses.
+        camera: from where a surface is seen; None looks for the best view of the path.
         topology: minima and saddles to mark, or None.
         times: what the colours of paths stand for; None where all paths are short.
         border: of the part of the plane that is drawn, in the picture's coordinates.
@@ -182,7 +184,7 @@ class Sheet:
     entries: list[Any] = field(default_factory=list)
     dots: list[Marked] = field(default_factory=list)
     mappable: Any = None
-    camera: tuple[float, float] | None = None
+    camera: Camera | None = None
     topology: Topology | None = None
     times: Times | None = None
     border: Any = None
@@ -291,8 +293,12 @@ class Sheet:
         bar.outline.set_edgecolor(self.ax.spines["left"].get_edgecolor())
         return bar
 
-    def finish(self) -> None:
-        """Draws the colour bar and the legend, then what depends on the final place of the axes."""
+    def finish(self, cameras: Sequence[Camera] = ()) -> None:
+        """Draws the colour bar and the legend, then what depends on the final place of the axes.
+
+        Args:
+            cameras: from which a surface will be seen without moving its axes.
+        """
         if self.furniture:
             if self.own and self.frame.bar_below(paper=self.appearance.paper):
                 self.write_bar(self.ax, location="bottom", aspect=40)
@@ -303,7 +309,7 @@ class Sheet:
             self.entries += dots_handle(self.dots, self.appearance.factor)
             draw_legend(self.ax, self.entries, self.appearance, outside=self.own)
         if self.own:
-            settle(self.ax.figure)
+            settle(self.ax.figure, cameras, grow=not cameras)
         self.write_late()
 
     def write_late(self) -> None:
@@ -364,7 +370,9 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
     colors = find_colormap(options.get("colormap", DIVERGING if diverging else "viridis"))
     frame = choose_frame(landscape, options.get("aspect", "equal"))
     size = check_size(options.get("size"), ax)
-    camera = check_camera(options.get("camera"), kind.function, flat=kind.projection != "3d")
+    camera = check_camera(options.get("camera"))
+    if options.get("camera") is not None and kind.projection != "3d":
+        raise ValueError(f"camera must be left out for {kind.function}, which is flat; plot_surface has one.")
     if (wanted := options.get("topology", False)) is not False and (diverging or not kind.minima):
         others = "plot_contour, plot_contour_lines, plot_heatmap and plot_profile mark minima"
         raise ValueError(f"topology must be left out for {kind.function}: {others}.")

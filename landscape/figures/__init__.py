@@ -1,8 +1,10 @@
 """Pictures of landscapes: thin functions of data and axes that return the axes and never show anything."""
 
+from ..drawing.camera import CAMERAS, Camera
 from ..drawing.canvas import figure_pixels, save_figure
 from ..drawing.curvature_sheet import CurvatureLook
 from ..drawing.sheet import Look
+from ..rendering.picture import Rendering
 from ..scales.choosing import choose_scale
 from ..scales.scale import Scale
 from .animation import save_animation, walk_frames
@@ -10,8 +12,11 @@ from .barriers import plot_barriers
 from .comparison import plot_comparison
 from .contour import plot_contour, plot_contour_lines, plot_heatmap
 from .difference import plot_difference
+from .flight import fly_frames
+from .hero import plot_hero
 from .merge_tree import plot_merge_tree
 from .multiples import plot_multiples
+from .orbit import orbit_frames
 from .persistence import plot_persistence
 from .profile import plot_profile
 from .routes import plot_routes
@@ -21,17 +26,23 @@ from .surface3d import plot_surface
 from .uncertainty import plot_uncertainty
 
 __all__ = [
+    "CAMERAS",
+    "Camera",
     "CurvatureLook",
     "Look",
+    "Rendering",
     "Scale",
     "choose_scale",
     "figure_pixels",
+    "fly_frames",
+    "orbit_frames",
     "plot_barriers",
     "plot_comparison",
     "plot_contour",
     "plot_contour_lines",
     "plot_difference",
     "plot_heatmap",
+    "plot_hero",
     "plot_merge_tree",
     "plot_multiples",
     "plot_persistence",

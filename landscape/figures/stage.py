@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..drawing.camera import Camera
 from ..drawing.canvas import settle
 from ..drawing.occlusion import Relief
 from ..drawing.path import PATH, RUN_COLORS, STAR, halo, network_marks, sized
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 # Pieces of the way since the last checkpoint.
 _PIECES = 16
+# A surface that turns leaves room for what stands beside it at so many places of the way.
+_PLACES = 12
 
 
 @dataclass(eq=False)
@@ -63,20 +67,34 @@ class Stage:
         self.curves = self._draw_curves()
         self.cursor, self.dots, self.text = self._make_moving()
 
-    def frames(self, moments: NDArray[Any], dpi: int) -> Iterator[NDArray[Any]]:
-        """Yields a frame for each moment, in different numbers of checkpoints since the first one."""
+    def frames(self, moments: NDArray[Any], cameras: Sequence[Camera], dpi: int) -> Iterator[NDArray[Any]]:
+        """Yields a frame for each moment.
+
+        Args:
+            moments: in different numbers of checkpoints since the first one.
+            cameras: one for each moment, from which a surface is seen; none if the picture is flat or stays as it is.
+            dpi: dots per inch.
+        """
         from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+        space: Any = self.sheet.ax
         self.figure.set_dpi(dpi)
         canvas: Any = FigureCanvasAgg(self.figure)
-        settle(self.figure)
+        settle(self.figure, cameras[:: max(1, len(cameras) // _PLACES)], grow=False)
         self.sheet.write_late()
+        # The layout engine would place the others anew where one is hidden.
+        self.figure.set_layout_engine("none")
+        space.set_visible(not cameras)
         canvas.draw()
+        space.set_visible(True)
         still = canvas.copy_from_bbox(self.figure.bbox)
         moving = [artist for walker in self.walkers for artist in (walker.way, walker.ball)]
-        for moment in moments:
+        for moment, camera in itertools.zip_longest(moments, cameras):
             self._move(float(moment))
             canvas.restore_region(still)
+            if camera is not None:
+                camera.place(space)
+                space.draw(canvas.get_renderer())
             for artist in (*moving, self.cursor, *self.dots, self.text):
                 artist.axes.draw_artist(artist)
             yield np.asarray(canvas.buffer_rgba())[:, :, :3].copy()
@@ -95,9 +113,12 @@ class Stage:
             faint = {"color": walker.color, "linewidth": 1.0, "alpha": 0.45, "zorder": 4, "path_effects": halo(1.8)}
             self._add_line(self._way(walker.places), **faint)
         landscape, point = self.sheet.landscape, self.sheet.landscape.origin
-        if ax.name != "3d":
-            place = self.sheet.frame.place([point.x], [point.y or 0.0])
-            ax.plot(*place, linestyle="none", zorder=5, **sized(STAR, 0.9))
+        star = np.column_stack(self.sheet.frame.place([point.x], [point.y or 0.0]))
+        if ax.name == "3d":
+            height = self.sheet.scale.tall.heights([point.metrics.get(self.sheet.metric, np.nan)])
+            star = np.column_stack([star, height])
+        if np.isfinite(star).all():
+            self._add_line(star, linestyle="none", zorder=5, **sized(STAR, 0.9))
         for row, style in network_marks(landscape):
             assert landscape.checkpoints is not None
             here = self._places(landscape.checkpoints.part(np.array([row])))

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from ..drawing.appearance import SMALLEST_TYPE, readable
 from ..drawing.arrows import HEAD
+from ..drawing.best_camera import best_camera, feet_on_surface
+from ..drawing.camera import FLOOR
 from ..drawing.coarse import blocks, coarse_entry, washed
 from ..drawing.missing import edges, missing_kinds
 from ..drawing.occlusion import Relief
@@ -43,13 +45,11 @@ if TYPE_CHECKING:
     from ..file.data import LandscapeData
 
 
-_FLOOR = 0.35
-_ELEVATION = 30.0
 _DOT_COLORS = 32
 
 
 def plot_surface(landscape: LandscapeData, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
-    """Draws a plane's metric as a surface, seen over its lowest corner.
+    """Draws a plane's metric as a surface, seen from the same place for every file; see ``camera``.
 
     A run's path is at the heights of its projection on the plane, which the legend says: a checkpoint's own loss
     belongs to a place off the plane. Between two checkpoints it follows the surface. What the surface hides from the
@@ -81,19 +81,21 @@ def draw_surface(sheet: Sheet) -> None:
         space.figure.set_layout_engine("none")
     heights = scale.heights(sheet.measured)
     low, high = scale.tall.height_range
-    floor = low - _FLOOR * (high - low)
+    floor = low - FLOOR * (high - low)
     space.computed_zorder = False
     space.set_zlim(floor, high)
     across, up = sheet.frame.limits(*map(span, sheet.plane))
     space.set_xlim(*across)
     space.set_ylim(*up)
-    space.set_box_aspect(sheet.frame.box, zoom=0.84 if look.paper or not sheet.furniture else 1)
+    width, depth, height = sheet.frame.box
+    zoom = 0.84 if look.paper or not sheet.furniture else 1.0
+    space.set_box_aspect((width, depth, height * (1 + FLOOR)), zoom=zoom)
     _draw_cells(sheet, heights, high - low)
     if not scale.flat:
         _draw_floor(sheet, heights, floor)
     _write_labels(sheet)
-    azimuth, elevation = sheet.camera or (_azimuth(heights), _ELEVATION)
-    space.view_init(elev=elevation, azim=azimuth)
+    camera = sheet.camera or best_camera(sheet.landscape, sheet.metric, scale, sheet.frame)
+    camera.place(space)
     if sheet.trajectory:
         _draw_path(sheet, Relief(*sheet.plane, heights, sheet.frame.matrix), floor)
         sheet.note_own_values()
@@ -112,7 +114,7 @@ def _write_labels(sheet: Sheet) -> None:
     small = look.paper or not sheet.furniture
     size = look.small_size
     for axis, setter in ((0, space.set_xlabel), (1, space.set_ylabel)):
-        setter(sheet.axis_text(axis, narrow=True), fontsize=size, labelpad=2 if small else 14)
+        setter(sheet.axis_text(axis, narrow=True), fontsize=size, labelpad=5 if small else 14)
     # The axis of a box has no room for two lines.
     space.set_zlabel(sheet.scale.tall.label(sheet.label), fontsize=size, labelpad=-2 if small else 8)
     space.tick_params(labelsize=max(SMALLEST_TYPE, size - 1), pad=-3 if small else 2)
@@ -146,8 +148,8 @@ def _draw_cells(sheet: Sheet, heights: NDArray[Any], height: float) -> None:
             used[rows, columns] |= whole
     cells = corners[whole]
     colors = sheet.colors((cells[..., 2].mean(axis=1) - low) / (high - low))
-    sizes = np.array([*np.ptp(grid[..., :2], axis=(0, 1)), height]) / sheet.frame.box * (4, 4, 3)
-    colors[:, :3] *= _shade(cells, sizes)[:, None]
+    sizes = np.array([*(np.ptp(grid[..., :2], axis=(0, 1)) / sheet.frame.box[:2]), height])
+    colors[:, :3] *= shade(cells, sizes)[:, None]
     # Plateaus are in the same collection, which is drawn from back to front.
     flat, flat_colors, outlines = _plateaus(sheet, used, (low, high))
     cells, colors, outlines = (
@@ -203,7 +205,7 @@ def _plateaus(
     return pieces, faces, np.tile(to_rgba(look.soft), (len(pieces), 1))
 
 
-def _shade(cells: NDArray[Any], size: NDArray[Any]) -> NDArray[Any]:
+def shade(cells: NDArray[Any], size: NDArray[Any]) -> NDArray[Any]:
     """Returns how bright each cell is, 0 to 1, under a light from above, in the proportions of the drawn box."""
     across = (cells[:, 2] - cells[:, 0]) / size
     other = (cells[:, 3] - cells[:, 1]) / size
@@ -240,10 +242,9 @@ def _draw_path(sheet: Sheet, relief: Relief, floor: float) -> None:
         return line
 
     drawn: list[SurfaceLine] = []
-    found = landscape.checkpoints
-    if found is not None and found.y is not None and metric in found.projected:
-        heights = scale.tall.heights(found.projected[metric])
-        feet = np.column_stack([*sheet.frame.place(found.x, found.y), heights])
+    found, feet = landscape.checkpoints, feet_on_surface(landscape, metric, scale, sheet.frame)
+    if found is not None and feet is not None:
+        heights = feet[:, 2]
         for index, whole in enumerate(found.paths):
             rows = whole[np.isfinite(heights[whole])]
             if not len(rows):
@@ -343,22 +344,6 @@ def _draw_timed_run(
     colored = {"colors": np.vstack(colors), "head": HEAD * max(factor, 0.75)}
     add(np.vstack(ways), "_arrows", 6.5, kind=SurfaceArrows, **colored)
     return dots
-
-
-def _azimuth(heights: NDArray[Any]) -> float:
-    """Returns the direction from which the surface hides least of itself: over the side where it is lowest."""
-    finite = np.isfinite(heights)
-    if not finite.any():
-        return -60.0
-    deviation = np.where(finite, heights - heights[finite].mean(), 0.0)
-    right = np.linspace(-1, 1, heights.shape[1])
-    up = np.linspace(-1, 1, heights.shape[0])[:, None]
-
-    def front(azimuth: float) -> float:
-        toward = right * math.cos(math.radians(azimuth)) + up * math.sin(math.radians(azimuth))
-        return float((deviation * toward).sum())
-
-    return min((-60.0, 30.0, 120.0, -150.0), key=front)
 
 
 SURFACE = Kind("plot_surface", draw_surface, count=8, size=(7.2, 6.0), paper_height=3.2, projection="3d", heights=True)

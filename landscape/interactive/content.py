@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from workers.metric_names import MetricName, other_datasets
 
+from ..drawing.best_camera import best_camera
+from ..drawing.camera import NAMED, Camera, plotly_box
 from ..drawing.path import network_marks
 from ..drawing.texts import (
     axis_label,
@@ -44,7 +46,9 @@ if TYPE_CHECKING:
 _MOST_DIFFERENCES = 60
 
 
-def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
+def landscape_content(
+    landscape: LandscapeData, name: str, cameras: Mapping[str, Camera | None] = NAMED
+) -> dict[str, Any]:
     """Returns JSON values from which the page draws a landscape.
 
     Arrays are base64 of little-endian float64 in C order, so NaN, infinities and the last bit arrive unchanged.
@@ -52,6 +56,7 @@ def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
     Args:
         landscape: what to show.
         name: a distinct name among the landscapes of the page.
+        cameras: from where the page can show a surface, by name; None looks for the best view of the path.
     """
     point, geometry = landscape.origin, landscape.geometry
     return {
@@ -63,7 +68,7 @@ def landscape_content(landscape: LandscapeData, name: str) -> dict[str, Any]:
         "largest_gap": (landscape.attributes.get("sampling") or {}).get("largest_gap"),
         "unit": str(landscape.attributes.get("unit") or "checkpoint"),
         "geometry": None if geometry is None else geometry.to_distances.tolist(),
-        "frames": {} if landscape.y is None else {aspect: _frame(landscape, aspect) for aspect in ASPECTS},
+        "frames": {} if landscape.y is None else {aspect: _frame(landscape, aspect, cameras) for aspect in ASPECTS},
         "axis_labels": [axis_label(landscape, axis) for axis in range(1 if landscape.y is None else 2)],
         "complete": landscape.complete,
         "x": _encoded(landscape.x),
@@ -111,12 +116,19 @@ def note(landscape: LandscapeData) -> str:
     return "; ".join(part for part in (kind, size, unfinished, *precision_notes(landscape)) if part)
 
 
-def _frame(landscape: LandscapeData, aspect: str) -> dict[str, Any]:
-    """Returns where a plane's points lie in the page's pictures, and what these say beside their axes."""
+def _frame(landscape: LandscapeData, aspect: str, cameras: Mapping[str, Camera | None]) -> dict[str, Any]:
+    """Returns where a plane's points lie in the page's pictures, from where they are seen, and what stands beside."""
     frame = choose_frame(landscape, aspect)
+    box = plotly_box(frame.box)
+    seen = {
+        name: camera or best_camera(landscape, "loss", landscape_scale(landscape), frame)
+        for name, camera in cameras.items()
+    }
     return {
         "matrix": None if frame.geometry is None else frame.matrix.tolist(),
         "ratio": frame.ratio,
+        "box": box,
+        "cameras": {name: camera.of_plotly(box) for name, camera in seen.items()},
         "notes": list(frame.notes),
         "labels": [axis_label(landscape, axis, frame.geometry) for axis in range(2)],
     }

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..drawing.appearance import Appearance, choose_appearance
+from ..drawing.best_camera import best_camera
+from ..drawing.camera import Camera, CameraChoice, check_camera, plotly_box
 from ..drawing.missing import edges
 from ..drawing.path import END, PATH, RUN_COLORS, STAR, START, network_marks
 from ..drawing.texts import axis_label, metric_text, sampling_notes, short_axis_label, unit_of
@@ -33,6 +35,8 @@ _SYMBOLS = {
 }  # fmt: skip
 # Contour lines.
 _LINES = 14
+# Around what a scene holds, as a share of it.
+_ROOM = 0.02
 # Pieces of the path between two checkpoints.
 _PIECES = 12
 _EDGE = {"color": "#1a1a1a", "width": 1}
@@ -43,11 +47,16 @@ _PATH_TEMPLATE = (
 )
 
 
-def notebook_figure(landscape: LandscapeData) -> dict[str, Any] | None:
+def notebook_figure(landscape: LandscapeData, camera: CameraChoice | None = None) -> dict[str, Any] | None:
     """Returns the figure as JSON values: a map and a surface side by side, or a line's profile.
 
     Where the landscape has several data sets, a menu chooses the metric, or a difference; metrics of one quantity are
     on one scale.
+
+    Args:
+        landscape: a plane or a line.
+        camera: from where a surface is seen at first, such as "low", "auto" or (azimuth, elevation) in degrees; see
+            ``figures.Look``.
 
     Returns:
         data and layout in plotly's terms; None where there is nothing to explore, because the loss has no finite
@@ -55,6 +64,8 @@ def notebook_figure(landscape: LandscapeData) -> dict[str, Any] | None:
 
     Raises:
         ImportError: plotly is not installed.
+        TypeError: ``camera`` has the wrong type.
+        ValueError: there is no such camera.
     """
     from plotly import graph_objects, io
 
@@ -62,7 +73,8 @@ def notebook_figure(landscape: LandscapeData) -> dict[str, Any] | None:
     views = metric_views(landscape)
     if views[0].scale.flat or min(landscape.shape) < 2:
         return None
-    pictures = [_picture(view, look) for view in views]
+    seen_from = check_camera(camera)
+    pictures = [_picture(view, look, seen_from) for view in views]
     traces, layout = pictures[0]
     if len(views) > 1:
         layout = {**layout, "updatemenus": [metric_menu(views, pictures, look)]}
@@ -71,12 +83,12 @@ def notebook_figure(landscape: LandscapeData) -> dict[str, Any] | None:
     return shown
 
 
-def _picture(view: MetricView, look: Appearance) -> Picture:
-    traces, layout = (_line if view.landscape.y is None else _plane)(view, look)
+def _picture(view: MetricView, look: Appearance, camera: Camera | None) -> Picture:
+    traces, layout = _line(view, look) if view.landscape.y is None else _plane(view, look, camera)
     return traces, {**_page(view, look), **layout}
 
 
-def _plane(view: MetricView, look: Appearance) -> Picture:
+def _plane(view: MetricView, look: Appearance, camera: Camera | None) -> Picture:
     landscape, values, scale = view.landscape, view.values, view.scale
     x, y = landscape.x, landscape.y
     assert y is not None
@@ -111,8 +123,7 @@ def _plane(view: MetricView, look: Appearance) -> Picture:
     titles = [literal(axis_label(landscape, axis)) for axis in range(2)]
     names = [short_axis_label(landscape, axis).split(" (")[0] for axis in range(2)]
     proportions, _ = _proportions(landscape)
-    spans = np.ptp(edges(x)), np.ptp(edges(y))
-    ratio = float(spans[0] / spans[1] / proportions)
+    scene = _scene(view, proportions, camera)
     layout = {
         "height": 500,
         "coloraxis": {
@@ -127,10 +138,11 @@ def _plane(view: MetricView, look: Appearance) -> Picture:
             **frame, "range": edges(y)[[0, -1]], "title": titles[1], "scaleanchor": "x", "scaleratio": proportions,
         },
         "scene": {
-            "domain": {"x": [0.58, 1], "y": [0, 1]}, "aspectmode": "manual", "aspectratio": _box(ratio),
-            "xaxis": {**box, "title": literal(names[0])}, "yaxis": {**box, "title": literal(names[1])},
-            "zaxis": {**box, **tall, "title": ""},
-            "camera": {"eye": _eye(values), "center": {"x": 0, "y": 0, "z": -0.12}},
+            "domain": {"x": [0.58, 1], "y": [0, 1]}, "aspectmode": "manual", "aspectratio": scene.sides,
+            "xaxis": {**box, "title": literal(names[0]), "range": scene.ranges[0]},
+            "yaxis": {**box, "title": literal(names[1]), "range": scene.ranges[1]},
+            "zaxis": {**box, **tall, "title": "", "range": scene.ranges[2]},
+            "camera": scene.camera,
         },
     }  # fmt: skip
     return traces, layout
@@ -150,10 +162,44 @@ def _proportions(landscape: LandscapeData) -> tuple[float, tuple[str, ...]]:
     )
 
 
-def _box(ratio: float) -> dict[str, float]:
-    """Returns the proportions of a surface's box, whose floor has the diagonal of a square, given width over depth."""
-    size = math.sqrt(2 / (ratio + 1 / ratio))
-    return {"x": size * math.sqrt(ratio), "y": size / math.sqrt(ratio), "z": 0.68}
+@dataclass(frozen=True)
+class _Scene:
+    """What a scene shows, in plotly's terms.
+
+    Attributes:
+        ranges: of x, y and heights.
+        sides: the ``aspectratio`` of these ranges.
+        camera: the ``camera``.
+    """
+
+    ranges: list[list[float]]
+    sides: dict[str, float]
+    camera: dict[str, dict[str, float]]
+
+
+def _scene(view: MetricView, proportions: float, camera: Camera | None) -> _Scene:
+    """Returns a scene that holds the surface and its marks, and in which the surface has the figures' proportions."""
+    landscape = view.landscape
+    assert landscape.y is not None
+    own = np.array([landscape.x[[0, -1]], landscape.y[[0, -1]], view.scale.tall.height_range])
+    spans = own[:, 1] - own[:, 0]
+    frame = replace(choose_frame(landscape, "equal"), ratio=float(spans[0] / spans[1] / proportions))
+    found, point = landscape.checkpoints, landscape.origin
+    marks = np.array([[point.x], [point.y or 0.0]])
+    if found is not None and found.y is not None:
+        marks = np.hstack([marks, [found.x, found.y]])
+    ends = own.copy()
+    ends[:2] = np.column_stack([np.minimum(own[:2, 0], marks.min(axis=1)), np.maximum(own[:2, 1], marks.max(axis=1))])
+    ends += _ROOM * (ends[:, 1] - ends[:, 0])[:, None] * (-1, 1)
+    box = plotly_box(frame.box)
+    units = np.array([box[name] for name in "xyz"]) / spans
+    seen = (camera or best_camera(landscape, view.metric, view.scale, frame)).of_plotly(box)
+    # Plotly's camera counts from the middle of what the scene shows.
+    for name, shift in zip("xyz", units * (own.mean(axis=1) - ends.mean(axis=1)), strict=True):
+        seen["eye"][name] += float(shift)
+        seen["center"][name] += float(shift)
+    sides = dict(zip("xyz", (units * (ends[:, 1] - ends[:, 0])).tolist(), strict=True))
+    return _Scene(ends.tolist(), sides, seen)
 
 
 def _line(view: MetricView, look: Appearance) -> Picture:
@@ -202,20 +248,6 @@ def _page(view: MetricView, look: Appearance) -> dict[str, Any]:
         # Plotly's own template would be 7 kB in every cell.
         "template": None,
     }
-
-
-def _eye(values: NDArray[Any]) -> dict[str, float]:
-    """Returns a viewpoint over the corner with the lowest quarter, so that no slope hides the valley."""
-    rows, columns = (length // 2 for length in values.shape)
-    corners = {
-        (1, -1): values[:rows, columns:],
-        (-1, -1): values[:rows, :columns],
-        (1, 1): values[rows:, columns:],
-        (-1, 1): values[rows:, :columns],
-    }
-    means = {corner: np.nansum(part) / max(np.isfinite(part).sum(), 1) for corner, part in corners.items()}
-    right, up = min(means, key=lambda corner: means[corner])
-    return {"x": 1.5 * right, "y": 1.5 * up, "z": 1.05}
 
 
 def _compact(values: NDArray[Any]) -> NDArray[Any]:

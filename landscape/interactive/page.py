@@ -20,6 +20,7 @@ from collectors.files.local_files import write_files
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_choice, check_path, wrong_type, wrong_value
 
+from ..drawing.camera import NAMED, CameraChoice, camera_name, check_camera
 from ..file.data import LandscapeData
 from ..scales.frame import ASPECTS
 from .content import difference_cover, difference_scales, landscape_content, title
@@ -36,6 +37,7 @@ def save_page(
     *,
     size: str = "full",
     aspect: str = "equal",
+    camera: CameraChoice | None = None,
 ) -> Path:
     """Writes landscapes as one page that needs no network; a page of that name is replaced once it is whole.
 
@@ -46,6 +48,7 @@ def save_page(
             folder share it).
         aspect: how planes are drawn at first: "equal" (to scale) or "fill" (see ``figures.Look``); the page can change
             it.
+        camera: from where surfaces are seen at first (see ``figures.Look``); the page can change it.
 
     Returns:
         The path of the page.
@@ -53,7 +56,7 @@ def save_page(
     Raises:
         ImportError: plotly is not installed.
         TypeError: an argument has the wrong type.
-        ValueError: there is no landscape, the name does not end in .html, or size or aspect is unknown.
+        ValueError: there is no landscape, the name does not end in .html, or size, aspect or camera is unknown.
         NotADirectoryError: the page's directory does not exist.
         FileWriteError: the page cannot be written; what was there is untouched.
     """
@@ -63,7 +66,7 @@ def save_page(
         raise wrong_value("path", "a name that ends in .html", str(path))
     check_can_be_file("path", target)
     small = size == "small"
-    text = page_html(landscapes, script=SCRIPT_NAME if small else None, aspect=aspect)
+    text = page_html(landscapes, script=SCRIPT_NAME if small else None, aspect=aspect, camera=camera)
     script = {target.with_name(SCRIPT_NAME): plotly_script().encode()} if small else {}
     write_files({**script, target: text.encode()})
     return target
@@ -76,6 +79,7 @@ def page_html(
     live: dict[str, Any] | None = None,
     heading: str | None = None,
     aspect: str = "equal",
+    camera: CameraChoice | None = None,
 ) -> str:
     """Returns the page's text.
 
@@ -85,6 +89,7 @@ def page_html(
         live: the progress that ``landscape watch`` shows first; None for a page that does not change.
         heading: the page's title; None takes the landscape's.
         aspect: how planes are drawn at first, "equal" or "fill".
+        camera: from where surfaces are seen at first.
 
     Raises:
         ImportError: plotly is not installed.
@@ -93,9 +98,13 @@ def page_html(
     """
     shown = _checked(landscapes, may_be_empty=live is not None)
     own = _own_script()
+    chosen = check_camera(camera)
+    cameras = {**NAMED, camera_name(chosen): chosen}
     pairs = list(itertools.combinations(enumerate(shown), 2))
     content = {
-        "landscapes": [landscape_content(item, name) for item, name in zip(shown, landscape_names(shown), strict=True)],
+        "landscapes": [
+            landscape_content(item, name, cameras) for item, name in zip(shown, landscape_names(shown), strict=True)
+        ],
         # By the indices of the two landscapes, the smaller first: a difference and its opposite have one scale.
         "differences": {
             f"{one} {two}": scales
@@ -105,6 +114,8 @@ def page_html(
         "covers": {f"{one} {two}": difference_cover(first, second) for (one, first), (two, second) in pairs},
         "live": live,
         "aspect": check_choice("aspect", aspect, ASPECTS),
+        "camera": camera_name(chosen),
+        "cameras": list(cameras),
     }
     if heading is None:
         heading = title(shown[0]) if len(shown) == 1 else f"{len(shown)} loss landscapes"

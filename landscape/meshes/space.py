@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from ..file.data import LandscapeData
 
 
-# The box of a figure with a surface holds the floor below it too; a floor takes this share of the surface's height.
-_FLOOR = 0.35
 # The sides of a square plane are two units: as large as the cube that Blender starts with.
-_UNITS = 0.5
+_UNITS = 2.0
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,7 @@ def choose_space(
     frame = choose_frame(landscape, aspect)
     (left, right), (bottom, top) = frame.limits(span(landscape.x), span(landscape.y))
     low, high = scale.tall.height_range
-    box = np.array(frame.box) * _UNITS / (1, 1, 1 + _FLOOR)
+    box = np.array(frame.box) * _UNITS
     return Space(
         landscape, metric, scale, frame, box / (right - left, top - bottom, high - low),
         np.array([(left + right) / 2, (bottom + top) / 2, low]),

@@ -89,9 +89,9 @@ class Frame:
 
     @property
     def box(self) -> tuple[float, float, float]:
-        """Width, depth and height of a box in three dimensions, matplotlib's 4 : 4 : 3 for a square."""
+        """Width, depth and height of a surface in three dimensions, which is 9 : 9 : 5 for a square plane."""
         root = math.sqrt(self.ratio)
-        return 4 * root, 4 / root, 3.0
+        return root, 1 / root, 5 / 9
 
     def bar_below(self, *, paper: bool) -> bool:
         """Whether the colour bar lies below the picture, because beside it there is no height for its numbers."""

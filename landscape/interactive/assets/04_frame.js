@@ -6,10 +6,11 @@ const CELL_PIXELS = 560;
 
 class Frame {
   // The matrix takes (x, y) to the picture's coordinates; null leaves them as they are.
-  constructor({ matrix, ratio, notes, labels }, aspect) {
+  // The box has the proportions of a surface, and each camera is counted from the surface's middle in units of the box.
+  constructor({ matrix, ratio, notes, labels, box, cameras }, aspect) {
     this.matrix = matrix ?? [[1, 0], [0, 1]];
     this.toScale = matrix !== null;
-    Object.assign(this, { ratio, notes, labels, aspect });
+    Object.assign(this, { ratio, notes, labels, box, cameras, aspect });
   }
 
   get oblique() {
@@ -20,12 +21,6 @@ class Frame {
   get floor() {
     if (!this.toScale) return ["x", "y"];
     return ["distance along x", this.oblique ? "distance across x" : "distance along y"];
-  }
-
-  // The proportions of a surface's box, whose floor has the diagonal of a square.
-  get box() {
-    const size = Math.sqrt(2 / (this.ratio + 1 / this.ratio));
-    return { x: size * Math.sqrt(this.ratio), y: size / Math.sqrt(this.ratio), z: 0.68 };
   }
 
   place(x, y) {

@@ -118,38 +118,19 @@ function pathTraces(landscape, metric, scale, current, mark, frame) {
   ];
 }
 
-// Seen from the corner with the lowest quarter, so that no slope hides the valley.
-function viewpoint(landscape, metric, scale) {
-  const heights = landscape.drawn(metric, scale);
-  const mean = (right, up) => {
-    let [total, count] = [0, 0];
-    for (let row = 0; row < landscape.rows; row += 1) {
-      for (let column = 0; column < landscape.columns; column += 1) {
-        const inside = (2 * column >= landscape.columns) === right && (2 * row >= landscape.rows) === up;
-        if (inside && !Number.isNaN(heights[row][column])) [total, count] = [total + heights[row][column], count + 1];
-      }
-    }
-    return count ? total / count : Infinity;
-  };
-  const corners = [[true, false], [false, false], [true, true], [false, true]];
-  const [right, up] = corners.reduce((best, corner) => (mean(...corner) < mean(...best) - 1e-9 ? corner : best));
-  return { eye: { x: right ? 1.32 : -1.32, y: up ? 1.32 : -1.32, z: 0.97 }, center: { x: 0, y: 0, z: -0.17 } };
-}
-
-function surfaceLayout(landscape, metric, scale, camera, frame) {
-  const [low, high] = scale.tall.ends;
+// The scene without the ranges of its floor and without its camera, which `Depth.framed` adds.
+function surfaceLayout(landscape, metric, scale, frame) {
   const ticks = scale.tall.ticks(5);
   const axis = { ...axisStyle(), showspikes: false, backgroundcolor: "rgba(0,0,0,0)", showbackground: false, nticks: 6, title: { font: { size: 12 } } };
   return {
     ...baseLayout(),
     margin: { l: 0, r: 0, t: 0, b: 0 },
     scene: {
-      aspectmode: "manual", aspectratio: frame.box, uirevision: "kept", dragmode: "turntable",
-      camera,
+      aspectmode: "manual", aspectratio: { ...frame.box }, dragmode: "turntable",
       xaxis: { ...axis, title: { text: frame.floor[0], font: { size: 12 } } },
       yaxis: { ...axis, title: { text: frame.floor[1], font: { size: 12 } } },
       zaxis: {
-        ...axis, title: { text: plotText(scaleLabel(landscape.text(metric), scale)), font: { size: 12 } }, range: [low, high + (high - low) / 60],
+        ...axis, title: { text: plotText(scaleLabel(landscape.text(metric), scale)), font: { size: 12 } },
         tickvals: ticks.map((tick) => scale.height(tick)), ticktext: scale.tall.tickTexts(ticks, 0.07),
       },
     },

@@ -96,7 +96,8 @@ class Card {
   // Before the first drawing.
   restore({ camera, line, step, point }) {
     const { landscape } = this;
-    if (camera) this.camera = { eye: named(camera.slice(0, 3)), center: named(camera.slice(3, 6)), up: named(camera.slice(6)) };
+    const view = camera && { eye: named(camera.slice(0, 3)), center: named(camera.slice(3, 6)), up: named(camera.slice(6)) };
+    if (view) this.camera = { view, chosen: this.settings.camera };
     if (line && !landscape.isLine) this.line = [0, 1, 2, 3].map((index) => inside(line[index], index % 2 ? landscape.y : landscape.x));
     if (step !== null && landscape.walked.length) this.player.go(Math.min(step, this.player.last));
     if (point) this.selected = { x: point[0], y: point[1] };
@@ -126,15 +127,16 @@ class Card {
     const traces = mapTraces(landscape, metric, this.scale, settings, colours, this.frame);
     this.draw(this.map, traces, { ...mapLayout(landscape, this.map.clientWidth, traces[0].type === "heatmap", this.frame), shapes: this.shapes() });
     if (!this.flat) {
-      const usual = viewpoint(landscape, metric, this.scale);
-      // Plotly writes into the camera that it is given.
-      this.usualCamera ??= listedCamera(usual);
-      this.camera ??= usual;
       const points = { current: this.standing, mark: this.selected };
       const marked = surfaceTraces(landscape, metric, this.scale, colours, this.frame, points);
       this.depth = new Depth(landscape, metric, this.scale, marked);
+      const layout = this.depth.framed(surfaceLayout(landscape, metric, this.scale, this.frame), this.frame.cameras[settings.camera]);
+      // Plotly writes into the camera that it is given, and keeps one that the reader turned until another is chosen.
+      layout.scene.uirevision = settings.camera;
+      this.usualCamera = listedCamera(layout.scene.camera);
+      if (this.camera?.chosen === settings.camera) layout.scene.camera = { ...this.camera.view };
       const coarse = plateaus(landscape, metric, this.scale, colours, this.frame);
-      this.draw(this.surface, [...withHidden(marked), ...coarse], this.depth.framed(surfaceLayout(landscape, metric, this.scale, this.camera, this.frame)));
+      this.draw(this.surface, [...withHidden(marked), ...coarse], layout);
       this.moveCamera();
     }
     this.drawProfile();

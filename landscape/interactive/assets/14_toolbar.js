@@ -16,6 +16,7 @@ class Toolbar {
       element("span", { class: "control range", role: "group", "aria-label": "Range" }, element("span", { text: "Clip to" }), this.low, "\u2013", this.high, this.reset),
       labelled("Colours", select(Object.keys(COLOUR_MAPS).map((name) => [name, name]), settings.colours, (value) => page.set({ colours: value }), { id: "colours" })),
       labelled("Axes", select([["equal", "To scale"], ["fill", "Filling"]], settings.aspect, (value) => page.set({ aspect: value }), { id: "aspect", title: "To scale: distances in weight space. Filling: the plane's coordinates fill a square." })),
+      labelled("View from", select(page.cameras.map((name) => [name, cameraText(name)]), settings.camera, (value) => page.set({ camera: value }), { id: "camera", title: "From where surfaces are seen, the same for all; auto looks for the best view of each path. Drag a surface to turn it." })),
       labelled("Map", select([["contour", "Contours"], ["cells", "Cells"]], settings.map, (value) => page.set({ map: value }), { id: "map" })),
     );
     [this.low.value, this.high.value] = [settings.low ?? "", settings.high ?? ""];
@@ -104,6 +105,11 @@ class Toolbar {
     if (!pairs.length) return element("span", { class: "control muted", text: "No two landscapes lie on the same grid, so there is no difference to show." });
     return labelled("Difference", select([["", "none"], ...pairs], settings.difference, (value) => this.page.set({ difference: value }), { id: "difference" }));
   }
+}
+
+// A camera of one's own is azimuth and elevation.
+function cameraText(name) {
+  return name.includes(",") ? `${name.replace(",", "\u00b0, ")}\u00b0` : `${name[0].toUpperCase()}${name.slice(1)}`;
 }
 
 // Light or dark as the system says, until the reader chooses.

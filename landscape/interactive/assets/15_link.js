@@ -60,7 +60,7 @@ class Link {
     const { settings } = kept;
     const measured = (name) => page.landscapes.some((landscape) => name in landscape.metrics);
     for (const name of ["metric", "beside"]) if (measured(given.get(name) ?? "")) settings[name] = given.get(name);
-    for (const [name, values] of Object.entries(CHOICES)) if (values.includes(given.get(name))) settings[name] = given.get(name);
+    for (const [name, values] of Object.entries({ ...CHOICES, camera: page.cameras })) if (values.includes(given.get(name))) settings[name] = given.get(name);
     for (const name of ["low", "high"]) settings[name] = numbers(given.get(name), 1)?.[0] ?? null;
     if (settings.low !== null && settings.high !== null && !(settings.low < settings.high)) settings.low = settings.high = null;
     if (["true", "false"].includes(given.get("shared"))) settings.shared = given.get("shared") === "true";

@@ -5,6 +5,8 @@ const MOST_SHOWN = 6; // browsers draw only so many three-dimensional scenes at 
 class Page {
   constructor(content) {
     this.aspect = content.aspect;
+    this.camera = content.camera;
+    this.cameras = content.cameras;
     this.differences = content.differences;
     this.covers = content.covers;
     this.webgl = hasWebGL();
@@ -30,7 +32,7 @@ class Page {
 
   // The settings of a page that nobody has touched.
   get usual() {
-    return { metric: "loss", beside: "", difference: "", scale: "auto", low: null, high: null, colours: "Viridis", map: "contour", aspect: this.aspect, shared: true };
+    return { metric: "loss", beside: "", difference: "", scale: "auto", low: null, high: null, colours: "Viridis", map: "contour", aspect: this.aspect, camera: this.camera, shared: true };
   }
 
   get usuallyShown() {

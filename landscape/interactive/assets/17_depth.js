@@ -27,6 +27,7 @@ class Depth {
     this.heights = landscape.drawn(metric, scale);
     const [low, high] = finiteRange(this.heights.flatMap((row) => [...row]));
     this.range = high - low;
+    this.scale = scale;
     this.traces = traces.map(({ name, x, y, z }) => ({ name, x: [...x], y: [...y], z: [...z] }));
     this.flat = landscape.rows < 2 || landscape.columns < 2 || !(this.range > 0);
     const [surface] = traces;
@@ -36,13 +37,24 @@ class Depth {
     if (!this.flat) this.toGrid = affine(across(0, 0), across(0, columns), across(rows, 0), [this.x[0], this.x[columns]], [this.y[0], this.y[rows]]);
   }
 
-  // The layout with a box that holds everything, and stays as it is when marks move.
-  framed(layout) {
-    for (const name of ["x", "y"]) {
-      const [low, high] = finiteRange(this.traces.flatMap((trace) => trace[name].flatMap((value) => (value?.length ? [...value] : [value ?? NaN]))));
+  // The layout with a box that holds everything, and stays as it is when marks move; in it the surface keeps the
+  // proportions of the layout's box. A camera counts from the surface's middle, plotly's from that of what the box holds.
+  framed(layout, camera) {
+    const { scene } = layout;
+    const [eye, center] = [{ ...camera.eye }, { ...camera.center }];
+    for (const name of ["x", "y", "z"]) {
+      const flat = (traces) => finiteRange(traces.flatMap((trace) => trace[name].flatMap((value) => (value?.length ? [...value] : [value ?? NaN]))));
+      const own = name === "z" ? this.scale.tall.ends : flat(this.traces.slice(0, 1));
+      const [low, high] = name === "z" ? own : flat(this.traces);
       const room = 0.02 * (high - low) || 0.5;
-      layout.scene[`${name}axis`].range ??= [low - room, high + room];
+      const range = [low - room, high + room];
+      const unit = scene.aspectratio[name] / (own[1] - own[0] || range[1] - range[0]);
+      const shift = unit * (mean(own) - mean(range));
+      [eye[name], center[name]] = [eye[name] + shift, center[name] + shift];
+      scene.aspectratio[name] = unit * (range[1] - range[0]);
+      scene[`${name}axis`].range = range;
     }
+    scene.camera = { eye, center, up: { x: 0, y: 0, z: 1 } };
     return layout;
   }
 
@@ -111,6 +123,10 @@ class Depth {
     }
     return false;
   }
+}
+
+function mean([low, high]) {
+  return (low + high) / 2;
 }
 
 function listed(points) {

@@ -32,7 +32,7 @@ def plot(*arguments: Any) -> None:
 CASES = [
     (["--clip", "0.1,2", "--colormap", "cividis", "--no-trajectory"], "heatmap",
      {"clip": (0.1, 2.0), "colormap": "cividis", "trajectory": False}),
-    (["--camera", "-60,30", "--title", "Adam $x^2$"], "surface", {"camera": (-60, 30), "title": "Adam $x^2$"}),
+    (["--camera", "-60,30", "--title", "Adam $x^2$"], "surface", {"camera": "-60,30", "title": "Adam $x^2$"}),
     (["--clip", "1.5"], "heatmap", {"clip": 1.5}),
     (["--clip", "0.1,", "--title", "", "--size", "9x4"], "lines", {"clip": (0.1, None), "title": "", "size": (9, 4)}),
 ]  # fmt: skip
@@ -105,7 +105,11 @@ def test_the_camera_and_the_title_are_those_that_were_given() -> None:
             ["--camera", "1,2"],
             "^--camera must be left out for --kind contour, which is flat; --kind surface has",
         ),
-        (["a"], ["--kind", "surface", "--camera", "30"], "^--camera must be azimuth and elevation in degrees such as"),
+        (
+            ["a"],
+            ["--kind", "surface", "--camera", "30"],
+            "^--camera must be one of default, .* or azimuth and elevation in degrees such as",
+        ),
         (["a"], ["--kind", "surface", "--camera", "30,99"], "^--camera must be .*the elevation from -90 to 90"),
         (["a"], ["--size", "8"], "^--size must be width and height in inches such as 8x5, but got '8'"),
         (["a"], ["--size", "800x500"], r"^--size must be \(width, height\) in inches, each from 1 to 100, but got"),

@@ -13,7 +13,7 @@ from who_is_there import with_runs
 
 from collectors.errors import LandscapeError
 from landscape.figures import save_animation, walk_frames
-from landscape.figures.animation import find_ffmpeg
+from landscape.figures.film import find_ffmpeg
 from landscape.file.checks import PointStatus
 from landscape.landscape import Landscape
 
@@ -52,7 +52,7 @@ class TestFrames:
         data = walk()
         frames = list(walk_frames(Landscape(data), seconds=1, rate=13, dpi=60))
         assert len(frames) == 13
-        assert frames[0].shape == (270, 576, 3)
+        assert frames[0].shape == (324, 576, 3)
         seen = np.array([where_is_the_ball(frame) for frame in frames])
         moments = np.linspace(0, 3, 13)
         for axis, values in ((0, data.checkpoints.x), (1, data.checkpoints.y)):
@@ -145,16 +145,16 @@ class TestFiles:
         assert again.read_bytes() == path.read_bytes()
 
     def test_mp4_of_an_odd_size(self, tmp_path: Path) -> None:
-        path = save_animation(Landscape(walk()), tmp_path / "a.MP4", seconds=0.5, rate=10, dpi=50)
+        path = save_animation(Landscape(walk()), tmp_path / "a.MP4", seconds=0.5, rate=10, size=(9.62, 5.42), dpi=50)
         command = [find_ffmpeg(), "-loglevel", "error", "-i", str(path), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]
         raw = subprocess.run(command, check=True, capture_output=True).stdout
-        height, width = 226, 480
+        height, width = 272, 482
         film = np.frombuffer(raw, np.uint8).reshape(-1, height, width, 3)
         assert len(film) == 5 + 10
-        expected = list(walk_frames(Landscape(walk()), seconds=0.5, rate=10, dpi=50))
-        assert expected[0].shape == (225, 480, 3)
-        assert np.abs(film[0, :225].astype(int) - expected[0]).mean() < 6
-        assert np.abs(film[-1, :225].astype(int) - expected[-1]).mean() < 6
+        expected = list(walk_frames(Landscape(walk()), seconds=0.5, rate=10, size=(9.62, 5.42), dpi=50))
+        assert expected[0].shape == (271, 481, 3)
+        assert np.abs(film[0, :271, :481].astype(int) - expected[0]).mean() < 6
+        assert np.abs(film[-1, :271, :481].astype(int) - expected[-1]).mean() < 6
 
     def test_without_ffmpeg_the_way_out_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", str(tmp_path))

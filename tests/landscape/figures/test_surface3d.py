@@ -54,11 +54,17 @@ class TestSurface:
         x, _, _ = line(plot_surface(Landscape(data)), "trajectory").get_data_3d()
         np.testing.assert_array_equal(x, data.checkpoints.x[:3])
 
-    def test_it_is_seen_over_its_lowest_side(self) -> None:
+    def test_every_file_is_seen_from_the_same_place_unless_the_best_one_is_looked_for(self) -> None:
         rising = np.linspace(1, 5, 8) * np.ones((6, 1))
         looking = {}
         for name, loss in (("right", rising), ("left", rising[:, ::-1])):
-            ax = plot_surface(Landscape(build(loss, points=0)), trajectory=False)
+            data = build(loss, points=0)
+            # An origin far below the surface is hidden from nearly everywhere.
+            data.origin.metrics["loss"] = np.nan
+            landscape = Landscape(data)
+            ax = plot_surface(landscape, trajectory=False)
+            assert (ax.azim, ax.elev) == (-60, 35)
+            ax = plot_surface(landscape, trajectory=False, camera="auto")
             looking[name] = np.cos(np.radians(ax.azim))
         assert looking["right"] < 0 < looking["left"]
 

@@ -1,0 +1,106 @@
+"""Moving pictures as files: GIF, and MP4 with ffmpeg."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import shutil
+import subprocess
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from collectors.errors import LandscapeError
+from collectors.files.local_files import bytes_written, write_bytes
+
+_UNCHANGED = 255
+
+
+def write_film(target: Path, frames: Iterator[NDArray[Any]], rate: int, hold: float = 1.0) -> None:
+    """Writes frames as a GIF, or as an MP4 of the H.264 codec, whatever the file's name ends in.
+
+    Args:
+        target: a file that ends in .gif or .mp4; it is replaced once the new one is whole.
+        frames: at least one, each of shape (height, width, 3).
+        rate: frames per second.
+        hold: how many seconds the last frame stays.
+
+    Raises:
+        LandscapeError: there is no ffmpeg, or it failed.
+        FileWriteError: the file cannot be written; what was there is untouched.
+    """
+    if target.suffix.lower() == ".gif":
+        write_bytes(target, _gif(list(frames), rate, hold))
+        return
+    program = find_ffmpeg()
+    write_bytes(target, bytes_written(lambda path: _write_mp4(program, path, frames, rate, hold)))
+
+
+def find_ffmpeg() -> str:
+    """Returns the program on the PATH, or the one in the package imageio-ffmpeg.
+
+    Raises:
+        LandscapeError: there is neither.
+    """
+    found = shutil.which("ffmpeg")
+    if found is not None:
+        return found
+    try:
+        return str(import_module("imageio_ffmpeg").get_ffmpeg_exe())
+    except (ImportError, RuntimeError) as error:
+        raise LandscapeError(
+            "an .mp4 file needs ffmpeg, which is not on the PATH; install it (pip install imageio-ffmpeg, or your "
+            "system's ffmpeg), or write a .gif, which needs nothing."
+        ) from error
+
+
+def _gif(frames: list[NDArray[Any]], rate: int, hold: float) -> bytes:
+    from PIL import Image
+
+    # One palette for all frames, taken from the one that shows everything: a palette for each would flicker.
+    palette = Image.fromarray(frames[-1]).quantize(_UNCHANGED, dither=Image.Dither.NONE)
+    indices = [
+        np.asarray(Image.fromarray(frame).quantize(palette=palette, dither=Image.Dither.NONE)) for frame in frames
+    ]
+    images = []
+    for before, now in zip([None, *indices], indices, strict=False):
+        # What has not changed is transparent, which makes the file several times smaller.
+        image = Image.fromarray(now if before is None else np.where(now == before, np.uint8(_UNCHANGED), now))
+        image.putpalette(palette.getpalette() or [])
+        images.append(image)
+    durations = [round(1000 / rate)] * (len(images) - 1) + [round(1000 * (hold or 1 / rate))]
+    content = io.BytesIO()
+    images[0].save(
+        content, format="GIF", save_all=True, append_images=images[1:], duration=durations, loop=0, optimize=False,
+        transparency=_UNCHANGED, disposal=1,
+    )  # fmt: skip
+    return content.getvalue()
+
+
+def _write_mp4(program: str, path: Path, frames: Iterator[NDArray[Any]], rate: int, hold: float) -> None:
+    first = next(frames)
+    height, width = first.shape[:2]
+    command = [
+        program, "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}",
+        "-r", str(rate), "-i", "-", "-an", "-vf", "pad=ceil(iw/2)*2:ceil(ih/2)*2", "-c:v", "libx264", "-crf", "18",
+        "-pix_fmt", "yuv420p", "-movflags", "+faststart", "-fflags", "+bitexact", "-f", "mp4", str(path),
+    ]  # fmt: skip
+    last = first
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        # When ffmpeg ends early, its own message says why; the broken pipe does not.
+        with contextlib.suppress(BrokenPipeError):
+            for frame in itertools.chain([first], frames):
+                last = frame
+                process.stdin.write(frame.tobytes())
+            for _ in range(round(hold * rate)):
+                process.stdin.write(last.tobytes())
+        _, said = process.communicate()
+    if process.returncode != 0:
+        text = said.decode(errors="replace").strip()[-500:] or f"exit code {process.returncode}"
+        raise LandscapeError(f"ffmpeg could not write the animation: {text}. A .gif needs no ffmpeg.")

@@ -1,0 +1,143 @@
+"""From where surfaces are seen: presets and their reading, and one camera for all pictures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from figure_cases import build
+
+from landscape.drawing.camera import CAMERAS, DISTANCE, FLOOR, Camera, camera_name, check_camera, plotly_box
+from landscape.figures import plot_multiples, plot_surface
+from landscape.interactive import notebook_figure
+from landscape.landscape import Landscape
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (None, CAMERAS["default"]),
+        ("default", Camera(-60, 35)),
+        (" Low ", CAMERAS["low"]),
+        ("auto", None),
+        ("-75, 20.5", Camera(-75, 20.5)),
+        ((30, np.float64(90)), Camera(30, 90)),
+        ([0, -10], Camera(0, -10)),
+        (Camera(1, 2), Camera(1, 2)),
+    ],
+)
+def test_what_a_camera_may_be(given: Any, expected: Camera | None) -> None:
+    assert check_camera(given) == expected
+    assert check_camera(camera_name(expected)) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        ("sideways", ValueError, "camera must be one of default, front, side, above, low, auto, or azimuth and"),
+        ("30,99", ValueError, "the elevation from -90 to 90, but got '30,99'"),
+        ("30", ValueError, "azimuth and elevation in degrees such as -60,30"),
+        ((1, 2, 3), ValueError, "azimuth and elevation in degrees such as -60,30"),
+        (("a", 2), TypeError, r"camera\[0\] must be a finite number"),
+        ("nan,2", ValueError, r"camera\[0\] must be a finite number"),
+        (Camera(0, 120), ValueError, "the elevation from -90 to 90"),
+        (30, TypeError, "camera must be one of default"),
+    ],
+)
+def test_wrong_cameras(given: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        check_camera(given)
+
+
+def corners(space: Any, data: Any) -> Any:
+    """Returns the eight corners of a surface's box on the page, shape (8, 2), of a figure of matplotlib."""
+    from mpl_toolkits.mplot3d.proj3d import proj_transform
+
+    (floor, high), across, up = space.get_zlim(), space.get_xlim(), space.get_ylim()
+    low = floor + (high - floor) * FLOOR / (1 + FLOOR)
+    places = [(x, y, z) for x in across for y in up for z in (low, high)]
+    right, upward, _ = proj_transform(*np.array(places).T, space.get_proj())
+    return np.column_stack([right, upward])
+
+
+def seen_by_plotly(camera: dict[str, dict[str, float]], box: dict[str, float]) -> Any:
+    """Returns the same corners as plotly's camera projects them."""
+    eye, center = (np.array([camera[name][axis] for axis in "xyz"]) for name in ("eye", "center"))
+    half = np.array([box[axis] for axis in "xyz"]) / 2
+    places = np.array([(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)]) * half
+    ahead = (center - eye) / np.linalg.norm(center - eye)
+    right = np.cross(ahead, [0, 0, 1])
+    right /= np.linalg.norm(right)
+    axes = np.array([right, np.cross(right, ahead), ahead])
+    seen = (places - eye) @ axes.T
+    return seen[:, :2] / seen[:, 2:]
+
+
+def shape_of(places: Any) -> Any:
+    """Returns places without where the picture is and how large it is."""
+    centred = places - places.mean(axis=0)
+    return centred / np.linalg.norm(centred)
+
+
+@pytest.mark.parametrize("name", [*CAMERAS, "-200,50"])
+def test_a_figure_and_plotly_show_the_same_projection(name: str) -> None:
+    data = build()
+    data.directions.norms[:] = (1.0, 3.0)
+    space: Any = plot_surface(Landscape(data), camera=name)
+    width, depth = np.ptp(space.get_xlim()), np.ptp(space.get_ylim())
+    root = np.sqrt(width / depth)
+    box = plotly_box((root, 1 / root, 5 / 9))
+    camera = check_camera(name)
+    assert camera is not None
+    expected = seen_by_plotly(camera.of_plotly(box), box)
+    np.testing.assert_allclose(shape_of(corners(space, data)), shape_of(expected), atol=2e-3)
+
+
+def test_pyvista_stands_at_the_same_place() -> None:
+    eye, middle, up = Camera(0, 0).of_pyvista((0, 2, 0, 2, 10, 11))
+    assert up == (0, 0, 1)
+    np.testing.assert_allclose(middle, [1, 1, 10 + (1 - FLOOR) / 2])
+    np.testing.assert_allclose(eye, np.add(middle, [DISTANCE * np.sqrt(8 + (1 + FLOOR) ** 2), 0, 0]))
+
+
+def test_all_panels_have_one_camera_and_auto_looks_for_each() -> None:
+    rising = np.linspace(1, 5, 8) * np.ones((6, 1))
+    files = [Landscape(build(loss, points=0)) for loss in (rising, rising[:, ::-1])]
+    panels: Any = plot_multiples(files, kind="surface")
+    assert {(ax.azim, ax.elev) for ax in panels} == {(-60, 35)}
+    panels = plot_multiples(files, kind="surface", camera="low")
+    assert {(ax.azim, ax.elev) for ax in panels} == {(CAMERAS["low"].azimuth, CAMERAS["low"].elevation)}
+    panels = plot_multiples(files, kind="surface", camera="auto")
+    assert len({ax.azim for ax in panels}) == 2
+
+
+def test_auto_sees_a_path_that_others_do_not() -> None:
+    x = np.linspace(-1, 1, 25)
+    # A wall before the path, seen from the default camera's side.
+    loss = np.where(x[:, None] < -0.3, 5.0, 1.0) * np.ones((25, 25))
+    data = build(loss, points=3)
+    data.checkpoints.x[:], data.checkpoints.y[:] = data.x[[6, 12, 18]], data.y[10]
+    data.checkpoints.projected["loss"][:] = 1.0
+    data.origin.metrics["loss"] = float("nan")
+    hidden = {}
+    for camera in ("low", "auto"):
+        ax: Any = plot_surface(Landscape(data), camera=camera)
+        path = next(each for each in ax.get_lines() if each.get_label() == "_path")
+        hidden[camera] = path.hidden().mean()
+    assert hidden["low"] > 0.5
+    assert hidden["auto"] == 0
+
+
+def test_the_figure_in_a_notebook_has_the_same_camera() -> None:
+    data = build()
+    usual, low, turned = (notebook_figure(data, camera) for camera in (None, "low", (-60, 12)))
+    assert usual is not None
+    assert low is not None
+    assert turned is not None
+    assert low["layout"]["scene"]["camera"] == turned["layout"]["scene"]["camera"]
+    eye, center = (usual["layout"]["scene"]["camera"][name] for name in ("eye", "center"))
+    toward = np.array([eye[axis] - center[axis] for axis in "xyz"])
+    np.testing.assert_allclose(toward / np.linalg.norm(toward), CAMERAS["default"].toward, atol=1e-6)
+    with pytest.raises(ValueError, match="camera must be one of default"):
+        notebook_figure(data, "sideways")

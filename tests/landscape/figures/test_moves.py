@@ -1,0 +1,145 @@
+"""Orbits and flights: what moves, what stays, and the films as they are read back."""
+
+from __future__ import annotations
+
+import itertools
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from figure_cases import build, loss_at
+from PIL import Image
+
+from landscape.drawing.occlusion import Relief
+from landscape.figures import fly_frames, orbit_frames, save_animation, walk_frames
+from landscape.figures.film import find_ffmpeg
+from landscape.figures.orbit import turns
+from landscape.figures.route import CLEARANCE, plan_route
+from landscape.landscape import Landscape
+
+
+def walk(rows: int = 10) -> Landscape:
+    data = build(points=4, rows=rows, columns=12)
+    path = data.checkpoints
+    path.x[:], path.y[:] = [-1.5, -0.5, 1.0, 2.0], [-0.8, 1.0, 0.0, 0.9]
+    path.projected["loss"][:] = loss_at(path.x, path.y)
+    return Landscape(data)
+
+
+def film(path: Path) -> tuple[int, int, int]:
+    """Returns the number of frames, the height and the width of an MP4, decoded by ffmpeg."""
+    command = [find_ffmpeg(), "-loglevel", "error", "-i", str(path), "-f", "image2pipe", "-c:v", "ppm", "-"]
+    raw = subprocess.run(command, check=True, capture_output=True).stdout
+    _, size, _ = raw.split(b"\n", 3)[:3]
+    width, height = map(int, size.split())
+    return raw.count(b"P6\n%d %d\n255\n" % (width, height)), height, width
+
+
+class TestOrbit:
+    def test_only_the_surface_turns_and_whole_turns_are_closed(self) -> None:
+        frames = list(orbit_frames(walk(), seconds=1, rate=4, dpi=50, theme="light"))
+        assert [frame.shape for frame in frames] == [(270, 480, 3)] * 4
+        assert all((one != other).any() for one, other in itertools.pairwise(frames))
+        # The legend below stays.
+        assert all((frame[-12:] == frames[0][-12:]).all() for frame in frames)
+        assert turns(360, 4) == [0, 90, 180, 270]
+        assert turns(-90, 4) == [0, -30, -60, -90]
+
+    def test_it_begins_at_the_camera_and_is_the_same_each_time(self) -> None:
+        options: Any = {"seconds": 0.5, "rate": 4, "dpi": 40, "theme": "light"}
+        frames = list(orbit_frames(walk(), turn=-90, camera=(30, 35), **options))
+        again = list(orbit_frames(walk(), turn=-90, camera=(30, 35), **options))
+        np.testing.assert_array_equal(frames, again)
+        other = next(orbit_frames(walk(), turn=-90, camera=(60, 35), **options))
+        assert (other != frames[0]).any()
+
+    def test_it_needs_no_path(self) -> None:
+        landscape = Landscape(build(points=0, rows=6, columns=6))
+        assert len(list(orbit_frames(landscape, seconds=0.2, rate=10, dpi=30))) == 2
+
+
+class TestFlight:
+    def test_frames_differ_and_are_the_same_each_time(self) -> None:
+        options: Any = {"seconds": 0.4, "rate": 10, "dpi": 40, "theme": "dark"}
+        frames = list(fly_frames(walk(), **options))
+        assert [frame.shape for frame in frames] == [(216, 384, 3)] * 4
+        np.testing.assert_array_equal(frames, list(fly_frames(walk(), **options)))
+        # The colour bar stays.
+        assert all((frame[20:, -25:] == frames[0][20:, -25:]).all() for frame in frames)
+        assert all((one != other).mean() > 0.05 for one, other in itertools.pairwise(frames))
+
+    def test_the_ball_is_in_the_picture(self) -> None:
+        for frame in fly_frames(walk(), seconds=0.4, rate=10, dpi=60, theme="light"):
+            like = np.abs(frame.astype(int) - (0xFF, 0x4D, 0x6D)).sum(axis=2) < 12
+            rows, columns = np.nonzero(like)
+            assert like.sum() > 10
+            assert 0.1 < rows.mean() / len(frame) < 0.95
+            assert 0.1 < columns.mean() / frame.shape[1] < 0.85
+
+    @pytest.mark.parametrize("seed", range(8))
+    def test_it_never_goes_below_the_ground(self, seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        x, y = np.linspace(0, 1, 24), np.linspace(0, 1, 18)
+        relief = Relief(x, y, 0.55 * rng.random((18, 24)))
+        corners = rng.uniform(0.1, 0.9, (6, 2))
+        steps = np.linspace(0, 5, 201)
+        path = relief.along(np.column_stack([corners, relief.heights_at(*corners.T)]), steps)
+        route = plan_route(path, steps, relief.heights_at, 90)
+        below = relief.heights_at(route.eye[:, 0], route.eye[:, 1])
+        over = route.eye[:, 2] - below
+        assert (over[np.isfinite(over)] >= CLEARANCE - 1e-9).all()
+        # Ahead is the path, and no frame jumps.
+        np.testing.assert_allclose(route.ball[[0, -1]], path[[0, -1]], atol=1e-9)
+        assert (np.diff(route.steps) >= 0).all()
+        assert np.linalg.norm(np.diff(route.eye, axis=0), axis=1).max() < 0.2
+
+    @pytest.mark.parametrize(
+        ("landscape", "arguments", "message"),
+        [
+            (Landscape(build(points=0)), {}, "fly_frames needs a run's path of at least two checkpoints"),
+            (walk(), {"camera": "low"}, 'camera must be left out for move="fly"'),
+            (walk(), {"seconds": 0}, "seconds must be a finite number of at least"),
+        ],
+    )
+    def test_wrong_arguments(self, landscape: Any, arguments: Any, message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            next(fly_frames(landscape, **arguments))
+
+
+class TestFilms:
+    @pytest.mark.slow
+    @pytest.mark.parametrize(("move", "held"), [("walk", 5), ("orbit", 0), ("fly", 5)])
+    def test_an_mp4_has_1920_x_1080_pixels_and_every_frame(self, move: str, held: int, tmp_path: Path) -> None:
+        path = save_animation(walk(), tmp_path / "a.mp4", move=move, seconds=0.8, rate=5)
+        assert film(path) == (4 + held, 1080, 1920)
+
+    def test_a_gif_is_smaller_and_an_orbit_runs_in_a_circle(self, tmp_path: Path) -> None:
+        path = save_animation(walk(), tmp_path / "a.gif", move="orbit", seconds=0.3, rate=10)
+        with Image.open(path) as found:
+            assert found.size == (768, 432)
+            assert found.n_frames == 3
+            found.seek(2)
+            assert found.info["duration"] == 100
+
+    def test_a_walk_turns_only_if_it_is_asked_to(self) -> None:
+        options: Any = {"seconds": 0.4, "rate": 10, "dpi": 40, "theme": "light"}
+        still = list(walk_frames(walk(), "surface", **options))
+        turned = list(walk_frames(walk(), "surface", turn=60, **options))
+        assert (still[0] != still[-1]).any(axis=2).mean() < 0.1
+        assert (turned[0] != turned[-1]).any(axis=2).mean() > 0.1
+
+    @pytest.mark.parametrize(
+        ("arguments", "message"),
+        [
+            ({"move": "spin"}, "move must be one of 'walk', 'orbit', 'fly'"),
+            ({"move": "orbit", "kind": "contour"}, 'kind must be left out for move="orbit"'),
+            ({"move": "fly", "turn": 90.0}, 'turn must be left out for move="fly"'),
+            ({"turn": 90.0}, 'turn must be 0 for kind="contour"'),
+        ],
+    )
+    def test_wrong_arguments(self, arguments: Any, message: str, tmp_path: Path) -> None:
+        with pytest.raises(ValueError, match=message):
+            save_animation(walk(), tmp_path / "a.gif", **arguments)
+        assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,99 @@
+"""The page shows surfaces from the same place as the figures, and lets the reader choose another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from mpl_toolkits.mplot3d.proj3d import proj_transform
+
+from landscape import Landscape
+from landscape.drawing.camera import CAMERAS, FLOOR, check_camera
+from landscape.interactive import page_html, save_page
+from landscape.interactive.content import landscape_content
+
+_CAMERA = "document.querySelector('.plot.surface')?._fullLayout?.scene?._scene?.getCamera()"
+_VIEW = """(() => { const scene = document.querySelector('.surface')._fullLayout.scene._scene;
+    const {projection, view, model} = scene.glplot.cameraParams;
+    const matrices = [projection, view, model].map((each) => Array.from(each));
+    return [matrices, Array.from(scene.dataScale), scene.glplot.shape]; })()"""
+
+
+def in_figure(space: Any) -> Any:
+    """Returns the corners of the surface's box, shape (8, 3), and where a figure shows them, shape (8, 2)."""
+    floor, high = space.get_zlim()
+    low = floor + (high - floor) * FLOOR / (1 + FLOOR)
+    places = np.array([(x, y, z) for x in space.get_xlim() for y in space.get_ylim() for z in (low, high)])
+    right, up, _ = proj_transform(*places.T, space.get_proj())
+    return places, np.column_stack([right, up])
+
+
+def in_browser(opened: Any, places: Any) -> Any:
+    """Returns where the browser shows places, shape (n, 2)."""
+    matrices, scale, (width, height) = opened.page.evaluate(_VIEW)
+    project, view, model = (np.reshape(matrix, (4, 4)).T for matrix in matrices)
+    seen = np.column_stack([places, np.ones(len(places))]) @ np.diag([*scale, 1.0]) @ (project @ view @ model).T
+    return seen[:, :2] / seen[:, 3:] * (width / height, 1)
+
+
+def shape_of(places: Any) -> Any:
+    """Returns places without where the picture is and how large it is."""
+    centred = places - places.mean(axis=0)
+    return centred / np.linalg.norm(centred)
+
+
+@pytest.mark.slow
+def test_every_preset_is_the_same_in_a_figure_and_on_a_page(tmp_path: Path, example: Any, open_address: Any) -> None:
+    landscape = Landscape(example())
+    opened = open_address(save_page(landscape, tmp_path / "a.html", camera=(-75, 20)).as_uri())
+    opened.wait(_CAMERA)
+    assert opened.page.input_value("#camera") == "-75,20"
+    for name in ("-75,20", *CAMERAS, "auto"):
+        opened.page.select_option("#camera", name)
+        figure: Any = landscape.plot_surface(camera=name)
+        places, expected = in_figure(figure)
+        expected = shape_of(expected)
+        # The browser draws a moment later.
+        for _ in range(100):
+            found = shape_of(in_browser(opened, places))
+            if np.abs(found - expected).max() < 4e-3:
+                break
+            opened.page.wait_for_timeout(100)
+        np.testing.assert_allclose(found, expected, atol=4e-3, err_msg=name)
+    opened.check()
+
+
+@pytest.mark.slow
+def test_a_link_keeps_the_chosen_camera(tmp_path: Path, example: Any, open_address: Any) -> None:
+    opened = open_address(save_page([Landscape(example()), Landscape(example(seed=1))], tmp_path / "a.html").as_uri())
+    opened.wait(_CAMERA)
+    opened.page.select_option("#camera", "low")
+    opened.wait("location.hash === '#camera=low'")
+    other = open_address(opened.page.url)
+    other.wait(_CAMERA)
+    assert other.page.input_value("#camera") == "low"
+    eyes = (
+        "Array.from(document.querySelectorAll('.surface'), (each) => Object.values(each._fullLayout.scene.camera.eye))"
+    )
+    first, second = other.page.evaluate(eyes)
+    np.testing.assert_allclose(first, second, atol=1e-6)
+    wrong = open_address(opened.page.url.replace("low", "sideways"))
+    wrong.wait(_CAMERA)
+    assert wrong.page.input_value("#camera") == "default"
+    for each in (opened, other, wrong):
+        each.check()
+
+
+def test_the_page_holds_the_cameras_that_it_offers(example: Any) -> None:
+    data = example()
+    frames = landscape_content(data, "a")["frames"]
+    box = frames["equal"]["box"]
+    for name, camera in CAMERAS.items():
+        assert frames["equal"]["cameras"][name] == camera.of_plotly(box)
+    assert set(frames["fill"]["cameras"]) == {*CAMERAS, "auto"}
+    assert '"camera": "-75,20"' in page_html(Landscape(data), camera="-75, 20")
+    assert check_camera("-75,20") not in CAMERAS.values()
+    with pytest.raises(ValueError, match="camera must be one of default"):
+        page_html(Landscape(data), camera="sideways")
