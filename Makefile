@@ -10,20 +10,25 @@ PARALLEL := --dist loadfile --no-loadscope-reorder --numprocesses
 # Tests start hundreds of processes: what is compiled is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo notebooks test test-all test-peers test-frameworks test-trainers test-keras-on-jax test-mindspore test-composer test-deepspeed stress bench docs lint types format check clean
+.PHONY: demo flagship notebooks test test-all test-peers test-frameworks test-trainers test-keras-on-jax test-mindspore test-composer test-deepspeed stress bench docs lint types format check clean
 
 demo: .venv/.installed
 	$(BIN)/landscape demo --output demo_output
+
+flagship: .venv/.installed
+	$(BIN)/python docs/examples/flagship/run.py --output flagship_output
 
 notebooks: .venv/.installed
 	$(BIN)/python notebooks/execute.py
 
 test: .venv/.installed
 	sh constraints/install_chromium.sh
+	sh constraints/install_mesa.sh
 	$(BIN)/python $(PYTEST) -m "not slow" $(PARALLEL) 3
 
 test-all: .venv/.installed
 	sh constraints/install_chromium.sh
+	sh constraints/install_mesa.sh
 	$(BIN)/python -m pytest --cov --cov-report=term -m "not slow" $(PARALLEL) 3
 	$(BIN)/python $(PYTEST) -m slow $(PARALLEL) 4 $(FAULTS:%=--ignore=%)
 	$(BIN)/python $(PYTEST) -m slow --numprocesses 3 $(FAULTS)
@@ -83,7 +88,7 @@ format: .venv/.installed
 check: lint types test
 
 clean:
-	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage demo_output
+	rm -rf .venv .venv-* build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage demo_output flagship_output
 
 .venv/.installed: pyproject.toml constraints/core.txt
 	$(PYTHON) -m venv --clear .venv

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 import shutil
 import subprocess
 import sys
@@ -31,13 +30,19 @@ from landscape.file.checks import PointStatus
 from landscape.file.landscape_file import read_landscape
 from landscape.sampling.sampling import full_grid
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
+from chromium import chromium
+from documentation import blocks, run_page
+from documentation import gallery as pictures_of_the_gallery
+from saddles import callback_fn as saddle_callback
+from saddles import saddle
+
 if TYPE_CHECKING:
     from torch import nn
 
 mpl.use("Agg")
 
 IMAGES = Path(__file__).parent / "images"
-BLOCK = re.compile(r"^```python title=[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def draw_path(landscape: Landscape, file: Path) -> None:
@@ -88,10 +93,6 @@ def draw_progress(file: Path, picture: Path) -> None:
 def draw_saddle(file: Path) -> None:
     """Draws the surroundings of a saddle in random directions, and along its highest and lowest eigenvector."""
     from matplotlib import pyplot
-
-    sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
-    from saddles import callback_fn as saddle_callback
-    from saddles import saddle
 
     network = saddle()
     planes = (
@@ -157,10 +158,17 @@ def draw_topology(contour: Path, tree: Path) -> None:
     save_figure(seen.plot_merge_tree(theme="light"), tree, dpi=110)
 
 
+def draw_hero(landscape: Landscape, file: Path) -> None:
+    """Renders the plane of the demo's training."""
+    from PIL import Image
+
+    hero = landscape.plot_hero(camera="auto", pixels=(1280, 720), background="white")
+    Image.fromarray(hero.pixels).convert("RGB").save(file, optimize=True)
+
+
 def draw_comparison(file: Path) -> None:
     """Draws how far the loss rises around the networks of the two recipes that the page on comparing trains."""
-    page = BLOCK.findall((IMAGES.parent / "comparing.md").read_text())[0]
-    start = BLOCK.findall((IMAGES.parent / "quick_start.md").read_text())[0]
+    (_, _, start), (_, _, page) = blocks("quick_start.md")[0], blocks("comparing.md")[0]
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "my_training.py").write_text(start)
         (Path(folder) / "recipes.py").write_text(page)
@@ -191,6 +199,35 @@ def draw_long_path(file: Path) -> None:
     save_figure(seen.plot_contour(title="A checkpoint after each step", theme="light"), file, dpi=110)
 
 
+def draw_gallery() -> None:
+    """Runs the gallery's commands where somebody has followed the quick start, and keeps each picture that it shows.
+
+    The interactive page of the site, and its picture, are of the same landscape.
+    """
+    gallery = IMAGES / "gallery"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        run_page("quick_start.md", folder)
+        run_page("gallery.md", folder)
+        shutil.rmtree(gallery, ignore_errors=True)
+        gallery.mkdir()
+        for picture, _ in pictures_of_the_gallery():
+            shutil.copy(folder / picture, gallery / picture)
+        shutil.copy(folder / "run" / "fine_0-20_pca.h5", IMAGES.parent / "examples" / "digits.h5")
+        draw_page(folder / "landscape.html", IMAGES / "page.png")
+
+
+def draw_page(page: Path, file: Path) -> None:
+    """Photographs the interactive page."""
+    with chromium() as browser:
+        opened = browser.new_page(viewport={"width": 1280, "height": 760})
+        opened.set_default_timeout(600_000)
+        opened.goto(page.as_uri())
+        opened.wait_for_selector(".plot .main-svg", state="attached")
+        opened.wait_for_timeout(5_000)  # until the surface is drawn
+        opened.screenshot(path=file)
+
+
 def main(demo: Path) -> None:
     """Draws what the pages and the README show.
 
@@ -210,12 +247,14 @@ def main(demo: Path) -> None:
     landscape.save_animation(IMAGES / "figures_walk.gif", theme="light")
     draw_long_path(IMAGES / "figures_long_path.png")
     draw_progress(demo / "landscape_0-20_pca.h5", IMAGES / "figures_progress.png")
+    draw_hero(landscape, IMAGES / "figures_hero.png")
     draw_profile(demo, IMAGES / "concepts_profile.png")
     draw_saddle(IMAGES / "concepts_saddle.png")
     draw_topology(IMAGES / "topology_contour.png", IMAGES / "topology_tree.png")
     draw_significance(IMAGES / "figures_significance.png")
     draw_curvature(demo, IMAGES / "curvature_sharpness.png", IMAGES / "curvature_spectrum.png")
     draw_comparison(IMAGES / "comparing.png")
+    draw_gallery()
 
 
 if __name__ == "__main__":

@@ -1,29 +1,58 @@
-"""What MkDocs fills in while it builds the site: the command line's own help, and options that functions share."""
+"""What MkDocs fills in while it builds the site: the commands' help, a page, options that functions share."""
 
 from __future__ import annotations
 
+import functools
 import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import griffe
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
 
-_PLACE = "{{ the help of every command }}"
+from landscape import Landscape
+from landscape.interactive import page_html
+
+_PLACE = re.compile(r"^\{\{ the help of (.*) \}\}$", re.MULTILINE)
+_EXAMPLE = Path(__file__).parent / "examples" / "digits.h5"
+_PAGE = "pages/landscape.html"
+# A repository's web page shows the picture; the site shows the page itself.
+_PICTURE_OF_THE_PAGE = re.compile(r"^<!-- the page itself -->\n!\[([^\]\n]*)\]\([^)\n]*\)$", re.MULTILINE)
+_FRAME = f"""<iframe class="landscape" src="{_PAGE}" title="\\1" loading="lazy"></iframe>
+
+[Open it alone]({_PAGE}){{ target=_blank }}"""
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Adds the interactive page of a small landscape, made anew so that it is never older than the program."""
+    files.append(File.generated(config, _PAGE, content=page_html([Landscape.load(_EXAMPLE)])))
+    return files
 
 
 def on_page_markdown(markdown: str, **_details: Any) -> str:
-    """Puts the commands' help where a page asks for it, so that it is never older than the program."""
-    if _PLACE not in markdown:
-        return markdown
+    """Puts the commands' help and the interactive page where a page asks for them."""
+    return _PLACE.sub(_asked_help, _PICTURE_OF_THE_PAGE.sub(_FRAME, markdown))
+
+
+def _asked_help(place: re.Match[str]) -> str:
+    return "\n".join(_help()[command] for command in place[1].split(", "))
+
+
+@functools.cache
+def _help() -> dict[str, str]:
+    """Returns each command's help, made anew so that it is never older than the program."""
     written = subprocess.run(
         [sys.executable, "-m", "typer", "landscape.cli", "utils", "docs", "--name", "landscape"],
         check=True,
         capture_output=True,
         text=True,
     )
-    # The page has a title of its own.
-    return markdown.replace(_PLACE, written.stdout.partition("\n")[2])
+    sections = re.split(r"^(?=## `landscape )", written.stdout, flags=re.MULTILINE)[1:]
+    return {section.split("`")[1].removeprefix("landscape "): section for section in sections}
 
 
 class SharedOptions(griffe.Extension):

@@ -16,6 +16,9 @@ from .summary_landscape import SummaryLandscape
 if TYPE_CHECKING:
     import torch
     from torch import nn
+    from torch.utils.data import DataLoader
+
+    from collectors import Model
 
     from .landscape import Landscape
 
@@ -69,6 +72,28 @@ def callback_fn() -> tuple[Any, nn.Module, Any, dict[str, Any]]:
     return nn.CrossEntropyLoss(), digits_network(), digits()[0], {"accuracy": accuracy}
 
 
+def digits_model() -> Model:
+    """Returns the demo's network with its loss, its optimizer and its metric, ready to be trained."""
+    import torch
+    from torch import nn
+
+    from collectors import Model
+
+    network = digits_network()
+    return Model(
+        network, nn.CrossEntropyLoss(), torch.optim.Adam(network.parameters(), lr=3e-3), {"accuracy": accuracy}
+    )
+
+
+def digits_batches() -> DataLoader[tuple[torch.Tensor, ...]]:
+    """Returns the training samples, shuffled anew in each epoch, in batches of 64."""
+    import torch
+    from torch.utils.data import DataLoader, TensorDataset
+
+    shuffling = torch.Generator().manual_seed(SEED)
+    return DataLoader(TensorDataset(*digits()[0]), batch_size=64, shuffle=True, generator=shuffling)
+
+
 def train(run_directory: Path) -> float:
     """Trains the network with a SummaryCollector attached.
 
@@ -76,29 +101,21 @@ def train(run_directory: Path) -> float:
         The accuracy on held-out samples, 0 to 1.
     """
     import torch
-    from torch import nn
     from torch.utils.data import DataLoader, TensorDataset
 
-    from collectors import Model, SummaryCollector
+    from collectors import SummaryCollector
 
     torch.manual_seed(SEED)
     # A network this small gains nothing from more threads, and loses much when another program wants the cores.
     torch.set_num_threads(1)
-    training, held_out = digits()
-    loader = DataLoader(
-        TensorDataset(*training), batch_size=64, shuffle=True, generator=torch.Generator().manual_seed(SEED)
-    )
-    network = digits_network()
-    model = Model(
-        network, nn.CrossEntropyLoss(), torch.optim.Adam(network.parameters(), lr=3e-3), {"accuracy": accuracy}
-    )
+    model = digits_model()
     collector = SummaryCollector(
         run_directory,
         collect_landscape={"unit": "epoch", "intervals": [range(EPOCHS + 1)], "num_samples": SAMPLES},
         existing="overwrite",
     )
-    model.train(EPOCHS, loader, callbacks=[collector])
-    return float(model.eval(DataLoader(TensorDataset(*held_out), batch_size=HELD_OUT))["accuracy"])
+    model.train(EPOCHS, digits_batches(), callbacks=[collector])
+    return float(model.eval(DataLoader(TensorDataset(*digits()[1]), batch_size=HELD_OUT))["accuracy"])
 
 
 def run_demo(output: Path) -> list[Landscape]:

@@ -41,6 +41,10 @@ class LandscapeExportError(LandscapeError):
     """The landscape does not fit into the other program's format."""
 
 
+class LandscapeRenderingError(LandscapeError):
+    """This machine cannot draw three dimensions: a graphics library is missing."""
+
+
 class PlaneError(LandscapeError):
     """What was given defines no plane or line."""
 

@@ -215,6 +215,21 @@ class Landscape(ReadOnly, LandscapeData):
         """Draws the surface in three dimensions; see ``figures.plot_surface``."""
         return figures.plot_surface(self, ax, **look)
 
+    def plot_hero(
+        self,
+        *,
+        pixels: tuple[int, int] | None = None,
+        dpi: int | None = None,
+        labels: bool = False,
+        background: str | None = None,
+        interpolation: str = "smooth",
+        **look: Unpack[Look],
+    ) -> figures.Rendering:
+        """Renders the surface with light and shadows, as a picture for a first page; see ``figures.plot_hero``."""
+        return figures.plot_hero(
+            self, pixels=pixels, dpi=dpi, labels=labels, background=background, interpolation=interpolation, **look
+        )
+
     def plot_profile(self, ax: Axes | None = None, *, others: str | Sequence[str] = (), **look: Unpack[Look]) -> Axes:
         """Draws a line's loss, and other metrics on a second axis; see ``figures.plot_profile``."""
         return figures.plot_profile(self, ax, others=others, **look)

@@ -1,6 +1,6 @@
 """Runs the notebooks in place, so that they are shown with their pictures: ``make notebooks``, or with names of some.
 
-They run in an environment that has only what ``pip install '.[torch]' jupyter`` brings, as the README says it: all
+They run in an environment that has only what ``pip install '.[torch]' jupyter`` brings (docs/notebooks.md): all
 other packages that are installed here are hidden from them.
 """
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent
-# What the README says that a reader installs: our package, and of Jupyter what a notebook runs in.
+# What docs/notebooks.md says that a reader installs: our package, and of Jupyter what a notebook runs in.
 INSTALLED = ("summary-landscape[torch]", "ipykernel", "ipywidgets")
 # Hidden from the notebook, too; first, so that nothing is imported before it.
 _FIRST_CELL = """

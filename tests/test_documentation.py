@@ -1,18 +1,10 @@
-"""Every code block of the documentation runs as it stands there, and the site builds without a warning."""
+"""Every code block of the documentation runs as it stands there."""
 
-import os
-import re
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from places import ROOT
-from scripts import PATIENCE
-
-DOCS = ROOT / "docs"
-BLOCK = re.compile(r"^```(python|console)(?: title=\"([^\"\n]+)\")?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+from documentation import DOCS, blocks, gallery, run_page
+from PIL import Image
 
 # Run with the real frameworks by tests/frameworks, and with a real Ray head by tests/cluster.
 ELSEWHERE = {path.name for path in (DOCS / "trainers").glob("*.md")} | {
@@ -22,38 +14,10 @@ ELSEWHERE = {path.name for path in (DOCS / "trainers").glob("*.md")} | {
 }
 
 
-def blocks(page):
-    return BLOCK.findall((DOCS / page).read_text())
-
-
 def pages_with_code():
     return sorted(
         path.name for path in DOCS.rglob("*.md") if blocks(path.relative_to(DOCS)) and path.name not in ELSEWHERE
     )
-
-
-def run(command, folder, **more):
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "MPLBACKEND": "Agg"}
-    result = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False, **more
-    )
-    assert result.returncode == 0, f"{command}\n{result.stdout[-1500:]}\n{result.stderr[-3000:]}"
-    return result.stdout
-
-
-def run_page(page, folder):
-    """Runs a page's blocks in their order; returns what they printed."""
-    printed = []
-    for position, (language, title, code) in enumerate(blocks(page)):
-        if language == "python":
-            script = folder / (title or f"{Path(page).stem}_{position}.py")
-            script.write_text(code)
-            printed.append(run([sys.executable, "-W", "error::UserWarning", script.name], folder))
-        else:
-            commands = [line.removeprefix("$ ") for line in code.splitlines() if line.startswith("$ ")]
-            assert commands
-            printed += [run(["bash", "-c", command], folder) for command in commands]
-    return printed
 
 
 @pytest.fixture(scope="module")
@@ -81,35 +45,14 @@ def test_the_code_of(page, followed, tmp_path):
     folder = tmp_path / "followed"
     shutil.copytree(followed, folder)
     run_page(page, folder)
+    if page == "gallery.md":
+        for picture, _ in gallery():
+            with Image.open(folder / picture) as drawn:
+                assert len(drawn.convert("RGB").resize((64, 64)).getcolors(64 * 64)) > 10, f"{picture} shows nothing"
 
 
-@pytest.mark.slow
-def test_the_site_builds_without_a_warning(tmp_path):
-    built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
-        cwd=DOCS.parent,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert built.returncode == 0, built.stdout + built.stderr
-    page = (tmp_path / "site" / "command_line.html").read_text()
-    for command in (
-        "run",
-        "refine",
-        "widen",
-        "info",
-        "plot",
-        "view",
-        "watch",
-        "export",
-        "import-checkpoints",
-        "devices",
-        "demo",
-    ):
-        assert f"landscape {command}" in page
-    python = (tmp_path / "site" / "api.html").read_text()
-    assert "gen_landscapes_with_multi_process" in python
-    assert python.count("<code>recalibration_batch_size</code>") == 4, "all front doors list their shared options"
+def test_the_block_above_each_picture_of_the_gallery_makes_it():
+    assert len(gallery()) > 15
+    for picture, made in gallery():
+        assert made == [picture]
+        assert (DOCS / "images" / "gallery" / picture).is_file(), picture

@@ -124,7 +124,7 @@ def test_what_is_wrong_with_outputs_is_noticed():
         assert faults(wrong) == [fault]
 
 
-def test_packages_that_the_readme_does_not_name_are_hidden():
+def test_packages_that_the_page_does_not_name_are_hidden():
     """Of those that are installed here: what neither our package with the extra torch nor Jupyter's kernel needs."""
     code = (
         "import importlib.util, sys; sys.path.insert(0, 'notebooks'); import execute; execute.hide_other_packages()\n"
@@ -134,7 +134,7 @@ def test_packages_that_the_readme_does_not_name_are_hidden():
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert result.stdout == "[]\n"
     installed = execute.INSTALLED[0].replace("summary-landscape", ".")
-    assert f"pip install '{installed}' jupyter" in (ROOT / "README.md").read_text()
+    assert f"pip install '{installed}' jupyter" in (ROOT / "docs" / "notebooks.md").read_text()
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The README's code runs as it stands there."""
+"""The README's code runs as it stands there, its links lead somewhere, and it stays short."""
 
 import re
 import subprocess
@@ -9,26 +9,54 @@ from places import ROOT
 from scripts import PATIENCE
 
 README = ROOT / "README.md"
+LONGEST = 700
 
 
-@pytest.mark.slow
-def test_the_code_of_the_readme(tmp_path):
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
-    assert len(blocks) == 1
-    script = tmp_path / "example.py"
-    script.write_text(blocks[0])
+def blocks():
+    return re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+
+
+def run(code, folder):
+    # Not named like a module that others import.
+    script = folder / "readme_example.py"
+    script.write_text(code)
     result = subprocess.run(
         [sys.executable, "-W", "error::UserWarning", str(script)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False,
+        cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr[-3000:]
-    assert (tmp_path / "landscape.png").stat().st_size > 10_000
-    assert sorted(path.name for path in (tmp_path / "run").glob("*.h5")) == [
+    assert sorted(path.name for path in (folder / "run").glob("*.h5")) == [
         "landscape_0-20_pca.h5",
         "landscape_20_random.h5",
     ]
 
 
-def test_the_files_that_the_readme_names_exist():
-    for name in re.findall(r"\]\(([^)#:]+)\)", README.read_text()):
-        assert (README.parent / name).exists(), name
+@pytest.mark.slow
+def test_the_six_lines(tmp_path):
+    six, _ = blocks()
+    assert len([line for line in six.splitlines() if line]) == 6
+    run(six, tmp_path)
+    assert (tmp_path / "surface.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_a_loop_of_your_own(tmp_path):
+    _, own = blocks()
+    run(own, tmp_path)
+    assert (tmp_path / "landscape.png").stat().st_size > 10_000
+
+
+def test_it_is_short():
+    assert len(README.read_text().split()) < LONGEST
+
+
+def test_the_files_and_headings_that_the_readme_names_exist():
+    named = re.findall(r"\]\(([^):]+)\)", README.read_text())
+    assert len(named) > 20
+    for name in named:
+        path, _, heading = name.partition("#")
+        assert (README.parent / path).exists(), name
+        if heading:
+            text = (README.parent / path).read_text()
+            titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+            assert heading in {title.lower().replace(" ", "-") for title in titles}, name

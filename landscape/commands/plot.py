@@ -17,6 +17,7 @@ from .compare import draw_comparison, is_comparison
 from .plot_curvature import KINDS as CURVATURE_KINDS
 from .plot_curvature import draw_curvature, is_of_curvature, refuse
 from .plot_kinds import (
+    HERO,
     OPTIONS,
     OTHER_KINDS,
     PLANE_KINDS,
@@ -27,7 +28,9 @@ from .plot_kinds import (
     draw,
     plain_look,
     read_look,
+    read_pixels,
     read_topology,
+    write_beside,
 )
 from .survey_options import choice
 
@@ -45,10 +48,10 @@ def plot(
         str,
         choice(
             ("auto", *PLANE_KINDS, *OTHER_KINDS, *CURVATURE_KINDS, COMPARISON_KIND),
-            help="profile is of a line, barriers of lines and curves between two networks, difference of two files or "
-            "metrics, multiples side by side on one scale, uncertainty maps of the standard error and of the "
-            "interpolation error, persistence and merge_tree how deep the grid's minima are "
-            "and which saddles join them; "
+            help="hero is a surface with light and shadows, for a first page, profile is of a line, barriers of lines "
+            "and curves between two networks, difference of two files or metrics, multiples side by side on one scale, "
+            "uncertainty maps of the standard error and of the interpolation error, "
+            "persistence and merge_tree how deep the grid's minima are and which saddles join them; "
             "sharpness and spectrum are of a curvature file, comparison of a comparison file. auto: contour, profile, "
             "sharpness or comparison of one file, "
             "multiples of several files or metrics, animation for a GIF or MP4.",
@@ -94,10 +97,26 @@ def plot(
     ] = None,
     size: Annotated[str | None, typer.Option(help="Width and height in inches, such as 8x5.")] = None,
     dpi: Annotated[
-        int | None, typer.Option(help="Dots per inch; 200 by default, 400 for a paper, 80 for a GIF.")
+        int | None,
+        typer.Option(help="Dots per inch; 200 by default, 400 for a paper, 300 for a hero, 80 for a GIF."),
     ] = None,
     camera: Annotated[
         str | None, typer.Option(help=f"From where a surface is seen, the same for every file: {CAMERA_HELP}.")
+    ] = None,
+    pixels: Annotated[
+        str | None, typer.Option(help="Of a hero: width and height such as 1920x1080; 3840x2160 by default.")
+    ] = None,
+    labels: Annotated[
+        bool, typer.Option("--labels", help="Of a hero: write a colour bar, a legend and the caption below it.")
+    ] = False,
+    background: Annotated[
+        str | None, typer.Option(help="Of a hero: one of matplotlib's colours, such as white; by default it is clear.")
+    ] = None,
+    interpolation: Annotated[
+        str | None,
+        typer.Option(
+            help="Of a hero, between the grid's points: smooth (through every point), the default, or linear."
+        ),
     ] = None,
     columns: Annotated[int | None, typer.Option(help="Of multiples: how many stand in a row.")] = None,
     move: Annotated[
@@ -156,7 +175,6 @@ def plot(
     ] = None,
 ) -> None:
     """Draws landscape files as a picture or a moving picture, or a curvature or a comparison file."""
-    from collectors.files.local_files import write_text
     from collectors.validation import check_choice
 
     from ..landscape import Landscape
@@ -175,6 +193,8 @@ def plot(
             "--rate": rate is not None, "--topology": topology,
             "--persistence": persistence is not None, "--significance": significance is not None,
             "--caption": caption,
+            "--pixels": pixels is not None, "--labels": labels, "--background": background is not None,
+            "--interpolation": interpolation is not None,
         }  # fmt: skip
         own = {**of_curvature, "--scale": None if scale == "auto" else scale}
         if compared:
@@ -196,13 +216,18 @@ def plot(
         "aspect": aspect, "trajectory": trajectory, **read_look(clip, colormap, size, camera),
     }  # fmt: skip
     of_animation = {"move": move, "turn": turn, "seconds": seconds, "rate": rate}
-    owned: dict[str, Any] = {"--columns": columns, "--significance": significance}
+    owned: dict[str, Any] = {
+        "--columns": columns, "--significance": significance, "--pixels": pixels, "--labels": labels or None,
+        "--background": background, "--interpolation": interpolation,
+    }  # fmt: skip
     owned |= {f"--{name}": value for name, value in of_animation.items()}
     check_fits(chosen, over, metrics, owned, trajectory=trajectory or move == "orbit")
     look |= read_topology(chosen, persistence, topology=topology)
     more: dict[str, Any] = given(columns=columns, **of_animation)
     if chosen == "multiples":
         more |= given(titles=title)
+    elif chosen == HERO:
+        more |= given(background=background, interpolation=interpolation, pixels=read_pixels(pixels), labels=labels)
     elif significance is not None:
         more["significance"] = significance or None
     elif chosen in TOPOLOGY_KINDS:
@@ -213,10 +238,8 @@ def plot(
         look["title"] = title[0]
     with options_named(OPTIONS):
         captions = captions_of(landscapes, chosen, metrics, look) if caption else []
-        alt = " ".join(item.alt for item in captions) or None
-        draw(chosen, landscapes, output, over, metrics, look, dpi, more, alt)
+        draw(
+            chosen, landscapes, output, over, metrics, look, dpi, more, " ".join(item.alt for item in captions) or None
+        )
         typer.echo(str(output))
-        if captions:
-            beside = output.with_name(f"{output.stem}_caption.txt")
-            write_text(beside, "\n".join(map(str, captions)))
-            typer.echo(str(beside))
+        write_beside(output, captions)

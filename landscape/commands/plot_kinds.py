@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
+from ..rendering.picture import check_png
 from .arguments import options_named, read_clip, read_pair, usual_dpi
 
 if TYPE_CHECKING:
@@ -17,18 +20,23 @@ PLANE_KINDS = {
     "contour": "plot_contour", "lines": "plot_contour_lines", "heatmap": "plot_heatmap", "surface": "plot_surface",
 }  # fmt: skip
 TOPOLOGY_KINDS = {"persistence": "plot_persistence", "merge_tree": "plot_merge_tree"}
-OTHER_KINDS = ("profile", "barriers", "difference", "multiples", "uncertainty", "animation", *TOPOLOGY_KINDS)
-_OWNERS = {"--columns": "multiples", "--significance": "difference"}
+HERO = "hero"
+OTHER_KINDS = (HERO, "profile", "barriers", "difference", "multiples", "uncertainty", "animation", *TOPOLOGY_KINDS)
+_OWNERS = {
+    "--columns": "multiples", "--significance": "difference",
+    **dict.fromkeys(("--pixels", "--labels", "--background", "--interpolation"), HERO),
+}  # fmt: skip
 _MOVING = (".gif", ".mp4")
 _FUNCTIONS = {
     **{function: kind for kind, function in (PLANE_KINDS | TOPOLOGY_KINDS).items()},
     "plot_profile": "profile", "plot_barriers": "barriers", "plot_difference": "difference",
-    "plot_multiples": "multiples", "plot_uncertainty": "uncertainty", "walk_frames": "animation",
+    "plot_multiples": "multiples", "plot_uncertainty": "uncertainty", "walk_frames": "animation", "plot_hero": HERO,
     "orbit_frames": "animation --move orbit", "fly_frames": "animation --move fly",
 }  # fmt: skip
 _NAMED = (
-    "aspect", "camera", "clip", "colormap", "columns", "dpi", "font", "levels", "metric", "move", "rate", "scale",
-    "seconds", "significance", "size", "style", "theme", "title", "topology", "turn",
+    "aspect", "background", "camera", "clip", "colormap", "columns", "dpi", "font", "interpolation", "labels", "levels",
+    "metric", "move", "pixels", "rate", "scale", "seconds", "significance", "size", "style", "theme", "title",
+    "topology", "turn",
 )  # fmt: skip
 OPTIONS = {
     "path": "--output",
@@ -56,6 +64,8 @@ def choose_kind(kind: str, landscapes: list[Landscape], output: Path, metrics: l
         raise ValueError(
             f"--kind {kind} needs one file; several make multiples, and two a difference, but got {count}."
         )
+    if kind == HERO:
+        check_png("--output", output)
     if moving != (kind == "animation"):
         raise ValueError(
             f"--output must end in .gif or .mp4 for an animation and in .png, .pdf or .svg for a {kind}, but got "
@@ -98,6 +108,14 @@ def read_look(clip: str | None, colormap: str | None, size: str | None, camera: 
     return look
 
 
+def read_pixels(text: str | None) -> tuple[float, ...] | None:
+    """Returns --pixels as a hero takes it, which says what is wrong with a part of a pixel."""
+    if text is None:
+        return None
+    sides = read_pair("--pixels", text, "x", "width and height such as 1920x1080")
+    return tuple(int(side) if side.is_integer() else side for side in sides)
+
+
 def read_topology(chosen: str, persistence: float | None, *, topology: bool) -> Look:
     """Returns --topology with --persistence as the figures take it; nothing where no minima are marked."""
     from collectors.validation import check_float
@@ -132,6 +150,16 @@ def captions_of(landscapes: list[Landscape], chosen: str, metrics: list[str], lo
     ]
 
 
+def write_beside(output: Path, captions: list[Caption]) -> None:
+    """Writes captions into a file beside the picture, if there are any."""
+    from collectors.files.local_files import write_text
+
+    if captions:
+        beside = output.with_name(f"{output.stem}_caption.txt")
+        write_text(beside, "\n".join(map(str, captions)))
+        typer.echo(str(beside))
+
+
 def draw(
     chosen: str,
     landscapes: list[Landscape],
@@ -154,6 +182,12 @@ def draw(
     if chosen == "animation":
         with options_named({**OPTIONS, "kind": "--over"}):
             figures.save_animation(landscapes[0], output, None if over == "auto" else over, dpi=dpi, **more, **first)
+        return
+    if chosen == HERO:
+        hero = figures.plot_hero(landscapes[0], dpi=dpi, **more, **first)
+        hero.save(output)
+        # Standard output is the file's name, as for every picture.
+        typer.echo("\n".join(hero.caption), err=True)
         return
     drawn: Any
     if chosen == "multiples":

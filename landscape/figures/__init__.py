@@ -4,6 +4,7 @@ from ..drawing.camera import CAMERAS, Camera
 from ..drawing.canvas import figure_pixels, save_figure
 from ..drawing.curvature_sheet import CurvatureLook
 from ..drawing.sheet import Look
+from ..rendering.picture import Rendering
 from ..scales.choosing import choose_scale
 from ..scales.scale import Scale
 from .animation import save_animation, walk_frames
@@ -12,6 +13,7 @@ from .comparison import plot_comparison
 from .contour import plot_contour, plot_contour_lines, plot_heatmap
 from .difference import plot_difference
 from .flight import fly_frames
+from .hero import plot_hero
 from .merge_tree import plot_merge_tree
 from .multiples import plot_multiples
 from .orbit import orbit_frames
@@ -28,6 +30,7 @@ __all__ = [
     "Camera",
     "CurvatureLook",
     "Look",
+    "Rendering",
     "Scale",
     "choose_scale",
     "figure_pixels",
@@ -39,6 +42,7 @@ __all__ = [
     "plot_contour_lines",
     "plot_difference",
     "plot_heatmap",
+    "plot_hero",
     "plot_merge_tree",
     "plot_multiples",
     "plot_persistence",

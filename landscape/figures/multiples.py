@@ -220,7 +220,11 @@ def _grid(
         tall = down * (0.95 if kind.projection else 0.7) * each
     height = (0.55 if paper else 0.7) + tall + more
     figure = Figure(figsize=size or (width, height), layout="constrained")
-    return [figure.add_subplot(down, across, index + 1, projection=kind.projection) for index in range(count)]
+    grid = [figure.add_subplot(down, across, index + 1, projection=kind.projection) for index in range(count)]
+    for ax in grid if kind.projection else ():
+        # Labels of three-dimensional axes reach into their neighbours, whose backgrounds would cover them.
+        ax.patch.set_visible(False)
+    return grid
 
 
 def _drop_repeated_labels(sheets: list[Sheet], across: int) -> None:

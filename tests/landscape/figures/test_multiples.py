@@ -8,7 +8,7 @@ from figure_cases import build, build_line, build_real, build_unfinished, contou
 from matplotlib.collections import QuadMesh
 from matplotlib.contour import QuadContourSet
 
-from landscape.figures import plot_multiples
+from landscape.figures import figure_pixels, plot_multiples
 from landscape.landscape import Landscape
 
 
@@ -67,6 +67,17 @@ class TestOneScale:
 
 
 class TestArrangement:
+    def test_no_surface_covers_the_labels_of_another(self) -> None:
+        axes = plot_multiples([Landscape(build())] * 4, kind="surface", columns=2, theme="light")
+        draw(axes[0])
+        axes[0].figure.set_layout_engine("none")
+        together = figure_pixels(axes[0])
+        for ax in axes[1:]:
+            ax.set_visible(False)
+        letters = (figure_pixels(axes[0]) < 60).all(2)
+        assert letters.sum() > 1000
+        assert (together[letters] < 200).all()
+
     def test_rows_and_columns(self) -> None:
         landscapes = [Landscape(build(title=str(index), points=0)) for index in range(5)]
         axes = plot_multiples(landscapes)

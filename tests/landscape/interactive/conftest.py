@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -12,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from chromium import chromium
 
 from landscape import Landscape
 from landscape.file.checkpoints import CheckpointsData
@@ -22,18 +21,6 @@ from landscape.interactive import save_page
 
 METRIC = 'acc <b>$x_1$ & "q"'
 NETWORK = "Le<script>document.title='taken'</script>Net & $\\alpha$ {{script}} \u2028"
-_ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--use-gl=angle",
-    "--use-angle=swiftshader",
-    "--enable-unsafe-swiftshader",
-]
 _NO_WEBGL = """
 const original = HTMLCanvasElement.prototype.getContext;
 HTMLCanvasElement.prototype.getContext = function (kind, ...more) {
@@ -164,17 +151,8 @@ class Opened:
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     pytest.importorskip("plotly", reason="the interactive page needs plotly")
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if program is None:
-        if os.environ.get("CI"):
-            pytest.fail("no Chromium is installed, and CI must test the page in a real browser")
-        pytest.skip("no Chromium is installed (apt-get install chromium), so the page cannot be opened")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=program, args=_ARGUMENTS)
+    with chromium() as found:
         yield found
-        found.close()
 
 
 def opening(browser: Any) -> Iterator[Callable[..., Opened]]:

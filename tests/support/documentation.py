@@ -1,0 +1,53 @@
+"""The code blocks of the documentation's pages, run as they stand there."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from places import ROOT
+from scripts import PATIENCE
+
+DOCS = ROOT / "docs"
+_BLOCK = re.compile(r"^```(python|console)(?: title=\"([^\"\n]+)\")?\n(.*?)^```", re.DOTALL | re.MULTILINE)
+_PICTURE = re.compile(r"^!\[[^\]\n]*\]\(images/gallery/([^)\n]+)\)$", re.MULTILINE)
+_OUTPUT = re.compile(r" -o (\S+)$", re.MULTILINE)
+
+
+def blocks(page: str) -> list[tuple[str, str, str]]:
+    """Returns language, title and code of a page's blocks in their order."""
+    return _BLOCK.findall((DOCS / page).read_text())
+
+
+def gallery() -> list[tuple[str, list[str]]]:
+    """Returns the pictures of the gallery, each with what the block above it writes."""
+    parts = _PICTURE.split((DOCS / "gallery.md").read_text())
+    return [
+        (picture, _OUTPUT.findall(above.rpartition("```console\n")[2]))
+        for above, picture in zip(parts[::2], parts[1::2], strict=False)
+    ]
+
+
+def run_page(page: str, folder: Path) -> list[str]:
+    """Runs a page's blocks in their order; returns what they printed."""
+    printed = []
+    for position, (language, title, code) in enumerate(blocks(page)):
+        if language == "python":
+            script = folder / (title or f"{Path(page).stem}_{position}.py")
+            script.write_text(code)
+            printed.append(_run([sys.executable, "-W", "error::UserWarning", script.name], folder))
+        else:
+            commands = [line.removeprefix("$ ") for line in code.splitlines() if line.startswith("$ ")]
+            assert commands
+            printed += [_run(["bash", "-c", command], folder) for command in commands]
+    return printed
+
+
+def _run(command: list[str], folder: Path) -> str:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "MPLBACKEND": "Agg"}
+    result = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert result.returncode == 0, f"{command}\n{result.stdout[-1500:]}\n{result.stderr[-3000:]}"
+    return result.stdout
