@@ -62,7 +62,7 @@ def change(opened: Any) -> None:
     page.keyboard.press("Tab")
     page.uncheck("#shared")
     page.click("button.theme")
-    page.click("text=Upwards >> nth=0")
+    page.click("text=Upwards >> visible=true")
     page.locator(".player input").first.fill("2")
     page.locator(".plot.map").first.focus()
     page.keyboard.press("ArrowRight")
