@@ -40,7 +40,8 @@ def seen(opened: Any) -> dict[str, Any]:
             heads: Array.from(document.querySelectorAll(".card h2"), (each) => each.textContent),
             controls: Array.from(document.querySelectorAll(".toolbar select, .toolbar input"),
                 (each) => [each.id, each.type === "checkbox" ? each.checked : each.value]),
-            line: Array.from(document.querySelectorAll(".ends input"), (each) => each.value),
+            line: Array.from(document.querySelectorAll(".ends input"))
+                .filter((each) => each.offsetParent).map((each) => each.value),
             step: document.querySelector(".player input").value,
             readout: document.querySelector(".readout").textContent,
             theme: document.documentElement.dataset.theme,
@@ -101,6 +102,9 @@ def test_a_copied_link_opens_the_same_view(where: str, page: str, request: Any, 
     other = open_address(link, webgl=False)
     assert seen(other) == before
     assert before["heads"] == ["loss on test", "loss on train"]
+    # Both have one line, upwards through the origin.
+    assert len(before["line"]) == 4
+    assert before["line"][0] == before["line"][2]
     assert "x" in before["readout"]
     for each in (opened, other):
         each.check()
