@@ -87,7 +87,7 @@ class TestFile:
             progress, again = watch.look()
             assert again is not content
             # It counts down; 80 s were left when the file was written.
-            left = re.fullmatch(r"Measuring: 77 of 129 measured \(60 %\), about (\d+) s left\.", progress.text)
+            left = re.fullmatch(r"Measuring: 77 of 129 measured \(59 %\), about (\d+) s left\.", progress.text)
             assert left is not None
             assert 80 - (time.time() - now) - 1 <= int(left[1]) <= 80
         progress, _ = watch.look()
