@@ -305,7 +305,8 @@ class Sheet:
             else:
                 self.write_bar(self.ax, pad=0.02, aspect=20 * max(1.0, 1 / self.frame.ratio), shrink=self.share)
             if self.trajectory and self.times is not None:
-                draw_time_bar(self.ax, self.times, runs_of([self.landscape]), self.appearance)
+                sizes = self.appearance.small_size, self.appearance.number_size
+                draw_time_bar(self.ax, self.times, runs_of([self.landscape]), *sizes)
             self.entries += dots_handle(self.dots, self.appearance.factor)
             draw_legend(self.ax, self.entries, self.appearance, outside=self.own)
         if self.own:
