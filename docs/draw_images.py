@@ -177,6 +177,16 @@ def draw_comparison(file: Path) -> None:
     save_figure(comparison.plot(theme="light"), file, dpi=110)
 
 
+def draw_several_runs(file: Path) -> None:
+    """Draws the plane of two runs and an average that the page on several runs measures."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        run_page("quick_start.md", folder)
+        run_page("several_runs.md", folder)
+        seen = Landscape.load(folder / "run" / "landscape_0-20_pca_and_SGD.h5")
+    save_figure(seen.plot_contour(theme="light"), file, dpi=110)
+
+
 def draw_long_path(file: Path) -> None:
     """Draws a training with a checkpoint after each of its 300 steps."""
     import torch
@@ -254,6 +264,7 @@ def main(demo: Path) -> None:
     draw_significance(IMAGES / "figures_significance.png")
     draw_curvature(demo, IMAGES / "curvature_sharpness.png", IMAGES / "curvature_spectrum.png")
     draw_comparison(IMAGES / "comparing.png")
+    draw_several_runs(IMAGES / "several_runs.png")
     draw_gallery()
 
 

@@ -139,18 +139,20 @@ class Appearance:
     number_size: float
     font: str = "sans"
 
-    def fitted(self, size: tuple[float, float]) -> tuple[float, float]:
+    def fitted(self, size: tuple[float, float], below: float = 0.0) -> tuple[float, float]:
         """Returns the size of a figure that is as wide as the style says, in inches.
 
         Args:
             size: on a screen, or on a paper of the style "paper".
+            below: by how much it is higher for a bar below the picture, on a screen.
         """
-        if self.width is None:
-            return size
         across, up = size
+        below *= math.sqrt(self.factor)
+        if self.width is None:
+            return across, up + below
         # A wide picture is not as much higher as it is wider, or it would fill the page.
         grown = math.sqrt(self.width / across) if self.paper else self.width / across
-        return self.width, min(up * grown, _HIGHEST)
+        return self.width, min(up * grown + below, _HIGHEST)
 
     def applied(self) -> AbstractContextManager[None]:
         """Draws everything inside the block like this, and restores the user's matplotlib settings after it."""

@@ -234,6 +234,8 @@ def _place_box(figure: Any, ax: Any, cameras: Sequence[Camera]) -> None:
         if np.abs(found - place).max() < _pixels(figure, 0.25):
             break
     ax.apply_aspect()
+    # The frame reaches beyond the box: over the labels of a neighbour.
+    ax.patch.set_visible(False)
     middle = ((room[0] + room[2]) / 2, room[3] + _pixels(figure, _MARGIN))
     place = ax.title.get_transform().inverted().transform(middle)
     # Without a y of its own a title is moved back to the frame whenever it is drawn; the one given here is scaled.

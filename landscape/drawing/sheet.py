@@ -305,7 +305,8 @@ class Sheet:
             else:
                 self.write_bar(self.ax, pad=0.02, aspect=20 * max(1.0, 1 / self.frame.ratio), shrink=self.share)
             if self.trajectory and self.times is not None:
-                draw_time_bar(self.ax, self.times, runs_of([self.landscape]), self.appearance.small_size)
+                sizes = self.appearance.small_size, self.appearance.number_size
+                draw_time_bar(self.ax, self.times, runs_of([self.landscape]), *sizes)
             self.entries += dots_handle(self.dots, self.appearance.factor)
             draw_legend(self.ax, self.entries, self.appearance, outside=self.own)
         if self.own:
@@ -386,11 +387,8 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
             usual = frame.size(paper=appearance.paper) if kind.size is None else kind.size
             if kind.size is not None and appearance.paper:
                 usual = PAPER_WIDTH, kind.paper_height
-            width, height = appearance.fitted(usual)
-            if more["times"] is not None and trajectory:
-                height += BAR_HEIGHT * appearance.factor**0.5
-            width, height = size or (width, height)
-            ax = new_axes(width, height, kind.projection)
+            below = BAR_HEIGHT if more["times"] is not None and trajectory else 0.0
+            ax = new_axes(*(size or appearance.fitted(usual, below)), kind.projection)
         label = more.pop("label", metric_text(landscape, metric))
         more.setdefault("estimates", value_notes(landscape, metric))
         yield Sheet(

@@ -28,14 +28,15 @@ def runs_of(landscapes: Sequence[LandscapeData]) -> int:
     return max((len(path.paths) for path in found), default=0)
 
 
-def draw_time_bar(axes: Any, times: Times, runs: int, size: float) -> Any:
+def draw_time_bar(axes: Any, times: Times, runs: int, size: float, least: float) -> Any:
     """Draws a bar with a strip for each run's hue below axes; returns the bar's axes.
 
     Args:
         axes: one, or a list of those that share the bar.
         times: what the colours stand for.
         runs: how many hues there are.
-        size: of the type, in points.
+        size: of its name, in points.
+        least: no type is smaller, in points.
     """
     from matplotlib.colorbar import make_axes
     from matplotlib.ticker import MaxNLocator
@@ -54,7 +55,7 @@ def draw_time_bar(axes: Any, times: Times, runs: int, size: float) -> Any:
     bar.imshow(strips, aspect="auto", extent=(times.low, times.high, len(strips), 0), interpolation="nearest")
     bar.set_yticks([])
     bar.xaxis.set_major_locator(MaxNLocator(_MOST_TICKS, integer=True, steps=[1, 2, 5, 10]))
-    bar.tick_params(axis="x", labelsize=0.9 * size, length=2, pad=1.5)
+    bar.tick_params(axis="x", labelsize=max(least, 0.9 * size), length=2, pad=1.5)
     bar.set_xlabel(times.label, fontsize=size, labelpad=1)
     for spine in bar.spines.values():
         spine.set(linewidth=0.5, edgecolor=first.spines["left"].get_edgecolor())

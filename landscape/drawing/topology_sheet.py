@@ -55,7 +55,8 @@ def begin_topology(
         clip = look.get("clip") or ends
         scale = choose_scale(values, wanted, look.get("levels"), clip, count=8, metric=metric)
         look = {**look, "scale": scale, "levels": None, "clip": None}
-    with begin(replace(kind, plane=landscape.y is not None), landscape, ax, look) as sheet:
+    # Without a path in the picture there are no times to explain.
+    with begin(replace(kind, plane=landscape.y is not None), landscape, ax, look, times=None) as sheet:
         # The axes are values, so nothing is to scale or not.
         sheet.frame = Frame(None, 1.0)
         yield sheet, found

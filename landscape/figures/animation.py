@@ -12,7 +12,7 @@ import numpy as np
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_choice, check_float, check_int, check_path, wrong_value
 
-from ..drawing.appearance import choose_appearance
+from ..drawing.appearance import appearance_of
 from ..drawing.best_camera import best_camera
 from ..drawing.camera import MOVES
 from ..drawing.canvas import check_size
@@ -167,7 +167,7 @@ def save_animation(
 def _left_axes(projection: str | None, size: tuple[float, float], look: Look) -> Any:
     from matplotlib.figure import Figure
 
-    with choose_appearance(look.get("theme"), "screen", None).applied():
+    with appearance_of(look, None).applied():
         figure = Figure(figsize=size, layout="constrained")
         grid = figure.add_gridspec(1, 2, width_ratios=(1.25 if projection is None else 1.9, 1))
         return figure.add_subplot(grid[0], projection=projection)

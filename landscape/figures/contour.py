@@ -13,7 +13,7 @@ from ..drawing.labels import free
 from ..drawing.missing import draw_interpolated, draw_missing, edges, missing_kinds
 from ..drawing.path import Ink, annotate, draw_path, halo, path_pixels
 from ..drawing.sheet import Kind, Look, Sheet, draw_picture
-from .minima import draw_minima, minima_pixels
+from .minima import draw_minima, letter_pixels, minima_pixels
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -144,7 +144,7 @@ def draw_above(sheet: Sheet, lines: Any, *, on_page: bool = False) -> None:
         rim = 0.45 if on_page else 0.2
         boxes = np.empty((0, 4)) if lines is None else _label_lines(sheet, lines, taken, text, rim)
         if sheet.trajectory:
-            blocked = np.vstack([boxes, arrows])
+            blocked = np.vstack([boxes, arrows, letter_pixels(sheet)])
             annotate(ax, landscape, sheet.frame.place, blocked, ink, look.number_size, look.factor)
 
     sheet.late.append(write_numbers)

@@ -41,13 +41,10 @@ def draw_minima(sheet: Sheet) -> None:
             )  # fmt: skip
 
     def write_letters() -> None:
-        middle = np.reshape(sheet.ax.get_window_extent().extents, (2, 2)).mean(axis=0)
         for index, minimum in enumerate(found.minima):
-            x, y = place(minimum)
-            # Towards the middle, so that nothing is written beyond the axes.
-            shift = np.where(sheet.ax.transData.transform((x, y)) > middle, -1, 1) * 7.5 * sheet.appearance.factor
             sheet.ax.annotate(
-                letter(index), (x, y), xytext=tuple(shift), textcoords="offset points", ha="center", va="center",
+                letter(index), place(minimum), xytext=_letter_shift(sheet, place(minimum)),
+                textcoords="offset points", ha="center", va="center",
                 fontsize=sheet.appearance.number_size, fontweight="bold", color=MINIMUM["color"], zorder=8,
                 path_effects=halo(0.3 * sheet.appearance.number_size),
             )  # fmt: skip
@@ -82,6 +79,25 @@ def minima_pixels(sheet: Sheet) -> NDArray[Any]:
     pixels = sheet.ax.transData.transform(np.array([place(point) for point in points]).reshape(-1, 2))
     half = 12 * sheet.appearance.factor * sheet.ax.figure.dpi / 72
     return np.hstack([pixels - half, pixels + half])
+
+
+def letter_pixels(sheet: Sheet) -> NDArray[Any]:
+    """Returns boxes (left, bottom, right, top) in pixels around the letters, over which no name may be written."""
+    found, place = sheet.topology, _placing(sheet)
+    pixel = sheet.ax.figure.dpi / 72
+    boxes = []
+    for minimum in [] if found is None else found.minima:
+        x, y = sheet.ax.transData.transform(place(minimum)) + np.array(_letter_shift(sheet, place(minimum))) * pixel
+        half = 0.6 * sheet.appearance.number_size * pixel
+        boxes.append([x - half, y - half, x + half, y + half])
+    return np.array(boxes).reshape(-1, 4)
+
+
+def _letter_shift(sheet: Sheet, point: tuple[float, float]) -> tuple[float, float]:
+    """Returns where a minimum's letter lies, in points from its mark: towards the middle, so never beyond the axes."""
+    middle = np.reshape(sheet.ax.get_window_extent().extents, (2, 2)).mean(axis=0)
+    right, up = np.where(sheet.ax.transData.transform(point) > middle, -1, 1) * 7.5 * sheet.appearance.factor
+    return float(right), float(up)
 
 
 def _placing(sheet: Sheet) -> Callable[[Any], tuple[float, float]]:

@@ -281,14 +281,14 @@ def _write_time_bars(sheets: list[Sheet]) -> None:
     timed = [(sheet, sheet.times) for sheet in sheets if sheet.times is not None and sheet.trajectory]
     if not timed:
         return
-    size = timed[0][0].appearance.small_size
+    sizes = timed[0][0].appearance.small_size, timed[0][0].appearance.number_size
     if len({times for _, times in timed}) == 1:
         draw_time_bar(
-            [sheet.ax for sheet in sheets], timed[0][1], runs_of([sheet.landscape for sheet, _ in timed]), size
+            [sheet.ax for sheet in sheets], timed[0][1], runs_of([sheet.landscape for sheet, _ in timed]), *sizes
         )
         return
     for sheet, times in timed:
-        draw_time_bar(sheet.ax, times, runs_of([sheet.landscape]), size)
+        draw_time_bar(sheet.ax, times, runs_of([sheet.landscape]), *sizes)
 
 
 PLANE_KINDS = {"contour": CONTOUR, "lines": CONTOUR_LINES, "heatmap": HEATMAP, "surface": SURFACE}

@@ -30,7 +30,7 @@ CHOICES = {
     (
         "plot",
         "--kind",
-    ): "[auto|contour|lines|heatmap|surface|profile|barriers|difference|multiples|uncertainty|animation"
+    ): "[auto|contour|lines|heatmap|surface|hero|profile|barriers|difference|multiples|uncertainty|animation"
     "|persistence|merge_tree|sharpness|spectrum|comparison]",
     ("plot", "--scale"): "[auto|log|linear|symlog]",
     ("plot", "--style"): "[screen|paper|neurips|icml|nature|slides]",

@@ -48,18 +48,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("files", "options", "size"),
     [
-        (["a"], [], (1675, 883)),
-        pytest.param(["a"], ["--kind", "lines"], (1675, 883), marks=pytest.mark.slow),
-        pytest.param(["a"], ["--kind", "heatmap", "--theme", "dark"], (1675, 883), marks=pytest.mark.slow),
-        (["a"], ["--kind", "surface", "--levels", "5"], (1440, 1200)),
-        pytest.param(["a"], ["--style", "paper", "--levels", "quantile"], (1360, 1236), marks=pytest.mark.slow),
-        pytest.param(["a"], ["--levels", "0.1,0.5,2", "--scale", "linear"], (1675, 883), marks=pytest.mark.slow),
+        (["a"], [], (1675, 993)),
+        pytest.param(["a"], ["--kind", "lines"], (1675, 993), marks=pytest.mark.slow),
+        pytest.param(["a"], ["--kind", "heatmap", "--theme", "dark"], (1675, 993), marks=pytest.mark.slow),
+        (["a"], ["--kind", "surface", "--levels", "5"], (1440, 1310)),
+        pytest.param(["a"], ["--style", "paper", "--levels", "quantile"], (1360, 1410), marks=pytest.mark.slow),
+        pytest.param(["a"], ["--levels", "0.1,0.5,2", "--scale", "linear"], (1675, 993), marks=pytest.mark.slow),
         pytest.param(["unfinished"], [], (1675, 883), marks=pytest.mark.slow),
         pytest.param(["one"], [], (1280, 1160), marks=pytest.mark.slow),
-        pytest.param(["a"], ["--aspect", "fill"], (1280, 1160), marks=pytest.mark.slow),
+        pytest.param(["a"], ["--aspect", "fill"], (1280, 1270), marks=pytest.mark.slow),
         (["line"], [], (1280, 880)),
         pytest.param(["line"], ["--metric", "loss", "--metric", "accuracy"], (1280, 880), marks=pytest.mark.slow),
-        (["a", "b"], ["--kind", "difference"], (1675, 883)),
+        (["a", "b"], ["--kind", "difference"], (1675, 993)),
     ],
 )
 def test_every_kind(folder: Path, tmp_path: Path, files: list[str], options: list[str], size: tuple[int, int]) -> None:

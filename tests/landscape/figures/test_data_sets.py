@@ -11,6 +11,7 @@ from figure_cases import build, build_line, draw, legend_texts, line
 from matplotlib.collections import QuadMesh
 from matplotlib.contour import QuadContourSet
 
+from landscape.drawing.time_bar import NAME as TIME_BAR
 from landscape.figures import choose_scale, plot_difference, plot_multiples, plot_profile
 from landscape.file.data import LandscapeData
 from landscape.landscape import Landscape
@@ -28,7 +29,9 @@ def norm(ax: Any) -> Any:
 
 
 def bars(axes: list[Any]) -> list[str]:
-    return [ax.get_ylabel() or ax.get_xlabel() for ax in axes[0].figure.axes[len(axes) :]]
+    """Returns what the colour bars of values say; that of a path's time says nothing of data sets."""
+    found = [ax for ax in axes[0].figure.axes[len(axes) :] if ax.get_label() != TIME_BAR]
+    return [ax.get_ylabel() or ax.get_xlabel() for ax in found]
 
 
 class TestSideBySide:

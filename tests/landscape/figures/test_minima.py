@@ -23,6 +23,7 @@ from landscape.figures import (
 from landscape.figures.merge_tree import leaf_order
 from landscape.file.data import DirectionsData
 from landscape.landscape import Landscape
+from landscape.roles import NETWORK
 
 SLOW = pytest.mark.slow
 TRUTH = "of the grid, not of the network"
@@ -55,6 +56,16 @@ class TestMarks:
         assert letters(ax)["A"].xy == (found.minima[0].x, found.minima[0].y)
         assert len(letters(ax)) == 4
         draw(ax)
+
+    def test_no_name_is_written_over_a_letter(self):
+        data = wells()
+        lowest = Landscape(data).topology().minima[0]
+        data.origin.role, data.origin.name, data.origin.x, data.origin.y = NETWORK, "adam_2", lowest.x, lowest.y
+        ax = plot_contour(data, topology=True)
+        draw(ax)
+        (name,) = [text for text in ax.texts if text.get_text() == "adam_2"]
+        for letter in letters(ax).values():
+            assert not letter.get_window_extent().overlaps(name.get_window_extent())
 
     def test_follow_an_oblique_plane(self):
         data = wells()

@@ -8,6 +8,7 @@ from figure_cases import build, build_line, build_real, build_unfinished, contou
 from matplotlib.collections import QuadMesh
 from matplotlib.contour import QuadContourSet
 
+from landscape.drawing.time_bar import NAME as TIME_BAR
 from landscape.figures import figure_pixels, plot_multiples
 from landscape.landscape import Landscape
 
@@ -109,7 +110,8 @@ class TestArrangement:
 
     def test_what_is_missing_is_shown(self) -> None:
         axes = plot_multiples([Landscape(build_unfinished()), Landscape(build())], style="paper")
-        assert {"pending", "failed", "not finite", "interpolated"} <= set(legend_texts(axes[0]))
+        missing = {"coarse: value of the nearest measured point", "failed", "not finite", "interpolated"}
+        assert missing <= set(legend_texts(axes[0]))
         assert axes[0].get_title().startswith("1: LeNet, epochs 3 to 8") or "so far" in axes[0].get_title()
         assert axes[0].figure.get_size_inches()[0] == 7.0
 
@@ -117,7 +119,7 @@ class TestArrangement:
         empty = build(np.full((4, 5), np.nan), points=0)
         axes = plot_multiples([Landscape(empty), Landscape(build())])
         draw(axes[0])
-        assert len(axes[0].figure.axes) == 3
+        assert [ax.get_label() for ax in axes[0].figure.axes[2:]] == ["<colorbar>", TIME_BAR]
         draw(plot_multiples([Landscape(empty)])[0])
 
 

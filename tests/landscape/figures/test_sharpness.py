@@ -117,7 +117,7 @@ def test_a_learning_rate_that_was_recorded() -> None:
         ({"learning_rate": [0.1, 0.2]}, ValueError, "learning_rate must be"),
         ({"learning_rate": "fast"}, TypeError, "learning_rate must be"),
         ({"scale": "square"}, ValueError, "scale must be"),
-        ({"levels": 3}, TypeError, "plot_sharpness has no argument 'levels'; it has theme, style, title, size"),
+        ({"levels": 3}, TypeError, "plot_sharpness has no argument 'levels'; it has theme, style, font, title, size"),
         ({"style": "poster"}, ValueError, "style must be"),
         ({"title": 3}, TypeError, "title must be"),
         ({"ax": 3}, TypeError, "ax must be matplotlib axes or None"),
