@@ -170,6 +170,7 @@ class Card extends TurnedCard {
       return;
     }
     this.line ??= this.usualEnds;
+    this.section.style.setProperty("--time-bar", `${timeBarHeight(landscape.checkpoints?.times)}px`);
     if (this.selected) this.selected = this.gridPoint(this.selected.x, this.selected.y);
     const colours = colourScale(landscape.isDifference ? "difference" : settings.colours);
     const traces = mapTraces(landscape, metric, this.scale, settings, colours, this.frame);

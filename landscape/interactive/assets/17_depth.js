@@ -5,7 +5,7 @@
 // A mark lies on the surface where it is not farther below it than this share of the heights.
 const LIFT = 0.03;
 // How far marks move towards the camera, in units of the scene, whose longest side is about 1.
-const NEARER = 0.05;
+const NEARER = 0.08;
 
 // The traces of a scene, then one for what is hidden of each mark; where their points are drawn, the camera says, and where
 // they are is in `meta`.

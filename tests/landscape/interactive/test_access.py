@@ -51,7 +51,7 @@ def outer(tmp_path: Path, example: Any) -> Path:
     save_page(Landscape(example(rows=5, columns=6)), tmp_path / "share.html")
     page = tmp_path / "outer.html"
     page.write_text(
-        '<!doctype html><title>outer</title><body style="height: 3000px">'
+        '<!doctype html><title>outer</title><link rel="icon" href="data:,"><body style="height: 3000px">'
         '<iframe src="share.html" title="Loss landscape" style="width: 100%; height: 600px; border: 0" '
         'allow="fullscreen; clipboard-write"></iframe>'
     )

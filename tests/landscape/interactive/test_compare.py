@@ -51,13 +51,23 @@ class TestSideBySide:
             assert first["y"] == second["y"]
             assert first["x"] + first["width"] < second["x"]
             two.page.set_viewport_size({"width": 390, "height": 844})
+            # The plots follow a moment later.
+            two.wait("document.documentElement.scrollWidth <= innerWidth")
             first, second = places()
             assert first["x"] == second["x"]
             assert first["y"] + first["height"] < second["y"]
-            assert two.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         finally:
             two.page.set_viewport_size({"width": 1280, "height": 800})
         two.check()
+
+    def test_a_bar_of_time_takes_no_room_from_a_map(self, open_page, example) -> None:
+        opened = open_page(example(), example(checkpoints=60), webgl=False)
+        lengths = opened.page.evaluate(
+            "[...document.querySelectorAll('.plot.map')].map(({ _fullLayout: shown }) => shown.yaxis._length)"
+        )
+        assert lengths[1] == pytest.approx(lengths[0], rel=0.1)
+        assert lengths[0] > 80
+        opened.check()
 
     def test_a_point_of_one_is_marked_in_all(self, two) -> None:
         second = two.landscapes[1]
