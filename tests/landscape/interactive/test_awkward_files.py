@@ -95,6 +95,9 @@ def test_each_is_shown_for_what_it_is(open_page, example) -> None:
         for number in range(4, len(group)):
             opened.page.click(f".chip >> text=run_{number}.h5")
         opened.page.uncheck("#shared")
+        # Beside others, the table with the reasons waits until it is asked for.
+        for table in opened.page.locator(".card .about > summary").all():
+            table.click()
         for number, (case, item) in enumerate(zip(group, data, strict=True)):
             card = opened.page.locator(".card").nth(number)
             for text in CASES[case]:

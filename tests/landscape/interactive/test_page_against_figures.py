@@ -154,14 +154,17 @@ class TestInTheBrowser:
         drawn = bar(axes[0])
         kind, threshold = scale_of(drawn.norm)
         expected = heights(kind, threshold, [drawn.norm.vmin, drawn.norm.vmax])
+        common = opened.page.evaluate("document.querySelector('.overlay .profile').layout.yaxis")
+        opened.page.uncheck("#overlay")
         ranges = []
         for card in range(len(files)):
             ends = opened.data("map", "grid", "zmin", "zmax", card=card)
             np.testing.assert_allclose(ends, expected, rtol=1e-12)
             layout = opened.page.evaluate(f"document.querySelectorAll('.profile')[{card}].layout.yaxis")
-            assert layout["type"] == ("log" if kind == "log" else "linear")
+            assert layout["type"] == common["type"] == ("log" if kind == "log" else "linear")
             ranges.append(layout.get("range"))
-        # The profiles, too, have one axis.
+        # The profiles, too, have one axis, alone as together.
+        ranges.append(common.get("range"))
         assert kind == "symlog" or (ranges[0] is not None and all(each == ranges[0] for each in ranges))
 
     @pytest.mark.slow
