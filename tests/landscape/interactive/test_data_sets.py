@@ -100,7 +100,10 @@ class TestPage:
             """Array.from(document.querySelectorAll(".overlay .plot, .card .plot.profile"),
                 (plot) => [plot._fullLayout.yaxis.title.text, plot._fullLayout.yaxis.range])"""
         )
-        assert [text for text, _ in ranges] == ["loss (log scale)"] + 2 * ["loss on test (log scale)", "loss on train (log scale)"]
+        assert [text for text, _ in ranges] == ["loss (log scale)"] + 2 * [
+            "loss on test (log scale)",
+            "loss on train (log scale)",
+        ]
         assert len({tuple(ends) for _, ends in ranges}) == 1
         assert "run_1.h5: loss on test − loss on train" in opened.page.locator("#difference option").all_inner_texts()
         choose(opened, "difference", "1 m0")
