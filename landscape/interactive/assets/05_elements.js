@@ -72,7 +72,7 @@ const TOUCH = matchMedia("(hover: none)").matches;
 
 // Only these buttons: among Plotly's own is one that uploads the data to its makers' server.
 const MAP_BUTTONS = [["zoom2d", "pan2d", "resetScale2d"]];
-const SURFACE_BUTTONS = [["tableRotation", "pan3d", "zoom3d", "resetCameraDefault3d"]];
+const SURFACE_BUTTONS = ["tableRotation", "pan3d", "zoom3d"];
 
 function config(buttons) {
   return {

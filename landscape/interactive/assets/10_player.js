@@ -3,11 +3,13 @@
 const WALK_MILLISECONDS = 8000;
 
 class Player {
-  constructor(landscape, moved) {
+  // `moved` hears of every step, `led` of those that the reader takes.
+  constructor(landscape, moved, led) {
     this.moved = moved;
+    this.led = led;
     this.timer = null;
     this.button = element("button", { type: "button", class: "play", "aria-label": "Play the path", on: { click: () => this.toggle() } });
-    this.slider = element("input", { type: "range", min: 0, step: 1, "aria-label": "Checkpoint", on: { input: () => this.go(Number(this.slider.value)) } });
+    this.slider = element("input", { type: "range", min: 0, step: 1, "aria-label": "Checkpoint", on: { input: () => this.lead(Number(this.slider.value)) } });
     this.label = element("output", { class: "step" });
     this.facts = element("div", { class: "facts" });
     this.box = element("div", { class: "player" }, this.button, this.slider, this.label, this.facts);
@@ -30,6 +32,22 @@ class Player {
     this.showButton();
   }
 
+  // Goes to a step, and other players with it.
+  lead(step) {
+    this.label.setAttribute("aria-live", "polite");
+    this.go(step);
+    this.led();
+  }
+
+  // Goes where another player stands: to the last checkpoint that is not beyond that number, or waits at the first.
+  follow(number) {
+    this.stop();
+    // What the reader moves is spoken once.
+    this.label.setAttribute("aria-live", "off");
+    const step = Math.max(this.landscape.steps.findLastIndex((own) => own <= number), 0);
+    if (step !== this.step) this.go(step);
+  }
+
   go(step) {
     this.step = step;
     this.slider.value = step;
@@ -48,10 +66,11 @@ class Player {
       this.stop();
       return;
     }
-    if (this.step === this.last) this.go(0);
+    // Where others play, this one takes over.
+    this.lead(this.step === this.last ? 0 : this.step);
     const pause = Math.min(Math.max(WALK_MILLISECONDS / (this.last + 1), 40), 500);
     this.timer = setInterval(() => {
-      if (this.step < this.last) this.go(this.step + 1);
+      if (this.step < this.last) this.lead(this.step + 1);
       if (this.step >= this.last) this.stop();
     }, pause);
     this.showButton();

@@ -101,7 +101,7 @@ class PointedCard {
     const { landscape } = this;
     const row = point.data.name.startsWith("path") ? point.data.customdata[point.pointNumber] : -1;
     const step = landscape.paths.length > 1 ? landscape.steps.indexOf(landscape.checkpoints?.number[row]) : landscape.walked.indexOf(row);
-    if (step >= 0) this.player.go(step);
+    if (step >= 0) this.player.lead(step);
     else if (point.data.name !== "profile") {
       const [x, y] = this.coordinates(point);
       if (this.holds(x, y)) this.select({ x, y });

@@ -24,7 +24,7 @@ class Card extends TurnedCard {
     this.warning = element("p", { class: "warning", role: "note", hidden: true });
     this.table = element("tbody");
     this.chooser = new LineChooser((ends) => this.setLine(ends), (kind) => this.setLine(usualLine(this.landscape, kind)));
-    this.player = new Player(landscape, (step) => this.stepped(step));
+    this.player = new Player(landscape, () => this.stepped(), () => page.comparison.walk(this));
     this.build();
     this.moveMark = newestOnly((mark, pointedAt) => this.drawMark(mark, pointedAt));
     this.moveStep = newestOnly(() => this.drawStep());
@@ -61,7 +61,7 @@ class Card extends TurnedCard {
     if (this.flat) {
       surfaceFrame.append(element("p", { class: "absent", text: "This browser has no WebGL, so the surface cannot be drawn. The map shows the same values." }));
       this.surface.hidden = true;
-    } else new Turning(this, surfaceFrame);
+    } else this.turning = new Turning(this, surfaceFrame);
     this.figure = element("figure", {},
       element("figcaption", { text: "Profile along the dashed line, interpolated bilinearly between the points" }),
       element("div", { class: "frame" }, this.profile, profileText), this.chooser.box);
@@ -197,7 +197,7 @@ class Card extends TurnedCard {
     const first = !plot.data;
     const kept = first ? this.zoom : plot === this.main && zoomOf(plot);
     const before = String(plot.usualAxes ?? "");
-    Plotly.react(plot, traces, layout, config(plot === this.surface ? SURFACE_BUTTONS : MAP_BUTTONS));
+    Plotly.react(plot, traces, layout, config(plot === this.surface ? this.turning.buttons : MAP_BUTTONS));
     if (plot === this.main) plot.usualAxes = [layout.xaxis, layout.yaxis].map(({ range }) => (range ? [...range] : null));
     const same = first || before === String(plot.usualAxes);
     if (plot === this.main && kept && same && !zoomOf(plot)) Plotly.relayout(plot, zoomed(kept));
@@ -278,8 +278,8 @@ class Card extends TurnedCard {
     return Plotly.restyle(this.surface, { x: both("x"), y: both("y"), z: both("z"), meta: [place, place] }, traces);
   }
 
-  stepped(step) {
-    this.moveStep?.(step);
+  stepped() {
+    this.moveStep?.();
     this.page.changed();
   }
 

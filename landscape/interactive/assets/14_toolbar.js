@@ -37,7 +37,7 @@ class Toolbar {
     const lines = cards.length > 0 && cards.every(({ landscape }) => landscape.isLine);
     for (const control of this.planesOnly) control.hidden = lines;
     this.range.firstChild.textContent = lines ? "Values" : "Clip to";
-    const switches = { layout: cards.length > 1, locked: this.page.webgl && cards.filter(({ flat }) => flat === false).length > 1, linked: cards.length > 1, overlay: cards.length > 1 };
+    const switches = { layout: cards.length > 1, locked: this.page.webgl && cards.filter(({ flat }) => flat === false).length > 1, linked: cards.length > 1, players: this.page.comparison.walkable, overlay: cards.length > 1 };
     for (const [name, fits] of Object.entries(switches)) this.compared[name].hidden = !fits;
   }
 
@@ -48,6 +48,7 @@ class Toolbar {
     for (const [name, text, title] of [
       ["locked", "Lock cameras", "Turn one surface, and all turn"],
       ["linked", "Link cursor", "Point at one, and the same coordinates are marked in all"],
+      ["players", "Link players", "Walk along one path, and all others are shown at the same epoch or step"],
       ["overlay", "Overlay profiles", "The profiles of all on one axis, along one line"],
     ]) found[name] = this.toggle(name, text, title);
     return found;

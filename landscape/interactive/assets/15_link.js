@@ -2,7 +2,7 @@
 
 const LINK_MILLISECONDS = 400;
 const CHOICES = { scale: ["auto", "log", "linear"], colours: Object.keys(COLOUR_MAPS), map: ["contour", "cells"], aspect: ["equal", "fill"], layout: ["side", "rows"] };
-const SWITCHES = ["shared", "locked", "linked", "overlay"];
+const SWITCHES = ["shared", "locked", "linked", "players", "overlay"];
 
 class Link {
   constructor(page, { live }) {

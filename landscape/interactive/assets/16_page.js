@@ -39,7 +39,7 @@ class Page {
   get usual() {
     return {
       metric: "loss", beside: "", difference: "", scale: "auto", low: null, high: null, colours: "Viridis", map: "contour", aspect: this.aspect, camera: this.camera,
-      shared: true, layout: "side", locked: true, linked: true, overlay: true,
+      shared: true, layout: "side", locked: true, linked: true, players: true, overlay: true,
     };
   }
 
@@ -73,6 +73,7 @@ class Page {
       this.render();
     }
     if (changes.locked) this.comparison.turned(this.comparison.cards.find((card) => card.turnable));
+    if (changes.players) this.comparison.gather();
     if (changes.linked === false) for (const card of this.cards.values()) card.showLinked(null);
     this.changed();
   }

@@ -1,4 +1,5 @@
-// Several cards beside each other: cameras that turn together, a cursor at the same coordinates in all, profiles on one axis.
+// Several cards beside each other: cameras that turn together, a cursor at the same coordinates in all,
+// players at the same epoch, profiles on one axis.
 
 const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot"];
 
@@ -86,6 +87,32 @@ class Comparison {
   point(card, place, { keep = false } = {}) {
     if (!this.linked) return;
     for (const other of this.cards) if (other !== card && other.landscape.isLine === card.landscape.isLine) other.showLinked(place, keep);
+  }
+
+  // Players ---------------------------------------------------------------------------------------------------------
+
+  // The other cards whose checkpoints are counted as a card's are, such as in epochs.
+  companions(card) {
+    const walks = ({ landscape }) => landscape.walked.length > 0;
+    return this.cards.filter((other) => other !== card && walks(card) && walks(other) && other.landscape.unit === card.landscape.unit);
+  }
+
+  get walkable() {
+    return this.cards.some((card) => this.companions(card).length > 0);
+  }
+
+  // Takes the players of all to the number of the checkpoint where a card's stands. Runs differ in their length, so that a
+  // share of the path would show different times as one.
+  walk(card) {
+    if (!this.settings.players) return;
+    const number = card.landscape.steps[card.player.step];
+    for (const other of this.companions(card)) other.player.follow(number);
+  }
+
+  // Where nobody walks, each path is shown to its own end.
+  gather() {
+    const walking = this.cards.find(({ landscape, player }) => landscape.walked.length && player.step !== player.last);
+    if (walking) this.walk(walking);
   }
 
   // Profiles --------------------------------------------------------------------------------------------------------

@@ -10,6 +10,9 @@ class Turning {
   constructor(card, frame) {
     this.card = card;
     this.held = false;
+    // Plotly's own button for the camera knows nothing of "View from", and goes to a place that Plotly chose. These are made
+    // once: Plotly builds a plot anew when it gets others.
+    this.buttons = [[...SURFACE_BUTTONS, { name: "home", title: "Reset camera", icon: Plotly.Icons.home, click: () => this.goHome() }]];
     this.hint = element("p", { class: "hint", text: TOUCH ? "Tap to turn" : "Click to zoom with the wheel", "aria-hidden": "true" });
     frame.append(this.hint);
     const { surface } = card;
@@ -42,12 +45,22 @@ class Turning {
     event.preventDefault();
     const { card } = this;
     if (!card.turnable) return;
-    const next = home ? cameraFrom(card.usualCamera) : turned(card.seen, around, up, ZOOM_STEP ** -closer);
+    if (home) this.goHome();
+    else this.turn(turned(card.seen, around, up, ZOOM_STEP ** -closer));
+  }
+
+  // Back to the place that the page chose for all surfaces.
+  goHome() {
+    this.turn(cameraFrom(this.card.usualCamera), "As at first: ");
+  }
+
+  turn(next, before = "") {
+    const { card } = this;
     card.turn(next).then(() => {
       card.page.comparison.turned(card);
       card.page.changed();
     });
-    card.page.say(`${home ? "As at first: " : ""}${cameraWords(listedCamera(next))}`);
+    card.page.say(`${before}${cameraWords(listedCamera(next))}`);
   }
 }
 

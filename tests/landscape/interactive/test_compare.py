@@ -1,4 +1,4 @@
-"""Several landscapes beside each other: one cursor, profiles on one axis, cameras that turn together."""
+"""Several landscapes beside each other: one cursor, profiles on one axis, cameras and players that go together."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class TestSideBySide:
             assert first["x"] + first["width"] < second["x"]
             two.page.set_viewport_size({"width": 390, "height": 844})
             # The plots follow a moment later.
-            two.wait("document.documentElement.scrollWidth <= innerWidth")
+            two.wait("innerWidth === 390 && document.documentElement.scrollWidth <= innerWidth")
             first, second = places()
             assert first["x"] == second["x"]
             assert first["y"] + first["height"] < second["y"]
@@ -142,6 +142,60 @@ class TestSideBySide:
         place = f"({first.x[column]:.3g}, {first.y[row]:.3g})".replace("-", "\u2212")
         assert f"minimum on the grid is at {place}" in said[1]
         assert "The path has 6 checkpoints, from epoch 3 at (2, 0.9)" in said[1]
+
+
+class TestPlayers:
+    @pytest.mark.slow
+    def test_all_go_to_the_same_epoch(self, open_page, example) -> None:
+        # Epochs 3 to 8, 3 to 62, and as many numbers of another unit.
+        opened = open_page(example(), example(checkpoints=60, seed=1), example(seed=2, unit="step"), webgl=False)
+        sliders = opened.page.locator(".player input")
+
+        def standing() -> list[str]:
+            return opened.page.locator(".player output").all_inner_texts()
+
+        assert standing() == ["epoch 8", "epoch 62", "step 8"]
+        sliders.nth(0).fill("2")
+        assert standing() == ["epoch 5", "epoch 5", "step 8"]
+        opened.wait("document.querySelectorAll('.map')[1].layout.shapes.some((shape) => shape.name === 'walked')")
+        path = opened.page.evaluate(
+            "document.querySelectorAll('.map')[1].layout.shapes.find((shape) => shape.name === 'walked').path"
+        )
+        assert path.count("L") == 2
+        spoken = opened.page.evaluate("[...document.querySelectorAll('.player output')].map((each) => each.ariaLive)")
+        assert spoken[:2] == ["polite", "off"]
+        # A shorter run waits at its end.
+        sliders.nth(1).fill("40")
+        assert standing() == ["epoch 8", "epoch 43", "step 8"]
+        opened.wait("/step.1=40/.test(location.hash)")
+        opened.page.uncheck("#players")
+        sliders.nth(0).fill("1")
+        assert standing() == ["epoch 4", "epoch 43", "step 8"]
+        opened.wait("/players=false/.test(location.hash) && /step.0=1&/.test(location.hash)")
+        opened.page.reload()
+        opened.page.wait_for_selector(".plot .main-svg", state="attached")
+        assert standing() == ["epoch 4", "epoch 43", "step 8"]
+        opened.page.check("#players")
+        assert standing() == ["epoch 4", "epoch 4", "step 8"]
+        opened.check()
+
+    @pytest.mark.slow
+    def test_one_plays_for_all(self, open_page, example) -> None:
+        opened = open_page(example(), example(checkpoints=60, seed=1), webgl=False)
+        playing = "[...document.querySelectorAll('.play')].map((each) => each.ariaLabel === 'Pause').join()"
+        press = "document.querySelectorAll('.play')[{}].click()"
+        assert opened.page.evaluate(f"({press.format(1)}, {playing})") == "false,true"
+        # The other one takes over, from where it stands, and both come to its end.
+        assert opened.page.evaluate(f"({press.format(0)}, {playing})") == "true,false"
+        opened.wait(f"{playing} === 'false,false'")
+        assert opened.page.locator(".player output").all_inner_texts() == ["epoch 8", "epoch 8"]
+        opened.check()
+
+    def test_paths_that_are_not_counted_alike_have_no_switch(self, open_page, example) -> None:
+        opened = open_page(example(), example(seed=1, unit="step"), example(seed=2, checkpoints=0), webgl=False)
+        assert opened.page.locator("#linked").is_visible()
+        assert opened.page.locator("#players").is_hidden()
+        opened.check()
 
 
 class TestLines:

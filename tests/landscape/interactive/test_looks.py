@@ -33,7 +33,7 @@ def test_fits(open_page, example, size, theme, tmp_path) -> None:
     # Plotly's own bar has a button that uploads the data.
     buttons = page.evaluate("[...document.querySelectorAll('.modebar-btn')].map((button) => button.dataset.title)")
     assert set(buttons) == (
-        {"Zoom", "Pan", "Reset axes", "Turntable rotation", "Reset camera to default"} if size == "desk" else set()
+        {"Zoom", "Pan", "Reset axes", "Turntable rotation", "Reset camera"} if size == "desk" else set()
     )
     if size == "desk":
         page.click(".theme")
