@@ -1,4 +1,4 @@
-"""Long paths on the page and in a notebook's figure: which checkpoints have dots, and where arrowheads lie."""
+"""Long paths on the page and in a notebook's figure: which checkpoints have dots and numbers, where arrowheads lie."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..drawing.arrows import arrow_places
-from ..drawing.times import RAMPS, Marked, Times, marked, marked_text, path_times, pieces
+from ..drawing.labels import along, most_telling, place_labels
+from ..drawing.times import RAMPS, Marked, Times, marked, marked_text, numbered, path_times, pieces
 
 if TYPE_CHECKING:
     from ..file.data import LandscapeData
@@ -20,6 +21,10 @@ MAP = 320.0
 DOT = 4.0
 _PIECES = 40
 _HEAD = 13.0
+# Of the numbers beside a path, in points: the size of the type, how far they stand from it, and the marks at its ends.
+_TYPE, _GAP, _END = 8.0, 6.5, 6.0
+# A map that is as high as it is wide has less than its usual width.
+_SMALL = 0.65
 # Of a chevron on a surface: how far its ends lie behind its tip, and beside the path.
 _BACK, _ASIDE = 0.9, 0.55
 
@@ -50,6 +55,7 @@ def times_content(landscape: LandscapeData, places: dict[str, Callable[..., Any]
             ]
             for aspect, each in drawn.items()
         },
+        "numbers": {aspect: path_numbers(landscape, place) for aspect, place in places.items()},
         "note": {aspect: marked_text([dots for dots, _, _ in each]) for aspect, each in drawn.items()},
     }
 
@@ -86,6 +92,49 @@ def map_marks(
     tip = np.column_stack([x, y])
     chevrons = np.stack([tip + _HEAD * ends[0] @ back.T, tip, tip + _HEAD * ends[1] @ back.T], axis=1)
     return dots, np.column_stack([arrows[:, 0], x, y, 90 - np.degrees(angles)]), chevrons
+
+
+def path_numbers(landscape: LandscapeData, place: Callable[..., Any]) -> list[tuple[int, int, int]]:
+    """Returns which checkpoints have their number beside them on a map, and on which side of them it stands.
+
+    These are the first and the last of the path, and round ones between them, as far as there is room. Of several runs
+    none has: their hues and names need the room.
+
+    Args:
+        landscape: a plane.
+        place: takes x and y of the plane to the map, in points of 1/72 inch on the page.
+
+    Returns:
+        Row, right (-1, 0 or 1) and up (-1, 0 or 1) of each.
+    """
+    found = landscape.checkpoints
+    assert found is not None
+    assert found.y is not None
+    assert landscape.y is not None
+    if len(found.paths) != 1:
+        return []
+    (rows,) = found.paths
+
+    def on_map(x: Any, y: Any) -> NDArray[np.float64]:
+        return _SMALL * np.column_stack(place(np.asarray(x, np.float64), np.asarray(y, np.float64)))
+
+    points, across = on_map(found.x, found.y), landscape.x[[0, -1]]
+    corners = np.vstack([on_map(across, landscape.y[[end, end]]) for end in (0, -1)])
+    # The profile's line is at first the one through the origin.
+    lines = [points[rows], on_map(across, [landscape.origin.y or 0.0] * 2)]
+    round_ones = rows[numbered(found.number[rows])]
+    order = [*rows[[0, -1]].tolist(), *round_ones[most_telling(len(round_ones))].tolist()]
+    spots = place_labels(
+        points,
+        np.array([[0.62 * _TYPE * len(str(number)) + 2, _TYPE + 2] for number in found.number.tolist()]),
+        list(dict.fromkeys(order)),
+        np.concatenate([corners.min(axis=0), corners.max(axis=0)]),
+        np.array([[*(points[end] - _END), *(points[end] + _END)] for end in rows[[0, -1]]]),
+        gap=_GAP,
+        clear=np.vstack([along(line, step=1.5) for line in lines]),
+    )
+    sides = {row: np.sign(np.round(np.subtract(centre, points[row]), 6)).astype(int) for row, centre in spots.items()}
+    return [(row, int(right), int(up)) for row, (right, up) in sides.items()]
 
 
 def run_pieces(numbers: NDArray[Any]) -> list[list[int]]:

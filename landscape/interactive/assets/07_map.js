@@ -2,7 +2,7 @@
 
 const GAPS = ["pending", "failed", "not finite", "interpolated"];
 
-function mapTraces(landscape, metric, scale, settings, colours, frame) {
+function mapTraces(landscape, metric, scale, settings, colours, frame, width) {
   const rows = landscape.drawn(metric, scale);
   const [low, high] = landscape.isDifference ? usedEnds(rows) : scale.ends;
   const shown = landscape.isDifference ? partOf(colours, [low, high], scale.ends) : colours;
@@ -25,7 +25,7 @@ function mapTraces(landscape, metric, scale, settings, colours, frame) {
   });
   return [
     grid, gapTrace(landscape, metric, frame), ...coarseTraces(landscape, metric, scale, shared, frame), measuredTrace(landscape, metric, grid.type, frame),
-    ...mapPath(landscape, frame), ...(gaps && !cells ? [beside()] : []),
+    ...mapPath(landscape, frame, width), ...(gaps && !cells ? [beside()] : []),
   ];
 }
 
@@ -92,7 +92,7 @@ function runColour(run, first) {
   return run === 0 ? first : ["#ff9f1c", "#ff70c0", "#7bf1d6", "#ffe45e"][(run - 1) % 4];
 }
 
-function mapPath(landscape, frame) {
+function mapPath(landscape, frame, width) {
   const path = frame.placed(landscape.checkpoints);
   const { origin, paths, networks } = landscape;
   const at = (list, rows) => rows.map((row) => (row === null ? null : list[row]));
@@ -116,7 +116,7 @@ function mapPath(landscape, frame) {
       line: { color: runColour(run, "#ffffff"), width: 1.8 },
       marker: { size: dotSizes(landscape, frame, run, 5), color: times ? "#ffffff" : runColour(run, "#ffffff"), line: { color: "#1a1a1a", width: times ? dotSizes(landscape, frame, run, 0.8) : 0.8 } },
     })),
-    ...(times ? timeBars(times) : []),
+    ...(times ? [...timeBars(times), pathNumbers(landscape, frame, width)] : []),
     {
       name: "ends", type: "scatter", mode: "markers", hoverinfo: "skip", x: at(path?.x, [...starts, ...lasts]), y: at(path?.y, [...starts, ...lasts]),
       marker: {

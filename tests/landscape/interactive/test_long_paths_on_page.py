@@ -14,7 +14,7 @@ from long_paths import build_path
 
 from landscape.drawing.times import RAMPS, Times
 from landscape.interactive.notebook import notebook_figure
-from landscape.interactive.timed_paths import hex_colors, map_marks, map_place
+from landscape.interactive.timed_paths import hex_colors, map_marks, map_place, path_numbers
 from landscape.landscape import Landscape
 
 SLIDER = "document.querySelector('.player input')"
@@ -57,6 +57,35 @@ def test_short_paths_are_as_before(open_page: Callable[..., Any], example: Calla
     opened = open_page(example(checkpoints=9), webgl=False)
     assert traces(opened, "map", "time") == traces(opened, "map", "time bar") == []
     opened.check()
+
+
+def test_the_ends_and_round_checkpoints_have_numbers(open_page: Callable[..., Any]) -> None:
+    data = build_path("spiral", 200)
+    opened = open_page(data, webgl=False)
+    x, y, texts = opened.data("map", "numbers", "x", "y", "text")
+    assert {"0", "199"} <= set(texts)
+    assert len(texts) >= 5
+    assert all(int(text) % 20 == 0 for text in texts if text != "199")
+    for across, up, text in zip(x, y, texts, strict=True):
+        assert (across, up) == (data.checkpoints.x[int(text)], data.checkpoints.y[int(text)])
+    # The browser draws them, and none on another, nor on the dashed line.
+    boxes = opened.page.evaluate(
+        """[...document.querySelectorAll('.plot.map .textpoint text')].filter((each) => /^\\d+$/.test(each.textContent))
+            .map((each) => { const { left, right, top, bottom } = each.getBoundingClientRect();
+                return [left, right, top, bottom]; })"""
+    )
+    assert len(boxes) == len(texts)
+    for index, (left, right, top, bottom) in enumerate(boxes):
+        for other in boxes[:index]:
+            assert left >= other[1] or right <= other[0] or top >= other[3] or bottom <= other[2]
+    _, line = opened.pixel(0, 0)
+    assert not any(top < line < bottom for _, _, top, bottom in boxes)
+    opened.check()
+
+
+def test_several_runs_have_no_numbers() -> None:
+    data = build_path("walk", 60, runs=2)
+    assert path_numbers(data, map_place(data, lambda x, y: (x, y))) == []
 
 
 def test_each_run_has_a_bar(open_page: Callable[..., Any]) -> None:
