@@ -91,7 +91,8 @@ def check_fits(chosen: str, over: str, metrics: list[str], owned: dict[str, Any]
     for option, value in owned.items():
         owner = _OWNERS.get(option, "animation")
         if value is not None and chosen != owner:
-            raise ValueError(f"{option} must be left out for a {chosen}; it belongs to --kind {owner}.")
+            article = "an" if chosen in ("animation", "uncertainty") else "a"
+            raise ValueError(f"{option} must be left out for {article} {chosen}; it belongs to --kind {owner}.")
 
 
 def read_look(clip: str | None, colormap: str | None, size: str | None, camera: str | None) -> Look:

@@ -30,8 +30,10 @@ class TypedCheckpoint:
         """Returns what is typed: a file, RUN_DIR or RUN_DIR@NUMBER, with NAME= in front or without.
 
         Raises:
-            ValueError: a name or a file is missing.
+            ValueError: a name or a file is missing, or what follows a run directory's @ is no number.
         """
+        from collectors.run_directory.directory import CHECKPOINT_FOLDER
+
         name, rest = "", text
         if not Path(text).exists() and "=" in text.partition("://")[0].partition("/")[0]:
             name, _, rest = text.partition("=")
@@ -40,6 +42,11 @@ class TypedCheckpoint:
         place, _, number = rest.rpartition("@")
         if place and number.isdecimal() and not Path(rest).exists():
             return cls(name, place, int(number))
+        if place and not Path(rest).exists() and (Path(place) / CHECKPOINT_FOLDER).is_dir():
+            raise ValueError(
+                f"CHECKPOINTS must be RUN_DIR@NUMBER, whose number is an epoch or a step such as {place}@20, or "
+                f"RUN_DIR alone for its last checkpoint, but got {rest!r}."
+            )
         return cls(name, rest)
 
     @property

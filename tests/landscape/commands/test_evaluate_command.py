@@ -231,6 +231,10 @@ def test_the_function_is_called_once(typed, folder):
             ["--function", "evaluate_callbacks:nothing"],
             "must return .model, network, dataset, metrics. or an Evaluator",
         ),
+        (
+            ["run@last", "--function", "evaluate_callbacks:batch_norm"],
+            "CHECKPOINTS must be RUN_DIR@NUMBER, whose number is an epoch or a step such as run@20, .* but got 'run@l",
+        ),
         (["run@9", "--function", "evaluate_callbacks:batch_norm"], "has no checkpoint of epoch 9; it has"),
         (["a=run", "start.safetensors", "--kind", "pca"], "^CHECKPOINTS must have NAME= in front of each"),
         (["start.safetensors"], "the random direction is zero.*Pass --perturb-one-dimensional to move biases"),

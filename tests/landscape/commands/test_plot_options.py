@@ -123,6 +123,11 @@ def test_the_camera_and_the_title_are_those_that_were_given() -> None:
         (["a"], ["--dpi", "1"], "^--dpi must be an int from 20 to 2400, but got 1"),
         (["a"], ["--columns", "2"], "^--columns must be left out for a contour; it belongs to --kind multiples"),
         (["a"], ["--significance", "2"], "^--significance must be left out for a contour; it belongs to --kind diff"),
+        (
+            ["a"],
+            ["--kind", "uncertainty", "--significance", "2"],
+            "^--significance must be left out for an uncertainty",
+        ),
         (["a"], ["--kind", "uncertainty", "--metric", "accuracy"], "^no error of 'accuracy' is known"),
         (["a"], ["--seconds", "2"], "^--seconds must be left out for a contour; it belongs to --kind animation"),
         (["a"], ["--title", "a", "--title", "b"], "^--title must be given once for a contour; only multiples"),
