@@ -179,9 +179,9 @@ class TestPictures:
             ax, data = seen(name, camera)
             marks = line(ax, "trajectory (projected loss)")
             behind = expected(ax, data, marks)
-            # Arrowheads may cover a mark.
+            # Arrowheads and the end's ring may cover a mark.
             for item in ax.get_lines():
-                item.set_visible(item.get_label() != "_arrows")
+                item.set_visible(not str(item.get_label()).startswith(("_arrows", "end")))
             pixels = figure_pixels(ax, dpi=150)
             (way,) = [item for item in ax.get_lines() if item.get_label() == "_path"]
             shown = np.column_stack(way.get_data_3d())[~way.hidden()]
