@@ -227,8 +227,7 @@ def _grid(
         tall = down * (0.95 if kind.projection else 0.7) * each
     height = (0.55 if paper else 0.7) + tall + more
     # The colour bar of a single plane is as high as the plane; between several ones the room would go that titles need.
-    layout = "compressed" if count == 1 else "constrained"
-    figure = Figure(figsize=size or (width, height), layout=layout)
+    figure = Figure(figsize=size or (width, height), layout="compressed" if count == 1 else "constrained")
     grid = [figure.add_subplot(down, across, index + 1, projection=kind.projection) for index in range(count)]
     for ax in grid if kind.projection else ():
         # Labels of three-dimensional axes reach into their neighbours, whose backgrounds would cover them.
@@ -278,7 +277,9 @@ def _write_shared(sheets: list[Sheet], quantities: Sequence[str]) -> None:
     for entry in dots:
         entries[entry.get_label(), entry.get_marker()] = entry
     if len(quantities) > 1:
-        note = f"a scale each for {', '.join(quantities[:-1])} and {quantities[-1]}"
+        short = list(dict.fromkeys(sheet.label for sheet in sheets))
+        told = short if len(short) == len(quantities) else quantities
+        note = f"a scale each for {', '.join(told[:-1])} and {told[-1]}"
         entries[note, None] = Line2D([], [], linestyle="none", label=note)
     for note in missed_notes(*(sheet.landscape for sheet in sheets)):
         entries[note, None] = Line2D([], [], linestyle="none", label=note)
