@@ -27,6 +27,7 @@ from .canvas import check_size, new_axes, settle
 from .texts import (
     axis_label,
     flat_note,
+    in_phrases,
     main_dataset,
     metric_label,
     metric_text,
@@ -252,7 +253,7 @@ class Sheet:
         if text is not None and self.furniture and not self.diverging:
             from matplotlib.lines import Line2D
 
-            label = textwrap.fill(plain(text, 240), OWN_VALUES_WIDTH)
+            label = "\n".join(in_phrases(plain(text, 240), OWN_VALUES_WIDTH))
             self.entries.append(Line2D([], [], linestyle="none", label=label))
 
     def write_flat_note(self) -> None:

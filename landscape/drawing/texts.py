@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -50,6 +52,32 @@ def printable(text: object, limit: int) -> str:
     """Returns text without control characters, cut to at most ``limit`` letters."""
     shown = "".join(letter if letter.isprintable() else "?" for letter in str(text))
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
+
+
+def in_even_lines(text: str, letters: int) -> list[str]:
+    """Returns as few lines as whole words allow, of about the same length, so that no word is left alone at the end.
+
+    Args:
+        text: of one line.
+        letters: in a line at most, unless a word is longer.
+    """
+    rules: Any = {"break_on_hyphens": False, "break_long_words": False}
+    lines = textwrap.wrap(text, letters, **rules)
+    for width in range(max(1, len(text) // max(len(lines), 1)), letters):
+        if len(even := textwrap.wrap(text, width, **rules)) == len(lines):
+            return even
+    return lines
+
+
+def in_phrases(text: str, letters: int) -> list[str]:
+    """Returns lines that end between phrases: after a comma or a colon, or before a bracket; see ``in_even_lines``."""
+    lines: list[str] = []
+    for phrase in re.split(r"(?<=[,:]) | (?=\()", text):
+        if lines and len(lines[-1]) + 1 + len(phrase) <= letters:
+            lines[-1] += f" {phrase}"
+        else:
+            lines += in_even_lines(phrase, letters)
+    return lines
 
 
 def metric_text(landscape: LandscapeData, metric: str, write: Callable[[object], str] = plain) -> str:
