@@ -16,6 +16,7 @@ demo: .venv/.installed
 	$(BIN)/landscape demo --output demo_output
 
 flagship: .venv/.installed
+	sh constraints/install_mesa.sh
 	$(BIN)/python docs/examples/flagship/run.py --output flagship_output
 
 notebooks: .venv/.installed

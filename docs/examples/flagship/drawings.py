@@ -7,10 +7,11 @@ from pathlib import Path
 
 import numpy as np
 from experiment import Recipe
+from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 from roughness import GUESSING, Surroundings
 
-from landscape.figures import Scale, choose_scale, plot_multiples, save_figure
+from landscape.figures import Scale, choose_scale, plot_hero, plot_multiples, save_figure
 
 CAMERA = (-50.0, 35.0)
 CLIP = 100.0
@@ -18,6 +19,9 @@ CLIP = 100.0
 SHOWN_SEED = 0
 """Whose networks the large picture shows; chosen before any of them was trained."""
 _THEME = "light"
+_DPI = 130
+# Of each rendered plane: half a figure wide, twice as fine as it is shown, so that thin lines stay smooth.
+_PIXELS = (1040, 820)
 
 Found = Mapping[Recipe, Sequence[Surroundings]]
 
@@ -29,20 +33,32 @@ def shared_scale(found: Found) -> Scale:
 
 
 def draw_surfaces(found: Found, file: Path) -> None:
-    """Draws the network of seed 0 of each recipe: a row for each depth, without skips on the left."""
-    # For lit surfaces, render each plane with figures.plot_hero here, once it is there, with this scale and camera.
-    axes = plot_multiples(
-        [networks[SHOWN_SEED].plane for networks in found.values()],
-        titles=[recipe.title for recipe in found],
-        kind="surface", columns=2, scale=shared_scale(found), camera=CAMERA, theme=_THEME,
-    )  # fmt: skip
-    save_figure(axes[0], file, dpi=130)
+    """Renders the network of seed 0 of each recipe: a row for each depth, without skips on the left."""
+    scale = shared_scale(found)
+    figure = Figure(figsize=(8.0, 7.0), dpi=_DPI)
+    panels = figure.subplots(2, 2)
+    figure.subplots_adjust(0.0, 0.1, 1.0, 0.96, wspace=0.0, hspace=0.08)
+    for panel, (recipe, networks) in zip(panels.flat, found.items(), strict=True):
+        hero = plot_hero(networks[SHOWN_SEED].plane, scale=scale, camera=CAMERA, theme=_THEME, pixels=_PIXELS)
+        panel.imshow(hero.pixels)
+        panel.set_title(recipe.title)
+        panel.axis("off")
+    place = figure.add_axes((0.3, 0.065, 0.4, 0.016))
+    bar = figure.colorbar(
+        ScalarMappable(scale.norm(), "viridis"), cax=place, orientation="horizontal", extend=scale.extend
+    )
+    low, high = scale.height_range
+    places = (scale.forward(scale.levels) - low) / (high - low)
+    bar.set_ticks(scale.levels.tolist(), labels=scale.spaced_texts(places, 0.12))
+    bar.minorticks_off()
+    bar.set_label(f"height and colour: {scale.label('loss')}; star: the trained network")
+    save_figure(panels[0, 0], file, dpi=_DPI)
 
 
 def draw_seeds(found: Found, file: Path) -> None:
     """Draws all networks: a row for each recipe, a column for each seed."""
     planes = [network.plane for networks in found.values() for network in networks]
-    titles = [f"{recipe.title}\nseed {seed}" for recipe, networks in found.items() for seed in range(len(networks))]
+    titles = [f"{recipe.title}, seed {seed}" for recipe, networks in found.items() for seed in range(len(networks))]
     columns = len(next(iter(found.values())))
     axes = plot_multiples(
         planes, titles=titles, kind="surface", columns=columns, scale=shared_scale(found), camera=CAMERA, theme=_THEME
