@@ -27,7 +27,9 @@ from .canvas import check_size, new_axes, settle
 from .texts import (
     axis_label,
     flat_note,
+    in_phrases,
     main_dataset,
+    metric_label,
     metric_text,
     plain,
     plain_lines,
@@ -251,7 +253,7 @@ class Sheet:
         if text is not None and self.furniture and not self.diverging:
             from matplotlib.lines import Line2D
 
-            label = textwrap.fill(plain(text, 240), OWN_VALUES_WIDTH)
+            label = "\n".join(in_phrases(plain(text, 240), OWN_VALUES_WIDTH))
             self.entries.append(Line2D([], [], linestyle="none", label=label))
 
     def write_flat_note(self) -> None:
@@ -389,7 +391,9 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
                 usual = PAPER_WIDTH, kind.paper_height
             below = BAR_HEIGHT if more["times"] is not None and trajectory else 0.0
             ax = new_axes(*(size or appearance.fitted(usual, below)), kind.projection)
-        label = more.pop("label", metric_text(landscape, metric))
+        # The edge of a box has no room for words.
+        called = metric_text if kind.projection else metric_label
+        label = more.pop("label", called(landscape, metric))
         more.setdefault("estimates", value_notes(landscape, metric))
         yield Sheet(
             landscape, ax, own, metric, label, values, status, measured, coarse_values(values, status), scale,

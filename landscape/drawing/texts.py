@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
+import textwrap
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,6 +14,7 @@ import numpy as np
 from workers.metric_names import MetricName, other_datasets
 
 from ..file.checks import PointStatus
+from ..file.data import LOSS_ERROR
 from ..roles import CHECKPOINT
 from ..shares import is_almost_nothing, percentages
 from .eigenvectors import (
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _MOST_NAMES = 4
-_LONGEST_UNIT = 32
+_LONGEST_UNIT, _LONGEST_LABEL = 32, 96
 _FULL, _LOWER = "float32", {"tf32": "TF32", "bfloat16": "bfloat16"}
 _NORMALIZED = {"filter": "filter-normalized", "layer": "layer-normalized", "weight": "weight-normalized"}
 
@@ -50,6 +54,32 @@ def printable(text: object, limit: int) -> str:
     return shown if len(shown) <= limit else shown[: limit - 3] + "..."
 
 
+def in_even_lines(text: str, letters: int) -> list[str]:
+    """Returns as few lines as whole words allow, of about the same length, so that no word is left alone at the end.
+
+    Args:
+        text: of one line.
+        letters: in a line at most, unless a word is longer.
+    """
+    rules: Any = {"break_on_hyphens": False, "break_long_words": False}
+    lines = textwrap.wrap(text, letters, **rules)
+    for width in range(max(1, len(text) // max(len(lines), 1)), letters):
+        if len(even := textwrap.wrap(text, width, **rules)) == len(lines):
+            return even
+    return lines
+
+
+def in_phrases(text: str, letters: int) -> list[str]:
+    """Returns lines that end between phrases: after a comma or a colon, or before a bracket; see ``in_even_lines``."""
+    lines: list[str] = []
+    for phrase in re.split(r"(?<=[,:]) | (?=\()", text):
+        if lines and len(lines[-1]) + 1 + len(phrase) <= letters:
+            lines[-1] += f" {phrase}"
+        else:
+            lines += in_even_lines(phrase, letters)
+    return lines
+
+
 def metric_text(landscape: LandscapeData, metric: str, write: Callable[[object], str] = plain) -> str:
     """Returns a metric in words, with the data set where the landscape has several, such as "loss on test".
 
@@ -64,6 +94,35 @@ def metric_text(landscape: LandscapeData, metric: str, write: Callable[[object],
 def quantity_text(landscape: LandscapeData, metric: str) -> str:
     """Returns what a metric measures, without the data set, such as "loss"."""
     return plain(MetricName.read(metric, landscape.metrics).quantity)
+
+
+def metric_label(landscape: LandscapeData, metric: str) -> str:
+    """Returns what a colour bar or an axis calls a metric: an error in words, "standard error of the loss on test".
+
+    The arguments are ``metric_text``'s.
+    """
+    name = MetricName.read(metric, landscape.metrics)
+    return plain(replace(name, quantity=_in_words(name.quantity)).text(main_dataset(landscape)), _LONGEST_LABEL)
+
+
+def quantity_label(landscape: LandscapeData, metric: str, *, short: bool = False) -> str:
+    """Returns the label of all metrics that measure the same, without the data set; see ``metric_label``.
+
+    Args:
+        landscape: whose metric.
+        metric: its name.
+        short: whether the picture's title says already what the error is of.
+    """
+    name = MetricName.read(metric, landscape.metrics)
+    words = _in_words(name.quantity)
+    return plain(words.split(" of the ")[0] if short and name.is_error else words, _LONGEST_LABEL)
+
+
+def _in_words(quantity: str) -> str:
+    if quantity == LOSS_ERROR:
+        return "interpolation error of the loss"
+    measured = quantity.removesuffix("_stderr")
+    return f"standard error of the {measured}" if measured != quantity else quantity
 
 
 def main_dataset(landscape: LandscapeData) -> str:

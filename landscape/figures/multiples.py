@@ -13,7 +13,15 @@ from collectors.validation import check_choice, check_int, wrong_type, wrong_val
 from ..drawing.appearance import Appearance, appearance_of, draw_legend_below
 from ..drawing.canvas import check_size, settle
 from ..drawing.sheet import Kind, Look, Sheet, begin, check_look, shared_scale
-from ..drawing.texts import member_names, metric_text, missed_notes, plain, precision_notes, quantity_text, title
+from ..drawing.texts import (
+    member_names,
+    metric_text,
+    missed_notes,
+    plain,
+    precision_notes,
+    quantity_label,
+    title,
+)
 from ..drawing.time_bar import BAR_HEIGHT, draw_time_bar, runs_of
 from ..drawing.timed_path import dots_handle
 from ..drawing.times import path_times
@@ -98,11 +106,10 @@ def plot_multiples(
                 "size": None,
             }  # fmt: skip
             heading = "\n".join([name, *precision_notes(picture.landscape)])
-            label = picture.quantity if len(shown) > 1 else metric_text(picture.landscape, picture.metric)
             more: dict[str, Any] = {"times": times} if times is not None else {}
-            with begin(
-                chosen, picture.landscape, ax, own, furniture=False, heading=heading, label=label, **more
-            ) as sheet:
+            if len(shown) > 1:
+                more["label"] = quantity_label(picture.landscape, picture.metric, short=True)
+            with begin(chosen, picture.landscape, ax, own, furniture=False, heading=heading, **more) as sheet:
                 chosen.draw(sheet)
                 sheets.append(sheet)
         if len(shown) > 1 and len(each) == 1 and not appearance.paper:
@@ -125,7 +132,7 @@ class _Picture:
 
     @property
     def quantity(self) -> str:
-        return quantity_text(self.landscape, self.metric)
+        return quantity_label(self.landscape, self.metric)
 
 
 def _scales(kind: Kind, pictures: Sequence[_Picture], look: Look) -> dict[str, Scale]:
@@ -219,7 +226,8 @@ def _grid(
     else:
         tall = down * (0.95 if kind.projection else 0.7) * each
     height = (0.55 if paper else 0.7) + tall + more
-    figure = Figure(figsize=size or (width, height), layout="constrained")
+    # The colour bar of a single plane is as high as the plane; between several ones the room would go that titles need.
+    figure = Figure(figsize=size or (width, height), layout="compressed" if count == 1 else "constrained")
     grid = [figure.add_subplot(down, across, index + 1, projection=kind.projection) for index in range(count)]
     for ax in grid if kind.projection else ():
         # Labels of three-dimensional axes reach into their neighbours, whose backgrounds would cover them.
@@ -253,7 +261,9 @@ def _write_shared(sheets: list[Sheet], quantities: Sequence[str]) -> None:
         drawn[0].write_bar([sheet.ax for sheet in sheets], pad=0.02, aspect=30)
     _write_time_bars(sheets)
     entries: dict[tuple[str, object], Any] = {}
-    dots = dots_handle([found for sheet in sheets for found in sheet.dots], sheets[0].appearance.factor)
+    # A path that several maps of one landscape show has its checkpoints once.
+    paths = {id(sheet.landscape): sheet.dots for sheet in sheets}
+    dots = dots_handle([found for each in paths.values() for found in each], sheets[0].appearance.factor)
     own = {plain(name, 32) for sheet in sheets for name in member_names(sheet.landscape)}
     for sheet in sheets:
         for entry in sheet.entries:
@@ -267,7 +277,9 @@ def _write_shared(sheets: list[Sheet], quantities: Sequence[str]) -> None:
     for entry in dots:
         entries[entry.get_label(), entry.get_marker()] = entry
     if len(quantities) > 1:
-        note = f"a scale each for {', '.join(quantities[:-1])} and {quantities[-1]}"
+        short = list(dict.fromkeys(sheet.label for sheet in sheets))
+        told = short if len(short) == len(quantities) else quantities
+        note = f"a scale each for {', '.join(told[:-1])} and {told[-1]}"
         entries[note, None] = Line2D([], [], linestyle="none", label=note)
     for note in missed_notes(*(sheet.landscape for sheet in sheets)):
         entries[note, None] = Line2D([], [], linestyle="none", label=note)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from ..drawing.labels import free, most_telling
 from ..drawing.missing import edges, missing_kinds, runs
 from ..drawing.path import EDGE, PATH, RUN_COLORS, STAR, network_marks, origin_label, sized
 from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, Look, Sheet, begin
-from ..drawing.texts import main_dataset, metric_text, plain, quantity_text, unit_of
+from ..drawing.texts import in_phrases, main_dataset, metric_text, plain, quantity_text, unit_of
 from ..drawing.times import marked, numbered, strong_color
 from ..file.checks import PointStatus
 from ..file.own_values import own_values, own_values_text
@@ -344,7 +343,7 @@ def _draw_own_values(sheet: Sheet, found: CheckpointsData) -> None:
     ax.plot(
         found.x[rows], [value.own for value in own], linestyle="none", marker="D", markersize=6 * look.factor,
         markerfacecolor="none", markeredgecolor=look.ink, markeredgewidth=1.2 * look.factor, zorder=5,
-        label=textwrap.fill(plain(text, 240), OWN_VALUES_WIDTH),
+        label="\n".join(in_phrases(plain(text, 240), OWN_VALUES_WIDTH)),
     )  # fmt: skip
     sheet.entries += ax.get_lines()[-1:]
 

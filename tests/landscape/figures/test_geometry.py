@@ -102,7 +102,7 @@ class TestFlatPictures:
         u, v = data.geometry.distances(data.checkpoints.x, data.checkpoints.y)
         (path,) = [line for line in ax.get_lines() if str(line.get_label()).startswith("trajectory")]
         assert np.allclose(path.get_xydata(), np.column_stack([u, v]))
-        assert any(text.endswith("nearest measured point (243)") for text in legend_texts(ax))
+        assert any(" ".join(text.split()).endswith("nearest measured point (243)") for text in legend_texts(ax))
         (hatched,) = [patch for patch in ax.patches + ax.artists if getattr(patch, "get_hatch", lambda: None)()]
         ends = data.geometry.distances(np.array([-1.0125, 1.0125]), np.full(2, -1 - 1 / 60))
         bottom = hatched.get_path().vertices

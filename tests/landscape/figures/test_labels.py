@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from landscape.drawing.labels import most_telling, overlaps, place_labels
-from landscape.drawing.texts import plain
+from landscape.drawing.texts import in_even_lines, in_phrases, plain
 from landscape.figures import plot_contour, plot_surface
 from landscape.landscape import Landscape
 
@@ -84,3 +84,32 @@ class TestPlacement:
         order = most_telling(count)
         assert sorted(order) == list(range(count))
         assert order[:2] == ([0, count - 1] if count > 1 else list(range(count)))
+
+
+class TestLines:
+    def test_lines_are_about_equally_long_and_no_word_stands_alone(self) -> None:
+        text = "first principal direction, explained variance 63.2 %, almost nothing"
+        assert in_even_lines(text, 60) == ["first principal direction, explained", "variance 63.2 %, almost nothing"]
+
+    def test_there_are_no_more_lines_than_needed_and_all_words(self) -> None:
+        text = "one averyveryverylongword and some shorter words after it"
+        for letters in range(1, 60):
+            lines = in_even_lines(text, letters)
+            assert " ".join(lines) == text
+            assert all(len(line) <= letters or " " not in line for line in lines)
+        assert in_even_lines(text, 57) == [text]
+
+    def test_a_note_breaks_between_its_phrases(self) -> None:
+        text = "own loss differs at 3 of 12 networks, most at epoch 7 (own loss 0.312, drawn 0.5: on other samples)"
+        assert in_phrases(text, 48) == [
+            "own loss differs at 3 of 12 networks,",
+            "most at epoch 7 (own loss 0.312, drawn 0.5:",
+            "on other samples)",
+        ]
+
+    def test_a_phrase_that_is_too_long_is_broken_evenly(self) -> None:
+        assert in_phrases("a, much longer phrase than there is room", 24) == [
+            "a,",
+            "much longer phrase",
+            "than there is room",
+        ]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from figure_cases import build, build_line, legend_texts
+from figure_cases import build, build_line, draw, legend_texts
 from matplotlib.patches import PathPatch
 
 from landscape import Landscape
@@ -152,6 +152,37 @@ class TestMaps:
             assert inside.sum() > 40
             np.testing.assert_allclose(shown[inside], data.metrics[name][inside])
             assert mesh.get_cmap().name == "magma"
+
+    @pytest.mark.parametrize("style", ["screen", "paper"])
+    @pytest.mark.parametrize("both", [False, True])
+    def test_each_bar_says_in_words_what_it_shows_and_is_no_higher_than_its_map(self, both: bool, style: str) -> None:
+        data = with_errors()
+        data.metrics["loss_stderr"] += np.linspace(0, 1, 8)
+        if both:
+            data.metrics[LOSS_ERROR] = np.linspace(0.1, 0.5, 48).reshape(6, 8)
+        maps = plot_uncertainty(data, style=style)
+        draw(maps[0])
+        bars = [ax for ax in maps[0].figure.axes if ax.get_label() == "<colorbar>"]
+        said = ["standard error", "interpolation error"] if both else ["standard error of the loss"]
+        assert [bar.get_ylabel().replace("\n", " ").split(" (")[0] for bar in bars] == said
+        for plane, bar in zip(maps, bars, strict=True):
+            high, room = bar.get_window_extent().height, plane.get_window_extent().height
+            assert high < 1.03 * room
+            assert both or high > 0.97 * room
+        assert not any("loss_" in text for text in legend_texts(maps[0]))
+
+    def test_a_data_set_is_named(self) -> None:
+        data = with_errors(datasets=["train", "test"])
+        data.metrics["loss@test"], data.metrics["loss_stderr@test"] = data.loss + 1, data.loss
+        (ax,) = plot_uncertainty(data, metric="loss@test")
+        (bar,) = [ax for ax in ax.figure.axes if ax.get_label() == "<colorbar>"]
+        assert bar.get_ylabel().replace("\n", " ").startswith("standard error of the loss on test")
+
+    def test_a_path_in_two_maps_has_its_checkpoints_once(self) -> None:
+        data = build()
+        data.metrics["loss_stderr"], data.metrics[LOSS_ERROR] = 0.1 * data.loss, 0.2 * data.loss
+        (said,) = [text for text in legend_texts(plot_uncertainty(data)[0]) if "checkpoints marked" in text]
+        assert said.endswith("of 12 checkpoints marked")
 
     def test_one_map_where_all_was_measured(self) -> None:
         assert len(Landscape(with_errors()).plot_uncertainty(theme="dark")) == 1
