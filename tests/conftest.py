@@ -32,3 +32,12 @@ def ray_folder():
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv(FOLDER, folder)
         yield
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real Chromium, one for each process: Playwright cannot be started twice."""
+    from chromium import chromium
+
+    with chromium() as found:
+        yield found

@@ -11,7 +11,6 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 import typer
-from chromium import chromium
 from places import ROOT
 from scripts import PATIENCE
 
@@ -36,12 +35,6 @@ def site(tmp_path_factory):
     )
     assert built.returncode == 0, built.stdout + built.stderr
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chromium import chromium
 
 from landscape import Landscape
 from landscape.file.checkpoints import CheckpointsData
@@ -149,10 +148,9 @@ class Opened:
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
+def browser(browser: Any) -> Any:
     pytest.importorskip("plotly", reason="the interactive page needs plotly")
-    with chromium() as found:
-        yield found
+    return browser
 
 
 def opening(browser: Any) -> Iterator[Callable[..., Opened]]:
