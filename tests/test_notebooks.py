@@ -124,6 +124,7 @@ def test_what_is_wrong_with_outputs_is_noticed():
         assert faults(wrong) == [fault]
 
 
+@pytest.mark.slow
 def test_packages_that_the_page_does_not_name_are_hidden():
     """Of those that are installed here: what neither our package with the extra torch nor Jupyter's kernel needs."""
     code = (

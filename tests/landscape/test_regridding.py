@@ -107,6 +107,7 @@ def test_a_refined_file_is_the_one_that_is_measured_at_once(tmp_path, fine, chan
     assert refined.report.measured == at_once.loss.size - coarse.loss.size + 1  # and the origin, which is checked
 
 
+@pytest.mark.slow
 def test_a_line(tmp_path):
     first, second = bowl()[1], bowl()[1]
     second.weight.data += 1
@@ -202,6 +203,7 @@ def test_the_landscapes_of_a_run_need_nothing_but_the_file(trained, tmp_path):
             assert wide.x[0] <= -1.6
 
 
+@pytest.mark.slow
 def test_a_file_elsewhere_says_where_its_run_is(trained, tmp_path):
     folder = tmp_path / "project" / "run"
     shutil.copytree(trained, folder)
@@ -221,6 +223,7 @@ def test_a_file_elsewhere_says_where_its_run_is(trained, tmp_path):
     assert refine(tmp_path / "alone.h5", batch_norm, factor=2, run=tmp_path / "moved" / "run", **HOW).loss.size == 81
 
 
+@pytest.mark.slow
 def test_a_plane_that_was_saved_beside_the_file_is_enough(tmp_path):
     path = tmp_path / "a.h5"
     measure(path, save_directions=True)
@@ -235,6 +238,7 @@ def test_a_plane_that_was_saved_beside_the_file_is_enough(tmp_path):
     assert wide.report.measured == wide.loss.size - 25 + 1
 
 
+@pytest.mark.slow
 def test_several_data_sets_and_runs_that_joined_stay(trained, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(trained, folder)
@@ -261,6 +265,7 @@ def test_several_data_sets_and_runs_that_joined_stay(trained, tmp_path):
         assert np.isfinite(after[name]).all()
 
 
+@pytest.mark.slow
 def test_the_loss_of_each_class_is_measured_on_the_new_points_too(tmp_path):
     plane = random_line(batch_norm()[1], seed=1)
     path = tmp_path / "a.h5"
@@ -280,6 +285,7 @@ def test_the_loss_of_each_class_is_measured_on_the_new_points_too(tmp_path):
     assert np.isfinite(odd["loss[1]"]).all()
 
 
+@pytest.mark.slow
 def test_limits_and_margin_of_a_run(trained, tmp_path):
     run = SummaryLandscape(trained)
     for path, random in (
@@ -665,6 +671,7 @@ def test_behind_a_url(tmp_path):
         assert str(beside.path) == "memory:///bucket/out/a_12x12.h5"
 
 
+@pytest.mark.slow
 def test_a_run_behind_a_url(trained):
     with empty_memory() as memory:
         memory.put(str(trained), "/bucket/run", recursive=True)

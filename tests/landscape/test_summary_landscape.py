@@ -193,6 +193,7 @@ def test_a_budget_is_told_as_it_was_given(run):
     assert all(text.startswith("the budget of 1 ms ended the landscape after 0 of") for text in texts)
 
 
+@pytest.mark.slow
 def test_another_seed_is_another_identity(run):
     generate(run)
     with pytest.raises(LandscapeIdentityError, match="seed"):
@@ -200,6 +201,7 @@ def test_another_seed_is_another_identity(run):
     generate(run, seed=1, overwrite=True)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the two random directions have a cosine")  # of so few weights
 def test_biases_move_when_they_are_asked_to(run, tmp_path, monkeypatch):
     settings = {"landscape_size": 3, "create_landscape": {"train": False}}

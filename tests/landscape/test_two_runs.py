@@ -91,6 +91,7 @@ def test_all_runs_span_the_plane_by_default(folder):
     assert drawn.x[0] < found.x.min() < found.x.max() < drawn.x[-1]
 
 
+@pytest.mark.slow
 def test_a_plane_of_several_runs_can_be_refined_where_they_lie(folder):
     (drawn,) = generate(folder, also={"Adam": folder / "adam", "EMA": folder / "ema.safetensors"})
     (folder / "moved").mkdir()
@@ -111,6 +112,7 @@ def test_a_plane_of_several_runs_can_be_refined_where_they_lie(folder):
     assert Landscape.load(path).loss.shape == (7, 7)
 
 
+@pytest.mark.slow
 def test_the_first_runs_own_plane_continues_its_file(folder):
     settings = {**SETTINGS, "landscape_size": 9}
     (alone,) = generate(folder, settings=settings)

@@ -331,6 +331,7 @@ def test_compiled_values_equal_eager_ones(monkeypatch, tmp_path):
     assert np.ptp(results[1]) > 1e-2  # weights are not frozen into the code
 
 
+@pytest.mark.slow
 @COMPILER_WARNINGS
 @pytest.mark.parametrize("tools", ["", "broken"])
 def test_without_a_compiler_it_is_eager_and_says_so(tools, monkeypatch, tmp_path):

@@ -213,6 +213,7 @@ def reference(kind, tmp_path):
     return REFERENCES[kind]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_resuming_at_every_step_changes_no_bit(kind, tmp_path):
     expected = reference(kind, tmp_path)

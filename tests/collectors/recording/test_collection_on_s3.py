@@ -105,6 +105,7 @@ def test_a_training_that_is_killed_and_resumed_on_s3(server, tmp_path):
         assert temporary(f"landscape-{kind}-{process.pid}-*") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

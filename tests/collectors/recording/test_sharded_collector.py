@@ -110,6 +110,7 @@ def test_the_landscape_is_that_of_one_process(quick, alone, tmp_path):
         np.testing.assert_allclose(mine, other, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fsdp2", "tensor_parallel"])
 def test_the_parts_that_two_processes_save_are_imported_whole(quick, tmp_path, name):
     folders = [quick / f"parts_{name}_{number}" for number in range(3)]

@@ -37,6 +37,7 @@ def measure(*arguments, code=0):
     return invoke("compare", *arguments, "--function", "my_training:small", "--devices", 0, "--no-progress", code=code)
 
 
+@pytest.mark.slow
 def test_it_measures_what_is_typed_and_pictures_show_it():
     said = measure(
         "short=run_0,run_1,run_2", "long=run_3,run_4,run_5", "--directions", 3, "--points", 5, "--radius", 1.5,

@@ -73,6 +73,7 @@ def test_every_kind(folder: Path, tmp_path: Path, files: list[str], options: lis
     assert len(colors) > 50
 
 
+@pytest.mark.slow
 def test_several_files_stand_side_by_side(folder: Path, tmp_path: Path) -> None:
     plot(folder / "a.h5", folder / "b.h5", "-o", tmp_path / "two.png")
     plot(folder / "a.h5", folder / "b.h5", folder / "wide.h5", "-o", tmp_path / "three.png", "--over", "heatmap")

@@ -140,6 +140,7 @@ class TestPaper:
 
 
 class TestSharedScale:
+    @pytest.mark.slow
     def test_two_pictures_on_one_scale(self) -> None:
         data = build()
         scale = choose_scale(np.array([0.001, 1000.0]), "log")

@@ -172,6 +172,7 @@ class TestPictures:
         joined = np.vstack([colored.get_segments()[0][:1], *(part[1:] for part in colored.get_segments())])
         np.testing.assert_array_equal(joined, path)
 
+    @pytest.mark.slow
     def test_the_bar_covers_nothing(self) -> None:
         for look in ({}, {"style": "paper"}, {"theme": "dark", "size": (9, 4)}):
             for draw in (plot_contour, plot_surface):

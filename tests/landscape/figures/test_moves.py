@@ -47,6 +47,7 @@ class TestOrbit:
         assert turns(360, 4) == [0, 90, 180, 270]
         assert turns(-90, 4) == [0, -30, -60, -90]
 
+    @pytest.mark.slow
     def test_it_begins_at_the_camera_and_is_the_same_each_time(self) -> None:
         options: Any = {"seconds": 0.5, "rate": 4, "dpi": 40, "theme": "light"}
         frames = list(orbit_frames(walk(), turn=-90, camera=(30, 35), **options))
@@ -61,6 +62,7 @@ class TestOrbit:
 
 
 class TestFlight:
+    @pytest.mark.slow
     def test_frames_differ_and_are_the_same_each_time(self) -> None:
         options: Any = {"seconds": 0.4, "rate": 10, "dpi": 40, "theme": "dark"}
         frames = list(fly_frames(walk(), **options))

@@ -68,6 +68,7 @@ class TestOneScale:
 
 
 class TestArrangement:
+    @pytest.mark.slow
     def test_no_surface_covers_the_labels_of_another(self) -> None:
         axes = plot_multiples([Landscape(build())] * 4, kind="surface", columns=2, theme="light")
         draw(axes[0])

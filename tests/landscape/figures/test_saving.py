@@ -19,6 +19,7 @@ DRAWINGS = [plot_contour, plot_surface]
 
 
 class TestSaving:
+    @pytest.mark.slow
     @pytest.mark.parametrize("suffix", ["PNG", "pdf", "svg"])
     @pytest.mark.parametrize("plot", DRAWINGS)
     def test_the_same_picture_gives_the_same_bytes(self, tmp_path: Path, suffix: str, plot: Any) -> None:

@@ -157,6 +157,7 @@ class TestRoundTrip:
             PointStatus.PENDING: 12, PointStatus.MEASURED: 1, PointStatus.INTERPOLATED: 1, PointStatus.FAILED: 1
         }  # fmt: skip
 
+    @pytest.mark.slow
     @settings(max_examples=20)
     @given(
         attribute=st.recursive(

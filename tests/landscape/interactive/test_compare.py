@@ -60,6 +60,7 @@ class TestSideBySide:
             two.page.set_viewport_size({"width": 1280, "height": 800})
         two.check()
 
+    @pytest.mark.slow
     def test_a_bar_of_time_takes_no_room_from_a_map(self, open_page, example) -> None:
         opened = open_page(example(), example(checkpoints=60), webgl=False)
         lengths = opened.page.evaluate(
@@ -110,6 +111,7 @@ class TestSideBySide:
         two.page.check("#overlay")
         two.check()
 
+    @pytest.mark.slow
     def test_the_address_keeps_how_they_are_compared(self, two) -> None:
         two.page.select_option("#layout", "rows")
         two.page.uncheck("#linked")
@@ -191,6 +193,7 @@ class TestPlayers:
         assert opened.page.locator(".player output").all_inner_texts() == ["epoch 8", "epoch 8"]
         opened.check()
 
+    @pytest.mark.slow
     def test_paths_that_are_not_counted_alike_have_no_switch(self, open_page, example) -> None:
         opened = open_page(example(), example(seed=1, unit="step"), example(seed=2, checkpoints=0), webgl=False)
         assert opened.page.locator("#linked").is_visible()
@@ -199,6 +202,7 @@ class TestPlayers:
 
 
 class TestLines:
+    @pytest.mark.slow
     def test_a_line_has_no_control_that_does_nothing(self, open_page, example) -> None:
         data = example(line=True)
         opened = open_page(data, webgl=False)

@@ -30,6 +30,7 @@ def colour_title(opened: Any, card: int = 0) -> str:
 
 
 class TestPage:
+    @pytest.mark.slow
     def test_metrics_stand_by_data_set(self, open_page, example, metric) -> None:
         data = with_test_set(example())
         opened = open_page(data, webgl=False)
@@ -111,6 +112,7 @@ class TestPage:
         np.testing.assert_array_equal(values, second.metrics["loss@test"] - second.metrics["loss"])
         opened.check()
 
+    @pytest.mark.slow
     def test_a_landscape_of_one_data_set_has_neither(self, open_page, example) -> None:
         opened = open_page(example(), webgl=False)
         assert opened.page.locator("#metric optgroup").count() == 0

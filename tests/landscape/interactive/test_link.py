@@ -168,6 +168,7 @@ def test_which_files_are_shown(open_page: Any, example: Any) -> None:
     opened.check()
 
 
+@pytest.mark.slow
 def test_a_page_without_a_clipboard_shows_the_link(page: str, open_address: Any) -> None:
     opened = open_address(page, webgl=False)
     opened.page.evaluate(

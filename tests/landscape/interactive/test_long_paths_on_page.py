@@ -31,6 +31,7 @@ def traces(opened: Any, plot: str, name: str) -> list[dict[str, Any]]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_thousand_checkpoints_have_a_bar_arrowheads_and_every_place(open_page: Callable[..., Any]) -> None:
     data = build_path("spiral", 1000)
     opened = open_page(data, webgl=False)
@@ -59,6 +60,7 @@ def test_short_paths_are_as_before(open_page: Callable[..., Any], example: Calla
     opened.check()
 
 
+@pytest.mark.slow
 def test_the_ends_and_round_checkpoints_have_numbers(open_page: Callable[..., Any]) -> None:
     data = build_path("spiral", 200)
     opened = open_page(data, webgl=False)

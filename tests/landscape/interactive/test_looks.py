@@ -43,6 +43,7 @@ def test_fits(open_page, example, size, theme, tmp_path) -> None:
     opened.check()
 
 
+@pytest.mark.slow
 def test_every_control_has_a_name_and_takes_the_focus(open_page, example) -> None:
     opened = open_page(example(), example(seed=1), webgl=False)
     page = opened.page

@@ -72,6 +72,7 @@ class TestOnePlane:
             assert shown["status"] == "interpolated"
         opened.check()
 
+    @pytest.mark.slow
     def test_pointing_at_the_surface_marks_the_map(self, open_page, example) -> None:
         data = example(checkpoints=0)
         opened = open_page(data)
@@ -268,6 +269,7 @@ class TestProfile:
         check_profile(opened, data, line)
         opened.check()
 
+    @pytest.mark.slow
     def test_keys_numbers_and_usual_lines(self, open_page, example) -> None:
         data = example()
         opened = open_page(data, webgl=False)

@@ -63,6 +63,7 @@ def test_an_isotropic_loss_has_circles(open_page, cosine: float, norms: tuple[fl
     opened.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cosine", "norms"), PLANES)
 def test_contour_lines_are_circles(open_page, cosine: float, norms: tuple[float, float]) -> None:
     opened = open_page(isotropic_plane(cosine, norms), webgl=False)
@@ -90,6 +91,7 @@ def test_pointing_at_an_oblique_map(open_page) -> None:
     opened.check()
 
 
+@pytest.mark.slow
 def test_the_profile_measures_distances_in_weight_space(open_page) -> None:
     data = isotropic_plane(-0.7, (12.0, 5.0), columns=21, rows=11)
     opened = open_page(data, webgl=False)

@@ -245,6 +245,7 @@ class TestServer:
 
 
 class TestBrowser:
+    @pytest.mark.slow
     def test_the_page_fills_in(self, example, tmp_path, open_address) -> None:
         path = tmp_path / "a.h5"
         with serving(path) as server:

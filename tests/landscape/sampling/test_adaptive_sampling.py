@@ -213,6 +213,7 @@ class TestHardSurfaces:
 
 
 class TestLaws:
+    @pytest.mark.slow
     @settings(max_examples=20)
     @given(
         shape=st.one_of(st.tuples(st.integers(1, 45), st.integers(1, 45)), st.tuples(st.integers(1, 200))),

@@ -67,6 +67,7 @@ def test_only_what_is_new_is_measured(runs, tmp_path):
     assert again.report.measured == 1
 
 
+@pytest.mark.slow
 def test_a_file_keeps_whom_a_call_does_not_name(runs, tmp_path):
     first, second, average = runs
     plane, path = pca_plane(first), tmp_path / "a.h5"
@@ -109,6 +110,7 @@ def test_files_without_digests_are_recognized_by_their_identity(runs, tmp_path):
     np.testing.assert_array_equal(both.checkpoints.metrics["loss"][:4], landscape.checkpoints.metrics["loss"])
 
 
+@pytest.mark.slow
 def test_on_a_random_plane_and_a_line(runs, tmp_path):
     from landscape import line_between
 

@@ -72,6 +72,7 @@ def test_numbers_of_samples_by_name():
     assert [item["num_samples"] for item in found.attributes["datasets"]] == [50, 60]
 
 
+@pytest.mark.slow
 def test_adaptive_sampling_follows_the_main_set_and_fills_all():
     options = {**OPTIONS, "size": 12}
     found = evaluate(random_plane(network(), seed=SEED), both, sampling="adaptive", tolerance=0.05, **options)
@@ -91,6 +92,7 @@ def test_ray_workers_give_the_same_numbers(tmp_path):
     assert together.attributes["datasets"] == alone.attributes["datasets"]
 
 
+@pytest.mark.slow
 def test_the_file_holds_the_loss_of_each_class(tmp_path):
     path = tmp_path / "classes.h5"
     drawn = plane()
@@ -109,6 +111,7 @@ def test_the_file_holds_the_loss_of_each_class(tmp_path):
         evaluate(drawn, both, output=path, **OPTIONS)
 
 
+@pytest.mark.slow
 def test_refining_keeps_data_sets_and_groups(tmp_path):
     path, drawn = tmp_path / "fine.h5", plane()
     options = {**OPTIONS, "size": 3}

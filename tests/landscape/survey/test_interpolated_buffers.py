@@ -40,6 +40,7 @@ def test_a_line_ends_at_the_networks_own_losses(networks):
         np.testing.assert_allclose(measured["loss"], [own_loss(start), own_loss(trained)], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_default_is_the_policy_that_is_nearest_to_the_networks_own_losses(networks):
     for count, policies in ((2, ("fixed", "recalibrate")), (3, ("fixed",))):
         plane = (line_between if count == 2 else plane_through)(*networks[:count])

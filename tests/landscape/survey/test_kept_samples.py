@@ -50,6 +50,7 @@ def moved(built, plane, x, y):
     return moved
 
 
+@pytest.mark.slow
 def test_the_file_holds_the_loss_of_each_sample_of_each_data_set(tmp_path):
     """As PyTorch computes it alone, in data-set order."""
     path, on = tmp_path / "kept.h5", drawn()

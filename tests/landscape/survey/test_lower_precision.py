@@ -96,6 +96,7 @@ def test_info_says_it(pair):
     assert not [line for line in full.splitlines() if line.startswith("precision") or "in bfloat16" in line]
 
 
+@pytest.mark.slow
 def test_every_picture_says_it(pair, plane):
     full, low = pair
     line = measure(random_line(build(), seed=0), GRID, precision="bfloat16")

@@ -90,6 +90,7 @@ def test_the_fewest_points_are_those_of_a_plane_as_smooth_as_can_be(size):
     assert 0 <= measured - fewest_points(report.loss.shape, "adaptive") <= 8
 
 
+@pytest.mark.slow
 def test_every_text_says_what_is_estimated_and_what_may_be_missed():
     landscape = measure(valley, sampling="adaptive")
     report = landscape.attributes["sampling"]
@@ -137,6 +138,7 @@ def test_nothing_is_interpolated_over_an_edge(tmp_path):
     assert landscape.attributes["sampling"]["measured"] < truth.size / 4
 
 
+@pytest.mark.slow
 def test_a_finished_adaptive_landscape_is_not_measured_again_and_can_be_completed(tmp_path):
     path = tmp_path / "landscape.h5"
     first = measure(valley, path, sampling="adaptive")

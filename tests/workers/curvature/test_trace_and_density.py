@@ -15,6 +15,7 @@ MANY = np.array([8.0, 4.0, 2.0, 1.0, *np.geomspace(0.5, 1e-4, 900), *-np.geomspa
 VALUES = np.array([8.0, 4.0, 2.0, 1.0, *np.geomspace(0.5, 1e-4, 140), *-np.geomspace(0.1, 1e-4, 56)])
 
 
+@pytest.mark.slow
 def test_the_trace_with_a_probe_for_each_seed_is_covered_by_its_interval():
     products = products_of(VALUES)
     ends = find_eigenpairs(products, 3, 0, tolerance=1e-4)

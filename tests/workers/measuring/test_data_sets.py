@@ -110,6 +110,7 @@ def test_every_kind_of_network(name):
     check_equal_alone(loss, lambda: case(name)[1], {"main": dataset, "few": other}, num_samples={"few": 17})
 
 
+@pytest.mark.slow
 def test_each_set_is_tested_for_its_own_partition():
     """One data set has batches of one size, the other has batches that cannot be joined."""
     loss = nn.CrossEntropyLoss()

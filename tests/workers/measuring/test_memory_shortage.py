@@ -87,6 +87,7 @@ def test_a_loss_that_does_not_split_fails_at_its_points(plane, tmp_path):
         assert "fewer device_ids on one machine" in text
 
 
+@pytest.mark.slow
 def test_batches_of_the_data_set_that_are_too_large(plane, tmp_path):
     with pytest.raises(CallbackFunctionError, match=r"Memory ran out; give the data set in smaller batches, such as"):
         survey_elsewhere(plane, hungry_network.hungry_in_large_batches, [0], tmp_path)

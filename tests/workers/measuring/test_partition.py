@@ -255,6 +255,7 @@ def check(name, loss, start, network, dataset, dtype, normalization="filter"):
     return surfaces
 
 
+@pytest.mark.slow
 @cases
 def test_a_head_of_zeros_decides_nothing(name, dtype):
     """All samples have equal losses where callback_fn's network starts, and every partition agrees there."""
@@ -269,6 +270,7 @@ def test_a_head_of_zeros_decides_nothing(name, dtype):
         check(name, loss, start, start, dataset, dtype, normalization="none")
 
 
+@pytest.mark.slow
 @cases
 def test_a_network_that_has_converged_decides_nothing(name, dtype):
     """Tiny losses are equal within whatever is a rounding error of others."""

@@ -63,6 +63,7 @@ def mean_of_what_counts(outputs, targets):
     return functional.cross_entropy(outputs, targets, ignore_index=-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("padded", [None, 20])
 def test_padding_that_a_few_batches_do_not_show(padded, recwarn):
     """A mean over what counts adds batches up only where as much counts in each."""

@@ -170,6 +170,7 @@ def counting(read, reads):
     return read()
 
 
+@pytest.mark.slow
 def test_the_same_bits_as_in_one_process(session, folder):
     """Names with prefixes, frozen parameters in a file of their own, and buffers of three kinds."""
     place, is_reached = folder

@@ -161,6 +161,7 @@ class TestShareOfTheIdealSpeed:
             assert 4096 * 0.05 / 64 / seconds >= 0.95
         assert sum(worker.actor.busy for worker in crew.workers) < 2 * 4096 * 0.05 * 1.02
 
+    @pytest.mark.slow
     def test_a_turn_of_the_driver_serves_several_of_many_workers(self, monkeypatch):
         """Each wait looks at all 512 of them, so one for each chunk would cost the driver more than anything else."""
         crew = crew_of(*[0.45 + 0.1 * number / 512 for number in range(512)])
