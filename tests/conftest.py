@@ -23,6 +23,11 @@ hypothesis.settings.load_profile("whatever the load")
 install_import_hook(["collectors", "workers", "landscape"], "shape_checks.only_shapes")
 
 
+def pytest_collection_modifyitems(items):
+    """The documentation's code takes longest on one worker; were it shared out last, all others would wait for it."""
+    items.sort(key=lambda item: item.path.name != "test_documentation.py")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def ray_folder():
     """Ray notes the cluster that was started last where every later ``ray.init()`` reads it: not so that of a test."""
