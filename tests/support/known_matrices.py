@@ -43,7 +43,7 @@ class MatrixShares(ShareProducts):
     def gradient(self, share):
         return self.matrix @ self.at if share == 0 else np.zeros(len(self.at))
 
-    def product(self, vector, share, *, fresh=False):
+    def product(self, vector, share, *, few=0):
         if share:
             return np.zeros(len(self.at))
         # As a network of this precision would give it.

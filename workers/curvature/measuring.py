@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _CHECKS = 4  # of the random numbers for the check of symmetry
 _SYMMETRY = 1e-3
 _REPEATS = 1e-5
+_FEW = 16  # samples of a check
 # In time, measured on networks for images and texts: a product took 4 to 6, the loss with its gradient 3 to 4.
 _PASSES_OF_PRODUCT, _PASSES_OF_GRADIENT = 5, 4
 
@@ -203,7 +204,7 @@ def weights_length_of(parameters: State, layout: Layout) -> float:
 
 
 def check_products(products: Products, seed: int) -> None:
-    """Checks that products are those of a symmetric matrix, and come out again; takes three with a part of the samples.
+    """Checks that products are those of a symmetric matrix, and come out again; takes three with a few samples.
 
     Whether all shares together are symmetric, Lanczos' method looks without a product more.
 
@@ -217,14 +218,12 @@ def check_products(products: Products, seed: int) -> None:
     """
     layout = products.layout
     one, other = (layout.gaussian(seed, _CHECKS, number) for number in range(2))
-    share = products.counting_share
-    ahead, again = products.of_share(one, share), products.of_share(one, share, fresh=True)
+    ahead, again, back = (products.estimated(vector, _FEW) for vector in (one, one, other))
     if not np.allclose(ahead, again, rtol=_REPEATS, atol=_REPEATS * float(np.abs(again).max(initial=0.0))):
         raise NondeterministicLossError(
             "the same product with the Hessian gave two results: the loss draws random numbers at each call. Seed them "
             "(seed_each_point=True), or switch off what draws them."
         )
-    back = products.of_share(other, share)
     first, second = float(np.dot(other, ahead)), float(np.dot(one, back))
     lengths = length(one.astype(np.float64)), length(other.astype(np.float64))
     floor = ROUNDING[layout.dtype] * length(back) * lengths[0] + products.flat * lengths[0] * lengths[1]

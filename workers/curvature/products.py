@@ -181,13 +181,14 @@ class ShareProducts(ABC):
         """Returns the gradient of a share's sum of losses, shape (weights,)."""
 
     @abstractmethod
-    def product(self, vector: Vector, share: int, *, fresh: bool = False) -> Float64[np.ndarray, " weights"]:
+    def product(self, vector: Vector, share: int, *, few: int = 0) -> Float64[np.ndarray, " weights"]:
         """Returns the matrix of a share's sum of losses times a vector, shape (weights,).
 
         Args:
             vector: shape (weights,).
             share: which.
-            fresh: whether everything is computed anew, also what is kept from product to product.
+            few: how many samples suffice for an estimate, which is computed anew, without what is kept from product to
+                product; 0 takes all.
 
         Raises:
             CurvatureError: the network or the loss has no second derivative.
@@ -244,8 +245,7 @@ class Products:
         weights = [weight for _, weight in parts if weight is not None]
         self._weight = sum(weights) if weights else 1.0
         counting = (share for share, (_, weight) in enumerate(parts) if weight != 0 and shares.samples_in(share))
-        self.counting_share = next(counting, 0)
-        """The first share of which samples count."""
+        self._counting_share = next(counting, 0)  # The first of which samples count.
         self.loss = sum(value for value, _ in parts) / self._weight if self._weight else float("nan")
         """The mean over all samples."""
         squared = weights_length * weights_length
@@ -261,9 +261,10 @@ class Products:
         self.count += 1
         return self._shares.total_product(np.ascontiguousarray(vector, self.layout.dtype)) / self._weight
 
-    def of_share(self, vector: Vector, share: int, *, fresh: bool = False) -> Float64[np.ndarray, " weights"]:
-        """Returns what a share adds to a product, and counts none; ``fresh`` as of ``ShareProducts``."""
-        return self._shares.product(np.ascontiguousarray(vector, self.layout.dtype), share, fresh=fresh) / self._weight
+    def estimated(self, vector: Vector, few: int) -> Float64[np.ndarray, " weights"]:
+        """Returns about what a share adds to a product, counted as none; ``few`` as of ``ShareProducts.product``."""
+        vector = np.ascontiguousarray(vector, self.layout.dtype)
+        return self._shares.product(vector, self._counting_share, few=few) / self._weight
 
 
 def add_shares(shares: range, known: Callable[[range], Any]) -> Any:

@@ -136,8 +136,8 @@ class JaxProducts(ShareProducts):
         """Returns the gradient of a share's sum of losses."""
         return self._sum(share, lambda number: self._gradient(self._here, *self._rest(number)))
 
-    def product(self, vector: Vector, share: int, *, fresh: bool = False) -> Float64[np.ndarray, " weights"]:
-        """Returns the matrix of a share's sum of losses times a vector; everything is computed anew at any rate."""
+    def product(self, vector: Vector, share: int, *, few: int = 0) -> Float64[np.ndarray, " weights"]:
+        """Returns the matrix of a share's sum of losses times a vector, of all samples: another length is compiled."""
         parts = {name: part.astype(self._dtypes[name]) for name, part in self._layout.as_state(vector).items()}
         with self._function.settings():
             along = self._function.placement.place_arrays(parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..samples.batches import Batch, cut
@@ -64,6 +64,16 @@ class SharedBatches:
         piece = self._pieces[number]
         batch = self._batches[piece.batch]
         return batch if self._whole else cut(batch, piece.start, piece.stop)
+
+    def parts(self, share: int, few: int) -> Iterator[tuple[int, Batch]]:
+        """Yields a share's samples, a few at a time, with the number of their piece; pieces that are whole stay so."""
+        for number in self.shares[share]:
+            piece = self.batch(number)
+            if self._whole:
+                yield number, piece
+                continue
+            for start in range(0, piece.size, few):
+                yield number, cut(piece, start, min(start + few, piece.size))
 
     def size(self, number: int) -> int:
         """Returns how many samples a piece holds."""

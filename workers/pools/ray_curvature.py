@@ -136,9 +136,9 @@ class RayShares(ShareProducts):
         found: Float64[np.ndarray, " weights"] = self._ask_one("gradient", share)
         return found
 
-    def product(self, vector: Vector, share: int, *, fresh: bool = False) -> Float64[np.ndarray, " weights"]:
+    def product(self, vector: Vector, share: int, *, few: int = 0) -> Float64[np.ndarray, " weights"]:
         """Returns the matrix of a share's sum of losses times a vector."""
-        found: Float64[np.ndarray, " weights"] = self._ask_one("product", share, self._ray.put(vector), fresh=fresh)
+        found: Float64[np.ndarray, " weights"] = self._ask_one("product", share, self._ray.put(vector), few=few)
         return found
 
     def total_losses(self) -> list[tuple[float, float | None]]:

@@ -118,19 +118,28 @@ class TorchProducts(MovedNetwork, ShareProducts):
 
         return self._within_memory(add)
 
-    def product(self, vector: Vector, share: int, *, fresh: bool = False) -> Float64[np.ndarray, " weights"]:
+    def product(self, vector: Vector, share: int, *, few: int = 0) -> Float64[np.ndarray, " weights"]:
         """Returns the matrix of a share's sum of losses times a vector."""
 
         def add() -> Float64[np.ndarray, " weights"]:
             sums, numbers = _Sums(self._parameters), self._samples.shares[share]
             parts = self._in_shapes(vector) if numbers else []
             for number in numbers:
-                graph, kept = self._graph_of(number, fresh=fresh)
+                graph, kept = self._graph_of(number)
                 if graph is not None:
                     sums.add(graph.product(parts, keep=kept))
             return sums.vector()
 
-        return self._within_memory(add)
+        def estimate() -> Float64[np.ndarray, " weights"]:
+            sums = _Sums(self._parameters)
+            for number, part in self._samples.parts(share, few):
+                graph = self._new_graph(number, self._fitting(part))
+                if graph.counts:
+                    sums.add(graph.product(self._in_shapes(vector), keep=False))
+                    return sums.vector() * (self.samples_in(share) / part.size)
+            return sums.vector()
+
+        return self._within_memory(estimate if few else add)
 
     def close(self) -> None:
         """Leaves the network as it was found."""
@@ -150,6 +159,10 @@ class TorchProducts(MovedNetwork, ShareProducts):
     def _batch(self, number: int) -> Batch:
         return self._fitting(self._samples.batch(number))
 
+    def _new_graph(self, number: int, batch: Batch) -> BatchGraph:
+        outputs = self._outputs(number, batch)
+        return BatchGraph(outputs, batch, self._network.total, self._parameters, self._settings.matrix)
+
     def _outputs(self, number: int, batch: Batch) -> Any:
         self._network.start_batch(self._samples.number_of_batch(number))
         with OwnConvolutions():
@@ -168,20 +181,18 @@ class TorchProducts(MovedNetwork, ShareProducts):
             and self._bytes_per_sample * self._samples.size(number) > self._budget
         ):
             return None
-        graph, kept = self._graph_of(number, fresh=False)
+        graph, kept = self._graph_of(number)
         return graph if kept else None
 
-    def _graph_of(self, number: int, *, fresh: bool) -> tuple[BatchGraph | None, bool]:
+    def _graph_of(self, number: int) -> tuple[BatchGraph | None, bool]:
         """Returns a batch's derivatives, None where it holds nothing that counts, and whether they are kept."""
-        if not fresh and number in self._graphs:
+        if number in self._graphs:
             return self._graphs[number], True
         size = self._samples.size(number)
         counted = SavedBytes(self._parameters)
         counting = counted.counting() if self._bytes_per_sample is None else contextlib.nullcontext()
         with counting:
-            batch = self._batch(number)
-            outputs = self._outputs(number, batch)
-            graph = BatchGraph(outputs, batch, self._network.total, self._parameters, self._settings.matrix)
+            graph = self._new_graph(number, self._batch(number))
         if not graph.counts:
             return None, False
         if self._bytes_per_sample is None:
@@ -190,7 +201,7 @@ class TorchProducts(MovedNetwork, ShareProducts):
         needed = self._bytes_per_sample * size
         if self._budget is None:
             self._budget = self._memory()
-        if fresh or needed > self._budget:
+        if needed > self._budget:
             return graph, False
         self._budget -= needed
         self._graphs[number] = graph

@@ -363,6 +363,87 @@ def test_a_loss_that_draws_random_numbers_is_found_out():
             check_products(products, 0)
 
 
+class Skewed(torch.autograd.Function):
+    """A square whose derivative is said to be that of its neighbour."""
+
+    @staticmethod
+    def forward(context, value):
+        context.save_for_backward(value)
+        return value**2
+
+    @staticmethod
+    def backward(context, slope):
+        (value,) = context.saved_tensors
+        return 2 * slope * value.roll(1, -1)
+
+
+class Skew(nn.Module):
+    def forward(self, value):
+        return Skewed.apply(value)
+
+
+def test_a_backward_that_is_not_the_derivative_is_found_out_from_a_few_samples():
+    network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), Skew(), nn.Linear(8, 4)))
+    dataset = TensorDataset(features(400), classes(400))
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, dataset, batch_size=128)
+    with (
+        evaluator.products(ProductSettings()) as shares,
+        pytest.raises(CurvatureError, match="not those of a symmetric matrix"),
+    ):
+        check_products(Products(shares), 0)
+
+
+def sizes_of_passes(evaluator, work):
+    """Returns how many samples each forward pass has that some work with products makes after the loss is known."""
+    sizes = []
+    with evaluator.products(ProductSettings()) as shares:
+        products = Products(shares)
+        module = shares._network.module
+        hook = module.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
+        try:
+            work(products)
+        finally:
+            hook.remove()
+    return sizes
+
+
+def test_a_check_computes_a_few_samples_anew():
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), mlp(), TensorDataset(features(400), classes(400)), batch_size=128)
+    assert sizes_of_passes(evaluator, lambda products: check_products(products, 0)) == [16, 16, 16]
+
+
+def test_a_check_takes_whole_batches_where_a_loss_belongs_to_them():
+    loader = DataLoader(TensorDataset(features(), classes()), 20)
+    with pytest.warns(UserWarning, match="depends on how samples are batched"):
+        evaluator = evaluator_of(weighted_mean, mlp(), loader)
+    assert sizes_of_passes(evaluator, lambda products: check_products(products, 0)) == [20, 20, 20]
+
+
+def test_an_estimate_is_of_the_first_few_samples_that_count():
+    targets = classes(400)
+    targets[:30] = -100
+    expected = whole_hessian(
+        mlp(), lambda net: nn.functional.cross_entropy(net(features(400, dtype=torch.float64)[20:40]), targets[20:40])
+    )
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), mlp(), TensorDataset(features(400), targets), batch_size=128)
+    found, vectors = [], []
+
+    def work(products):
+        vectors.append(products.layout.gaussian(5))
+        found.append(products.estimated(vectors[0], 20))
+
+    assert sizes_of_passes(evaluator, work) == [20, 20]
+    # Ten of twenty samples count, which stand for a share of 200 in a sum over 370.
+    np.testing.assert_allclose(found[0], expected @ vectors[0] * (10 * 10 / 370), rtol=1e-3, atol=1e-5)
+    # No part of what is kept from product to product.
+    plain = evaluator_of(nn.CrossEntropyLoss(), mlp(), TensorDataset(features(400), classes(400)), batch_size=128)
+    with plain.products(ProductSettings()) as shares:
+        vector = shares.layout.gaussian(5)
+        before = shares.product(vector, 0)
+        shares.product(vector, 0, few=16)
+        np.testing.assert_array_equal(shares.product(vector, 0), before)
+
+
 def test_settings_that_make_no_sense():
     with pytest.raises(ValueError, match="matrix must be"):
         ProductSettings("fisher")
