@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 import torch
 
-from collectors.networks.batches import call_network
+from collectors.networks.batches import call_network, leaves
 from collectors.networks.torch_network import to_tensor
 from collectors.networks.weight_space import State
 
@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 
 _Result = TypeVar("_Result")
 
+# Products have three times as many operators as a forward pass, for which the plan is chosen: in small batches
+# they take up to a quarter longer. So many samples are computed at once while their forward pass saves few bytes.
+_MOST_AT_ONCE, _SMALL_BYTES = 256, 1 << 24
+_PROBED = 4  # samples whose bytes are counted
+
 
 class TorchProducts(MovedNetwork, ShareProducts):
     """Products on the user's own network, which is moved in place and ends as it was found (``close``).
@@ -59,6 +64,7 @@ class TorchProducts(MovedNetwork, ShareProducts):
         self._is_ready = False
         try:
             self._use_batch_size(network.batch_size)
+            self._use_batch_size(self._enlarged(network.batch_size))
         except BaseException:
             self.close()
             raise
@@ -150,6 +156,25 @@ class TorchProducts(MovedNetwork, ShareProducts):
         self._batch_size = batch_size
         self._samples = SharedBatches(self._network.batches(batch_size), SHARES, whole=batch_size is None)
         self._forget()
+
+    def _enlarged(self, batch_size: int | None) -> int | None:
+        """Returns how many samples are computed at once, which is the same on all workers."""
+        if batch_size is None or batch_size >= _MOST_AT_ONCE or not self._samples.count:
+            return batch_size
+
+        def probe() -> float:
+            number, part = next(self._samples.parts(0, _PROBED))
+            batch = self._fitting(part)
+            inputs = [leaf for leaf in leaves(batch.inputs) if isinstance(leaf, torch.Tensor)]
+            counted = SavedBytes([*self._parameters, *inputs])
+            with counted.counting():
+                self._outputs(number, batch)
+            return counted.total / batch.size
+
+        bytes_per_sample = self._within_memory(probe)
+        while 2 * batch_size <= _MOST_AT_ONCE and 2 * batch_size * bytes_per_sample <= _SMALL_BYTES:
+            batch_size *= 2
+        return batch_size
 
     def _forget(self) -> None:
         self._graphs: dict[int, BatchGraph] = {}

@@ -170,11 +170,11 @@ class SavedBytes:
     """Counts the bytes of tensors that are saved for derivatives, each storage once.
 
     Args:
-        parameters: which are there anyway.
+        others: which are there anyway.
     """
 
-    def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
-        self._seen = {parameter.untyped_storage().data_ptr() for parameter in parameters}
+    def __init__(self, others: Sequence[torch.Tensor]) -> None:
+        self._seen = {tensor.untyped_storage().data_ptr() for tensor in others}
         self.total = 0
 
     @contextlib.contextmanager

@@ -396,7 +396,7 @@ def test_a_backward_that_is_not_the_derivative_is_found_out_from_a_few_samples()
 def sizes_of_passes(evaluator, work):
     """Returns how many samples each forward pass has that some work with products makes after the loss is known."""
     sizes = []
-    with evaluator.products(ProductSettings()) as shares:
+    with evaluator.products(ProductSettings(memory=0)) as shares:
         products = Products(shares)
         module = shares._network.module
         hook = module.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
@@ -442,6 +442,31 @@ def test_an_estimate_is_of_the_first_few_samples_that_count():
         before = shares.product(vector, 0)
         shares.product(vector, 0, few=16)
         np.testing.assert_array_equal(shares.product(vector, 0), before)
+
+
+def sizes_in_a_product(network, inputs, batch_size, **choices):
+    dataset = TensorDataset(inputs, classes(len(inputs)))
+    evaluator = evaluator_of(nn.CrossEntropyLoss(), network, dataset, batch_size=batch_size, **choices)
+    return sizes_of_passes(evaluator, lambda products: products(products.layout.gaussian(0)))
+
+
+def test_small_samples_are_computed_many_at_once_whatever_suits_a_forward_pass():
+    assert sizes_in_a_product(mlp(), features(1024), 16) == [256] * 4
+    assert sizes_in_a_product(mlp(), features(1024), 48) == [192, 64, 128, 128, 64, 192, 192, 64]
+    assert sizes_in_a_product(mlp(), features(2048), 1024) == [256] * 8
+    assert sizes_in_a_product(mlp(), features(100), 5) == [50, 50]
+
+
+def test_large_samples_are_computed_as_in_a_forward_pass():
+    # A sample saves 256 KB.
+    network = seeded(lambda: nn.Sequential(nn.Linear(6, 1 << 16), nn.Tanh(), nn.Linear(1 << 16, 4)))
+    assert sizes_in_a_product(network, features(256), 32) == [64] * 4
+    assert sizes_in_a_product(network, features(256), 128) == [128] * 2
+
+
+def test_random_numbers_are_drawn_for_the_data_sets_own_batches():
+    network = seeded(lambda: nn.Sequential(nn.Linear(6, 8), Noise(), nn.Tanh(), nn.Linear(8, 4)))
+    assert sizes_in_a_product(network, features(256), 64, seed_each_point=True) == [128] * 2
 
 
 def test_settings_that_make_no_sense():
