@@ -67,7 +67,7 @@ _MANNER = (
     "timed. Attention is switched to its plain form for all, without which they raise.",
     "**What we get.** The defaults (tolerance 1e-3 of each eigenvalue's residual), without the trace, which the others "
     "do not measure. The seconds hold the loss and its gradient, the first derivatives that are kept, and three "
-    "products with sixteen samples, which check that products come out again and that the matrix is symmetric.",
+    "products with eight samples, which check that products come out again and that the matrix is symmetric.",
 )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _CHECKS = 4  # of the random numbers for the check of symmetry
 _SYMMETRY = 1e-3
 _REPEATS = 1e-5
-_FEW = 16  # samples of a check
+_FEW = 8  # samples of a check
 # In time, measured on networks for images and texts: a product took 4 to 6, the loss with its gradient 3 to 4.
 _PASSES_OF_PRODUCT, _PASSES_OF_GRADIENT = 5, 4
 

@@ -409,7 +409,7 @@ def sizes_of_passes(evaluator, work):
 
 def test_a_check_computes_a_few_samples_anew():
     evaluator = evaluator_of(nn.CrossEntropyLoss(), mlp(), TensorDataset(features(400), classes(400)), batch_size=128)
-    assert sizes_of_passes(evaluator, lambda products: check_products(products, 0)) == [16, 16, 16]
+    assert sizes_of_passes(evaluator, lambda products: check_products(products, 0)) == [8, 8, 8]
 
 
 def test_a_check_takes_whole_batches_where_a_loss_belongs_to_them():
@@ -440,7 +440,7 @@ def test_an_estimate_is_of_the_first_few_samples_that_count():
     with plain.products(ProductSettings()) as shares:
         vector = shares.layout.gaussian(5)
         before = shares.product(vector, 0)
-        shares.product(vector, 0, few=16)
+        shares.product(vector, 0, few=8)
         np.testing.assert_array_equal(shares.product(vector, 0), before)
 
 
