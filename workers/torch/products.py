@@ -28,6 +28,7 @@ from ..measuring.shares import SharedBatches
 from ..samples.batches import Batch
 from ..samples.memory import free_memory
 from ..samples.samples import Samples
+from .batch_norm import PlainBatchNorm
 from .convolutions import OwnConvolutions
 from .gradients import Gradients
 from .moved_network import DifferentiatedNetwork, MovedNetwork
@@ -190,7 +191,7 @@ class TorchProducts(MovedNetwork, ShareProducts):
 
     def _outputs(self, number: int, batch: Batch) -> Any:
         self._network.start_batch(self._samples.number_of_batch(number))
-        with OwnConvolutions():
+        with OwnConvolutions(), PlainBatchNorm():
             return call_network(self._network.forward, batch.inputs)
 
     def _total_of(self, number: int) -> tuple[Any, Any]:
