@@ -187,8 +187,8 @@ class ShareProducts(ABC):
         Args:
             vector: shape (weights,).
             share: which.
-            few: how many samples suffice for an estimate, which is computed anew, without what is kept from product to
-                product; 0 takes all.
+            few: how many samples suffice for an estimate, scaled to the share and computed anew, without what is kept
+                from product to product; 0 takes all.
 
         Raises:
             CurvatureError: the network or the loss has no second derivative.
