@@ -108,7 +108,7 @@ class Benchmark:
         medians = {name: Medians.of(found) for name, found in runs.items()}
         for name in [name for name in runs if name not in names.values()]:
             peer = medians[names[2 if name.startswith("two") else 1]]
-            rows.append(Row(f"ours, {name}", medians[name], peer, [_plan_text(run) for run in runs[name]]))
+            rows.append(Row(f"ours, {name}", medians[name], peer, [run.printed["plan"] for run in runs[name]]))
         checks = self._check_surfaces({name: run for name, (_, run) in alone.items()}, runs[names[2]][0])
         case = self.case
         label = f"{case.network}, {case.samples:,} samples, {case.size} x {case.size}"
@@ -198,13 +198,6 @@ def _checked(name: str, text: str, found: np.ndarray, expected: np.ndarray) -> s
     if not difference < SAME_VALUE:
         raise RuntimeError(f"{name} measures another surface: it differs by {difference:.1e}.")
     return f"{text} {difference:.1e}"
-
-
-def _plan_text(run: Run) -> str:
-    plan = dict(run.printed["plan"])
-    reason = plan.pop("reason")
-    text = ", ".join(f"{name} {value}" for name, value in plan.items())
-    return f"{text}; {run.printed['details'] or reason}"
 
 
 def main(python: Path, output: Path, *, quick: bool, only: str | None = None) -> None:
