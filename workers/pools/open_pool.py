@@ -13,10 +13,10 @@ from ..evaluator import MeasurementOptions, SampleMemory
 from ..measurement_plan import NOT_IN_A_REHEARSAL, MeasurementPlan, Workload, check_compile
 from ..pool import Pool
 from ..samples.memory import AUTO, memory_limit
-from .devices import WorkerLayout, WorkerPlace, available_cores, choose_devices, gpu_ids
+from .devices import WorkerLayout, WorkerPlace, available_cores, choose_devices, gpu_ids, local_processes_suffice
 from .in_process import InProcessPool
 from .ray_placement import free_devices, free_on_nodes
-from .ray_session import RaySession, ray_address, ray_is_running
+from .ray_session import RaySession, ray_address, ray_is_asked_for, ray_is_running
 
 
 def open_pool(
@@ -77,6 +77,12 @@ def open_pool(
         if runs_in_process(devices, layout):
             return InProcessPool(
                 callback_fn, options, device_id=devices[0], plan=plan, workload=workload, memory=memory
+            )
+        if not ray_is_asked_for(address) and local_processes_suffice():
+            from .local_pool import LocalPool
+
+            return LocalPool(
+                callback_fn, options, device_ids=devices, plan=plan, workload=workload, layout=layout, memory=memory
             )
     from .ray_pool import RayPool
 

@@ -269,13 +269,18 @@ class MeasurementActor:
             arguments: as there.
         """
         key, settings, weights = where
-        import ray
 
         def read() -> tuple[State, State | None]:
-            parameters, buffers = ray.get(list(weights))
+            parameters, buffers = self._fetched(weights)
             return parameters, buffers
 
         return self._curvature.add((key, settings, read), method, parts, options, *arguments)
+
+    def _fetched(self, references: Sequence[Any]) -> list[Any]:
+        import ray
+
+        found: list[Any] = ray.get(list(references))
+        return found
 
     def close_shares(self) -> tuple[str, ...]:
         """Leaves the network as it was found; returns what the user should know."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import PoolError
+from .local_actors import LocalActors
 
 _LOOK_SECONDS = 1.0
 
@@ -17,11 +18,14 @@ def check_ray_alive(ray: Any) -> None:
     """Looks whether Ray's own process on this machine still answers.
 
     Args:
-        ray: the module, connected.
+        ray: the module, connected, or what stands for it.
 
     Raises:
         PoolError: it does not. Some seconds later Ray would end this process without a message.
     """
+    if isinstance(ray, LocalActors):
+        ray.check_alive()
+        return
     path = getattr(getattr(ray._private.worker, "_global_node", None), "raylet_socket_name", None)
     if path is None:  # a client of a cluster elsewhere
         return

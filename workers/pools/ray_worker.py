@@ -33,6 +33,7 @@ class ActorRecipe:
         gpus: whether each actor needs a GPU.
         npus: whether each actor needs an Ascend device, which Ray calls NPU.
         layout: how many devices each has, or how many share one.
+        actor: the class.
     """
 
     ray: Any
@@ -42,6 +43,7 @@ class ActorRecipe:
     gpus: bool
     npus: bool = False
     layout: WorkerLayout = field(default_factory=WorkerLayout)
+    actor: type[MeasurementActor] = MeasurementActor
 
     @property
     def kind(self) -> str | None:
@@ -130,7 +132,7 @@ class RayWorker:
         # Ray shows each actor only its own GPUs, which it counts from 0.
         devices = [f"cuda:{index}" for index in range(layout.devices_per_worker)] if recipe.gpus else ["cpu"]
         threads = cpus if self.place.cores is None else len(self.place.cores)
-        actor_class = recipe.ray.remote(MeasurementActor)
+        actor_class = recipe.ray.remote(recipe.actor)
         self.actor = actor_class.options(**options).remote(
             self.place.cores, threads, devices, search_path, layout.workers_per_device
         )
