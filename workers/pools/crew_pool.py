@@ -15,12 +15,12 @@ from ..errors import CallbackFunctionError
 from ..evaluator import EvaluatorDescription
 from ..pool import CurvatureResult, CurvatureTask, OriginValues, Pool, Result, Task
 from ..sample_losses import SampleLosses
+from .crew import Crew, LateNodes
+from .crew_curvature import CrewShares, CurvatureRun
+from .crew_run import CrewRun
+from .crew_worker import raise_failures
 from .curvature import measure_on
 from .in_process import fit_in_parts, ones
-from .ray_crew import LateNodes, RayCrew
-from .ray_curvature import CurvatureRun, RayShares
-from .ray_run import RayRun
-from .ray_worker import raise_failures
 
 
 class CrewPool(Pool):
@@ -33,7 +33,7 @@ class CrewPool(Pool):
 
     _late_nodes: LateNodes | None = None
 
-    def __init__(self, session: AbstractContextManager[Any], crew: RayCrew) -> None:
+    def __init__(self, session: AbstractContextManager[Any], crew: Crew) -> None:
         self._session, self._crew = session, crew
         self._ray = crew.ray
 
@@ -81,7 +81,7 @@ class CrewPool(Pool):
 
     def run(self, tasks: Iterable[Task]) -> Iterator[Result]:
         """Measures tasks, each exactly once; what a dead or slow worker has is measured elsewhere."""
-        yield from RayRun(self._crew, tasks, self._late_nodes)
+        yield from CrewRun(self._crew, tasks, self._late_nodes)
 
     def sample_losses(self, points: Sequence[Sequence[float]]) -> SampleLosses | None:
         """Measures the loss of each sample at a few points of the loaded plane, on the first worker."""
@@ -94,7 +94,7 @@ class CrewPool(Pool):
 
     def measure_curvature(self, task: CurvatureTask) -> CurvatureResult:
         """Measures the curvature at one set of weights, of whose samples each worker has a part."""
-        with RayShares(self._crew, task.settings.products) as shares:
+        with CrewShares(self._crew, task.settings.products) as shares:
             values, error = measure_on(shares, task.read, task.settings, check=True)
         if values is not None:
             values = replace(values, notes=tuple(dict.fromkeys((*shares.notes, *values.notes))))

@@ -12,14 +12,14 @@ import cloudpickle
 
 from ..evaluator import MeasurementOptions, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
+from .crew import Crew
 from .crew_pool import CrewPool, pickled_function
+from .crew_worker import ActorRecipe, mentioned_frameworks
 from .devices import WorkerLayout
 from .local_actors import LocalActors
 from .local_messages import StoredValue
-from .ray_actor import MeasurementActor
-from .ray_crew import RayCrew
-from .ray_placement import local_workers, place_workers
-from .ray_worker import ActorRecipe, mentioned_frameworks
+from .measurement_actor import MeasurementActor
+from .placement import local_workers, place_workers
 
 # Importing the others starts threads, which do not survive in a forked process.
 _FORKED_WITH = {"torch": ("torch", "workers.torch.evaluator")}
@@ -74,7 +74,7 @@ class LocalPool(CrewPool):
         if any(name in _WITH_TORCH for name in frameworks):
             modules += _FORKED_WITH["torch"]
         actors = LocalActors(modules)
-        super().__init__(contextlib.closing(actors), RayCrew(actors, memory))
+        super().__init__(contextlib.closing(actors), Crew(actors, memory))
         try:
             callback = actors.put(pickled)
             recipe = ActorRecipe(actors, callback, frameworks, options, gpus=False, layout=layout, actor=LocalActor)

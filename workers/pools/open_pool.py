@@ -15,7 +15,7 @@ from ..pool import Pool
 from ..samples.memory import AUTO, memory_limit
 from .devices import WorkerLayout, WorkerPlace, available_cores, choose_devices, gpu_ids, local_processes_suffice
 from .in_process import InProcessPool
-from .ray_placement import free_devices, free_on_nodes
+from .placement import free_devices, free_on_nodes
 from .ray_session import RaySession, ray_address, ray_is_asked_for, ray_is_running
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from ..evaluator import MeasurementOptions, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
+from .crew import Crew, LateNodes
 from .crew_pool import CrewPool, pickled_function
+from .crew_worker import ActorRecipe, mentioned_frameworks
 from .devices import WorkerLayout
+from .placement import cluster_workers, local_workers, place_workers, private_devices
 from .ray_code import code_of
-from .ray_crew import LateNodes, RayCrew
-from .ray_placement import cluster_workers, local_workers, place_workers, private_devices
 from .ray_session import RaySession
-from .ray_worker import ActorRecipe, mentioned_frameworks
 
 
 class RayPool(CrewPool):
@@ -59,7 +59,7 @@ class RayPool(CrewPool):
             gpus=ids if gpus else (),
             runtime_env=functools.partial(code_of, callback_fn),
         )
-        super().__init__(session, RayCrew(session.ray, memory))
+        super().__init__(session, Crew(session.ray, memory))
         try:
             if not session.private:
                 gpus = self._ray.cluster_resources().get("GPU", 0) > 0

@@ -31,14 +31,13 @@ from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.pool import PointTask, StateTask
-from workers.pools import ray_chunks as chunks
-from workers.pools import ray_placement
+from workers.pools import chunks, placement
+from workers.pools.crew_worker import mentioned_frameworks
 from workers.pools.in_process import InProcessPool
 from workers.pools.local_pool import LocalPool
 from workers.pools.open_pool import open_pool
 from workers.pools.ray_pool import RayPool
 from workers.pools.ray_session import RaySession, ray_is_running
-from workers.pools.ray_worker import mentioned_frameworks
 
 PLAN = MeasurementPlan(16, 1)
 OPTIONS = MeasurementOptions(buffers="recalibrate", recalibration_batch_size=16)
@@ -357,14 +356,14 @@ class TestPlaces:
     @pytest.mark.slow
     def test_some_find_no_place(self, workers_on, paraboloid, monkeypatch):
         """The cluster has four places, two of which are taken."""
-        monkeypatch.setattr(ray_placement, "PLACEMENT_SECONDS", 6.0)
+        monkeypatch.setattr(placement, "PLACEMENT_SECONDS", 6.0)
         with pytest.warns(UserWarning, match=r"\d of 5 workers found no place soon after the others; going on without"):
             pool = workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2, 3, 4))
         with pool:
             assert 1 <= pool.workers <= 2
             pool.load(*paraboloid_plane())
             assert len(values(pool.run(line(*range(5))))) == 5
-            monkeypatch.setattr(ray_placement, "PLACEMENT_SECONDS", 1.0)
+            monkeypatch.setattr(placement, "PLACEMENT_SECONDS", 1.0)
             text = r"no worker found a place within 1 s\. The cluster has .*'CPU': 4.* Each worker needs 1 CPU;"
             with pytest.raises(PoolError, match=text):
                 workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2))

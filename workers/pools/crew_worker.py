@@ -14,9 +14,9 @@ from typing import Any
 from ..errors import NondeterministicLossError
 from ..evaluator import EvaluatorDescription, MeasurementOptions, Partition, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
+from .chunks import Chunk, MeasuredSpeed
 from .devices import WorkerLayout, WorkerPlace
-from .ray_actor import MeasurementActor
-from .ray_chunks import Chunk, MeasuredSpeed
+from .measurement_actor import MeasurementActor
 
 _FRAMEWORKS = ("torch", "lightning", "transformers", "composer", "keras", "jax", "flax", "mindspore")
 
@@ -76,7 +76,7 @@ class InFlight:
 
 
 @dataclass(eq=False)
-class RayWorker:
+class CrewWorker:
     """One device's actor, now or after it has been started again.
 
     Attributes:
