@@ -202,6 +202,8 @@ class LocalActors:
             self._control.setblocking(True)
         if not alive:
             self._selector.unregister(self._control)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._template.wait(_STATUS_SECONDS)  # its connection closes before it has ended
             for line in list(self._lines):
                 line.receive()
                 self._bury(line, ActorError("the process from which workers are started has ended"))
