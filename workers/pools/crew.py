@@ -1,4 +1,4 @@
-"""The workers of a Ray pool: started and asked together, replaced when they die, joined by those of new nodes."""
+"""The workers of a pool: started and asked together, replaced when they die, joined by those of new nodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Crew:
     """The workers of a pool.
 
     Args:
-        ray: the module.
+        ray: the module, or ``LocalActors``, which stands for it.
         memory: where samples are kept.
 
     Attributes:
@@ -58,7 +58,7 @@ class Crew:
             workload: for how much work it is tuned.
 
         Raises:
-            PoolError: a worker died, or Ray itself.
+            PoolError: a worker died, or what runs it.
             CallbackFunctionError: callback_fn failed.
             NondeterministicLossError: the workers were given different networks or samples by callback_fn.
         """
@@ -110,7 +110,7 @@ class Crew:
         """Puts a plane on every worker; all of them add the loss up as the first one finds right.
 
         Args:
-            vectors: origin, directions and buffers in Ray's object store.
+            vectors: origin, directions and buffers, stored for all workers.
             far_points: as for ``Evaluator.settle``.
 
         Raises:
@@ -221,7 +221,7 @@ class Crew:
         except self.ray.exceptions.RayError as error:
             raise PoolError(
                 "a worker died while it started. Likely causes: memory ran out (use fewer device_ids), or callback_fn "
-                f"ends its process. Ray says: {error}"
+                f"ends its process. The error was: {error}"
             ) from error
 
     def _finish_old_work(self, worker: CrewWorker) -> None:

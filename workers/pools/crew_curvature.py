@@ -1,4 +1,4 @@
-"""Curvature on a Ray pool: a set of weights whole on one worker, or at one set of weights the samples of all."""
+"""Curvature on a pool of several workers: a set of weights whole on one, or its samples shared by all."""
 
 from __future__ import annotations
 

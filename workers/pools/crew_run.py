@@ -1,4 +1,4 @@
-"""One run of a Ray pool: tasks go out in chunks, results come back, whatever dies or lags behind."""
+"""One run of a pool: tasks go out in chunks, results come back, whatever dies or lags behind."""
 
 from __future__ import annotations
 

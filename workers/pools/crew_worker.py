@@ -1,4 +1,4 @@
-"""One device's Ray actor as the driver sees it: started, started again after a death, given work."""
+"""One device's actor as the driver sees it: started, started again after a death, given work."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class ActorRecipe:
     """How an actor is made.
 
     Attributes:
-        ray: the module.
-        callback: the pickled callback_fn in Ray's object store.
+        ray: the module, or ``LocalActors``, which stands for it.
+        callback: the pickled callback_fn, stored for all actors.
         frameworks: what callback_fn will import.
         options: what is measured.
         gpus: whether each actor needs a GPU.
@@ -56,7 +56,7 @@ class LoadedPlane:
     """The plane that all actors have.
 
     Attributes:
-        vectors: origin, directions and buffers in Ray's object store.
+        vectors: origin, directions and buffers, stored for all actors.
         far_points: far from the origin.
         partition: how the loss is added up there; None before the first worker has found it out.
     """

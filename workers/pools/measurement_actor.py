@@ -1,4 +1,4 @@
-"""What runs inside a Ray actor: one evaluator on its devices."""
+"""What runs inside an actor: one evaluator on its devices."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from .in_process import (
 
 
 class MeasurementActor:
-    """One worker of a Ray pool.
+    """One worker of a pool.
 
     Args:
         cores: the CPU cores that are its own, or None to stay where the cluster put it.

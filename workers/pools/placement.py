@@ -1,4 +1,4 @@
-"""Finds places for the workers of a Ray pool: on this machine's devices, or on a cluster's free ones."""
+"""Finds places for the workers of a pool: on this machine's devices, or on a cluster's free ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def private_devices(asked: tuple[int, ...] | None, address: str | None) -> tuple
 
 
 def local_workers(recipe: ActorRecipe, ids: tuple[int, ...]) -> list[CrewWorker]:
-    """Returns the workers of a private Ray, each with cores of its own, not placed yet."""
+    """Returns the workers of this machine, each with cores of its own, not placed yet."""
     places = recipe.layout.places(ids, cores=available_cores())
     return _with_shared_devices(recipe, [CrewWorker(recipe, place) for place in places])
 
@@ -164,7 +164,7 @@ def place_workers(workers: list[CrewWorker], asked: tuple[int, ...] | None = Non
     try:
         answers = get_while_alive(ray, [reference for reference in waiting if reference not in late])
     except ray.exceptions.RayError as error:
-        raise PoolError(f"a worker could not start. Ray says: {error}") from error
+        raise PoolError(f"a worker could not start. The error was: {error}") from error
     placed = [worker for reference, worker in waiting.items() if reference not in late]
     gpus = {id(worker): devices for worker, (_, devices, _) in zip(placed, answers, strict=True)}
     if recipe.gpus and not is_private:

@@ -1,4 +1,4 @@
-"""Waits for Ray's answers, but not for a Ray that is dead."""
+"""Waits for actors' answers, but not where what runs them is dead."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LOOK_SECONDS = 1.0
 
 
 def check_ray_alive(ray: Any) -> None:
-    """Looks whether Ray's own process on this machine still answers.
+    """Looks whether Ray's own process on this machine still answers, or the one that starts local workers.
 
     Args:
         ray: the module, connected, or what stands for it.
@@ -55,7 +55,7 @@ def wait_while_alive(
         References of the answers that came, and of the others.
 
     Raises:
-        PoolError: Ray on this machine died meanwhile.
+        PoolError: what runs the actors died meanwhile.
     """
     end = time.monotonic() + seconds
     while True:
@@ -70,7 +70,7 @@ def get_while_alive(ray: Any, references: Sequence[Any]) -> list[Any]:
     """Returns all answers; the first one that is an error is raised as soon as it comes.
 
     Raises:
-        PoolError: Ray on this machine died meanwhile.
+        PoolError: what runs the actors died meanwhile.
         RayError: as Ray's own ``get``.
     """
     late: list[Any] = list(references)
