@@ -49,17 +49,27 @@ def serve(descriptor: int) -> None:
                     _obey(pickle.loads(body), descriptors, control, children)
     except (BrokenPipeError, ConnectionResetError):
         pass
+    except BaseException:
+        traceback.print_exc()
     finally:
-        for child in children:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, signal.SIGKILL)
+        _end_all(children)
+
+
+def _end_all(children: set[int]) -> NoReturn:
+    for child in children:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+    for child in children:
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(child, 0)
+    os._exit(0)  # taking down what was imported would take a second
 
 
 def _obey(order: tuple[str, Any], descriptors: Sequence[int], control: socket.socket, children: set[int]) -> None:
     kind, value = order
     if kind == "import":
         for name in value:
-            with contextlib.suppress(ImportError):
+            with contextlib.suppress(Exception):  # a worker that needs it says what is wrong
                 importlib.import_module(name)
     elif kind == "kill":
         if value in children:
