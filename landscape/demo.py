@@ -133,7 +133,7 @@ def run_demo(output: Path) -> list[Landscape]:
     print(f"1. Training a small convolutional network on handwritten digits for {EPOCHS} epochs ...", flush=True)
     held_out = train(output)
     print(f"   accuracy on {HELD_OUT} held-out digits: {100 * held_out:.1f} %  ({_seconds(start)})")
-    print("2. Measuring two landscapes on two workers (Ray actors, one for each half of the cores) ...", flush=True)
+    print("2. Measuring two landscapes on two workers (one for each half of the cores) ...", flush=True)
     landscapes = SummaryLandscape(output).gen_landscapes_with_multi_process(
         callback_fn, device_ids=[0, 1], overwrite=True
     )

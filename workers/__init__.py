@@ -1,4 +1,4 @@
-"""Where a loss is measured: evaluators (one for each framework) and pools (in-process, Ray)."""
+"""Where a loss is measured: evaluators (one for each framework) and pools (this process, several, or Ray)."""
 
 import lazy_loader
 

@@ -195,7 +195,7 @@ def hessian_plane(
         seed_each_point: whether a loss that draws random numbers always draws the same ones, by ``seed``.
         kept_beside: a landscape file for which an earlier call found this plane; its vectors are read instead.
         device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
-        address: address of a Ray cluster to join.
+        address: address of a Ray cluster to join; "local" starts a private Ray.
         progress: whether it is said what was found.
 
     Returns:

@@ -78,7 +78,7 @@ def connect(
         overwrite: whether a file of another path is replaced.
         progress: whether a bar is shown.
         sample_memory: as of ``evaluate``.
-        address: of a Ray cluster to join.
+        address: of a Ray cluster to join; "local" starts a private Ray.
 
     Raises:
         TypeError: an argument has the wrong type.

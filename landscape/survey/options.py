@@ -22,7 +22,7 @@ class SurveyOptions(TypedDict, total=False):
             many slots' cores it joins. A network that callback_fn spreads over them stays where it is.
         workers_per_device: how many workers share each GPU and its memory; without GPUs, a slot's cores. This or
             ``devices_per_worker`` must be 1.
-        address: address of a Ray cluster to join.
+        address: address of a Ray cluster to join; "local" starts a private Ray.
         seed: seed of adaptive sampling, of a random choice of samples and, in a run's landscapes, of random directions.
             A plane that is given has been drawn with a seed of its own.
         samples: which samples: "first" (in data-set order) or "random" (a seeded subset).

@@ -43,14 +43,9 @@ def callback_fn():
 if __name__ == "__main__":
     from workers.evaluator import MeasurementOptions
     from workers.pool import PointTask
-    from workers.pools.ray_pool import RayPool
+    from workers.pools.open_pool import open_pool
     lap("  our modules imported")
-    import ray
-    lap("  Ray imported")
-    from workers.pools.ray_session import RaySession
-    with RaySession(None, slots=2):
-        lap("  Ray up")
-        pool = RayPool(callback_fn, MeasurementOptions(), device_ids=(0, 1))
+    with open_pool(callback_fn, MeasurementOptions(), device_ids=(0, 1), address=ADDRESS) as pool:
         lap("  both workers ready: framework, network, data, plan")
         shapes = {tensor.name: tensor.shape for tensor in pool.description.space.trainable}
         import numpy as np
@@ -60,7 +55,7 @@ if __name__ == "__main__":
         assert result.values is not None, result
         lap("  plane loaded, first point measured")
         print(f"total|{last - started}", flush=True)
-        pool.close()
+    lap("  and closed")
 """
 
 
@@ -119,16 +114,19 @@ def main() -> None:
         files = (str(folder / "landscape.h5"), "-o", str(folder / "landscape.png"))
         plot = seconds("-c", command, "plot", *files, repeats=options.repeats)
         script = folder / "pool.py"
-        script.write_text(POOL)
-        laps = pool_laps(script, options.pool_repeats)
+        pools = {}
+        for where, address in (("processes of this machine", None), ("a private Ray", "local")):
+            script.write_text(POOL.replace("ADDRESS", repr(address)))
+            pools[where] = pool_laps(script, options.pool_repeats)
     print(f"python -c pass                                        {bare:6.2f} s")
     print(f"import landscape                                      {package:6.2f} s   ratio {package / bare:.1f}")
     print(f"import of matplotlib, h5py and typer                  {needed:6.2f} s")
     print(f"landscape plot of {SIZE} x {SIZE} points                     {plot:6.2f} s   ratio {plot / needed:.1f}")
-    total = laps.pop("total")
-    print(f"from nothing to the first point of two workers        {total:6.2f} s")
-    for what, lap in laps.items():
-        print(f"{what:53} {lap:6.2f} s   {100 * lap / total:.0f} %")
+    for where, laps in pools.items():
+        total = laps.pop("total")
+        print(f"from nothing to the first point of two workers        {total:6.2f} s   {where}")
+        for what, lap in laps.items():
+            print(f"{what:53} {lap:6.2f} s")
 
 
 if __name__ == "__main__":

@@ -41,8 +41,7 @@ def main(wanted: dict[str, Any]) -> None:
                 "seconds": report.seconds,
                 "measured": report.measured,
                 "workers": report.workers,
-                "plan": landscape.attributes["measurement_plan"],
-                "details": report.forecast.details,
+                "plan": report.forecast.plan,
             }
         )
     )

@@ -27,7 +27,7 @@ from landscape import Landscape
 PEERS = ("Li et al.'s loop", "loss-landscapes", "Landscaper", "loss-landscape-3d")
 SAME_PLANE = ("Li et al.'s loop", "loss-landscape-3d")  # those that take our directions, and half of a grid
 BATCH_SIZES = (64, 128, 256)
-DEVICES = {"two Ray actors": [0, 1], "in process": [0]}
+DEVICES = {"two workers": [0, 1], "in process": [0]}
 SAME_VALUE = 1e-4
 
 
@@ -44,7 +44,7 @@ class Case:
         repeats: how often each contender measures the whole grid.
         doors: which of our ways are timed.
         rate_goal: points per second of two actors, compared with the best peer's two processes.
-        wall_goals: wall time compared with the best peer's equal: "two Ray actors, first run", ...
+        wall_goals: wall time compared with the best peer's equal: "two workers, first run", ...
     """
 
     network: str
@@ -59,14 +59,14 @@ class Case:
 
 
 RUNS = ("first run", "second run", "third run")
-_WALL_GOALS = {"two Ray actors, first run": 1.4, "two Ray actors, third run": 1.6, "in process, first run": 1.4}
+_WALL_GOALS = {"two workers, first run": 1.4, "two workers, third run": 1.6, "in process, first run": 1.4}
 CASES = (
     Case("LeNet-5", 1024, 10, 40, 10, 1, tuple(DEVICES), 1.8, _WALL_GOALS),
-    Case("ResNet-20", 256, 12, 20, 4, 1, ("two Ray actors",), 2.0, {}),
+    Case("ResNet-20", 256, 12, 20, 4, 1, ("two workers",), 2.0, {}),
 )
 QUICK = (
     Case("LeNet-5", 64, 2, 12, 6, 2, tuple(DEVICES), 1.8, _WALL_GOALS),
-    Case("ResNet-20", 16, 2, 6, 4, 1, ("two Ray actors",), 2.0, {}),
+    Case("ResNet-20", 16, 2, 6, 4, 1, ("two workers",), 2.0, {}),
 )
 
 
@@ -108,7 +108,7 @@ class Benchmark:
         medians = {name: Medians.of(found) for name, found in runs.items()}
         for name in [name for name in runs if name not in names.values()]:
             peer = medians[names[2 if name.startswith("two") else 1]]
-            rows.append(Row(f"ours, {name}", medians[name], peer, [_plan_text(run) for run in runs[name]]))
+            rows.append(Row(f"ours, {name}", medians[name], peer, [run.printed["plan"] for run in runs[name]]))
         checks = self._check_surfaces({name: run for name, (_, run) in alone.items()}, runs[names[2]][0])
         case = self.case
         label = f"{case.network}, {case.samples:,} samples, {case.size} x {case.size}"
@@ -117,9 +117,9 @@ class Benchmark:
     def _goals(self, label: str, medians: dict[str, Medians], names: dict[int, str]) -> list[Goal]:
         goals = [
             Goal(
-                f"{label}: points per second, two Ray actors, {which}, against {names[2]}",
+                f"{label}: points per second, two workers, {which}, against {names[2]}",
                 self.case.rate_goal,
-                medians[f"two Ray actors, {which}"].rate / medians[names[2]].rate,
+                medians[f"two workers, {which}"].rate / medians[names[2]].rate,
             )
             for which in RUNS
         ]
@@ -198,13 +198,6 @@ def _checked(name: str, text: str, found: np.ndarray, expected: np.ndarray) -> s
     if not difference < SAME_VALUE:
         raise RuntimeError(f"{name} measures another surface: it differs by {difference:.1e}.")
     return f"{text} {difference:.1e}"
-
-
-def _plan_text(run: Run) -> str:
-    plan = dict(run.printed["plan"])
-    reason = plan.pop("reason")
-    text = ", ".join(f"{name} {value}" for name, value in plan.items())
-    return f"{text}; {run.printed['details'] or reason}"
 
 
 def main(python: Path, output: Path, *, quick: bool, only: str | None = None) -> None:

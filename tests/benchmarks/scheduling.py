@@ -26,13 +26,13 @@ from collectors.networks.weight_space import TensorInfo, WeightSpace
 from workers.evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import PointTask, Pool
+from workers.pools.crew import Crew
+from workers.pools.crew_run import CrewRun
+from workers.pools.crew_worker import CrewWorker
 from workers.pools.devices import WorkerPlace
 from workers.pools.in_process import InProcessPool
-from workers.pools.ray_crew import RayCrew
 from workers.pools.ray_pool import RayPool
-from workers.pools.ray_run import RayRun
 from workers.pools.ray_session import RaySession
-from workers.pools.ray_worker import RayWorker
 
 SECONDS = 0.05
 SLOW = 10
@@ -170,7 +170,7 @@ class Host:
 
 
 class SimulatedWorker:
-    """What ``RayWorker`` calls its actor: one of the workers of a host."""
+    """What ``CrewWorker`` calls its actor: one of the workers of a host."""
 
     def __init__(self, host: Any, index: int) -> None:
         self._host, self._index, self._calls = host, index, 0
@@ -189,16 +189,16 @@ def simulated(workers: int, seconds: float, count: int, goal: str, hosts: int = 
             ray.remote(Host).options(num_cpus=1, max_concurrency=2 * each).remote(each, seconds) for _ in range(hosts)
         ]
         ray.get([actor.measure.remote((0, 0, [(0.0,)])) for actor in actors])
-        crew = RayCrew(ray)
+        crew = Crew(ray)
         crew.description = Sleeper(seconds).description
         for index in range(workers):
             actor = SimulatedWorker(actors[index % hosts], index // hosts)
             actor._calls = int(index < hosts)  # that of the line above
-            crew.workers.append(RayWorker(None, WorkerPlace((index,)), actor=actor))  # type: ignore[arg-type]
+            crew.workers.append(CrewWorker(None, WorkerPlace((index,)), actor=actor))  # type: ignore[arg-type]
         before = sum(worker.actor._calls for worker in crew.workers)
         start, cpu, own = time.perf_counter(), time.process_time(), time.thread_time()
         seen = np.zeros(count, np.uint8)
-        for result in RayRun(crew, points(count)):
+        for result in CrewRun(crew, points(count)):
             seen[result.key] += 1
         wall = time.perf_counter() - start
         cpu, own = time.process_time() - cpu, time.thread_time() - own

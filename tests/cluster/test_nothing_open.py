@@ -1,4 +1,4 @@
-"""A private Ray as a stranger on the same machine sees it: every port is tried without the token."""
+"""What a stranger on the same machine sees: local workers open no port, and those of a private Ray ask for a token."""
 
 import pytest
 
@@ -63,7 +63,7 @@ def page_answers(port):
     return answers
 
 shared_before = set(os.listdir("/dev/shm"))
-with open_pool(Paraboloid, MeasurementOptions(), device_ids=[0, 1]) as pool:
+with open_pool(Paraboloid, MeasurementOptions(), device_ids=[0, 1], address="local") as pool:
     processes = family()
     commands = [" ".join(process.cmdline()) for process in processes]
     for unwanted in ("ray.util.client.server", "monitor.py"):
@@ -110,6 +110,37 @@ assert not (Path.home() / ".ray").exists()
 assert not [name for name in set(os.listdir("/dev/shm")) - shared_before if "ray" in name or "plasma" in name]
 print("good")
 """
+
+
+PROCESSES = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from pathlib import Path
+import psutil
+from paraboloid import Paraboloid
+from workers.evaluator import MeasurementOptions
+from workers.pool import PointTask
+from workers.pools.open_pool import open_pool
+
+def connections(kind):
+    family = [psutil.Process(), *psutil.Process().children(recursive=True)]
+    return [(process.name(), item.laddr) for process in family for item in process.net_connections(kind)]
+
+before = {folder: set(os.listdir(folder)) for folder in ("/dev/shm", "/tmp", Path.home())}
+with open_pool(Paraboloid, MeasurementOptions(), device_ids=[0, 1]) as pool:
+    assert len(psutil.Process().children(recursive=True)) == 3
+    assert connections("inet") == []
+    assert not any(address for _, address in connections("unix")), "a socket with a name, which others could open"
+    for folder, names in before.items():
+        assert not [name for name in set(os.listdir(folder)) - names if "landscape" in name], folder
+assert psutil.Process().children(recursive=True) == []
+assert "ray" not in sys.modules
+print("good")
+"""
+
+
+def test_local_workers_open_nothing(run_python):
+    assert run_python(PROCESSES).splitlines()[-1] == "good"
 
 
 @pytest.mark.slow

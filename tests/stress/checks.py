@@ -15,7 +15,7 @@ from surveys import repeated
 
 import landscape
 from landscape.file.checks import PointStatus
-from workers.pools.ray_chunks import CHUNK_SECONDS
+from workers.pools.chunks import CHUNK_SECONDS
 
 GONE_SECONDS = 90.0
 """How long the processes of a killed driver may live."""

@@ -206,7 +206,14 @@ def the_driver_is_killed(folder, generator):
     def blow(survey):
         survey.process.kill()
 
-    return _driver_ends(folder, generator, blow, said="", gone=GONE_SECONDS, flush=FLUSH_SECONDS)
+    return _driver_ends(folder, generator, blow, said="", flush=FLUSH_SECONDS)
+
+
+def the_driver_of_a_private_ray_is_killed(folder, generator):
+    def blow(survey):
+        survey.process.kill()
+
+    return _driver_ends(folder, generator, blow, said="", gone=GONE_SECONDS, flush=FLUSH_SECONDS, address="local")
 
 
 def the_driver_is_terminated(folder, generator):
@@ -226,6 +233,17 @@ def the_raylet_is_killed(folder, generator):
         raylet.kill()
 
     text = r"What was measured is in the file; run the same call again"
+    return _driver_ends(folder, generator, blow, said=text, address="local")
+
+
+def the_template_is_killed(folder, generator):
+    """The process from which workers are forked; they end with it."""
+
+    def blow(survey):
+        (template,) = survey.templates()
+        template.kill()
+
+    text = r"PoolError: the process from which workers are started was ended by signal 9 \(SIGKILL\).*run the same call"
     return _driver_ends(folder, generator, blow, said=text)
 
 
@@ -241,12 +259,12 @@ def the_raylet_is_killed_early(folder, generator):
         raylet.kill()
 
     text = r"PoolError: Ray's raylet on this machine does not answer any more.*run the same call again to go on"
-    return _driver_ends(folder, generator, blow, said=text, moment=moment)
+    return _driver_ends(folder, generator, blow, said=text, moment=moment, address="local")
 
 
-def _driver_ends(folder, generator, strike, *, said, gone=20.0, flush=0.0, moment=None):
+def _driver_ends(folder, generator, strike, *, said, gone=20.0, flush=0.0, moment=None, address=None):
     # Long enough for a point that no flush has written to be older than a flush interval.
-    long = {"size": LONG_SIZE, "seconds": LONG_SECONDS}
+    long = {"size": LONG_SIZE, "seconds": LONG_SECONDS, "address": address}
     survey, following = start(folder, **long), None
     try:
         if moment is None:
@@ -312,7 +330,9 @@ FAULTS = (
     Fault("SIGKILL of all actors", all_actors_are_killed),
     Fault("SIGKILL of the raylet of a private Ray", the_raylet_is_killed),
     Fault("SIGKILL of that raylet while workers start", the_raylet_is_killed_early),
+    Fault("SIGKILL of the process from which workers are forked", the_template_is_killed),
     Fault("SIGKILL of the driver", the_driver_is_killed),
+    Fault("SIGKILL of the driver of a private Ray", the_driver_of_a_private_ray_is_killed),
     Fault("SIGTERM of the driver", the_driver_is_terminated),
     Fault("Ctrl-C", ctrl_c),
     Fault("SIGSTOP of an actor", an_actor_is_stopped, long={"seconds": 30.0}),

@@ -27,7 +27,7 @@ session directory is left, and nothing is measured twice except chunks that were
 
 Each column has the worst case of all trials. *Lost* are points that were measured and whose values did not reach the
 file: at most one flush interval (5 s) and the chunks in progress (a second each). *Seconds to recover* count from the
-fault until the replacement has measured its first point: a new actor, or the next run, which starts a private Ray
+fault until the replacement has measured its first point: a new worker, or the next run, which starts its workers
 first; for faults in a point, they are the longest pause between two points.
 
 {table}

@@ -141,6 +141,11 @@ class SurveyProcess:
         """Returns the raylet of the survey's private Ray."""
         return [process for process in self.family() if process.name() == "raylet"]
 
+    def templates(self):
+        """Returns the process from which the survey's workers are forked."""
+        forked = [process for process in self.family() if "local_template" in _title(process)]
+        return [process for process in forked if process.ppid() == self.process.pid]
+
     def clear(self):
         """Ends whatever is left of the survey."""
         end_marked(self.mark)

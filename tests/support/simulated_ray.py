@@ -4,8 +4,8 @@ import math
 import pickle
 from types import SimpleNamespace
 
+from workers.pools.crew_worker import CrewWorker
 from workers.pools.devices import WorkerPlace
-from workers.pools.ray_worker import RayWorker
 
 LATENCY = 0.005
 
@@ -107,7 +107,7 @@ class SimulatedCrew:
 
     def __init__(self, ray, make, count):
         self.ray, self.make = ray, make
-        self.workers = [RayWorker(None, WorkerPlace((number,)), actor=make(number)) for number in range(count)]
+        self.workers = [CrewWorker(None, WorkerPlace((number,)), actor=make(number)) for number in range(count)]
 
     def replace(self, worker, error, limit):
         worker.actor = self.make(worker.place.devices[0])

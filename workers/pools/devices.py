@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -204,3 +205,8 @@ def _container_quota() -> float | None:
         return None if quota == "max" else int(quota) / int(period)
     except (OSError, ValueError):
         return None
+
+
+def local_processes_suffice() -> bool:
+    """Returns whether workers of this machine need nothing of Ray: no GPUs to hand out, and a system that forks."""
+    return sys.platform == "linux" and not gpu_ids() and not any(Path("/dev").glob("davinci[0-9]*"))

@@ -13,10 +13,10 @@ from ..evaluator import MeasurementOptions, SampleMemory
 from ..measurement_plan import NOT_IN_A_REHEARSAL, MeasurementPlan, Workload, check_compile
 from ..pool import Pool
 from ..samples.memory import AUTO, memory_limit
-from .devices import WorkerLayout, WorkerPlace, available_cores, choose_devices, gpu_ids
+from .devices import WorkerLayout, WorkerPlace, available_cores, choose_devices, gpu_ids, local_processes_suffice
 from .in_process import InProcessPool
-from .ray_placement import free_devices, free_on_nodes
-from .ray_session import RaySession, ray_address, ray_is_running
+from .placement import free_devices, free_on_nodes
+from .ray_session import RaySession, ray_address, ray_is_asked_for, ray_is_running
 
 
 def open_pool(
@@ -37,12 +37,13 @@ def open_pool(
     """Returns a pool on the asked devices.
 
     Where one worker is enough and no Ray is running or named, everything happens in this process: nothing is started.
+    Several workers without GPUs are processes of this machine; Ray hands out GPUs, and joins several machines.
 
     Args:
         callback_fn: takes no argument; returns (model, network, dataset, metrics), or an Evaluator.
         options: what is measured.
         device_ids: GPU ids or, without GPUs, slots that share the CPU cores; None means all.
-        address: of a Ray cluster.
+        address: of a Ray cluster; "local" starts a private Ray also where processes of this machine suffice.
         plan: how to compute; None tunes one.
         compile: whether the network is compiled: True, False or "auto" (where the forecast says that it pays off).
         points: how many will be measured, as far as that is known.
@@ -77,6 +78,12 @@ def open_pool(
         if runs_in_process(devices, layout):
             return InProcessPool(
                 callback_fn, options, device_id=devices[0], plan=plan, workload=workload, memory=memory
+            )
+        if not ray_is_asked_for(address) and local_processes_suffice():
+            from .local_pool import LocalPool
+
+            return LocalPool(
+                callback_fn, options, device_ids=devices, plan=plan, workload=workload, layout=layout, memory=memory
             )
     from .ray_pool import RayPool
 
@@ -139,7 +146,7 @@ class DeviceReport:
     """What a run would compute on.
 
     Attributes:
-        where: "in process", "private Ray" or "cluster".
+        where: "in process", "processes" (of this machine), "private Ray" or "cluster".
         kind: "GPU", or "CPU" where devices are slots that share the CPU cores.
         workers: all of them.
         nodes: of the cluster; a single machine is not listed.
@@ -155,7 +162,12 @@ class DeviceReport:
         return asdict(self)
 
     def __str__(self) -> str:
-        where = {"in process": "in this process", "private Ray": "on a private Ray", "cluster": "on a Ray cluster"}
+        where = {
+            "in process": "in this process",
+            "processes": "in processes of this machine",
+            "private Ray": "on a private Ray",
+            "cluster": "on a Ray cluster",
+        }
         count = len(self.workers)
         what = "GPUs" if self.kind == "GPU" else "CPU cores"
         lines = [f"{count} worker{'' if count == 1 else 's'} on {what}, {where[self.where]}"]
@@ -204,7 +216,8 @@ def report_devices(
         place = WorkerPlace(devices, available_cores())
         return DeviceReport("in process", kind, (_planned(place, 1),))
     places = layout.places(devices, cores=available_cores())
-    return DeviceReport("private Ray", kind, tuple(_planned(place, 1) for place in places))
+    where = "private Ray" if ray_is_asked_for(address) or not local_processes_suffice() else "processes"
+    return DeviceReport(where, kind, tuple(_planned(place, 1) for place in places))
 
 
 def _planned(place: WorkerPlace, threads: int) -> PlannedWorker:

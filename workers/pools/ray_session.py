@@ -42,6 +42,11 @@ def ray_address(address: str | None) -> str | None:
     return None if address == "local" else address  # Ray's word for a private one
 
 
+def ray_is_asked_for(address: str | None) -> bool:
+    """Returns whether somebody wants Ray also where nothing needs it: "local" names a private one."""
+    return bool(address or os.environ.get("RAY_ADDRESS"))
+
+
 class RaySession:
     """A Ray that is already initialized, else the cluster at an address, else a private one.
 

@@ -40,7 +40,7 @@ def eight_cores(monkeypatch):
     [
         (
             {},
-            "2 workers on CPU cores, on a private Ray\n"
+            "2 workers on CPU cores, in processes of this machine\n"
             "  the worker of device 0: cores 0-3, 4 threads\n"
             "  the worker of device 1: cores 4-6, 9, 4 threads",
         ),
@@ -54,19 +54,25 @@ def eight_cores(monkeypatch):
         ),
         (
             {"device_ids": [3], "workers_per_device": 2},
-            "2 workers on CPU cores, on a private Ray\n"
+            "2 workers on CPU cores, in processes of this machine\n"
             "  worker 0 of device 3: cores 0-3, 4 threads\n"
             "  worker 1 of device 3: cores 4-6, 9, 4 threads",
         ),
         (
             {"device_ids": list(range(8))},
-            "8 workers on CPU cores, on a private Ray\n"
+            "8 workers on CPU cores, in processes of this machine\n"
             + "\n".join(f"  the worker of device {i}: cores {core}, 1 thread" for i, core in enumerate([*range(7), 9])),
         ),
     ],
 )
 def test_without_gpus(eight_cores, arguments, text):
     assert str(report_devices(**arguments)) == text
+
+
+def test_a_private_ray_where_it_is_asked_for(eight_cores, monkeypatch):
+    assert str(report_devices(address="local")).startswith("2 workers on CPU cores, on a private Ray\n")
+    monkeypatch.setenv("RAY_ADDRESS", "local")
+    assert report_devices().where == "private Ray"
 
 
 @pytest.mark.parametrize(

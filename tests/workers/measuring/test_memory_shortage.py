@@ -22,7 +22,7 @@ from workers.errors import CallbackFunctionError, MemoryShortageError
 from workers.evaluator import MeasurementOptions, MeasurementSetup
 from workers.measuring.memory_shortage import halved, is_memory_shortage, within_memory
 from workers.pools.in_process import InProcessPool, measure_points
-from workers.pools.ray_actor import MeasurementActor
+from workers.pools.measurement_actor import MeasurementActor
 
 PLAN = MeasurementPlan(64)
 GRID = {"x": np.linspace(-1, 1, 4), "y": np.linspace(-1, 1, 5), "progress": False, "compile": False, "plan": PLAN}

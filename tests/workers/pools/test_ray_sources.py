@@ -22,10 +22,10 @@ from collectors.weights.safetensors_file import CheckpointFile, portable, write_
 from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import StateTask
-from workers.pools import ray_run
+from workers.pools import crew_run
+from workers.pools.crew_run import CrewRun
 from workers.pools.in_process import InProcessPool
 from workers.pools.ray_pool import RayPool
-from workers.pools.ray_run import RayRun
 from workers.pools.ray_session import RaySession
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignore::FutureWarning:ray")
@@ -67,8 +67,8 @@ class TestWhoReads:
     def run(monkeypatch, tasks, *, blind=(), count=4, seconds=0.5):
         ray = SimulatedRay()
         crew = SimulatedCrew(ray, lambda number: SimulatedActor(ray, seconds, reaches=number not in blind), count)
-        monkeypatch.setattr(ray_run, "time", ray)
-        return list(RayRun(crew, tasks)), crew
+        monkeypatch.setattr(crew_run, "time", ray)
+        return list(CrewRun(crew, tasks)), crew
 
     def test_workers_that_reach_them(self, monkeypatch):
         driver = Driver()
@@ -117,8 +117,8 @@ class TestWhoReads:
         ray = SimulatedRay()
         driver = Driver()
         crew = SimulatedCrew(ray, lambda number: SimulatedActor(ray, (500.0, 0.5)[number]), 2)
-        monkeypatch.setattr(ray_run, "time", ray)
-        assert len(values(RayRun(crew, [driver.task(number) for number in range(10)]))) == 10
+        monkeypatch.setattr(crew_run, "time", ray)
+        assert len(values(CrewRun(crew, [driver.task(number) for number in range(10)]))) == 10
         assert not driver.reads
         assert ray.now < 100
 
@@ -127,8 +127,8 @@ class TestWhoReads:
         ray = SimulatedRay()
         driver = Driver(OSError("gone"))
         crew = SimulatedCrew(ray, lambda number: SimulatedActor(ray, (500.0, 0.5)[number], reaches=number == 0), 2)
-        monkeypatch.setattr(ray_run, "time", ray)
-        results = list(RayRun(crew, [driver.task(number) for number in range(10)]))
+        monkeypatch.setattr(crew_run, "time", ray)
+        results = list(CrewRun(crew, [driver.task(number) for number in range(10)]))
         assert Counter(result.key for result in results) == Counter(range(10))
 
     def test_what_cannot_be_pickled_is_sent(self, monkeypatch):

@@ -15,7 +15,7 @@ from paraboloid import paraboloid_plane
 from workers.evaluator import MeasurementOptions
 from workers.measuring.checks import check_determinism
 from workers.pool import PointTask, StateTask
-from workers.pools import ray_crew
+from workers.pools import crew
 from workers.pools.ray_pool import RayPool
 from workers.pools.ray_session import RaySession
 
@@ -101,7 +101,7 @@ def test_a_worker_that_stands_still(pool):
 
 
 def test_a_worker_that_does_not_come_back_is_replaced(pool, monkeypatch):
-    monkeypatch.setattr(ray_crew, "_PATIENCE_SECONDS", 1.0)
+    monkeypatch.setattr(crew, "_PATIENCE_SECONDS", 1.0)
     first, second = pool.process_ids
     os.kill(first, signal.SIGSTOP)
     try:

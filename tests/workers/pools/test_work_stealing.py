@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from simulated_ray import SimulatedActor, SimulatedCrew, SimulatedRay
 
 from workers.pool import PointTask, StateTask
-from workers.pools import ray_run
+from workers.pools import crew_run
+from workers.pools.chunks import CHUNK_SECONDS, Chunk, MeasuredSpeed
+from workers.pools.crew_run import CrewRun, chunks_to_steal
+from workers.pools.crew_worker import CrewWorker, InFlight
 from workers.pools.devices import WorkerPlace
-from workers.pools.ray_chunks import CHUNK_SECONDS, Chunk, MeasuredSpeed
-from workers.pools.ray_run import RayRun, chunks_to_steal
-from workers.pools.ray_worker import InFlight, RayWorker
 
 
 def points(count):
@@ -28,7 +28,7 @@ def chunk_of(count, **more):
 
 
 def worker(seconds_per_point, *chunks, busy_since=0.0):
-    result = RayWorker(None, WorkerPlace((0,)), busy_since=busy_since)
+    result = CrewWorker(None, WorkerPlace((0,)), busy_since=busy_since)
     if seconds_per_point is not None:
         result.speed.add(10, 10 * seconds_per_point)
     result.in_flight.extend(InFlight(None, chunk, None) for chunk in chunks)
@@ -131,9 +131,9 @@ class TestSpeed:
 
 
 def simulate(monkeypatch, crew, tasks):
-    monkeypatch.setattr(ray_run, "time", crew.ray)
+    monkeypatch.setattr(crew_run, "time", crew.ray)
     start = crew.ray.now
-    results = list(RayRun(crew, tasks))
+    results = list(CrewRun(crew, tasks))
     return results, crew.ray.now - start
 
 
@@ -168,7 +168,7 @@ class TestShareOfTheIdealSpeed:
         looked, wait = [], crew.ray.wait
         crew.ray.wait = lambda references, **how: (looked.append(len(references)), wait(references, **how))[1]
         chunks = []
-        monkeypatch.setattr(RayRun, "_submit", _noted(RayRun._submit, chunks))
+        monkeypatch.setattr(CrewRun, "_submit", _noted(CrewRun._submit, chunks))
         results, seconds = simulate(monkeypatch, crew, points(512 * 20))
         assert Counter(result.key for result in results) == Counter(range(512 * 20))
         assert sum(looked) < 250 * len(chunks)  # 1,007 before
@@ -178,7 +178,7 @@ class TestShareOfTheIdealSpeed:
         """Chunks of one point at the end would ask more of the driver than it can do."""
         crew = crew_of(*[0.005] * 64)
         sizes = []
-        monkeypatch.setattr(RayRun, "_submit", _noted(RayRun._submit, sizes))
+        monkeypatch.setattr(CrewRun, "_submit", _noted(CrewRun._submit, sizes))
         results, _ = simulate(monkeypatch, crew, points(64 * 400))
         assert Counter(result.key for result in results) == Counter(range(64 * 400))
         assert len(sizes) < 64 * 16  # 1,254 before

@@ -1,4 +1,4 @@
-"""The pool of Ray actors: the same numbers as in one process, whatever dies. All tests share one private Ray."""
+"""Pools of several workers: the same numbers as in one process, whatever dies; on Ray, and in processes without it."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from workers.evaluator import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.pool import PointTask, StateTask
-from workers.pools import ray_chunks as chunks
-from workers.pools import ray_placement
+from workers.pools import chunks, placement
+from workers.pools.crew_worker import mentioned_frameworks
 from workers.pools.in_process import InProcessPool
+from workers.pools.local_pool import LocalPool
 from workers.pools.open_pool import open_pool
 from workers.pools.ray_pool import RayPool
 from workers.pools.ray_session import RaySession, ray_is_running
-from workers.pools.ray_worker import mentioned_frameworks
 
 PLAN = MeasurementPlan(16, 1)
 OPTIONS = MeasurementOptions(buffers="recalibrate", recalibration_batch_size=16)
@@ -45,17 +45,23 @@ GRID = [(float(x), float(y)) for x in np.linspace(-1, 1, 7) for y in np.linspace
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignore::FutureWarning:ray")
 
 
-@pytest.fixture(scope="module")
-def session():
-    """One Ray for all; the pools find it running and leave it so."""
-    with RaySession(None, slots=4) as session:
-        yield session
+@pytest.fixture(scope="module", params=["Ray", "processes"])
+def workers_on(request):
+    """The kind of pool. One Ray serves all tests; the pools find it running and leave it so."""
+    if request.param == "processes":
+        yield LocalPool
+    else:
+        with RaySession(None, slots=4):
+            yield RayPool
     assert not ray_is_running()
 
 
+on_ray = pytest.mark.parametrize("workers_on", ["Ray"], indirect=True)
+
+
 @pytest.fixture(scope="module")
-def paraboloid(session):
-    with RayPool(Paraboloid, MeasurementOptions(), device_ids=(0, 1)) as pool:
+def paraboloid(workers_on):
+    with workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1)) as pool:
         yield pool
 
 
@@ -89,11 +95,11 @@ def in_process():
 @pytest.mark.parametrize(
     "actors", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
 )
-def test_numbers_are_those_of_one_process(session, in_process, actors, monkeypatch):
+def test_numbers_are_those_of_one_process(workers_on, in_process, actors, monkeypatch):
     expected, description = in_process
     loss, network, dataset = case("batchnorm")
     plane = plane_of(network)
-    with RayPool(lambda: (loss, network, dataset, {}), OPTIONS, device_ids=tuple(range(actors)), plan=PLAN) as pool:
+    with workers_on(lambda: (loss, network, dataset, {}), OPTIONS, device_ids=tuple(range(actors)), plan=PLAN) as pool:
         assert pool.workers == actors
         assert pool.description == description
         for seconds in (1e-9, 0.05, 100.0) if actors == 2 else (1.0,):
@@ -124,7 +130,7 @@ def test_a_run_that_is_left_early_leaves_nothing_behind(paraboloid):
 
 
 class TestCallbacks:
-    def test_a_function_from_a_module_that_only_the_driver_finds(self, session, tmp_path, monkeypatch):
+    def test_a_function_from_a_module_that_only_the_driver_finds(self, workers_on, tmp_path, monkeypatch):
         (tmp_path / "my_landscape_setup.py").write_text(
             textwrap.dedent("""
             import torch
@@ -140,7 +146,7 @@ class TestCallbacks:
         monkeypatch.syspath_prepend(tmp_path)
         import my_landscape_setup
 
-        with RayPool(my_landscape_setup.callback_fn, MeasurementOptions(), device_ids=(0,), plan=PLAN) as pool:
+        with workers_on(my_landscape_setup.callback_fn, MeasurementOptions(), device_ids=(0,), plan=PLAN) as pool:
             network = nn.Linear(2, 1)
             origin, directions, buffers = plane_of(network, axes=1)
             origin["weight"][:], origin["bias"][:] = 1.0, 0.5
@@ -150,12 +156,12 @@ class TestCallbacks:
         for name in ("my_landscape_setup", "my_landscape_data"):
             del sys.modules[name]
 
-    def test_a_closure_over_a_live_object_is_refused(self, session):
+    def test_a_closure_over_a_live_object_is_refused(self, workers_on):
         with pytest.raises(CallbackFunctionError, match=r"cannot be sent to the workers \(TypeError: .*lock"):
-            RayPool(locked(), MeasurementOptions(), device_ids=(0,))
-        assert ray_is_running()
+            workers_on(locked(), MeasurementOptions(), device_ids=(0,))
+        assert ray_is_running() == (workers_on is RayPool)
 
-    def test_what_a_worker_cannot_load(self, session, tmp_path, monkeypatch):
+    def test_what_a_worker_cannot_load(self, workers_on, tmp_path, monkeypatch):
         module = tmp_path / "vanishing_setup.py"
         module.write_text("def callback_fn(): ...\n")
         monkeypatch.syspath_prepend(tmp_path)
@@ -163,7 +169,7 @@ class TestCallbacks:
 
         module.unlink()
         with pytest.raises(CallbackFunctionError, match=r"could not be loaded by a worker .*vanishing_setup"):
-            RayPool(vanishing_setup.callback_fn, MeasurementOptions(), device_ids=(0,))
+            workers_on(vanishing_setup.callback_fn, MeasurementOptions(), device_ids=(0,))
         del sys.modules["vanishing_setup"]
 
     @pytest.mark.parametrize(
@@ -181,24 +187,25 @@ class TestCallbacks:
             (lambda: os._exit(3), PoolError, "a worker died while it started. Likely causes: memory ran out"),
         ],
     )
-    def test_errors_are_those_of_one_process(self, session, callback, error, text):
+    def test_errors_are_those_of_one_process(self, workers_on, callback, error, text):
         with pytest.raises(error, match=text) as caught:
-            RayPool(callback, MeasurementOptions(), device_ids=(0,), plan=PLAN)
+            workers_on(callback, MeasurementOptions(), device_ids=(0,), plan=PLAN)
         assert type(caught.value) is error
-        assert ray_is_running()
+        assert ray_is_running() == (workers_on is RayPool)
 
-    def test_the_workers_must_agree(self, session):
+    def test_the_workers_must_agree(self, workers_on):
         text = (
             r"(?s)same network and samples on every worker, but the worker of device 7 has others:\s+{}.*"
             "Set the seeds of whatever is random in it"
         )
         with pytest.raises(NondeterministicLossError, match=text.format("samples 0")):
-            RayPool(different_samples, MeasurementOptions(), device_ids=(4, 7))
+            workers_on(different_samples, MeasurementOptions(), device_ids=(4, 7))
         with pytest.raises(NondeterministicLossError, match=text.format("x: .*'shape'")):
-            RayPool(different_networks, MeasurementOptions(), device_ids=(4, 7))
+            workers_on(different_networks, MeasurementOptions(), device_ids=(4, 7))
 
     @pytest.mark.slow
-    def test_what_the_evaluator_notes_the_user_hears(self, session):
+    @on_ray
+    def test_what_the_evaluator_notes_the_user_hears(self, workers_on):
         def callback():
             loss, network, dataset = case("plain")
             return loss, network, dataset, {}
@@ -281,7 +288,7 @@ class TestFailures:
         assert paraboloid.workers == 2
 
     @pytest.mark.slow
-    def test_a_worker_that_cannot_start_again_is_given_up(self, session, tmp_path):
+    def test_a_worker_that_cannot_start_again_is_given_up(self, workers_on, tmp_path):
         marker = tmp_path / "gone"
 
         def callback():
@@ -289,7 +296,7 @@ class TestFailures:
                 raise FileNotFoundError("the data set is gone")
             return Paraboloid()
 
-        with RayPool(callback, MeasurementOptions(), device_ids=(0,)) as pool:
+        with workers_on(callback, MeasurementOptions(), device_ids=(0,)) as pool:
             pool.load(*paraboloid_plane())
             marker.touch()
             run = pool.run(line(*np.linspace(0, 1, 1000).tolist()))
@@ -303,11 +310,11 @@ class TestFailures:
 
 
 @pytest.mark.slow
-def test_workers_settle_on_the_plane(session):
+def test_workers_settle_on_the_plane(workers_on):
     """At a head of zeros all samples have the same loss; only the plane shows that this one belongs to its batches."""
     results = []
     for pool in (
-        RayPool(weighted_from_zeros, MeasurementOptions(), device_ids=(0, 1), plan=PLAN),
+        workers_on(weighted_from_zeros, MeasurementOptions(), device_ids=(0, 1), plan=PLAN),
         InProcessPool(weighted_from_zeros, MeasurementOptions(), plan=PLAN),
     ):
         with pool:
@@ -318,14 +325,14 @@ def test_workers_settle_on_the_plane(session):
             assert pool.description.plan.batch_size is None
             check_determinism(pool.measure_origin())
             results.append((values(pool.run([PointTask(0, (0.5, 0.5))])), pool.description))
-            if isinstance(pool, RayPool):
+            if isinstance(pool, workers_on):
                 os.kill(pool.process_ids[1], signal.SIGKILL)  # the one that comes in its place settles alike
                 assert values(pool.run([PointTask(n, (0.5, 0.5)) for n in range(20)]))[0] == results[0][0][0]
                 check_determinism(pool.measure_origin())
     assert results[0] == results[1]
 
 
-def test_a_language_model_with_tied_weights(session):
+def test_a_language_model_with_tied_weights(workers_on):
     def callback():
         loss, network, dataset = case("transformer")
         return loss, network, dataset, {}
@@ -334,7 +341,7 @@ def test_a_language_model_with_tied_weights(session):
     points = [PointTask(index, point) for index, point in enumerate(GRID[:6])]
     results = []
     for make in (
-        lambda: RayPool(callback, MeasurementOptions(), device_ids=(0,)),
+        lambda: workers_on(callback, MeasurementOptions(), device_ids=(0,)),
         lambda: InProcessPool(callback, MeasurementOptions(), plan=MeasurementPlan(None, 1)),
     ):
         with make() as pool:
@@ -344,25 +351,26 @@ def test_a_language_model_with_tied_weights(session):
     assert results[0] == results[1]
 
 
+@on_ray
 class TestPlaces:
     @pytest.mark.slow
-    def test_some_find_no_place(self, session, paraboloid, monkeypatch):
+    def test_some_find_no_place(self, workers_on, paraboloid, monkeypatch):
         """The cluster has four places, two of which are taken."""
-        monkeypatch.setattr(ray_placement, "PLACEMENT_SECONDS", 6.0)
+        monkeypatch.setattr(placement, "PLACEMENT_SECONDS", 6.0)
         with pytest.warns(UserWarning, match=r"\d of 5 workers found no place soon after the others; going on without"):
-            pool = RayPool(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2, 3, 4))
+            pool = workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2, 3, 4))
         with pool:
             assert 1 <= pool.workers <= 2
             pool.load(*paraboloid_plane())
             assert len(values(pool.run(line(*range(5))))) == 5
-            monkeypatch.setattr(ray_placement, "PLACEMENT_SECONDS", 1.0)
+            monkeypatch.setattr(placement, "PLACEMENT_SECONDS", 1.0)
             text = r"no worker found a place within 1 s\. The cluster has .*'CPU': 4.* Each worker needs 1 CPU;"
             with pytest.raises(PoolError, match=text):
-                RayPool(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2))
-        assert ray_is_running()
+                workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2))
+        assert ray_is_running() == (workers_on is RayPool)
 
-    def test_all_free_places_by_default(self, session, paraboloid):
-        with RayPool(Paraboloid, MeasurementOptions()) as pool:
+    def test_all_free_places_by_default(self, workers_on, paraboloid):
+        with workers_on(Paraboloid, MeasurementOptions()) as pool:
             assert pool.workers == 2  # one for each free CPU; the other two are taken
 
 

@@ -1,4 +1,4 @@
-"""Waits for Ray's answers, but not for a Ray that is dead."""
+"""Waits for actors' answers, but not where what runs them is dead."""
 
 from __future__ import annotations
 
@@ -9,19 +9,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import PoolError
+from .local_actors import LocalActors
 
 _LOOK_SECONDS = 1.0
 
 
 def check_ray_alive(ray: Any) -> None:
-    """Looks whether Ray's own process on this machine still answers.
+    """Looks whether Ray's own process on this machine still answers, or the one that starts local workers.
 
     Args:
-        ray: the module, connected.
+        ray: the module, connected, or what stands for it.
 
     Raises:
         PoolError: it does not. Some seconds later Ray would end this process without a message.
     """
+    if isinstance(ray, LocalActors):
+        ray.check_alive()
+        return
     path = getattr(getattr(ray._private.worker, "_global_node", None), "raylet_socket_name", None)
     if path is None:  # a client of a cluster elsewhere
         return
@@ -51,7 +55,7 @@ def wait_while_alive(
         References of the answers that came, and of the others.
 
     Raises:
-        PoolError: Ray on this machine died meanwhile.
+        PoolError: what runs the actors died meanwhile.
     """
     end = time.monotonic() + seconds
     while True:
@@ -66,7 +70,7 @@ def get_while_alive(ray: Any, references: Sequence[Any]) -> list[Any]:
     """Returns all answers; the first one that is an error is raised as soon as it comes.
 
     Raises:
-        PoolError: Ray on this machine died meanwhile.
+        PoolError: what runs the actors died meanwhile.
         RayError: as Ray's own ``get``.
     """
     late: list[Any] = list(references)

@@ -1,4 +1,4 @@
-"""Finds places for the workers of a Ray pool: on this machine's devices, or on a cluster's free ones."""
+"""Finds places for the workers of a pool: on this machine's devices, or on a cluster's free ones."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import PoolError
+from .crew_worker import ActorRecipe, CrewWorker, SharedDevice
 from .devices import WorkerLayout, available_cores, choose_devices, gpu_ids
 from .ray_session import ray_address, ray_is_running
-from .ray_waiting import get_while_alive, wait_while_alive
-from .ray_worker import ActorRecipe, RayWorker, SharedDevice
+from .waiting import get_while_alive, wait_while_alive
 
 PLACEMENT_SECONDS = 30.0
 # Others of a cluster find their place about as fast as the first one did.
@@ -31,13 +31,13 @@ def private_devices(asked: tuple[int, ...] | None, address: str | None) -> tuple
     return choose_devices(asked), bool(gpu_ids())
 
 
-def local_workers(recipe: ActorRecipe, ids: tuple[int, ...]) -> list[RayWorker]:
-    """Returns the workers of a private Ray, each with cores of its own, not placed yet."""
+def local_workers(recipe: ActorRecipe, ids: tuple[int, ...]) -> list[CrewWorker]:
+    """Returns the workers of this machine, each with cores of its own, not placed yet."""
     places = recipe.layout.places(ids, cores=available_cores())
-    return _with_shared_devices(recipe, [RayWorker(recipe, place) for place in places])
+    return _with_shared_devices(recipe, [CrewWorker(recipe, place) for place in places])
 
 
-def cluster_workers(recipe: ActorRecipe, asked: tuple[int, ...] | None) -> list[RayWorker]:
+def cluster_workers(recipe: ActorRecipe, asked: tuple[int, ...] | None) -> list[CrewWorker]:
     """Returns the workers of a cluster, not placed yet.
 
     Args:
@@ -59,9 +59,9 @@ def cluster_workers(recipe: ActorRecipe, asked: tuple[int, ...] | None) -> list[
     return workers
 
 
-def new_workers(recipe: ActorRecipe, ids: tuple[int, ...]) -> list[RayWorker]:
+def new_workers(recipe: ActorRecipe, ids: tuple[int, ...]) -> list[CrewWorker]:
     """Returns workers for that many devices of a cluster, not placed yet."""
-    return _with_shared_devices(recipe, [RayWorker(recipe, place) for place in recipe.layout.places(ids, cores=None)])
+    return _with_shared_devices(recipe, [CrewWorker(recipe, place) for place in recipe.layout.places(ids, cores=None)])
 
 
 def free_devices(
@@ -133,7 +133,7 @@ def _wait_for_environment(ray: Any, kind: str | None) -> None:
         pause = max(PLACEMENT_SECONDS, 2 * (time.monotonic() - start))
 
 
-def place_workers(workers: list[RayWorker], asked: tuple[int, ...] | None = None) -> None:
+def place_workers(workers: list[CrewWorker], asked: tuple[int, ...] | None = None) -> None:
     """Makes the actors and waits until they have a place; those that find none are left out.
 
     Args:
@@ -164,14 +164,14 @@ def place_workers(workers: list[RayWorker], asked: tuple[int, ...] | None = None
     try:
         answers = get_while_alive(ray, [reference for reference in waiting if reference not in late])
     except ray.exceptions.RayError as error:
-        raise PoolError(f"a worker could not start. Ray says: {error}") from error
+        raise PoolError(f"a worker could not start. The error was: {error}") from error
     placed = [worker for reference, worker in waiting.items() if reference not in late]
     gpus = {id(worker): devices for worker, (_, devices, _) in zip(placed, answers, strict=True)}
     if recipe.gpus and not is_private:
         _keep_asked(workers, gpus, asked)
 
 
-def _keep_asked(workers: list[RayWorker], gpus: dict[int, tuple[int, ...]], asked: tuple[int, ...] | None) -> None:
+def _keep_asked(workers: list[CrewWorker], gpus: dict[int, tuple[int, ...]], asked: tuple[int, ...] | None) -> None:
     for worker in list(workers):
         worker.place = replace(worker.place, devices=gpus[id(worker)] or worker.place.devices)
         if asked is not None and not set(worker.place.devices) <= set(asked):
@@ -185,7 +185,7 @@ def _keep_asked(workers: list[RayWorker], gpus: dict[int, tuple[int, ...]], aske
         )
 
 
-def _drop_late(workers: list[RayWorker], late: list[RayWorker]) -> None:
+def _drop_late(workers: list[CrewWorker], late: list[CrewWorker]) -> None:
     if not late:
         return
     recipe = workers[0].recipe
@@ -204,12 +204,12 @@ def _drop_late(workers: list[RayWorker], late: list[RayWorker]) -> None:
         _leave_out(workers, worker)
 
 
-def _leave_out(workers: list[RayWorker], worker: RayWorker) -> None:
+def _leave_out(workers: list[CrewWorker], worker: CrewWorker) -> None:
     worker.leave()
     workers.remove(worker)
 
 
-def _with_shared_devices(recipe: ActorRecipe, workers: list[RayWorker]) -> list[RayWorker]:
+def _with_shared_devices(recipe: ActorRecipe, workers: list[CrewWorker]) -> list[CrewWorker]:
     """Sets whole devices apart where several workers share one."""
     together = recipe.layout.workers_per_device
     if recipe.kind is not None and together > 1:

@@ -1,4 +1,4 @@
-"""One device's Ray actor as the driver sees it: started, started again after a death, given work."""
+"""One device's actor as the driver sees it: started, started again after a death, given work."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 from ..errors import NondeterministicLossError
 from ..evaluator import EvaluatorDescription, MeasurementOptions, Partition, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
+from .chunks import Chunk, MeasuredSpeed
 from .devices import WorkerLayout, WorkerPlace
-from .ray_actor import MeasurementActor
-from .ray_chunks import Chunk, MeasuredSpeed
+from .measurement_actor import MeasurementActor
 
 _FRAMEWORKS = ("torch", "lightning", "transformers", "composer", "keras", "jax", "flax", "mindspore")
 
@@ -26,13 +26,14 @@ class ActorRecipe:
     """How an actor is made.
 
     Attributes:
-        ray: the module.
-        callback: the pickled callback_fn in Ray's object store.
+        ray: the module, or ``LocalActors``, which stands for it.
+        callback: the pickled callback_fn, stored for all actors.
         frameworks: what callback_fn will import.
         options: what is measured.
         gpus: whether each actor needs a GPU.
         npus: whether each actor needs an Ascend device, which Ray calls NPU.
         layout: how many devices each has, or how many share one.
+        actor: the class.
     """
 
     ray: Any
@@ -42,6 +43,7 @@ class ActorRecipe:
     gpus: bool
     npus: bool = False
     layout: WorkerLayout = field(default_factory=WorkerLayout)
+    actor: type[MeasurementActor] = MeasurementActor
 
     @property
     def kind(self) -> str | None:
@@ -54,7 +56,7 @@ class LoadedPlane:
     """The plane that all actors have.
 
     Attributes:
-        vectors: origin, directions and buffers in Ray's object store.
+        vectors: origin, directions and buffers, stored for all actors.
         far_points: far from the origin.
         partition: how the loss is added up there; None before the first worker has found it out.
     """
@@ -74,7 +76,7 @@ class InFlight:
 
 
 @dataclass(eq=False)
-class RayWorker:
+class CrewWorker:
     """One device's actor, now or after it has been started again.
 
     Attributes:
@@ -130,7 +132,7 @@ class RayWorker:
         # Ray shows each actor only its own GPUs, which it counts from 0.
         devices = [f"cuda:{index}" for index in range(layout.devices_per_worker)] if recipe.gpus else ["cpu"]
         threads = cpus if self.place.cores is None else len(self.place.cores)
-        actor_class = recipe.ray.remote(MeasurementActor)
+        actor_class = recipe.ray.remote(recipe.actor)
         self.actor = actor_class.options(**options).remote(
             self.place.cores, threads, devices, search_path, layout.workers_per_device
         )

@@ -1,4 +1,4 @@
-"""One run of a Ray pool: tasks go out in chunks, results come back, whatever dies or lags behind."""
+"""One run of a pool: tasks go out in chunks, results come back, whatever dies or lags behind."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 
 from ..errors import ChangedSamplesError
 from ..pool import CurvatureTask, PointTask, Result, Task, WeightsTask
-from .ray_chunks import Chunk, ChunkQueue
-from .ray_crew import DEATHS_BEFORE_DROP, LateNodes, RayCrew
-from .ray_waiting import check_ray_alive
-from .ray_worker import InFlight, RayWorker
+from .chunks import Chunk, ChunkQueue
+from .crew import DEATHS_BEFORE_DROP, Crew, LateNodes
+from .crew_worker import CrewWorker, InFlight
+from .waiting import check_ray_alive
 
 _WAIT_SECONDS = 1.0
 _IDLE_WAIT_SECONDS = 0.1
@@ -30,7 +30,7 @@ _WORTHWHILE_RISK_SECONDS = 60.0
 _UNKNOWN_SECONDS = 10.0
 
 
-class RayRun:
+class CrewRun:
     """Measures tasks on a crew; the results are what it iterates over.
 
     Towards the end two workers may have the same chunk: the first answer counts, and the other one is not awaited. The
@@ -45,9 +45,7 @@ class RayRun:
     _result: Callable[..., Any] = Result
     _in_flight = 2
 
-    def __init__(
-        self, crew: RayCrew, tasks: Iterable[Task | CurvatureTask], late_nodes: LateNodes | None = None
-    ) -> None:
+    def __init__(self, crew: Crew, tasks: Iterable[Task | CurvatureTask], late_nodes: LateNodes | None = None) -> None:
         self._crew = crew
         self._late_nodes = late_nodes
         self._ray = crew.ray
@@ -94,7 +92,7 @@ class RayRun:
                 if worker.in_flight and worker.in_flight[0].reference == reference:
                     yield from self._collect(worker, answers)
 
-    def _steal(self, idle: Sequence[RayWorker]) -> Iterator[Any]:
+    def _steal(self, idle: Sequence[CrewWorker]) -> Iterator[Any]:
         now = time.monotonic()
         if now < self._next_theft:
             return
@@ -104,7 +102,7 @@ class RayRun:
                 chunk.copies += 1
                 yield from self._send(thief, chunk)
 
-    def _wait(self, *, some_are_idle: bool) -> dict[Any, RayWorker]:
+    def _wait(self, *, some_are_idle: bool) -> dict[Any, CrewWorker]:
         """Returns the answers that are there and whose they are: one at least, unless nothing comes for a while."""
         workers = self._crew.workers
         measuring = {worker.in_flight[0].reference: worker for worker in workers if worker.in_flight}
@@ -122,7 +120,7 @@ class RayRun:
         except self._ray.exceptions.RayError:
             return {}
 
-    def _feed(self, worker: RayWorker) -> Iterator[Any]:
+    def _feed(self, worker: CrewWorker) -> Iterator[Any]:
         """Gives a worker its next chunks; yields what could not even be read."""
         while not worker.starting and len(worker.in_flight) < self._in_flight:
             if worker.in_flight and (not worker.speed.is_known or worker.in_flight[0].chunk.alone):
@@ -132,7 +130,7 @@ class RayRun:
                 return
             yield from self._send(worker, chunk)
 
-    def _send(self, worker: RayWorker, chunk: Chunk) -> Iterator[Any]:
+    def _send(self, worker: CrewWorker, chunk: Chunk) -> Iterator[Any]:
         """Gives a worker a chunk; yields the failure of weights that this process must read, and cannot."""
         try:
             self._submit(worker, chunk)
@@ -146,7 +144,7 @@ class RayRun:
             for task in chunk.tasks:
                 yield self._result(task.key, None, text)
 
-    def _submit(self, worker: RayWorker, chunk: Chunk) -> None:
+    def _submit(self, worker: CrewWorker, chunk: Chunk) -> None:
         actor = worker.actor
         if not chunk.is_state:
             points = [task.coordinates for task in chunk.tasks if isinstance(task, PointTask)]
@@ -169,7 +167,7 @@ class RayRun:
     def _measure_weights(self, actor: Any, task: WeightsTask, weights: Any) -> Any:
         return actor.measure_state.remote(*weights)
 
-    def _collect(self, worker: RayWorker, answers: Mapping[Any, Any]) -> Iterator[Any]:
+    def _collect(self, worker: CrewWorker, answers: Mapping[Any, Any]) -> Iterator[Any]:
         item = worker.in_flight[0]
         reference, chunk = item.reference, item.chunk
         try:
@@ -201,7 +199,7 @@ class RayRun:
             for task, outcome in zip(chunk.tasks, outcomes, strict=True):
                 yield self._result(task.key, *outcome)
 
-    def _bury(self, worker: RayWorker, error: Exception) -> Iterator[Any]:
+    def _bury(self, worker: CrewWorker, error: Exception) -> Iterator[Any]:
         """Takes back what a dead worker had, and starts another one in its place."""
         dead = worker.in_flight[0].actor
         lost = list(worker.in_flight)
@@ -225,7 +223,7 @@ def _weights_task(chunk: Chunk) -> WeightsTask:
     return task
 
 
-def _source(worker: RayWorker, chunk: Chunk) -> bytes | None:
+def _source(worker: CrewWorker, chunk: Chunk) -> bytes | None:
     """Returns where a worker finds a set of weights by itself; None where this process must send them."""
     source = _weights_task(chunk).source
     if source is None or worker.cannot_read is worker.actor:
@@ -237,14 +235,14 @@ def _source(worker: RayWorker, chunk: Chunk) -> bytes | None:
 
 
 def chunks_to_steal(
-    thieves: Sequence[RayWorker], workers: Sequence[RayWorker], now: float
-) -> list[tuple[RayWorker, Chunk]]:
+    thieves: Sequence[CrewWorker], workers: Sequence[CrewWorker], now: float
+) -> list[tuple[CrewWorker, Chunk]]:
     """Returns which awaited chunk each idle worker should measure as well, where that clearly saves time.
 
     Args:
         thieves: have nothing in flight.
         workers: all of the pool.
-        now: the time, as in ``RayWorker.busy_since``.
+        now: the time, as in ``CrewWorker.busy_since``.
     """
     paces = [pace for worker in workers if (pace := worker.speed.seconds_per_point) is not None]
     usual = statistics.median(paces) if paces else _UNKNOWN_SECONDS
@@ -264,7 +262,7 @@ def _least_gain(chunk: Chunk) -> float:
     return _WORTHWHILE_RISK_SECONDS if chunk.kills else _WORTHWHILE_SECONDS
 
 
-def _seconds_left(workers: Sequence[RayWorker], usual: float, now: float) -> dict[Chunk, float]:
+def _seconds_left(workers: Sequence[CrewWorker], usual: float, now: float) -> dict[Chunk, float]:
     """Returns the awaited chunks that may be worth stealing, and in how many seconds they will be finished."""
     expected: dict[Chunk, float] = {}
     for worker in workers:
@@ -273,7 +271,7 @@ def _seconds_left(workers: Sequence[RayWorker], usual: float, now: float) -> dic
     return {chunk: left for chunk, left in expected.items() if not chunk.settled and left > _least_gain(chunk)}
 
 
-def _seconds_left_of(worker: RayWorker, pace: float, now: float) -> Iterator[tuple[Chunk, float]]:
+def _seconds_left_of(worker: CrewWorker, pace: float, now: float) -> Iterator[tuple[Chunk, float]]:
     left = 0.0
     for position, item in enumerate(worker.in_flight):
         seconds = pace * len(item.chunk.tasks)

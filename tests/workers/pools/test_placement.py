@@ -7,9 +7,9 @@ import pytest
 from simulated_ray import Reference, SimulatedError, SimulatedRay
 
 from workers.errors import PoolError
-from workers.pools import ray_placement, ray_waiting
+from workers.pools import placement, waiting
 from workers.pools.devices import WorkerLayout, WorkerPlace
-from workers.pools.ray_placement import cpu_slots, free_devices, place_workers
+from workers.pools.placement import cpu_slots, free_devices, place_workers
 
 
 class Cluster(SimulatedRay):
@@ -64,7 +64,7 @@ def placed(monkeypatch):
     """Places workers; returns those that found a place, and how long it took."""
 
     def place(ray, *seconds):
-        for module in (ray_waiting, ray_placement):
+        for module in (waiting, placement):
             monkeypatch.setattr(module, "time", ray)
         workers = [Worker(ray, number, each) for number, each in enumerate(seconds)]
         everyone = list(workers)

@@ -1,4 +1,4 @@
-"""What runs inside a Ray actor: one evaluator on its devices."""
+"""What runs inside an actor: one evaluator on its devices."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from .in_process import (
 
 
 class MeasurementActor:
-    """One worker of a Ray pool.
+    """One worker of a pool.
 
     Args:
         cores: the CPU cores that are its own, or None to stay where the cluster put it.
@@ -269,13 +269,18 @@ class MeasurementActor:
             arguments: as there.
         """
         key, settings, weights = where
-        import ray
 
         def read() -> tuple[State, State | None]:
-            parameters, buffers = ray.get(list(weights))
+            parameters, buffers = self._fetched(weights)
             return parameters, buffers
 
         return self._curvature.add((key, settings, read), method, parts, options, *arguments)
+
+    def _fetched(self, references: Sequence[Any]) -> list[Any]:
+        import ray
+
+        found: list[Any] = ray.get(list(references))
+        return found
 
     def close_shares(self) -> tuple[str, ...]:
         """Leaves the network as it was found; returns what the user should know."""

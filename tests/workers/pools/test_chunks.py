@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from workers.evaluator import PassCost
 from workers.pool import PointTask, StateTask
-from workers.pools.ray_chunks import KILLS_BEFORE_SPLIT, Chunk, ChunkQueue, MeasuredSpeed
+from workers.pools.chunks import KILLS_BEFORE_SPLIT, Chunk, ChunkQueue, MeasuredSpeed
 
 
 def make_tasks(kinds):

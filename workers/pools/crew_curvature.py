@@ -1,4 +1,4 @@
-"""Curvature on a Ray pool: a set of weights whole on one worker, or at one set of weights the samples of all."""
+"""Curvature on a pool of several workers: a set of weights whole on one, or its samples shared by all."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from ..curvature.products import (
 from ..errors import CurvatureError
 from ..pool import CurvatureResult, CurvatureTask, WeightsTask
 from ..samples.memory import free_memory
-from .ray_chunks import KILLS_BEFORE_SPLIT, MeasuredSpeed
-from .ray_crew import DEATHS_BEFORE_DROP, LateNodes, RayCrew
-from .ray_run import RayRun
-from .ray_waiting import get_while_alive, wait_while_alive
-from .ray_worker import RayWorker, raise_failures
+from .chunks import KILLS_BEFORE_SPLIT, MeasuredSpeed
+from .crew import DEATHS_BEFORE_DROP, Crew, LateNodes
+from .crew_run import CrewRun
+from .crew_worker import CrewWorker, raise_failures
+from .waiting import get_while_alive, wait_while_alive
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -38,7 +38,7 @@ _WAIT_SECONDS = 1.0
 _SETS_OF_WEIGHTS = itertools.count()
 
 
-class CurvatureRun(RayRun):
+class CurvatureRun(CrewRun):
     """Measures the curvature at sets of weights, each whole on one worker; which has one at a time, as they are long.
 
     Args:
@@ -50,7 +50,7 @@ class CurvatureRun(RayRun):
     _result = CurvatureResult
     _in_flight = 1
 
-    def __init__(self, crew: RayCrew, tasks: Iterable[CurvatureTask], late_nodes: LateNodes | None = None) -> None:
+    def __init__(self, crew: Crew, tasks: Iterable[CurvatureTask], late_nodes: LateNodes | None = None) -> None:
         super().__init__(crew, tasks, late_nodes)
         self._neighbours = most_on_one_node(crew)
 
@@ -77,7 +77,7 @@ class CurvatureRun(RayRun):
         return replace(task.settings, products=replace(task.settings.products, neighbours=self._neighbours))
 
 
-class RayShares(ShareProducts):
+class CrewShares(ShareProducts):
     """Products of all shares, each made by one of a crew's workers; those of one that dies are made by the others.
 
     Args:
@@ -89,7 +89,7 @@ class RayShares(ShareProducts):
         PoolError: no worker is left.
     """
 
-    def __init__(self, crew: RayCrew, settings: ProductSettings) -> None:
+    def __init__(self, crew: Crew, settings: ProductSettings) -> None:
         self._crew, self._ray = crew, crew.ray
         self._settings = replace(settings, neighbours=most_on_one_node(crew))
         self._notes: dict[str, None] = {}
@@ -205,17 +205,17 @@ class RayShares(ShareProducts):
             parts = lost
         return found
 
-    def _given(self, parts: Sequence[list[range]]) -> list[tuple[RayWorker, list[range]]]:
+    def _given(self, parts: Sequence[list[range]]) -> list[tuple[CrewWorker, list[range]]]:
         """Returns which worker makes what: its own shares where it is ready, for what it keeps of them."""
         ready = self._ready_workers()
         workers = self._crew.workers
-        of_worker: dict[RayWorker, list[range]] = {}
+        of_worker: dict[CrewWorker, list[range]] = {}
         for number, those in enumerate(parts):
             own = workers[number] if number < len(workers) else None
             of_worker.setdefault(own if own in ready else ready[number % len(ready)], []).extend(those)
         return [(worker, those) for worker, those in of_worker.items() if those]
 
-    def _bury(self, worker: RayWorker, error: Exception) -> None:
+    def _bury(self, worker: CrewWorker, error: Exception) -> None:
         self._deaths += 1
         self._crew.replace(worker, error, DEATHS_BEFORE_DROP)
         if self._deaths >= KILLS_BEFORE_SPLIT:
@@ -223,7 +223,7 @@ class RayShares(ShareProducts):
                 f"workers died {self._deaths} times while they measured the curvature at these weights: {error}"
             ) from error
 
-    def _ready_workers(self) -> list[RayWorker]:
+    def _ready_workers(self) -> list[CrewWorker]:
         """Returns the workers that are not starting, in order; waits where there are none."""
         while True:
             for worker in [worker for worker in self._crew.workers if worker.starting]:
@@ -234,6 +234,6 @@ class RayShares(ShareProducts):
             wait_while_alive(self._ray, [worker.starting[-1] for worker in workers], seconds=_WAIT_SECONDS)
 
 
-def most_on_one_node(crew: RayCrew) -> int:
+def most_on_one_node(crew: Crew) -> int:
     """Returns how many of a crew's workers share a machine's memory, where most do."""
     return max(Counter(node for node, *_ in crew.ask_all("place")).values())

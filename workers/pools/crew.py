@@ -1,4 +1,4 @@
-"""The workers of a Ray pool: started and asked together, replaced when they die, joined by those of new nodes."""
+"""The workers of a pool: started and asked together, replaced when they die, joined by those of new nodes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from ..errors import PoolError
 from ..evaluator import EvaluatorDescription, PassCost, SampleMemory
 from ..measurement_plan import MeasurementPlan, Workload
-from .ray_placement import PLACEMENT_SECONDS, cpu_slots, environment_probe, new_workers
-from .ray_waiting import get_while_alive, wait_while_alive
-from .ray_worker import ActorRecipe, LoadedPlane, RayWorker, check_same_description, raise_failures
+from .crew_worker import ActorRecipe, CrewWorker, LoadedPlane, check_same_description, raise_failures
+from .placement import PLACEMENT_SECONDS, cpu_slots, environment_probe, new_workers
+from .waiting import get_while_alive, wait_while_alive
 
 DEATHS_BEFORE_DROP = 12
 _FAILED_STARTS_BEFORE_DROP = 3
@@ -25,11 +25,11 @@ _POINTS_WORTH_COMPILING = 100
 _LOOK_SECONDS = 2.0
 
 
-class RayCrew:
+class Crew:
     """The workers of a pool.
 
     Args:
-        ray: the module.
+        ray: the module, or ``LocalActors``, which stands for it.
         memory: where samples are kept.
 
     Attributes:
@@ -45,7 +45,7 @@ class RayCrew:
 
     def __init__(self, ray: Any, memory: SampleMemory = SampleMemory()) -> None:  # noqa: B008
         self.ray = ray
-        self.workers: list[RayWorker] = []
+        self.workers: list[CrewWorker] = []
         self.plane: LoadedPlane | None = None
         self.pass_cost: PassCost | None = None
         self._memory = replace(memory, shared=True)
@@ -58,7 +58,7 @@ class RayCrew:
             workload: for how much work it is tuned.
 
         Raises:
-            PoolError: a worker died, or Ray itself.
+            PoolError: a worker died, or what runs it.
             CallbackFunctionError: callback_fn failed.
             NondeterministicLossError: the workers were given different networks or samples by callback_fn.
         """
@@ -78,7 +78,7 @@ class RayCrew:
                 worker.actor.load_compiler.remote()
         (description,) = raise_failures(self._get([tuning]))
         raise_failures(self._get(calls))
-        holders: list[RayWorker] = [first]
+        holders: list[CrewWorker] = [first]
         for group in self._groups():
             # On each machine one worker reads the samples; those that start after it map them.
             self._hold(holders)
@@ -92,16 +92,16 @@ class RayCrew:
         self._started = description
         self.description = replace(description, notes=description.notes + self._others_notes)
 
-    def _groups(self) -> list[list[RayWorker]]:
+    def _groups(self) -> list[list[CrewWorker]]:
         """Returns all workers but the first: its neighbours and one of each other node, then the rest."""
         nodes = [node for node, *_ in self._get([worker.actor.place.remote() for worker in self.workers])]
-        groups: tuple[list[RayWorker], list[RayWorker]] = ([], [])
+        groups: tuple[list[CrewWorker], list[CrewWorker]] = ([], [])
         for index, worker in enumerate(self.workers[1:], start=1):
             later = nodes[index] != nodes[0] and nodes[index] in nodes[:index]
             groups[later].append(worker)
         return [group for group in groups if group]
 
-    def _hold(self, workers: Sequence[RayWorker]) -> None:
+    def _hold(self, workers: Sequence[CrewWorker]) -> None:
         """Remembers what these workers hold, for those that start later; a dead one's is simply not found."""
         held = self._get([worker.actor.held_samples.remote() for worker in workers])
         self._memory = replace(self._memory, held=(*self._memory.held, *(item for item in held if item is not None)))
@@ -110,7 +110,7 @@ class RayCrew:
         """Puts a plane on every worker; all of them add the loss up as the first one finds right.
 
         Args:
-            vectors: origin, directions and buffers in Ray's object store.
+            vectors: origin, directions and buffers, stored for all workers.
             far_points: as for ``Evaluator.settle``.
 
         Raises:
@@ -140,7 +140,7 @@ class RayCrew:
             pass
         return answers[0]
 
-    def _ask(self, workers: Sequence[RayWorker], method: str, arguments: Sequence[Any]) -> list[Any]:
+    def _ask(self, workers: Sequence[CrewWorker], method: str, arguments: Sequence[Any]) -> list[Any]:
         answers: dict[int, Any] = {}
         waiting = asked = list(workers)
         while waiting:
@@ -175,7 +175,7 @@ class RayCrew:
         for worker in self.workers:
             worker.actor.use_batch_size.remote(batch_size)
 
-    def replace(self, worker: RayWorker, error: Exception, limit: int) -> None:
+    def replace(self, worker: CrewWorker, error: Exception, limit: int) -> None:
         """Starts another actor in the place of a dead one; gives the worker up when it died too often."""
         worker.deaths += 1
         if worker.deaths >= limit:
@@ -183,7 +183,7 @@ class RayCrew:
         else:
             self.start_again(worker)
 
-    def finish_start(self, worker: RayWorker) -> None:
+    def finish_start(self, worker: CrewWorker) -> None:
         """Looks whether a worker that was started again is ready; starts it once more where that failed."""
         done, _ = self.ray.wait(worker.starting, num_returns=len(worker.starting), timeout=0)
         if len(done) < len(worker.starting):
@@ -204,7 +204,7 @@ class RayCrew:
         (found,) = (answer for answer in answers if isinstance(answer, EvaluatorDescription))
         check_same_description(worker.label, self._started, found)
 
-    def start_again(self, worker: RayWorker) -> None:
+    def start_again(self, worker: CrewWorker) -> None:
         """Starts a worker's actor, up to the loaded plane."""
         worker.start_again(self._started.plan, self._memory, self.plane)
 
@@ -221,10 +221,10 @@ class RayCrew:
         except self.ray.exceptions.RayError as error:
             raise PoolError(
                 "a worker died while it started. Likely causes: memory ran out (use fewer device_ids), or callback_fn "
-                f"ends its process. Ray says: {error}"
+                f"ends its process. The error was: {error}"
             ) from error
 
-    def _finish_old_work(self, worker: RayWorker) -> None:
+    def _finish_old_work(self, worker: CrewWorker) -> None:
         """Waits for chunks of a run that has ended; a worker that does not come back from them is replaced."""
         if not worker.in_flight or not all(item.chunk.settled for item in worker.in_flight):
             return
@@ -235,7 +235,7 @@ class RayCrew:
             error = PoolError(f"{worker.label} is still busy {_PATIENCE_SECONDS:.0f} s after others did its work.")
             self.replace(worker, error, _FAILED_STARTS_BEFORE_DROP)
 
-    def _drop(self, worker: RayWorker, error: Exception) -> None:
+    def _drop(self, worker: CrewWorker, error: Exception) -> None:
         worker.leave()
         self.workers.remove(worker)
         if not self.workers:
@@ -267,7 +267,7 @@ class LateNodes:
         wanted: the largest number of workers; None takes all that new nodes have.
     """
 
-    def __init__(self, crew: RayCrew, recipe: ActorRecipe, wanted: int | None) -> None:
+    def __init__(self, crew: Crew, recipe: ActorRecipe, wanted: int | None) -> None:
         self._crew, self._recipe, self._wanted = crew, recipe, wanted
         self._known = set(_nodes(crew.ray))
         self._next_look = time.monotonic() + _LOOK_SECONDS
