@@ -37,6 +37,8 @@ test-all: .venv/.installed
 test-peers: .venv/.installed .venv-peers/.installed
 	$(BIN)/python $(PYTEST) tests/landscape/exchange/test_landscaper.py tests/collectors/second_order/test_curvlinops.py \
 	  tests/workers/torch/test_curvlinops_products.py
+	$(BIN)/python tests/benchmarks/run.py --quick --only LeNet-5 --peers .venv-peers/bin/python --output /dev/null
+	$(BIN)/python tests/benchmarks/curvature.py --quick --only LeNet-5 --peers .venv-peers/bin/python
 
 stress: .venv/.installed
 	EVERY_PICTURE=1 $(BIN)/python $(PYTEST) tests/landscape/figures/test_nothing_is_cut_off.py

@@ -53,7 +53,7 @@ class Sleeper(Evaluator):
     def description(self) -> EvaluatorDescription:
         return self._description
 
-    def load(self, origin: Any, directions: Any, buffers: Any) -> None:
+    def load(self, origin: Any, directions: Any, buffers: Any, end_buffers: Any = ()) -> None:
         pass
 
     def measure(self, points: Any) -> dict[str, Any]:
