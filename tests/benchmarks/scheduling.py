@@ -31,6 +31,7 @@ from workers.pools.crew_run import CrewRun
 from workers.pools.crew_worker import CrewWorker
 from workers.pools.devices import WorkerPlace
 from workers.pools.in_process import InProcessPool
+from workers.pools.local_pool import LocalPool
 from workers.pools.ray_pool import RayPool
 from workers.pools.ray_session import RaySession
 
@@ -255,24 +256,26 @@ def lenet() -> tuple[Any, ...]:
 
 
 def real_network(count: int = 800) -> None:
-    """Prints how much faster two workers on two cores are than one on one core, and what the machine allows.
+    """Prints how fast two workers on two cores are beside two processes that know nothing of each other.
 
-    The machine's own limit is how much faster two processes are that know nothing of each other, each on a core.
+    The workers are processes of this machine, and those of a private Ray; the second goal is against one worker.
     """
     cores = sorted(os.sched_getaffinity(0))[:2]
-    rates: dict[int, list[float]] = {1: [], 2: []}
-    limits = []
+    rates: dict[str, list[float]] = {}
     for _ in range(3):
-        limits.append(sum(rates_alone(cores, count // 2)) / rates_alone(cores[:1], count // 2)[0])
-        for workers, found in rates.items():
-            # A Ray of two slots in both cases, so that one worker has one core as each of two has.
-            with RaySession(None, slots=2):
-                with RayPool(lenet, OPTIONS, device_ids=tuple(range(workers)), plan=PLAN) as pool:
-                    found.append(rate_of(pool, count))
-    one, two = (statistics.median(rates[workers]) for workers in rates)
-    limit = statistics.median(limits)
-    what = f"LeNet, medians of 3: {one:.1f} points a second on one worker, {two:.1f} on two"
-    report(f"{what}; two processes without a pool {limit:.3f}; ratio", two / one, "1.90")
+        alone = rates_alone(cores[:1], count // 2)[0]
+        rates.setdefault("alone", []).append(alone)
+        rates.setdefault("two alone", []).append(sum(rates_alone(cores, count // 2)))
+        with LocalPool(lenet, OPTIONS, device_ids=(0, 1), plan=PLAN) as pool:
+            rates.setdefault("processes of this machine", []).append(rate_of(pool, count))
+        with RayPool(lenet, OPTIONS, device_ids=(0, 1), plan=PLAN) as pool:
+            rates.setdefault("a private Ray", []).append(rate_of(pool, count))
+    medians = {name: statistics.median(found) for name, found in rates.items()}
+    one, both = medians.pop("alone"), medians.pop("two alone")
+    print(f"LeNet, medians of 3: {one:.1f} points a second in one process, {both:.1f} in two without a pool")
+    for where, rate in medians.items():
+        report(f"two workers on {where}: {rate:.1f}; of the two processes' rate", rate / both, "0.97")
+        report("    times the rate of one process", rate / one, "1.90")
 
 
 def rate_of(pool: Pool, count: int) -> float:
