@@ -13,7 +13,6 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from .local_messages import Inbox, Message, StoredValue, read_message
@@ -101,8 +100,7 @@ def _become_worker(connection: int, control: socket.socket) -> NoReturn:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         control.close()
         _end_with_parent()
-        with contextlib.suppress(OSError):  # where memory runs out, the system ends a worker and not the driver
-            Path("/proc/self/oom_score_adj").write_text("1000")
+        _end_first_where_memory_runs_out()
         if "numpy" in sys.modules:
             # Otherwise all workers would draw the same numbers, and agree where callback_fn sets no seed.
             sys.modules["numpy"].random.seed()
@@ -115,6 +113,16 @@ def _become_worker(connection: int, control: socket.socket) -> NoReturn:
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
+
+
+def _end_first_where_memory_runs_out() -> None:
+    # Otherwise the system might end the driver.
+    with contextlib.suppress(OSError):
+        switch = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        try:
+            os.write(switch, b"1000")
+        finally:
+            os.close(switch)
 
 
 def _end_with_parent() -> None:
