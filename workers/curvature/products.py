@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -207,9 +207,18 @@ class ShareProducts(ABC):
         """Returns the gradients of all shares, added up."""
         return self._total(self.gradient)
 
+    def products(self, vector: Vector, shares: Sequence[int]) -> Iterator[Float64[np.ndarray, " weights"]]:
+        """Yields what ``product`` gives for each of some shares, in order; several may be made at once."""
+        return (self.product(vector, share) for share in shares)
+
     def total_product(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
         """Returns the products of all shares with a vector, added up."""
-        return self._total(lambda share: self.product(vector, share))
+        with self.together():
+            made = self.products(vector, range(SHARES))
+            total: Float64[np.ndarray, " weights"] = add_shares(
+                range(SHARES), lambda shares: next(made) if len(shares) == 1 else None
+            )
+        return total
 
     def _total(self, part: Callable[[int], Float64[np.ndarray, " weights"]]) -> Float64[np.ndarray, " weights"]:
         with self.together():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from collectors.networks.weight_space import State
@@ -77,17 +77,22 @@ class WorkerCurvature:
         key, settings, read = where
         if self._shares is None:
             self.open(settings)
-        shares = self._shares
-        assert shares is not None
+        opened = self._shares
+        assert opened is not None
         if self._is_at != key:
-            shares.move(*read())
+            opened.move(*read())
             self._is_at = key
 
-        def known(part: range) -> Any:
-            return getattr(shares, method)(*arguments, part.start, **options) if len(part) == 1 else None
+        def made() -> Iterator[Any]:
+            numbers = [share for part in parts for share in part]
+            if method == "product" and not options:
+                (vector,) = arguments
+                return opened.products(vector, numbers)
+            return (getattr(opened, method)(*arguments, share, **options) for share in numbers)
 
-        with shares.together():
-            return [add_shares(part, known) for part in parts]
+        with opened.together():
+            found = made()  # in the order in which they are added
+            return [add_shares(part, lambda one: next(found) if len(one) == 1 else None) for part in parts]
 
     def close(self) -> tuple[str, ...]:
         """Leaves the network as it was found; returns what the user should know of what was done since ``open``."""

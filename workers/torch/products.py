@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,6 +31,7 @@ from ..samples.memory import free_memory
 from ..samples.samples import Samples
 from .batch_norm import PlainBatchNorm
 from .convolutions import OwnConvolutions
+from .core_products import CoreProducts, ProductSum
 from .gradients import Gradients
 from .moved_network import DifferentiatedNetwork, MovedNetwork
 from .own_loss import OwnLoss
@@ -61,6 +63,7 @@ class TorchProducts(MovedNetwork, ShareProducts):
     def __init__(self, network: DifferentiatedNetwork, settings: ProductSettings) -> None:
         super().__init__(network)
         self._settings = settings
+        self._cores = CoreProducts(self._parameters)
         self._notes: list[str] = [COMPUTED_IN_FLOAT32] if self._is_widened else []
         self._is_ready = False
         try:
@@ -112,7 +115,7 @@ class TorchProducts(MovedNetwork, ShareProducts):
         """Returns the gradient of a share's sum of losses."""
 
         def add() -> Float64[np.ndarray, " weights"]:
-            sums = _Sums(self._parameters)
+            sums = ProductSum(self._parameters)
             for number in self._samples.shares[share]:
                 graph = self._kept_graph_of(number)
                 if graph is not None:
@@ -128,17 +131,8 @@ class TorchProducts(MovedNetwork, ShareProducts):
     def product(self, vector: Vector, share: int, *, few: int = 0) -> Float64[np.ndarray, " weights"]:
         """Returns the matrix of a share's sum of losses times a vector."""
 
-        def add() -> Float64[np.ndarray, " weights"]:
-            sums, numbers = _Sums(self._parameters), self._samples.shares[share]
-            parts = self._in_shapes(vector) if numbers else []
-            for number in numbers:
-                graph, kept = self._graph_of(number)
-                if graph is not None:
-                    sums.add(graph.product(parts, keep=kept))
-            return sums.vector()
-
         def estimate() -> Float64[np.ndarray, " weights"]:
-            sums = _Sums(self._parameters)
+            sums = ProductSum(self._parameters)
             for number, part in self._samples.parts(share, few):
                 graph = self._new_graph(number, self._fitting(part))
                 if graph.counts:
@@ -146,10 +140,32 @@ class TorchProducts(MovedNetwork, ShareProducts):
                     return sums.vector() * (self.samples_in(share) / part.size)
             return sums.vector()
 
-        return self._within_memory(estimate if few else add)
+        return self._within_memory(estimate) if few else next(self.products(vector, [share]))
+
+    def products(self, vector: Vector, shares: Sequence[int]) -> Iterator[Float64[np.ndarray, " weights"]]:
+        """Yields the products of some shares; small ones of several batches are made at once, on a core each."""
+        together = len(shares) if self._cores.is_wanted else 1
+
+        def of(some: Sequence[int]) -> list[Float64[np.ndarray, " weights"]]:
+            sums = [ProductSum(self._parameters) for _ in some]
+            self._cores.add(
+                (
+                    (total, graph, kept)
+                    for total, share in zip(sums, some, strict=True)
+                    for number in self._samples.shares[share]
+                    for graph, kept in [self._graph_of(number)]
+                    if graph is not None
+                ),
+                self._in_shapes(vector),
+            )
+            return [total.vector() for total in sums]
+
+        for start in range(0, len(shares), together):
+            yield from self._within_memory(functools.partial(of, shares[start : start + together]))
 
     def close(self) -> None:
         """Leaves the network as it was found."""
+        self._cores.close()
         self._forget()
         super().close()
 
@@ -292,27 +308,6 @@ class TorchProducts(MovedNetwork, ShareProducts):
                 smaller = halved(size, self._samples.count)
                 self._notes.append(f"memory ran out: the curvature is computed in batches of {smaller} samples.")
                 self._use_batch_size(smaller)
-
-
-class _Sums:
-    """A sum of vectors in float64.
-
-    Args:
-        parameters: in whose shapes they are.
-    """
-
-    def __init__(self, parameters: Sequence[torch.Tensor]) -> None:
-        self._totals = [torch.zeros(item.shape, dtype=torch.float64, device=item.device) for item in parameters]
-
-    def add(self, parts: Sequence[torch.Tensor | None]) -> None:
-        """Adds a vector; None is zero."""
-        for total, part in zip(self._totals, parts, strict=True):
-            if part is not None:
-                total.add_(part.detach())
-
-    def vector(self) -> Float64[np.ndarray, " weights"]:
-        """Returns the sum, shape (weights,)."""
-        return torch.cat([total.reshape(-1).cpu() for total in self._totals]).numpy()
 
 
 def check_products(
