@@ -14,7 +14,7 @@ from landscape.cli import app
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("recipes")
-    (folder / "my_training.py").write_text(
+    (folder / "my_recipes.py").write_text(
         f"import sys\nsys.path.insert(0, {str(SUPPORT)!r})\nfrom small_curvature import small\n"
     )
     for number in range(6):
@@ -34,7 +34,7 @@ def invoke(*arguments, code=0):
 
 
 def measure(*arguments, code=0):
-    return invoke("compare", *arguments, "--function", "my_training:small", "--devices", 0, "--no-progress", code=code)
+    return invoke("compare", *arguments, "--function", "my_recipes:small", "--devices", 0, "--no-progress", code=code)
 
 
 @pytest.mark.slow
