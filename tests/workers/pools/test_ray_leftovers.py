@@ -102,7 +102,7 @@ from paraboloid import Paraboloid
 from workers.evaluator import MeasurementOptions
 from workers.pools.open_pool import open_pool
 
-with open_pool(Paraboloid, MeasurementOptions(), device_ids=[0, 1]):
+with open_pool(Paraboloid, MeasurementOptions(), device_ids=[0, 1], address="local"):
     os.kill(os.getpid(), signal.SIGKILL)
 """
 

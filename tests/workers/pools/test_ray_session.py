@@ -90,7 +90,7 @@ def connect(address, **environment):
     return said
 
 before = traces()
-with open_pool(Paraboloid, OPTIONS, device_ids=[0, 4, 7]) as pool:
+with open_pool(Paraboloid, OPTIONS, device_ids=[0, 4, 7], address="local") as pool:
     assert type(pool) is RayPool
     assert pool.workers == 3
     shares = share_cores(3, available_cores())
@@ -184,7 +184,7 @@ EARLIER = (
     + """
 import ray
 before = traces()
-with open_pool(Paraboloid, OPTIONS, device_ids=[0, 1]) as pool:
+with open_pool(Paraboloid, OPTIONS, device_ids=[0, 1], address="local") as pool:
     measure(pool)
     from ray._raylet import AuthenticationMode, get_authentication_mode
     assert get_authentication_mode() == AuthenticationMode.TOKEN
@@ -218,7 +218,7 @@ INTERRUPTED = (
     BEGIN
     + """
 import itertools
-with open_pool(Paraboloid, OPTIONS, device_ids=[0, 1]) as pool:
+with open_pool(Paraboloid, OPTIONS, device_ids=[0, 1], address="local") as pool:
     pool.load(*paraboloid_plane())
     for index, result in enumerate(pool.run(PointTask(number, (0.0, 0.0)) for number in itertools.count())):
         if index == 3:
