@@ -37,10 +37,10 @@ test-all: .venv/.installed
 test-peers: .venv/.installed .venv-peers/.installed
 	$(BIN)/python $(PYTEST) tests/landscape/exchange/test_landscaper.py tests/collectors/second_order/test_curvlinops.py \
 	  tests/workers/torch/test_curvlinops_products.py
-	$(BIN)/python tests/benchmarks/run.py --quick --only LeNet-5 --peers .venv-peers/bin/python --output /dev/null
-	$(BIN)/python tests/benchmarks/curvature.py --quick --only LeNet-5 --peers .venv-peers/bin/python
 
-stress: .venv/.installed
+stress: .venv/.installed .venv-peers/.installed
+	$(BIN)/python tests/benchmarks/run.py --quick --peers .venv-peers/bin/python --output /dev/null
+	$(BIN)/python tests/benchmarks/curvature.py --quick --peers .venv-peers/bin/python
 	EVERY_PICTURE=1 $(BIN)/python $(PYTEST) tests/landscape/figures/test_nothing_is_cut_off.py
 	EVERY_SEED=1 $(BIN)/python $(PYTEST) tests/collectors/second_order/test_digits.py
 	EVERY_TOLERANCE=1 $(BIN)/python $(PYTEST) tests/landscape/sampling/test_calibration.py
