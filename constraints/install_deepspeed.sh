@@ -6,7 +6,7 @@ root="$(cd "$(dirname "$0")/.." && pwd)"
 python3 -m venv "$1"
 pip="$1/bin/python -m pip install --quiet --constraint $root/constraints/core.txt --constraint $root/constraints/deepspeed.txt"
 $pip torch wheel setuptools
-$pip numpy scipy scikit-learn h5py matplotlib ray safetensors ml_dtypes typer jaxtyping filelock lazy_loader tqdm \
+$pip numpy scipy scikit-learn h5py matplotlib ray safetensors ml_dtypes typer jaxtyping filelock lazy_loader cloudpickle tqdm \
     beartype hypothesis pytest pytest-cov pytest-timeout psutil
 $pip hjson py-cpuinfo msgpack einops ninja pydantic packaging
 DS_ACCELERATOR=cpu DS_BUILD_OPS=0 $pip --no-deps --no-build-isolation deepspeed
