@@ -205,7 +205,7 @@ class ShareProducts(ABC):
 
     def total_gradient(self) -> Float64[np.ndarray, " weights"]:
         """Returns the gradients of all shares, added up."""
-        return self._total(self.gradient)
+        return self._total(self.gradient(share) for share in range(SHARES))
 
     def products(self, vector: Vector, shares: Sequence[int]) -> Iterator[Float64[np.ndarray, " weights"]]:
         """Yields what ``product`` gives for each of some shares, in order; several may be made at once."""
@@ -213,18 +213,11 @@ class ShareProducts(ABC):
 
     def total_product(self, vector: Vector) -> Float64[np.ndarray, " weights"]:
         """Returns the products of all shares with a vector, added up."""
-        with self.together():
-            made = self.products(vector, range(SHARES))
-            total: Float64[np.ndarray, " weights"] = add_shares(
-                range(SHARES), lambda shares: next(made) if len(shares) == 1 else None
-            )
-        return total
+        return self._total(self.products(vector, range(SHARES)))
 
-    def _total(self, part: Callable[[int], Float64[np.ndarray, " weights"]]) -> Float64[np.ndarray, " weights"]:
+    def _total(self, made: Iterator[Float64[np.ndarray, " weights"]]) -> Float64[np.ndarray, " weights"]:
         with self.together():
-            total: Float64[np.ndarray, " weights"] = add_shares(
-                range(SHARES), lambda shares: part(shares.start) if len(shares) == 1 else None
-            )
+            total: Float64[np.ndarray, " weights"] = add_in_order(range(SHARES), made)
         return total
 
     @abstractmethod
@@ -290,6 +283,11 @@ def add_shares(shares: range, known: Callable[[range], Any]) -> Any:
     middle = len(shares) // 2
     first = add_shares(shares[:middle], known)
     return first + add_shares(shares[middle:], known)
+
+
+def add_in_order(shares: range, made: Iterator[Any]) -> Any:
+    """Returns what ``add_shares`` does, of the parts of single shares, which are made as they are added."""
+    return add_shares(shares, lambda some: next(made) if len(some) == 1 else None)
 
 
 def whole_halves(shares: range) -> list[range]:

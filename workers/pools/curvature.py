@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from collectors.networks.weight_space import State
 
 from ..curvature.measuring import CurvatureSettings, CurvatureValues, measure_state_curvature
-from ..curvature.products import SHARES, Layout, ProductSettings, ShareProducts, add_shares
+from ..curvature.products import SHARES, Layout, ProductSettings, ShareProducts, add_in_order
 from ..errors import PoolError
 from ..evaluator import Evaluator
 
@@ -92,7 +92,7 @@ class WorkerCurvature:
 
         with opened.together():
             found = made()  # in the order in which they are added
-            return [add_shares(part, lambda one: next(found) if len(one) == 1 else None) for part in parts]
+            return [add_in_order(part, found) for part in parts]
 
     def close(self) -> tuple[str, ...]:
         """Leaves the network as it was found; returns what the user should know of what was done since ``open``."""

@@ -19,6 +19,7 @@ from typing import IO, Any
 from ..errors import PoolError
 from .local_line import Actor, ActorError, ActorTaskError, Call, Line
 from .local_messages import Inbox, Message, StoredValue
+from .ray_session import python_path
 
 _END_SECONDS = 10.0
 _STATUS_SECONDS = 1.0
@@ -276,5 +277,4 @@ def _how_it_ended(status: int) -> str:
 def _environment() -> dict[str, str]:
     # As Ray sets them for its workers, so that both give the same numbers.
     ours = {"PYTHONHASHSEED": "0"} | ({} if "OMP_NUM_THREADS" in os.environ else {"OMP_NUM_THREADS": "1"})
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
-    return ours | {"PYTHONPATH": os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), root])}
+    return ours | python_path()

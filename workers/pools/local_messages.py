@@ -8,7 +8,6 @@ import os
 import pickle
 import socket
 import struct
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -64,11 +63,7 @@ class StoredValue:
 
 
 def _new_memory(size: int) -> int:
-    if hasattr(os, "memfd_create"):
-        descriptor = os.memfd_create("landscape", os.MFD_CLOEXEC)
-    else:
-        with tempfile.TemporaryFile() as file:
-            descriptor = os.dup(file.fileno())
+    descriptor = os.memfd_create("landscape", os.MFD_CLOEXEC)
     try:
         os.ftruncate(descriptor, size)
     except BaseException:
@@ -117,8 +112,8 @@ class Message:
         body = file.getbuffer()
         self._left = memoryview(_HEAD.pack(body.nbytes, len(self._descriptors)) + bytes(body))
 
-    def send(self, connection: socket.socket) -> bool:
-        """Sends what the connection takes now; returns whether that was all.
+    def send(self, connection: socket.socket) -> None:
+        """Sends what is left of it.
 
         Raises:
             BlockingIOError: the connection does not block, and takes nothing now.
@@ -131,7 +126,6 @@ class Message:
             else:
                 sent = connection.send(self._left)
             self._left = self._left[sent:]
-        return True
 
 
 class Inbox:

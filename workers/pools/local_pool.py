@@ -22,7 +22,7 @@ from .measurement_actor import MeasurementActor
 from .placement import local_workers, place_workers
 
 # Importing the others starts threads, which do not survive in a forked process.
-_FORKED_WITH = {"torch": ("torch", "workers.torch.evaluator")}
+_OF_TORCH = ("torch", "workers.torch.evaluator")
 _WITH_TORCH = ("torch", "lightning", "transformers", "composer")
 
 
@@ -72,7 +72,7 @@ class LocalPool(CrewPool):
         frameworks = mentioned_frameworks(callback_fn, pickled)
         modules = [__name__]
         if any(name in _WITH_TORCH for name in frameworks):
-            modules += _FORKED_WITH["torch"]
+            modules += _OF_TORCH
         actors = LocalActors(modules)
         super().__init__(contextlib.closing(actors), Crew(actors, memory))
         try:

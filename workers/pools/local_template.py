@@ -145,13 +145,9 @@ def _work(connection: socket.socket) -> None:
                 else:
                     answer = getattr(made, method)(*values)
                     del values, arguments
-                _answer(connection, (number, True, answer))
+                Message((number, True, answer)).send(connection)
             except Exception as error:
                 _answer_error(connection, number, error)
-
-
-def _answer(connection: socket.socket, answer: Any) -> None:
-    Message(answer).send(connection)
 
 
 def _answer_error(connection: socket.socket, number: int, error: Exception) -> None:
@@ -161,5 +157,5 @@ def _answer_error(connection: socket.socket, number: int, error: Exception) -> N
         with contextlib.suppress(pickle.PicklingError, TypeError, AttributeError):
             content = attempt()
             pickle.loads(pickle.dumps(content))  # some can be written and not read
-            _answer(connection, (number, False, content))
+            Message((number, False, content)).send(connection)
             return

@@ -141,7 +141,7 @@ class RaySession:
             # With Ray's own 15, workers would get a thirtieth of a core that another process uses as well.
             _NICENESS: os.environ.get(_NICENESS, "0"),
             **_visible_gpus(gpus),
-            **_python_path(),
+            **python_path(),
         }
         try:
             with _environment(environment), _without_monitors(), _without_dashboard(), _on_loopback() as loopback:
@@ -202,8 +202,8 @@ def _visible_gpus(gpus: tuple[int, ...]) -> dict[str, str | None]:
     return {"CUDA_VISIBLE_DEVICES": ",".join(names[gpu] if names else str(gpu) for gpu in gpus)}
 
 
-def _python_path() -> dict[str, str | None]:
-    # Workers import this package before they know the driver's search path.
+def python_path() -> dict[str, str]:
+    """Returns the variable by which workers find this package, before they know the driver's search path."""
     ours = str(Path(__file__).parents[2])
     before = os.environ.get("PYTHONPATH")
     return {"PYTHONPATH": os.pathsep.join([before, ours] if before else [ours])}

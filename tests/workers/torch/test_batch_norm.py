@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from three_orders import derivatives, numbers
 from torch import nn
 from torch.nn import functional
 
@@ -19,27 +20,12 @@ FORMS = {
 }
 
 
-def numbers(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
 def filled(layer):
     """Returns a layer in eval mode and float64, with numbers that tell each other apart."""
     for seed, item in enumerate(layer.double().eval().state_dict().values()):
         if item.is_floating_point():
             item.copy_(numbers(*item.shape, seed=seed).abs() + 0.1)
     return layer
-
-
-def derivatives(layer, inputs):
-    """Returns outputs, all first derivatives of a bent function of them, and those of these along numbers."""
-    of = [*layer.parameters(), *([inputs] if inputs.requires_grad else [])]
-    outputs = layer(inputs)
-    first = torch.autograd.grad(outputs.tanh().pow(2).sum(), of, create_graph=True)
-    along = [numbers(*item.shape, seed=seed) for seed, item in enumerate(first)]
-    second = torch.autograd.grad(first, of, along, create_graph=True)
-    third = torch.autograd.grad(sum(item.pow(2).sum() for item in second), of)
-    return [outputs, *first, *second, *third]
 
 
 # Without weights there is nothing but inputs to differentiate by.

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 import torch
+from three_orders import derivatives, numbers
 from torch import nn
 from torch.nn import functional
 from worker_cases import evaluator_of
@@ -21,21 +22,6 @@ FORMS = {
     "transposed plane": (nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, groups=2), (2, 4, 3, 4)),
     "transposed space": (nn.ConvTranspose3d(2, 2, 2, bias=False), (1, 2, 2, 3, 2)),
 }
-
-
-def numbers(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-
-
-def derivatives(layer, inputs):
-    """Returns outputs, all first derivatives of a bent function of them, and those of these along numbers."""
-    of = [*layer.parameters(), *([inputs] if inputs.requires_grad else [])]
-    outputs = layer(inputs)
-    first = torch.autograd.grad(outputs.tanh().pow(2).sum(), of, create_graph=True)
-    along = [numbers(*item.shape, seed=seed) for seed, item in enumerate(first)]
-    second = torch.autograd.grad(first, of, along, create_graph=True)
-    third = torch.autograd.grad(sum(item.pow(2).sum() for item in second), of)
-    return [outputs, *first, *second, *third]
 
 
 @pytest.mark.parametrize(("name", "recorded"), list(itertools.product(FORMS, (False, True))))
