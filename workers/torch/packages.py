@@ -10,7 +10,6 @@ import os
 import platform
 import stat
 import sys
-import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -22,25 +21,10 @@ from torch import nn
 from collectors.errors import FileWriteError
 from collectors.files.local_files import write_bytes
 
+from .ahead_of_time import OPTIONS, PackageError, compile_ahead, first_line
 from .network_code import UnknownCodeError, code_of_network
 
 _MOST_BYTES = 256 * 2**20
-_OPTIONS = {
-    # Otherwise the values of small weights would be written into the code.
-    "always_keep_tensor_constants": True,
-    "aot_inductor.package_constants_in_so": False,
-    # Each header is used once: compiling it beforehand takes 7 of 30 CPU seconds, and saves none.
-    "aot_inductor.precompile_headers": False,
-    # What calls the kernels gains nothing from optimization or notes for debuggers, which take 1 of 5.5 CPU seconds.
-    "aot_inductor.compile_wrapper_opt_level": "O0",
-    "aot_inductor.enable_line_tables": False,
-}
-# Otherwise the compiler is tried out for each kind of vector instruction that the CPU has, which takes 7 CPU seconds.
-_TRUSTED = {"cpp.vec_isa_ok": True}
-
-
-class PackageError(Exception):
-    """A network cannot be packaged; the text says why."""
 
 
 class PackageFolder:
@@ -137,7 +121,7 @@ class PackagedNetwork:
         options: dict[str, Any],
         code: Callable[[nn.Module], str] = code_of_network,
     ) -> None:
-        self._network, self._folder, self._options = network, folder, {**options, **_OPTIONS}
+        self._network, self._folder, self._options = network, folder, {**options, **OPTIONS}
         self._tensors = {
             name: tensor.detach()
             for tensors in (network.named_parameters, network.named_buffers)
@@ -196,45 +180,17 @@ class PackagedNetwork:
             runner.update_constant_buffer(tensors, False, True, True)
         except (RuntimeError, TypeError, AttributeError, KeyError) as error:
             self._folder.discard(key)
-            raise PackageError(f"its package cannot be loaded: {_first_line(error)}") from error
+            raise PackageError(f"its package cannot be loaded: {first_line(error)}") from error
         return key, runner
 
     def _build(self, inputs: tuple[torch.Tensor, ...]) -> bytes:
-        with self._folder.compiling(), warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")
-            try:
-                program = torch.export.export(self._network, inputs, strict=False)
-                # Only in this form does it say what is changed in place.
-                signature = program.run_decompositions({}).graph_signature
-                if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
-                    raise PackageError("it changes its buffers or inputs")
-                if len(signature.user_outputs) != 1 or not program.call_spec.out_spec.is_leaf():
-                    raise PackageError("its output is not one tensor")
-                if not set(program.constants) <= set(self._tensors):
-                    raise PackageError("it makes tensors of numbers")
-                try:
-                    return _compile(program, inputs, self._options | _TRUSTED)
-                except Exception:  # perhaps the compiler is older than the CPU
-                    return _compile(program, inputs, self._options)
-            except PackageError:
-                raise
-            except Exception as error:
-                raise PackageError(f"it cannot be compiled ahead of time: {_first_line(error)}") from error
-
-
-def _compile(program: torch.export.ExportedProgram, inputs: tuple[torch.Tensor, ...], options: dict[str, Any]) -> bytes:
-    import torch._inductor
-
-    return Path(str(torch._inductor.aot_compile(program.module(), inputs, options=options))).read_bytes()
+        with self._folder.compiling():
+            return compile_ahead(self._network, inputs, self._options, self._tensors)
 
 
 def _is_ours(path: Path) -> bool:
     found = path.lstat()
     return stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o002
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 @functools.cache

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from .ahead_of_time import PackageError
 from .first_layer import FirstLayer, replaced_forward
 from .network_code import code_of_network
-from .packages import PackagedNetwork, PackageError
+from .packages import PackagedNetwork
 
 # For whatever changes in how the layer's outputs are given.
 _VERSION = 1

@@ -16,7 +16,8 @@ from worker_cases import classes, evaluator_of, plane_of
 
 from workers.measurement_plan import MeasurementPlan
 from workers.torch import packages
-from workers.torch.packages import PackagedNetwork, PackageError, PackageFolder
+from workers.torch.ahead_of_time import PackageError
+from workers.torch.packages import PackagedNetwork, PackageFolder
 
 THREADS = 1
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [0.1, 0.1]])

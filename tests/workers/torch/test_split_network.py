@@ -14,12 +14,12 @@ from worker_cases import at_point, classes, direct_loss, evaluator_of, features,
 from workers.evaluator import MeasurementSetup
 from workers.measurement_plan import MeasurementPlan, Workload
 from workers.torch import compiler
+from workers.torch.ahead_of_time import PackageError
 from workers.torch.evaluator import TorchEvaluator
 from workers.torch.finding_layers import FirstCall
 from workers.torch.first_layer import FirstLayer
 from workers.torch.moves import NetworkInPlace
 from workers.torch.network_code import code_of_network
-from workers.torch.packages import PackageError
 from workers.torch.split_network import SplitNetwork, _code, _Rest
 
 COUNT, BATCH = 30, 10
