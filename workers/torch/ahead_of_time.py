@@ -108,9 +108,11 @@ def _forget_instructions() -> None:
     """Lets PyTorch ask again."""
     from torch._inductor import cpu_vec_isa
 
-    for kind in (cpu_vec_isa.valid_vec_isa_list, *(type(item).__bool__ for item in cpu_vec_isa.supported_vec_isa_list)):
+    for item in cpu_vec_isa.supported_vec_isa_list:
         with contextlib.suppress(AttributeError):
-            kind.cache_clear()
+            getattr(type(item).__bool__, "cache_clear")()  # noqa: B009
+    with contextlib.suppress(AttributeError):
+        cpu_vec_isa.valid_vec_isa_list.cache_clear()
 
 
 @contextlib.contextmanager
