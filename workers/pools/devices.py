@@ -186,15 +186,6 @@ def share_cores(slots: int, cores: tuple[int, ...]) -> tuple[tuple[int, ...], ..
     return tuple(cores[start:stop] for start, stop in itertools.pairwise(bounds))
 
 
-def pin_process(cores: tuple[int, ...]) -> None:
-    """Restricts every thread of this process to the cores."""
-    for task in Path("/proc/self/task").iterdir():
-        try:
-            os.sched_setaffinity(int(task.name), cores)
-        except ProcessLookupError:
-            continue
-
-
 def _shares(slots: int, cores: tuple[int, ...] | None) -> Sequence[tuple[int, ...] | None]:
     return [None] * slots if cores is None else share_cores(slots, cores)
 

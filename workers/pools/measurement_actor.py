@@ -16,6 +16,7 @@ from collectors.errors import LandscapeError
 from collectors.networks.weight_space import State
 
 from ..callback_fn import call_callback, make_evaluator
+from ..cores import pin_process
 from ..curvature.measuring import CurvatureSettings
 from ..curvature.products import Layout, ProductSettings
 from ..curves.curve import CurveTask, Fitting
@@ -33,7 +34,7 @@ from ..evaluator import (
 from ..measurement_plan import MeasurementPlan, Workload
 from ..sample_losses import SampleLosses
 from .curvature import CurvatureOutcome, WorkerCurvature
-from .devices import gpu_numbers, pin_process
+from .devices import gpu_numbers
 from .in_process import (
     Outcome,
     load_plane,

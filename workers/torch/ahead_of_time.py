@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..cores import unpin_thread
+
 OPTIONS = {
     # Otherwise the values of small weights would be written into the code.
     "always_keep_tensor_constants": True,
@@ -52,7 +54,9 @@ def compile_ahead(
     """
     import torch._inductor
 
-    with warnings.catch_warnings(), torch.no_grad(), ThreadPoolExecutor() as threads:
+    # Other workers of this machine wait meanwhile for what is compiled here.
+    beside = ThreadPoolExecutor(initializer=unpin_thread)
+    with warnings.catch_warnings(), torch.no_grad(), beside as threads:
         warnings.simplefilter("ignore")
         try:
             with torch._inductor.config.patch(options | _TRUSTED):

@@ -110,7 +110,7 @@ def test_runs_that_were_not_compiled_count():
     here, compiled = cache_of(nn.Sequential(nn.LayerNorm(6), nn.Linear(6, 3))), []
     for _ in range(10):
         record = here.record()
-        forecast = forecast_compile(record, 0.1, Workload("auto", 150), shapes=1)  # 15 s, of which 4.3 s are saved
+        forecast = forecast_compile(record, 0.1, Workload("auto", 110), shapes=1)  # 11 s, of which 3.1 s are saved
         compiled.append(forecast.pays)
         if forecast.pays:
             here.keep(0.2 if record.compiled else 11.0, 1.4, 25)
@@ -160,7 +160,7 @@ def test_what_compiling_cost_is_remembered(cache):
 
 def test_larger_networks_are_expected_to_take_longer():
     deep = nn.Sequential(*(nn.Linear(6, 6) for _ in range(50)))
-    assert cache_of(deep).record().cold_seconds > cache_of().record().cold_seconds > 10
+    assert cache_of(deep).record().cold_seconds > cache_of().record().cold_seconds > 7
 
 
 def test_the_users_own_cache_folder_is_kept(monkeypatch, tmp_path, cache):
