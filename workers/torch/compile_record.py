@@ -25,8 +25,8 @@ from ..samples.samples import Samples
 from .packages import PackageFolder
 
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
-# A number, and more for each layer: LeNet-5 took 12.4 CPU seconds, ResNet-20 15.2, a perceptron 11.1; where there are two
-# cores, three of them go by beside the others.
+# A number, and more for each layer: LeNet-5 took 12.4 CPU seconds, ResNet-20 15.2, a perceptron 11.1. Three of them go
+# by beside the others where there are two cores.
 _COLD_SECONDS_OF_PACKAGE = (7.5, 0.12)
 _COLD_SECONDS = (20.0, 0.32)
 # A package is loaded without the compiler; elsewhere PyTorch finds its own code in its cache.
