@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -22,4 +23,5 @@ def pin_process(cores: tuple[int, ...]) -> None:
 def unpin_thread() -> None:
     """Lets this thread, and processes that it starts, use all cores that the process had before it was pinned."""
     if _before_pinning:
-        os.sched_setaffinity(0, _before_pinning)
+        with contextlib.suppress(OSError):  # they may have been taken away meanwhile
+            os.sched_setaffinity(0, _before_pinning)

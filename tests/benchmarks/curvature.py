@@ -4,7 +4,7 @@
 
 All contenders have the same network, samples and number of eigenvalues, each in a process of its own, which searches
 when its turn comes: what else the machine does meets all alike. Products and errors do not depend on that, times do. It
-replaces the page's section on curvature, and takes about five minutes.
+replaces the page's section on curvature, and takes about ten minutes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 import tempfile
 import textwrap
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,9 +44,11 @@ _WIDTH = 125
 TOPS, TOLERANCE = (2, 5), 1e-3
 FINE = 1e-6
 """Of the peers' tolerances, one at which their errors are about as small as ours."""
+LOOSER, THEIR_ERROR = (1e-3, 3e-4, 1e-4, 3e-5, 1e-5, 3e-6, 1e-6), 1e-3
+"""Tolerances, and the error that power iteration may make with the first of them that suffices."""
 
 GOALS = {2: 2.5, 5: 4.0}
-"""How many times as long power iteration takes: the fastest tool with a tolerance of 1e-3, and with a finer one."""
+"""How many times as long the fastest tool by power iteration takes, with each tolerance."""
 
 POWER_ITERATION = ("PyHessian", "Landscaper")
 MOST_PRODUCTS = {2: 14, 5: 22}
@@ -61,10 +63,12 @@ _MANNER = (
     "`eigsh` in float64, converged to 1e-10. Products are those with all samples.",
     "**What the others get.** PyHessian and Landscaper (power iteration) take all samples at once or mini-batches "
     "of 64 or 256, whichever is fastest, and keep their first derivatives where they have a way to. They "
-    "stop where two steps differ by `tol`, 1e-3 unless their user says otherwise; with 1e-6 their errors come "
-    "near ours. hessian-eigenthings (Lanczos) must be told how many steps to make: it gets the fewest of 10, 15, "
-    "20, 30, 40 after which it says itself that all have converged to 1e-3, and the runs before that are not "
-    "timed. Attention is switched to its plain form for all, without which they raise.",
+    "stop where two steps differ by `tol`, 1e-3 unless their user says otherwise, which does not bound the error: they "
+    "are timed with it, and with the first of 1e-3, 3e-4, 1e-4, ... at which no eigenvalue is more than 1e-3 off, "
+    "which a run before finds. With 1e-6 their errors come near ours. hessian-eigenthings (Lanczos) must be told how "
+    "many steps to make: it gets the fewest of 10, 15, 20, 30, 40 after which it says itself that all have converged "
+    "to 1e-3, and the runs before that are not timed. Attention is switched to its plain form for all, without which "
+    "they raise.",
     "**What we get.** The defaults (tolerance 1e-3 of each eigenvalue's residual), without the trace, which the others "
     "do not measure. The seconds hold the loss and its gradient, the first derivatives that are kept, and three "
     "products with eight samples, which check that products come out again and that the matrix is symmetric.",
@@ -100,11 +104,13 @@ class Found:
         name: its name.
         way: how it computed.
         jobs: for each (top, tolerance) what it answered, turn by turn: "products", "seconds", "processor", "error".
+        sufficient: by top, the tolerance at which its error is small enough; none where no tolerance is.
     """
 
     name: str
     way: str
     jobs: dict[tuple[int, float], list[dict[str, float]]]
+    sufficient: dict[int, float] = field(default_factory=dict)
 
     def median(self, job: tuple[int, float], what: str) -> float:
         """Returns the median over turns."""
@@ -209,19 +215,31 @@ def compare(case: Case, python: Path, folder: Path) -> tuple[dict[str, Found], d
             stack.callback(contenders[name].close)
         found = {name: Found(name, contender.facts["way"], {}) for name, contender in contenders.items()}
         for top in TOPS:
+            for name in POWER_ITERATION:
+                for tolerance in LOOSER:
+                    if error_of(contenders[name].search(top, tolerance), expected) <= THEIR_ERROR:
+                        found[name].sufficient[top] = tolerance
+                        break
             start, turns = time.perf_counter(), 0
             while not turns or (turns < TURNS and time.perf_counter() - start < ENOUGH_SECONDS):
                 turns += 1
                 for name, contender in contenders.items():
-                    finer = case.fine and name == "PyHessian"
-                    for tolerance in (TOLERANCE, FINE) if finer else (TOLERANCE,):
+                    tolerances = {TOLERANCE, found[name].sufficient.get(top, TOLERANCE)}
+                    if case.fine and name == "PyHessian":
+                        tolerances.add(FINE)
+                    for tolerance in sorted(tolerances, reverse=True):
                         answer = contender.search(top, tolerance)
-                        values = np.sort(answer["values"])[::-1]
-                        answer["error"] = float(np.abs(values / expected[: len(values)] - 1).max())
+                        answer["error"] = error_of(answer, expected)
                         found[name].jobs.setdefault((top, tolerance), []).append(answer)
     for item in found.values():
         print(f"{case.network}, {item.name}: {_terminal(item)}", flush=True)
     return found, {name: contenders[name].facts["version"] for name in PEERS}
+
+
+def error_of(answer: dict[str, Any], expected: np.ndarray) -> float:
+    """Returns the largest relative error of the eigenvalues that somebody found."""
+    values = np.sort(answer["values"])[::-1]
+    return float(np.abs(values / expected[: len(values)] - 1).max())
 
 
 def goals(case: Case, found: dict[str, Found]) -> list[Goal]:
@@ -237,6 +255,13 @@ def goals(case: Case, found: dict[str, Found]) -> list[Goal]:
         made.append(Goal(f"{case.network}, top {top}: less time than {peer.name}", wanted, peer.ratio(job, ours)))
         text = f"{case.network}, top {top}: less time of the processor than {peer.name}"
         made.append(Goal(text, wanted, peer.ratio(job, ours, "processor")))
+        as_exact = {
+            name: (top, found[name].sufficient[top]) for name in POWER_ITERATION if top in found[name].sufficient
+        }
+        if as_exact:
+            name = min(as_exact, key=lambda name: found[name].median(as_exact[name], "seconds"))
+            text = f"{case.network}, top {top}: less time than {name}, at most 1e-3 off (tol {as_exact[name][1]:.0e})"
+            made.append(Goal(text, wanted, found[name].ratio(as_exact[name], ours)))
     for top in TOPS:
         ratio = 1 / found["ours, two workers"].ratio((top, TOLERANCE), ours)
         made.append(Goal(f"{case.network}, top {top}: two workers against one process with two threads", 1.0, ratio))
@@ -279,7 +304,7 @@ def section(
         lines += [f"| | {' | '.join(header)} |", "|---" * (1 + len(header)) + "|"]
         ours = found["ours, in process"]
         for item in found.values():
-            for tolerance in dict.fromkeys(tolerance for _, tolerance in item.jobs):
+            for tolerance in sorted({tolerance for _, tolerance in item.jobs}, reverse=True):
                 name = item.name if tolerance == TOLERANCE else f"{item.name}, tol {tolerance:.0e}"
                 lines.append(f"| {name} | {' | '.join(item.cells(tolerance, ours))} |")
         lines += ["", "; ".join(f"{item.name}: {item.way}" for item in found.values()) + "."]
