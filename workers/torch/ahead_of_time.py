@@ -52,7 +52,10 @@ def compile_ahead(
     Raises:
         PackageError: the network has no such form, or the compiler failed.
     """
-    import torch._inductor
+    # All that the thread beside this one needs: two threads must not import what imports each other.
+    import torch._inductor.codecache
+    import torch._inductor.cpp_builder
+    import torch._inductor.cpu_vec_isa
 
     # Other workers of this machine wait meanwhile for what is compiled here.
     beside = ThreadPoolExecutor(initializer=unpin_thread)
