@@ -56,3 +56,8 @@ class ChangedSamplesError(SamplesError):
 
 class PoolError(LandscapeError):
     """No worker could be started, or none is left."""
+
+
+def first_line(error: Exception) -> str:
+    """Returns the first line of what an error says, or its class's name."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -16,6 +16,7 @@ from collectors.networks.batches import call_network
 from collectors.networks.jax_arrays import NamedArrays
 from collectors.networks.weight_space import numpy_dtype
 
+from ..errors import first_line
 from ..samples.batches import Batch
 from .losses import JaxTotal
 
@@ -137,7 +138,7 @@ def find_device(device: str, notes: list[str]) -> Any:
     try:
         return jax.local_devices(backend=kind)[int(index or 0)]
     except (RuntimeError, IndexError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        reason = first_line(error)
         notes.append(f"JAX cannot use the device {device!r}, so the CPU measures: {reason}")
         warnings.warn(notes[-1], stacklevel=4)
         return jax.local_devices(backend="cpu")[0]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from collectors.errors import LandscapeError
 
-from ..errors import MemoryShortageError
+from ..errors import MemoryShortageError, first_line
 
 if TYPE_CHECKING:
     from ..evaluator import EvaluatorDescription
@@ -94,7 +94,7 @@ def getting_ready(what: str) -> Iterator[None]:
         if not is_memory_shortage(error):
             raise
         raise MemoryShortageError(
-            f"memory ran out while {what} ({(str(error).strip() or type(error).__name__).splitlines()[0]}). Give the "
+            f"memory ran out while {what} ({first_line(error)}). Give the "
             "workers more memory: fewer device_ids on one machine, fewer samples (num_samples), a line instead of a "
             "plane, or a network that callback_fn spreads over several devices (devices_per_worker)."
         ) from error

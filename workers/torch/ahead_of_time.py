@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import importlib
 import os
 import threading
 import warnings
@@ -16,6 +17,7 @@ import torch
 from torch import nn
 
 from ..cores import unpin_thread
+from ..errors import first_line
 
 OPTIONS = {
     # Otherwise the values of small weights would be written into the code.
@@ -32,6 +34,8 @@ OPTIONS = {
 _TRUSTED = {"cpp.vec_isa_ok": True}
 # What takes seconds, and is read when a library is made of it.
 _PARTS = (".wrapper.o", ".kernel.o")
+# By another thread than that which reads the network: two must not import at once what imports each other.
+_NEEDED_BESIDE = ("torch._inductor.codecache", "torch._inductor.cpp_builder", "torch._inductor.cpu_vec_isa")
 
 
 class PackageError(Exception):
@@ -52,16 +56,13 @@ def compile_ahead(
     Raises:
         PackageError: the network has no such form, or the compiler failed.
     """
-    # All that the thread beside this one needs: two threads must not import what imports each other.
-    import torch._inductor.codecache
-    import torch._inductor.cpp_builder
-    import torch._inductor.cpu_vec_isa
-
     # Other workers of this machine wait meanwhile for what is compiled here.
     beside = ThreadPoolExecutor(initializer=unpin_thread)
     with warnings.catch_warnings(), torch.no_grad(), beside as threads:
         warnings.simplefilter("ignore")
         try:
+            for module in _NEEDED_BESIDE:
+                importlib.import_module(module)
             with torch._inductor.config.patch(options | _TRUSTED):
                 # It waits for compilers, in which time this thread reads the network.
                 asked = threads.submit(contextvars.copy_context().run, _ask_for_instructions)
@@ -77,11 +78,6 @@ def compile_ahead(
             raise
         except Exception as error:
             raise PackageError(f"it cannot be compiled ahead of time: {first_line(error)}") from error
-
-
-def first_line(error: Exception) -> str:
-    """Returns the first line of what an error says."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def _export(
@@ -115,11 +111,10 @@ def _forget_instructions() -> None:
     """Lets PyTorch ask again."""
     from torch._inductor import cpu_vec_isa
 
-    for item in cpu_vec_isa.supported_vec_isa_list:
+    remembering: list[Any] = [type(item).__bool__ for item in cpu_vec_isa.supported_vec_isa_list]
+    for function in (*remembering, cpu_vec_isa.valid_vec_isa_list):
         with contextlib.suppress(AttributeError):
-            getattr(type(item).__bool__, "cache_clear")()  # noqa: B009
-    with contextlib.suppress(AttributeError):
-        cpu_vec_isa.valid_vec_isa_list.cache_clear()
+            function.cache_clear()
 
 
 @contextlib.contextmanager

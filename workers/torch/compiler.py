@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from ..errors import NondeterministicLossError
+from ..errors import NondeterministicLossError, first_line
 from ..measurement_plan import MeasurementPlan
 from ..measuring.checks import check_same_values, closeness_elsewhere
 from .compile_record import CompileCache, compile_options, wanted_options
@@ -78,7 +78,7 @@ def compile_network(
                 packaged.discard()  # perhaps it is of other code, in a way that the key does not see
                 problem = _difference(expected, lambda: measure(packaged), plan.precision)
         except Exception as error:
-            not_packaged = (str(error).strip() or type(error).__name__).splitlines()[0]
+            not_packaged = first_line(error)
         else:
             if problem:
                 packaged.discard()
@@ -92,7 +92,7 @@ def compile_network(
         with cache.in_use():
             problem = _difference(expected, lambda: measure(compiled), plan.precision)
     except Exception as error:
-        problem = (str(error).strip() or type(error).__name__).splitlines()[0]
+        problem = first_line(error)
     if problem:
         return Compiled(None, problem=problem)
     return Compiled(compiled, time.perf_counter() - start, compiler="torch.compile", not_packaged=not_packaged)

@@ -21,7 +21,8 @@ from torch import nn
 from collectors.errors import FileWriteError
 from collectors.files.local_files import write_bytes
 
-from .ahead_of_time import OPTIONS, PackageError, compile_ahead, first_line
+from ..errors import first_line
+from .ahead_of_time import OPTIONS, PackageError, compile_ahead
 from .network_code import UnknownCodeError, code_of_network
 
 _MOST_BYTES = 256 * 2**20

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import torch
 from numpy.typing import NDArray
 
+from ..errors import first_line
 from ..measuring.memory_shortage import is_memory_shortage
 from ..measuring.partition import add_batches
 from ..measuring.totals import Pending, Total
@@ -81,7 +82,7 @@ class PointRunner:
         try:
             graph = PointGraph(self._run, axes, self._device, self._capture)
         except Exception as error:
-            reason = (str(error).strip() or type(error).__name__).splitlines()[0].removesuffix(".")
+            reason = first_line(error).removesuffix(".")
             note = f"points are measured kernel by kernel instead of through one CUDA graph: {reason}."
             if not is_memory_shortage(error):
                 self._capture = None
