@@ -96,13 +96,14 @@ class SummaryCollector(TrainerCollector):
         if self._run is None:
             return
         loss: Any = outputs.get("loss") if isinstance(outputs, Mapping) else outputs
-        # Each accumulated batch gives its share of the step's loss.
         self._losses.append(loss.detach() if hasattr(loss, "detach") else loss)
         if trainer.global_step != self._trainer_step:
             self._trainer_step = trainer.global_step
             self._steps_done = (self._steps_done or 0) + 1
             losses, self._losses = self._losses, []
-            self._run.step(None if any(item is None for item in losses) else sum(losses))
+            # Of accumulated batches Lightning gives shares, in a last group that is too small as well.
+            share = trainer.accumulate_grad_batches / len(losses)
+            self._run.step(None if any(item is None for item in losses) else sum(losses) * share)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Counts an epoch; one that max_steps cut short does not count."""

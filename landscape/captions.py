@@ -2,25 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from collectors.validation import check_choice
-from workers.metric_names import MetricName
 
-from .drawing.eigenvectors import eigenvectors_text
-from .drawing.texts import main_dataset, network_name, precision_notes, unit_of
-from .facts import explained_variance_text, sampling_text, value_range
-from .file.checks import PointStatus
+from .caption_sentences import (
+    called,
+    capital,
+    joined,
+    lowest_text,
+    of_each,
+    path_text,
+    points_text,
+    range_text,
+    samples_sentence,
+    scale_text,
+    walk_text,
+    where_text,
+)
+from .drawing.look import check_dimensions
+from .drawing.sheet import shared_scale
+from .drawing.texts import network_name, precision_notes
+from .drawing.topology_sheet import topology_scale
+from .figures.barriers import barrier_text, barriers_scale
+from .figures.difference import subtract
+from .figures.multiples import KINDS, picture_scales, usual_kind
+from .figures.profile import left_scale, right_scale, sides
+from .figures.uncertainty import uncertainty_metrics
 from .file.data import LandscapeData
-from .roles import ORIGIN
-from .scales.landscape_scale import joint_scale
-from .scales.scale import Scale
+from .file.rises import ends_of_way, highest_rise
+from .scales.landscape_scale import known
+from .topology.topology import find_topology, wanted_topology
+from .topology.words import topology_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from .drawing.look import Look
 
 
 _PICTURES = {
@@ -31,12 +49,17 @@ _PICTURES = {
     "uncertainty": "Heat maps of the errors", "animation": "A film", "orbit": "A film", "fly": "A film",
     "persistence": "A persistence diagram", "merge_tree": "A merge tree",
 }  # fmt: skip
-_NORMALIZED = {
-    "filter": "normalized by filter (Li et al. 2018)",
-    "layer": "normalized by layer",
-    "weight": "normalized by weight",
-    "none": "not normalized",
-}
+_DRAWN = {
+    "lines": "Lines", "surface": "Colours and heights", "hero": "Colours and heights", "orbit": "Colours and heights",
+    "fly": "Colours and heights", "profile": "Vertical axis", "merge_tree": "Vertical axis",
+    "persistence": "Both axes", "barriers": "Vertical axis",
+}  # fmt: skip
+_OF_MINIMA = ("persistence", "merge_tree")
+_OF_PLANES = {
+    "contour": "plot_contour", "lines": "plot_contour_lines", "heatmap": "plot_heatmap", "surface": "plot_surface",
+    "hero": "plot_hero", "difference": "plot_difference", "uncertainty": "plot_uncertainty",
+    "animation": "walk_frames", "orbit": "orbit_frames", "fly": "fly_frames",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,139 +78,288 @@ class Caption:
         return f"Caption: {self.text}\n\nAlternative text: {self.alt}\n"
 
 
-def write_caption(landscape: LandscapeData, kind: str = "contour", **look: Any) -> Caption:
+def write_caption(
+    landscape: LandscapeData, kind: str | None = None, *, persistence: float | None = None, **look: Any
+) -> Caption:
     """Returns the caption and the alternative text of a picture of a landscape.
 
     Only what the file says is said: an imported file may know neither seeds nor samples.
 
     Args:
         landscape: a plane or a line.
-        kind: of the picture, as in ``landscape plot --kind``.
-        **look: the picture's metric, scale and clip; see ``figures.Look``.
+        kind: of the picture, as in ``landscape plot --kind``; None takes contours of a plane and the profile of a line.
+        persistence: of a persistence diagram or a merge tree, as of ``figures.plot_merge_tree``.
+        **look: the picture's metric, levels, scale, clip, trajectory and topology; see ``figures.Look``.
 
     Raises:
         KeyError: the landscape has no such metric.
-        ValueError: the kind is unknown.
+        ValueError: the kind is unknown, or no picture of a line or of a plane, as the landscape is; or its caption
+            needs more than one landscape.
     """
+    kind = ("profile" if landscape.y is None else "contour") if kind is None else kind
     check_choice("kind", kind, tuple(_PICTURES))
+    _check_can_show(kind, landscape, look.get("metric", "loss"))
+    options: Look = look  # type: ignore[assignment]
+    if kind == "difference":
+        raise ValueError(
+            'kind must be that of a picture of one surface, but "difference" subtracts two; '
+            "Landscape.caption_difference describes it."
+        )
+    if kind == "barriers":
+        return barriers_caption({"": landscape}, **look)
+    if kind == "uncertainty":
+        return _uncertainty_caption(landscape, options)
+    if kind in _OF_MINIMA:
+        return _minima_caption(landscape, kind, persistence, options)
     metric = look.get("metric", "loss")
-    values = landscape[metric]
-    called = MetricName.read(metric, landscape.metrics).text(main_dataset(landscape))
-    network = network_name(landscape)
-    of = f" of {network}" if network else ""
+    values, name = landscape[metric], called(landscape, metric)
+    with_path = look.get("trajectory", True)
+    scale = shared_scale(KINDS.get(kind, KINDS[usual_kind([landscape])]), [landscape], options)
+    marked = wanted_topology(landscape, metric, look.get("topology", False))
     sentences = [
-        f"{_capital(called)}{of} {_where(landscape)}",
-        _path(landscape),
-        _points(landscape),
-        _samples(landscape),
-        _scale(landscape, metric, look),
-        *(_capital(note) for note in precision_notes(landscape)),
+        f"{capital(name)}{_of(landscape)} {where_text(landscape)}",
+        path_text(landscape) if with_path else "",
+        points_text(landscape),
+        samples_sentence(landscape, metric),
+        scale_text(scale, _DRAWN.get(kind, "Colours")),
+        *(capital(note) for note in precision_notes(landscape)),
     ]
     alt = [
-        f"{_PICTURES[kind]}{'' if kind in ('persistence', 'merge_tree') else ' of ' + called}{of}",
-        f"The {called} ranges from {value_range(values, landscape.status)}",
-        _lowest(landscape, values),
-        _walk(landscape, metric),
+        f"{_PICTURES[kind]} of {name}{_of(landscape)}",
+        range_text(name, values, landscape.status),
+        lowest_text(landscape, values),
+        walk_text(landscape, metric) if with_path else "",
+        "" if marked is None else f"Minima are marked: {topology_text(marked, landscape)}",
     ]
-    return Caption(_joined(sentences), _joined(alt))
+    return Caption(joined(sentences), joined(alt))
 
 
-def _joined(sentences: list[str]) -> str:
-    return " ".join(f"{text.rstrip('.')}." for text in sentences if text)
+def _check_can_show(kind: str, landscape: LandscapeData, metric: str) -> None:
+    """Refuses what the picture refuses."""
+    if kind in _OF_PLANES:
+        check_dimensions(_OF_PLANES[kind], landscape)
+    elif kind == "profile":
+        check_dimensions("plot_profile", landscape, plane=False)
+    elif kind == "barriers":
+        ends_of_way(landscape, metric)
 
 
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+def difference_caption(
+    first: LandscapeData, second: LandscapeData | str, minus: str | None = None, *, significance: float | None = 2.0,
+    **look: Any,
+) -> Caption:  # fmt: skip
+    """Returns the caption and the alternative text of one surface minus another, as ``plot_difference`` draws it.
+
+    Args:
+        first: as of ``figures.plot_difference``, and so are the others.
+        second: a plane on the same grid, or one of the first plane's metrics.
+        minus: the metric that is subtracted, where ``second`` is a metric.
+        significance: up to how many standard errors a difference is hatched; None hatches nothing.
+        **look: see ``figures.Look``.
+
+    Raises:
+        KeyError: a landscape has no such metric.
+        ValueError: a landscape is a line, the grids differ, or an argument has a wrong value.
+        TypeError: an argument has the wrong type.
+    """
+    options: Look = look  # type: ignore[assignment]
+    found = subtract(first, second, minus, options)
+    measured = known(found.values, found.status)
+    ours, theirs = found.landscapes
+    names = tuple(called(item, metric) for item, metric in zip(found.landscapes, found.metrics, strict=True))
+    if ours is theirs:
+        what = " minus ".join(names)
+        about = [f"{capital(what)}{_of(ours)} {where_text(ours)}"]
+        sides_called = names
+    else:
+        sides_called = _files(found.landscapes)
+        what = f"difference of {names[0]}"
+        surfaces = zip(sides_called, found.landscapes, strict=True)
+        places = {side: f"{capital(names[0])}{_of(item)} {where_text(item)}" for side, item in surfaces}
+        about = [f"{capital(what)}: {' minus '.join(sides_called)}", *of_each(places)]
+    each = list(zip(sides_called, found.landscapes, found.metrics, strict=True))
+    chance = None if significance is None else found.chance(significance)
+    sentences = [
+        *about,
+        path_text(ours) if look.get("trajectory", True) else "",
+        *of_each({side: points_text(item) for side, item, _ in each}),
+        *of_each({side: samples_sentence(item, metric) for side, item, metric in each}),
+        f"Colours change at zero, below which {sides_called[0]} is lower",
+        scale_text(found.scale(options), "Colours"),
+        "" if chance is None else f"Hatched: {chance.text}",
+        *(capital(note) for note in precision_notes(ours, theirs)),
+    ]
+    lower, higher = int((measured < 0).sum()), int((measured > 0).sum())
+    alt = [
+        f"Filled contours of the {what}" + (_of(ours) if ours is theirs else f", {' minus '.join(sides_called)}"),
+        range_text("difference", measured, found.status),
+        f"It is below zero, where {sides_called[0]} is lower, at {lower:,} points, and above zero at {higher:,}"
+        if lower or higher
+        else "",
+        *(lowest_text(ours, measured, word) for word in ("lowest", "highest")),
+        "" if chance is None else f"Hatched is what may be chance: {chance.text}",
+    ]
+    return Caption(joined(sentences), joined(alt))
 
 
-def _where(landscape: LandscapeData) -> str:
-    """Returns on which plane or line the landscape lies, by which method and seed."""
-    known = landscape.attributes
-    cut, kind = ("line" if landscape.y is None else "plane"), known.get("decomposition")
-    unit = unit_of(landscape)
-    origin = "the origin" if landscape.origin.role == ORIGIN else landscape.origin.label(unit)
-    if kind == "pca":
-        number = "principal component" if landscape.y is None else "two principal components"
-        text = f"on the {cut} of the first {number} of the path of the weights"
-        shares = explained_variance_text(landscape)
-        return text + (f", which hold {shares} of its variance" if shares else "") + f", through {origin}"
-    if kind == "random":
-        count = "one random direction" if landscape.y is None else "two random directions"
-        how = _NORMALIZED.get(str(known.get("normalization")), "")
-        moves = known.get("perturb_one_dimensional")
-        still = "biases and normalization layers stay" if moves is False else ""
-        seed = "" if known.get("directions_seed") is None else f"seed {known['directions_seed']}"
-        said = "; ".join(text for text in (how, still, seed) if text)
-        return f"around {origin}, along {count}" + (f" ({said})" if said else "")
-    eigenvectors = eigenvectors_text(landscape)
-    if eigenvectors:
-        return f"around {origin}, along eigenvectors ({eigenvectors})"
-    found = landscape.checkpoints
-    names = [] if found is None else [name for name in found.name if name]
-    if kind == "points" and names:
-        everyone = [origin, *(name for name in names if name != origin)]
-        return f"on the {cut} through {', '.join(everyone[:-1])} and {everyone[-1]}"
-    return f"on a {cut} through {origin}"
+def barriers_caption(ways: Mapping[str, LandscapeData], **look: Any) -> Caption:
+    """Returns the caption and the alternative text of ways between two networks, as ``plot_barriers`` draws them.
+
+    Args:
+        ways: name to a line or a curve that was measured from 0 to 1.
+        **look: see ``figures.Look``.
+
+    Raises:
+        KeyError: a landscape has no such metric.
+        ValueError: a landscape is a plane or does not go from 0 to 1.
+    """
+    metric = look.get("metric", "loss")
+    lines = list(ways.values())
+    names = [called(line, metric) for line in lines]
+    heights = {name: _rise_text(line, metric) for name, line in ways.items()}
+    sentences = [
+        *of_each(
+            {
+                way: f"{capital(name)}{_of(line)} {where_text(line)}"
+                for (way, line), name in zip(ways.items(), names, strict=True)
+            }
+        ),
+        *of_each({way: points_text(line) for way, line in ways.items()}),
+        *of_each({way: samples_sentence(line, metric) for way, line in ways.items()}),
+        "A barrier is the largest rise above the straight line between the values of both ends (dotted)",
+        *of_each({way: capital(text) for way, text in heights.items()}),
+        scale_text(barriers_scale(lines, look), "Vertical axis"),  # type: ignore[arg-type]
+        *(capital(note) for note in precision_notes(*lines)),
+    ]
+    curves = "A curve" if len(lines) == 1 else f"{len(lines)} curves"
+    alt = [f"{curves} of {names[0]}{_of(lines[0])} between two networks"]
+    for (way, line), name in zip(ways.items(), names, strict=True):
+        told = range_text(name, line[metric], line.status)
+        alt += [f"{way}: {told}" if way else told, lowest_text(line, line[metric]), capital(heights[way])]
+    return Caption(joined(sentences), joined(alt))
 
 
-def _path(landscape: LandscapeData) -> str:
-    """Returns how far the drawn path is from the one that was walked."""
-    found = landscape.checkpoints
-    if found is None or not found.paths or landscape.y is None:
-        return ""
-    unit, rows = unit_of(landscape), np.concatenate(found.paths)
-    numbers = found.number[rows]
-    span = f"{len(rows)} checkpoints, {unit}s {numbers.min()} to {numbers.max()}"
-    largest = float(np.max(found.residual[rows]))
-    return f"The path ({span}) is projected onto the plane, from which it is at most {largest:.3g} away"
+def profile_caption(landscape: LandscapeData, metrics: Sequence[str], **look: Any) -> Caption:
+    """Returns the caption and the alternative text of several metrics of a line, as ``plot_profile`` draws them.
+
+    Args:
+        landscape: a line.
+        metrics: the main one, then the others.
+        **look: see ``figures.Look``.
+
+    Raises:
+        KeyError: the landscape has no such metric.
+    """
+    main, *others = metrics
+    beside, right = sides(landscape, main, others)
+    shown = [main, *beside, *right]
+    names = [called(landscape, metric) for metric in shown]
+    what = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    left = left_scale(landscape, [main, *beside], {**look, "metric": main})  # type: ignore[typeddict-item]
+    sentences = [
+        f"{capital(what)}{_of(landscape)} {where_text(landscape)}",
+        points_text(landscape),
+        *of_each({name: samples_sentence(landscape, each) for name, each in zip(names, shown, strict=True)}),
+        scale_text(left, "Left axis" if right else "Vertical axis"),
+        scale_text(right_scale(landscape, right), "Right axis") if right else "",
+        *(capital(note) for note in precision_notes(landscape)),
+    ]
+    alt = [f"{'Curves' if len(names) > 1 else 'A curve'} of {what}{_of(landscape)}"]
+    for name, metric in zip(names, shown, strict=True):
+        alt += [range_text(name, landscape[metric], landscape.status), lowest_text(landscape, landscape[metric])]
+    return Caption(joined(sentences), joined([*alt, walk_text(landscape, main)]))
 
 
-def _points(landscape: LandscapeData) -> str:
-    shape = " × ".join(str(size) for size in reversed(landscape.shape))
-    adaptive = sampling_text(landscape)
-    if adaptive is not None:
-        report: Mapping[str, Any] = landscape.attributes.get("sampling") or {}
-        within = "" if report.get("tolerance") is None else f" within a tolerance of {100 * report['tolerance']:.2g} %"
-        return f"{shape} points, sampled adaptively{within}: {adaptive}"
-    left = landscape.status_counts[PointStatus.PENDING]
-    return f"{shape} points" + (f", of which {left} are not measured yet" if left else "")
+def multiples_captions(
+    landscapes: Sequence[LandscapeData], metrics: Sequence[str], kind: str | None = None, **look: Any
+) -> list[Caption]:
+    """Returns a caption for each of the pictures that ``plot_multiples`` draws side by side, in their order.
+
+    Args:
+        landscapes: all planes or all lines.
+        metrics: what is drawn of each.
+        kind: of the pictures, as of ``plot_multiples``.
+        **look: see ``figures.Look``.
+
+    Raises:
+        KeyError: a landscape has no such metric.
+        ValueError: an argument has a wrong value.
+    """
+    chosen = kind or usual_kind(landscapes)
+    pictures = picture_scales(landscapes, metrics, chosen, look)  # type: ignore[arg-type]
+    captions = []
+    files = _files(landscapes)
+    for number, (landscape, metric, scale) in enumerate(pictures, 1):
+        own = {**look, "metric": metric, "scale": scale, "levels": None, "clip": None}
+        found = write_caption(landscape, chosen, **own)
+        which = f" ({files[(number - 1) // len(metrics)]})" if len(landscapes) > 1 else ""
+        place = f"Picture {number} of {len(pictures)}{which}: "
+        shared = sum(other is scale for _, _, other in pictures)
+        also = f" The {shared} pictures of this quantity share one scale." if shared > 1 else ""
+        captions.append(Caption(place + found.text + also, place + found.alt))
+    return captions
 
 
-def _samples(landscape: LandscapeData) -> str:
-    known = landscape.attributes
-    if known.get("num_samples") is None:
-        return ""
-    chosen = {"first": "the first ones of the data set", "random": f"drawn with seed {known.get('seed')}"}
-    which = chosen.get(str(known.get("samples")), str(known.get("samples")))
-    buffers = {"recalibrate": "BatchNorm statistics computed anew at each point", "interpolate": "buffers interpolated"}
-    also = buffers.get(str(known.get("buffers")), "")
-    return f"Each point is measured on {known['num_samples']:,} samples ({which})" + (f", {also}" if also else "")
+def _uncertainty_caption(landscape: LandscapeData, look: Look) -> Caption:
+    metric = look.get("metric", "loss")
+    maps = uncertainty_metrics(landscape, metric)
+    scales = picture_scales([landscape], list(maps), "heatmap", {**look, "metric": "loss"})
+    sentences = [
+        f"{capital(' and '.join(maps.values()))}{_of(landscape)} {where_text(landscape)}",
+        path_text(landscape) if look.get("trajectory", True) else "",
+        points_text(landscape),
+        samples_sentence(landscape, metric),
+        *(
+            scale_text(scale, f"Colours of the {title}")
+            for title, (_, _, scale) in zip(maps.values(), scales, strict=True)
+        ),
+        *(capital(note) for note in precision_notes(landscape)),
+    ]
+    pictures = "A heat map" if len(maps) == 1 else "Heat maps"
+    alt = [f"{pictures} of the errors of {called(landscape, metric)}{_of(landscape)}"]
+    for error, title in maps.items():
+        values = landscape[error]
+        alt += [range_text(title, values, landscape.status), lowest_text(landscape, values, "highest")]
+    return Caption(joined(sentences), joined(alt))
 
 
-def _scale(landscape: LandscapeData, metric: str, look: Mapping[str, Any]) -> str:
-    """Returns how values become colours or heights, where that is not linear and whole."""
-    scale = look.get("scale", "auto")
-    if not isinstance(scale, Scale):
-        scale = joint_scale([landscape], metric, scale, None, look.get("clip"), count=8, path=False)
-    label = scale.label("x")
-    return f"Colours and heights: {label[3:-1]}" if label.endswith(")") else ""
+def _minima_caption(landscape: LandscapeData, kind: str, persistence: float | None, look: Look) -> Caption:
+    metric = look.get("metric", "loss")
+    name, found = called(landscape, metric), find_topology(landscape, metric, persistence)
+    least = "twice its error" if persistence is None else f"{persistence:g}"
+    sentences = [
+        f"Minima of {name}{_of(landscape)} {where_text(landscape)}",
+        points_text(landscape),
+        samples_sentence(landscape, metric),
+        f"A minimum counts where its barrier is higher than {least}",
+        scale_text(topology_scale(found, landscape, look), _DRAWN[kind]) if found.minima else "",
+        *(capital(note) for note in precision_notes(landscape)),
+    ]
+    values = landscape[metric]
+    alt = [
+        f"{_PICTURES[kind]} of the minima of {name}{_of(landscape)}",
+        range_text(name, values, landscape.status),
+        lowest_text(landscape, values),
+        f"Minima: {topology_text(found, landscape)}",
+    ]
+    return Caption(joined(sentences), joined(alt))
 
 
-def _lowest(landscape: LandscapeData, values: Any) -> str:
-    finite = np.where(np.isfinite(values), values, np.inf)
-    if not np.isfinite(finite).any():
-        return ""
-    place = np.unravel_index(int(np.argmin(finite)), values.shape)
-    at = f"x = {landscape.x[place[-1]]:.3g}" + ("" if landscape.y is None else f", y = {landscape.y[place[0]]:.3g}")
-    return f"It is lowest at {at}, in lengths of the directions from the origin"
+def _of(landscape: LandscapeData) -> str:
+    network = network_name(landscape)
+    return f" of {network}" if network else ""
 
 
-def _walk(landscape: LandscapeData, metric: str) -> str:
-    """Returns where the first run's path begins and ends."""
-    found = landscape.checkpoints
-    if found is None or not found.paths or metric not in found.metrics:
-        return ""
-    unit, own = unit_of(landscape), found.metrics[metric]
-    first, last = (found.paths[0][index] for index in (0, -1))
-    texts = [f"{own[row]:.3g} at {unit} {found.number[row]}" for row in (first, last) if np.isfinite(own[row])]
-    return f"The path goes from {' to '.join(texts)}" if len(texts) == 2 else ""
+def _files(landscapes: Sequence[LandscapeData]) -> tuple[str, ...]:
+    """Returns what landscapes are called beside each other: by their files or, where these do not tell, by number."""
+    stems = tuple("" if landscape.path is None else landscape.path.stem for landscape in landscapes)
+    if all(stems) and len(set(stems)) == len(stems):
+        return stems
+    words = ("the first", "the second")
+    return words if len(stems) == 2 else tuple(f"number {place}" for place in range(1, len(stems) + 1))
+
+
+def _rise_text(line: LandscapeData, metric: str) -> str:
+    """Returns how high the barrier of a way is, and where."""
+    rise = highest_rise(line, metric)
+    return barrier_text(rise) + (f" at {rise.at:.3g} of the way" if rise.height > 0 else "")

@@ -13,6 +13,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from collectors.errors import LandscapeError
+from workers.errors import IN_THE_WORKER
 
 from .commands.align import align
 from .commands.arguments import as_typed
@@ -79,7 +80,9 @@ def main() -> None:
     try:
         app()
     except (LandscapeError, TypeError, ValueError, ImportError, OSError) as error:
-        _end(error, "\n".join([str(error), *getattr(error, "__notes__", ())]), 1)
+        # Tracebacks of workers are like all others: they come with --debug.
+        notes = (note for note in getattr(error, "__notes__", ()) if not note.startswith(IN_THE_WORKER))
+        _end(error, "\n".join([str(error), *notes]), 1)
     except Exception as error:
         _end(error, f"unexpected {type(error).__name__}: {error}\nThis is a bug; --debug shows where it is.", 3)
 

@@ -65,3 +65,23 @@ def error_message(text: str) -> str:
     if len(message) > _MESSAGE_CHARACTERS:
         return f"{message[:_MESSAGE_CHARACTERS].rstrip()} ..."
     return message or "no text"
+
+
+# Remedies in Python; the command line says them in its own words.
+OTHER_GRID = (
+    "Pass plane=plane; or put that file back, if the landscape was moved or copied without it; or call what measured "
+    "the landscape once more, with another size and the same output: points that both grids have are kept, and "
+    "save_directions=True writes that file."
+)
+"""What to do where the plane of a file is not known."""
+OTHER_GRID_OF_CURVE = (
+    "Call evaluate(Path.load(...), ...) with another size and the same output: points that both grids have are kept."
+)
+"""The same for a curve."""
+OTHER_GRID_ALONG_EIGENVECTORS = (
+    "Put that file back: eigenvectors are always kept, in a file beside their landscape, and measured again they may "
+    "be others. Or pass plane=plane."
+)
+"""The same where the directions are eigenvectors."""
+MEASURE_BARRIER = "Measure it with landscape.barrier(a, b, callback_fn)."
+"""What to do where a line is not the whole way between two networks."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from collectors.validation import check_instance, wrong_type
 
+from .file.kind import LANDSCAPE
 from .file.saving import output_file
 from .landscape import Landscape
 from .paths.path import Path
@@ -83,7 +84,10 @@ def evaluate(
         assert x_axis is not None
         return x_axis, own_y if y is None else _axis("y", y)
 
-    path = None if output is None else output_file(output)
+    overwrite = chosen["overwrite"]
+    path = None if output is None else output_file(output, plane.checkpoints, LANDSCAPE, overwrite=overwrite)
+    if route is not None and path is not None:
+        route.check_beside(path)
     data, report = survey_plane(
         plane, callback_fn, grid, chosen, path=path, device_ids=device_ids, num_samples=num_samples
     )

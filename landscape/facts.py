@@ -1,8 +1,7 @@
-"""What a landscape holds, in words: as text (``landscape info``), as JSON for programs, as rows for the page."""
+"""What a landscape holds, in words: as text (``landscape info``), in one line, as rows for the page."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -14,9 +13,17 @@ from workers.measurement_plan import plan_text
 from workers.metric_names import MetricName, other_datasets
 
 from .drawing.eigenvectors import eigenvectors_text
-from .drawing.texts import kind_text, main_dataset, network_name, precision_name, sampling_notes, unit_of
+from .drawing.texts import (
+    kind_text,
+    main_dataset,
+    network_name,
+    precision_name,
+    precision_notes,
+    printable,
+    sampling_notes,
+    unit_of,
+)
 from .errors import error_message
-from .file.checkpoints import CheckpointsData
 from .file.checks import PointStatus
 from .file.data import LandscapeData
 from .file.own_values import own_values_text
@@ -24,10 +31,7 @@ from .file.samples import kept_text
 from .roles import CHECKPOINT, ORIGIN
 from .sampling.sampling import first_grid_counts
 from .shares import percentages
-from .topology.words import minima_text, topology_json
-
-SUMMARY_VERSION = 2
-"""Grows when a name of ``summary_json`` goes or changes its meaning; a new name alone leaves it."""
+from .topology.words import minima_text
 
 _FAILURES_IN_TEXT = 10
 _ROUNDING = {
@@ -42,53 +46,33 @@ def summary_text(landscape: LandscapeData) -> str:
     return as_lines(_facts(landscape, _FAILURES_IN_TEXT, landscape.path))
 
 
+def one_line(landscape: LandscapeData) -> str:
+    """Returns what a landscape is and how far it is measured, for the line in which Python shows it."""
+    shape = " x ".join(str(len(axis)) for axis in (landscape.x, landscape.y) if axis is not None)
+    losses = {
+        "loss": "loss",
+        **{f"on {printable(name, 24)}": f"loss@{name}" for name in other_datasets(landscape.metrics)},
+    }
+    parts = [f"{printable(kind_text(landscape), 48)}, {shape} points"]
+    for words, name in losses.items():
+        between = _between(landscape.metrics[name], landscape.status)
+        parts.append(f"{words} {between}" if between else f"{words} without a finite value")
+    if landscape.explained_variance_ratio is not None:
+        share = percentages([landscape.explained_variance_ratio.sum()])[0]
+        parts.append(f"{share} of the variance explained")
+    counts = landscape.status_counts
+    if counts[PointStatus.INTERPOLATED]:
+        parts.append(f"{counts[PointStatus.INTERPOLATED]} of {landscape.status.size} points interpolated")
+    if not landscape.complete:
+        parts.append(f"{counts[PointStatus.MEASURED]} of {landscape.status.size} points measured")
+    return "; ".join([*parts, *precision_notes(landscape)])
+
+
 def as_lines(facts: Sequence[tuple[str, str]]) -> str:
     """Returns names and texts as a table, one to a line, in which nothing can move a terminal's cursor."""
     lines = [(name, _printable(text)) for name, text in facts]
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
-
-
-def summary_json(landscape: LandscapeData) -> dict[str, Any]:
-    """Returns the facts as JSON values; null stands for NaN, for infinities, and for what is absent.
-
-    Its names: ``summary_version``, ``file``, ``complete``, ``grid`` (``shape`` as rows and columns; ``x`` and ``y``
-    with ``size``, ``minimum``, ``maximum``), ``points`` (how many have each status), ``metrics`` (per name
-    ``minimum``, ``maximum`` and their places ``minimum_at``, ``maximum_at`` as coordinates, over finite values, and
-    ``not_finite``), ``topology`` (of the loss; see ``topology_json``), ``origin`` (with its role), ``directions``,
-    ``checkpoints`` (one value per row, and ``runs``), ``errors`` (places), and ``attributes`` as the file has them.
-    """
-    found: dict[str, Any] = {
-        "summary_version": SUMMARY_VERSION,
-        "file": None if landscape.path is None else str(landscape.path),
-        "complete": landscape.complete,
-        "grid": {
-            "shape": list(landscape.loss.shape),
-            "x": _axis(landscape.x),
-            "y": None if landscape.y is None else _axis(landscape.y),
-        },
-        "points": {status.name.lower(): count for status, count in landscape.status_counts.items()},
-        "metrics": {name: _metric(values, landscape) for name, values in landscape.metrics.items()},
-        "topology": topology_json(landscape),
-        "origin": {
-            "x": landscape.origin.x,
-            "y": landscape.origin.y,
-            "status": landscape.origin.status.name.lower(),
-            "metrics": landscape.origin.metrics,
-            **{name: getattr(landscape.origin, name) for name in ("role", "name", "run", "number")},
-        },
-        "directions": {
-            "explained_variance_ratio": landscape.explained_variance_ratio,
-            "cosine": landscape.cosine,
-            "eigenvalues": landscape.directions.eigenvalues,
-            "residuals": landscape.directions.residuals,
-        },
-        "checkpoints": None if landscape.checkpoints is None else _checkpoints(landscape, landscape.checkpoints),
-        "errors": sorted(landscape.errors),
-        "attributes": landscape.attributes,
-    }
-    plain: dict[str, Any] = as_json(found)
-    return plain
 
 
 def page_facts(landscape: LandscapeData) -> list[list[str]]:
@@ -244,7 +228,7 @@ def who_is_there(landscape: LandscapeData) -> list[tuple[str, str]]:
         rows.append(("run", ": ".join(text for text in (found.run_name(path[0]), f"{count}, {span}") if text)))
     for row in found.networks:
         texts = []
-        for loss in _losses(landscape):
+        for loss in loss_names(landscape):
             own, projected = (
                 _measured_text(values[loss][row], PointStatus(int(status[row])))
                 for values, status in ((found.metrics, found.status), (found.projected, found.projected_status))
@@ -265,7 +249,7 @@ def datasets_text(landscape: LandscapeData) -> str | None:
     return ", ".join([first, *(f"{name} (loss@{name})" for name in others)])
 
 
-def _losses(landscape: LandscapeData) -> list[str]:
+def loss_names(landscape: LandscapeData) -> list[str]:
     """Returns the names of the losses of all data sets that checkpoints have too, the main one first."""
     found = landscape.checkpoints
     names = ["loss", *(f"loss@{name}" for name in other_datasets(landscape.metrics))]
@@ -274,7 +258,7 @@ def _losses(landscape: LandscapeData) -> list[str]:
 
 def _drawn_losses(landscape: LandscapeData) -> str | None:
     unit, main = unit_of(landscape), main_dataset(landscape)
-    texts = [own_values_text(landscape.checkpoints, name, unit, main) for name in _losses(landscape)]
+    texts = [own_values_text(landscape.checkpoints, name, unit, main) for name in loss_names(landscape)]
     return "; ".join(text for text in texts if text) or None
 
 
@@ -293,13 +277,30 @@ def value_range(values: NDArray[Any], status: NDArray[Any] | None = None) -> str
         values: of a grid.
         status: ``PointStatus`` of each point, where some may have no value yet.
     """
+    text, pending = _between(values, status), _pending(values, status)
+    return (text + (f", {pending} without a value yet" if pending else "")) if text else "no finite value"
+
+
+def _between(values: NDArray[Any], status: NDArray[Any] | None) -> str:
+    """Returns the ends of the finite values, and how many of those that are there are not finite; "" if all are."""
     finite = values[np.isfinite(values)]
     if not len(finite):
-        return "no finite value"
-    pending = 0 if status is None else int((np.isnan(values) & (status == PointStatus.PENDING)).sum())
-    rest = values.size - finite.size - pending
-    text = f"{finite.min():.4g} to {finite.max():.4g}" + (f", {rest} not finite" if rest else "")
-    return text + (f", {pending} without a value yet" if pending else "")
+        return ""
+    rest = values.size - finite.size - _pending(values, status)
+    return _two_ends(float(finite.min()), float(finite.max())) + (f", {rest} not finite" if rest else "")
+
+
+def _pending(values: NDArray[Any], status: NDArray[Any] | None) -> int:
+    return 0 if status is None else int((np.isnan(values) & (status == PointStatus.PENDING)).sum())
+
+
+def _two_ends(low: float, high: float) -> str:
+    """Returns two values with as many digits as tell them apart, at least four."""
+    for digits in (4, 6, 9, 17):
+        texts = [f"{end:.{digits}g}" for end in (low, high)]
+        if texts[0] != texts[1] or low == high:
+            break
+    return " to ".join(texts)
 
 
 def _notes_and_failures(landscape: LandscapeData, at_most: int) -> list[tuple[str, object]]:
@@ -335,12 +336,35 @@ def _intervals(intervals: object) -> str:
     return ", ".join(str(item[0]) if len(item) == 1 else f"{item[0]} to {item[-1]} ({len(item)})" for item in intervals)
 
 
+def sample_counts(attributes: Mapping[str, Any]) -> dict[str, int]:
+    """Returns how many samples of each data set values are averaged over, the main set's first; empty if unknown.
+
+    Args:
+        attributes: of a file; where it has a single data set, its name is "".
+    """
+    sets = attributes.get("datasets")
+    if isinstance(sets, list | tuple) and sets:
+        named = [item for item in sets if isinstance(item, Mapping)]
+        return {str(item["name"]): item["num_samples"] for item in named if "num_samples" in item}
+    count = attributes.get("num_samples")
+    return {} if count is None else {"": count}
+
+
+def samples_of(attributes: Mapping[str, Any], dataset: str) -> int | None:
+    """Returns how many samples of one data set values are averaged over; None where the file does not say.
+
+    Args:
+        attributes: of a file.
+        dataset: as a metric's name has it, so "" is the main one.
+    """
+    counts = sample_counts(attributes)
+    return counts.get(dataset) if dataset else next(iter(counts.values()), None)
+
+
 def samples_text(attributes: Mapping[str, Any]) -> str | None:
     """Returns how many samples a value is averaged over, and which; None where the file does not say."""
-    count, which = attributes.get("num_samples"), attributes.get("samples", "first")
-    if sets := attributes.get("datasets"):
-        return ", ".join(f"{item['name']} {item['num_samples']}" for item in sets) + f" ({which})"
-    return None if count is None else f"{count} ({which})"
+    texts = [f"{name} {count}" if name else str(count) for name, count in sample_counts(attributes).items()]
+    return f"{', '.join(texts)} ({attributes.get('samples', 'first')})" if texts else None
 
 
 def versions_text(versions: object) -> str | None:
@@ -353,40 +377,3 @@ def versions_text(versions: object) -> str | None:
 def _printable(text: str) -> str:
     # A file from elsewhere may hold what a terminal takes for commands, or lines that look like ours.
     return "".join(letter if letter.isprintable() else " " if letter.isspace() else "?" for letter in text)
-
-
-def _axis(axis: NDArray[Any]) -> dict[str, Any]:
-    return {"size": len(axis), "minimum": axis[0], "maximum": axis[-1]}
-
-
-def _metric(values: NDArray[Any], landscape: LandscapeData) -> dict[str, Any]:
-    finite = np.isfinite(values)
-    found: dict[str, Any] = dict.fromkeys(("minimum", "maximum", "minimum_at", "maximum_at"))
-    if finite.any():
-        axes = (landscape.x,) if landscape.y is None else (landscape.x, landscape.y)
-        known = np.where(finite, values, np.nan)
-        for name, place in (("minimum", np.nanargmin(known)), ("maximum", np.nanargmax(known))):
-            index = np.unravel_index(int(place), values.shape)
-            found[name] = values[index]
-            found[f"{name}_at"] = [axis[number] for axis, number in zip(axes, reversed(index), strict=True)]
-    return {**found, "not_finite": int((~finite).sum())}
-
-
-def _checkpoints(landscape: LandscapeData, found: CheckpointsData) -> dict[str, Any]:
-    columns = {name: getattr(found, name) for name in ("number", "x", "y", "residual", "norm", "run", "name")}
-    roles = [found.role(row) for row in range(len(found.number))]
-    losses: dict[str, Any] = {"sha256": found.sha256}
-    for name in _losses(landscape):
-        losses |= {name: found.metrics[name], f"projected_{name}": found.projected[name]}
-    return {"runs": found.runs, **columns, "role": roles, **losses}
-
-
-def as_json(value: Any) -> Any:
-    """Returns arrays, numbers and mappings as JSON values; None for what is not finite."""
-    if isinstance(value, np.ndarray | np.generic):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {str(key): as_json(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [as_json(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

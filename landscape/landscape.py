@@ -16,18 +16,15 @@ from numpy.typing import NDArray
 
 from collectors.errors import LandscapeError
 from collectors.files.remote_path import RemotePath
-from workers.metric_names import other_datasets
 
 from . import figures
-from .captions import Caption, write_caption
-from .drawing.texts import kind_text, precision_notes, printable
-from .file.checks import PointStatus
+from .captions import Caption, difference_caption, write_caption
+from .facts import one_line
 from .file.data import LandscapeData
 from .file.landscape_file import read_landscape
 from .file.read_only import ReadOnly
 from .file.samples import KeptLosses
 from .file.whole_file import path_of
-from .shares import percentages
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -195,9 +192,13 @@ class Landscape(ReadOnly, LandscapeData):
             )
         return self.kept_samples[chosen]
 
-    def caption(self, kind: str = "contour", **look: Unpack[Look]) -> Caption:
+    def caption(self, kind: str | None = None, **look: Unpack[Look]) -> Caption:
         """Returns what a paper says under a picture of this landscape, and what it shows; see ``write_caption``."""
         return write_caption(self, kind, **look)
+
+    def caption_difference(self, other: LandscapeData | str, minus: str | None = None, **options: Any) -> Caption:
+        """Returns what a paper says under ``plot_difference`` with these arguments; see ``difference_caption``."""
+        return difference_caption(self, other, minus, **options)
 
     def plot_contour(self, ax: Axes | None = None, **look: Unpack[Look]) -> Axes:
         """Draws filled contours with the paths of runs, networks and the origin; see ``figures.plot_contour``."""
@@ -383,19 +384,7 @@ class Landscape(ReadOnly, LandscapeData):
         return {"image": np.ascontiguousarray(pixels.transpose(2, 0, 1)[None]), "tensor": np.array(self.loss)}
 
     def __repr__(self) -> str:
-        shape = " x ".join(str(len(axis)) for axis in (self.x, self.y) if axis is not None)
-        parts = [f"{printable(kind_text(self), 48)}, {shape} points", f"loss {_range_text(self.loss)}"]
-        for name in other_datasets(self.metrics):
-            parts.append(f"on {printable(name, 24)} {_range_text(self[f'loss@{name}'])}")
-        if self.explained_variance_ratio is not None:
-            share = percentages([self.explained_variance_ratio.sum()])[0]
-            parts.append(f"{share} of the variance explained")
-        counts = self.status_counts
-        if counts[PointStatus.INTERPOLATED]:
-            parts.append(f"{counts[PointStatus.INTERPOLATED]} of {self.status.size} points interpolated")
-        if not self.complete:
-            parts.append(f"{counts[PointStatus.MEASURED]} of {self.status.size} points measured")
-        return f"Landscape({'; '.join([*parts, *precision_notes(self)])})"
+        return f"Landscape({one_line(self)})"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         if importlib.util.find_spec("plotly") is None:
@@ -409,8 +398,3 @@ class Landscape(ReadOnly, LandscapeData):
         image = io.BytesIO()
         figures.save_figure(self.plot_profile() if self.y is None else self.plot_contour(), image, dpi=120)
         return image.getvalue()
-
-
-def _range_text(values: NDArray[Any]) -> str:
-    finite = values[np.isfinite(values)]
-    return f"{finite.min():.4g} to {finite.max():.4g}" if len(finite) else "nan to nan"

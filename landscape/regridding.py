@@ -89,8 +89,10 @@ def refine(
         LandscapeError: something else went wrong; the subclass and the text say what, and how to fix it.
     """
     chosen = with_defaults("refine", ChangeOptions, options)
-    if (size is None) == (factor is None):
+    if size is None and factor is None:
         raise ValueError("size= or factor= must be given: how many points, or into how many each cell is divided.")
+    if size is not None and factor is not None:
+        raise ValueError("size= and factor= both say how fine the grid is; give one of them.")
     source = _source(file)
     change = _by_factor(source, factor) if size is None else _to_size(source, size, output)
     how = {"sampling": sampling, "tolerance": tolerance, "relative_tolerance": relative_tolerance}

@@ -22,6 +22,7 @@ from .planes.from_checkpoints import plane_of_runs, random_plane_of
 from .planes.from_factors import factor_plane_of
 from .planes.further_runs import FurtherRuns
 from .planes.plane import Plane
+from .planes.plane_file import check_directions
 from .planes.runs import Run, read_run
 from .roles import Members
 from .survey.kept_plane import keep_plane
@@ -117,6 +118,30 @@ def find_jobs(
     return jobs
 
 
+def check_all_is_drawn(jobs: Sequence[Job], others: FurtherRuns, directions: str) -> None:
+    """Refuses what belongs to a landscape that is not drawn.
+
+    Args:
+        jobs: what is drawn.
+        others: who joins the planes of the intervals.
+        directions: of the result's landscape.
+
+    Raises:
+        ValueError: others join planes that are not drawn, or the directions are those of such a plane.
+    """
+    kinds = {job.kind for job in jobs}
+    if others and "pca" not in kinds:
+        raise ValueError(
+            "also must be left out where no interval is drawn, because others join the planes of intervals; or pass "
+            "collect_landscape={'create_landscape': {'train': True}}."
+        )
+    if directions not in ("random", "pca") and directions not in kinds:
+        raise ValueError(
+            "directions must be left out where no result is drawn, whose landscape has them; or pass "
+            "collect_landscape={'create_landscape': {'result': True}}."
+        )
+
+
 def plane_of_job(
     job: Job,
     readers: Mapping[int, StateReader],
@@ -142,6 +167,8 @@ def plane_of_job(
     Raises:
         LandscapeError: a checkpoint cannot be used, or the checkpoints span no plane, or eigenvectors cannot be found.
     """
+    if options["save_directions"]:
+        check_directions(job.path)
     space = pool.description.space
     own = tuple(readers[number] for number in job.numbers)
     run = Run(others.own if job.kind == "pca" else "", own, job.numbers, finished=job.numbers[-1] == final)

@@ -15,7 +15,7 @@ from collectors.files.places import AnyPath, check_directory
 from collectors.files.remote_path import RemotePath
 from collectors.run_directory.directory import CHECKPOINT_FOLDER, RunDirectory, find_run
 from collectors.validation import check_bool, check_choice, check_device_ids, wrong_value
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.pools.open_pool import open_pool
 
 from .curvature.hessian_plane import EigenvectorSettings
@@ -32,12 +32,13 @@ from .planes.further_runs import PLANES_OF, find_further_runs
 from .planes.pca import CENTERINGS
 from .planes.plane import buffer_policy
 from .planes.plane_file import write_directions
-from .run_jobs import find_jobs, plane_of_job
+from .run_jobs import check_all_is_drawn, find_jobs, plane_of_job
 from .survey.experiment import choose_plan, function_attribute, run_attributes
 from .survey.forecast import Announcer, fewest_points
+from .survey.kept_plane import keep_directions
 from .survey.options import RunOptions, documented, pool_options, with_defaults
 from .survey.settings import SurveySettings
-from .survey.survey import forecast_survey, survey
+from .survey.survey import check_file, forecast_survey, survey
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -142,6 +143,7 @@ class SummaryLandscape:
         jobs = find_jobs(
             run, settings, folder, _check_stem(chosen["name"]), list(spanning), chosen["directions"], vectors
         )
+        check_all_is_drawn(jobs, others, chosen["directions"])
         landscapes = []
         say, timed = Announcer(shown=chosen["dry_run"]), None
         say(_DRY_RUN, timed=False)
@@ -156,24 +158,24 @@ class SummaryLandscape:
             seconds=how.budget,
             rehearsal=chosen["dry_run"],
         ) as pool:
-            space = pool.description.space
             say(f"opening checkpoints, computing the directions of {len(jobs)} landscape{'s' if len(jobs) > 1 else ''}")
             # All planes are built before the first point is measured, so that a damaged checkpoint shows at once.
             # Each checkpoint is opened, and its SHA-256 checked, once for all the landscapes that it is part of.
             numbers = dict.fromkeys(number for job in jobs for number in job.numbers)
-            readers = {number: run.checkpoint(number, space) for number in numbers}
-            final = run.metadata.final_number
+            readers = {number: run.checkpoint(number, pool.description.space) for number in numbers}
             factors = [run.factors(job.numbers[-1]) if job.kind == FACTORS else () for job in jobs]
             planes = [
-                plane_of_job(job, readers, pool, chosen, final, others, vectors, seen)
+                plane_of_job(job, readers, pool, chosen, run.metadata.final_number, others, vectors, seen)
                 for job, seen in zip(jobs, factors, strict=True)
             ]
-            for index, (job, plane) in enumerate(zip(jobs, planes, strict=True)):
-                axes = plane.axes(settings.landscape_size, margin, limits)
+            grids = [plane.axes(settings.landscape_size, margin, limits) for plane in planes]
+            for job, plane, axes in zip(jobs, planes, grids, strict=True):
+                # A night may pass before the last one's turn.
+                check_file(pool, plane, axes, path=job.path, settings=how)
+            for index, (job, plane, axes) in enumerate(zip(jobs, planes, grids, strict=True)):
                 if deadline is not None:
                     # What is left is shared by the landscapes that are left.
-                    left = max(deadline - time.perf_counter(), 0.0) / (len(jobs) - index)
-                    how = replace(how, share=left)
+                    how = replace(how, share=max(deadline - time.perf_counter(), 0.0) / (len(jobs) - index))
                 if chosen["dry_run"]:
                     if timed is None:
                         say(f"measuring a point: a pass over {pool.description.num_samples:,} samples, a part twice")
@@ -183,6 +185,12 @@ class SummaryLandscape:
                     if plane.curvature is not None and not plane.curvature.is_known:
                         say(vectors.cost(max(origin.measured.seconds for origin in timed)), timed=False)
                     continue
+                # Planes along eigenvectors are kept in any case.
+                kept = (
+                    plane.curvature is not None
+                    or not chosen["save_directions"]
+                    or keep_directions(job.path, plane, overwrite=how.overwrite)
+                )
                 data, report = survey(
                     pool,
                     plane,
@@ -200,7 +208,7 @@ class SummaryLandscape:
                     },
                     settings=how,
                 )
-                if chosen["save_directions"] and plane.curvature is None:
+                if not kept:
                     write_directions(job.path, plane)
                 landscapes.append(Landscape(data, job.path, report))
         return landscapes

@@ -17,10 +17,10 @@ from collectors.errors import LandscapeError
 from collectors.files.local_files import write_bytes
 from collectors.validation import check_instance, check_int, wrong_type, wrong_value
 
-from .facts import summary_json
 from .figures import figure_pixels, save_figure
 from .interactive import save_page
 from .landscape import Landscape
+from .summary_json import summary_json
 
 if TYPE_CHECKING:
     from typing import Unpack

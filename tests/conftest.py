@@ -7,7 +7,6 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from jaxtyping import install_import_hook
 
 sys.path[:0] = [str(Path(__file__).parent / folder) for folder in ("support", "frameworks")]
 
@@ -20,7 +19,9 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("whatever the load")
 
-install_import_hook(["collectors", "workers", "landscape"], "shape_checks.only_shapes")
+from shape_checks import execute_shapes  # noqa: E402
+
+execute_shapes("collectors", "workers", "landscape")
 
 
 def pytest_collection_modifyitems(items):
@@ -31,11 +32,12 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture(scope="session", autouse=True)
 def ray_folder():
     """Ray notes the cluster that was started last where every later ``ray.init()`` reads it: not so that of a test."""
-    from ray_environment import FOLDER
+    from ray_environment import AS_OTHERS, FOLDER
 
     # Sockets have room for a short name only.
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp") as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setenv(FOLDER, folder)
+        for name, value in {FOLDER: folder, **AS_OTHERS}.items():
+            patch.setenv(name, value)
         yield
 
 

@@ -5,7 +5,7 @@ from .errors import PoolError as PoolError
 from .errors import SamplesError as SamplesError
 from .evaluator import Evaluator as Evaluator
 from .evaluator import EvaluatorDescription as EvaluatorDescription
-from .evaluator import MeasurementOptions as MeasurementOptions
 from .function_evaluator import FunctionEvaluator as FunctionEvaluator
+from .measurement_options import MeasurementOptions as MeasurementOptions
 from .measurement_plan import MeasurementPlan as MeasurementPlan
 from .torch.own_loss import OwnLoss as OwnLoss

@@ -12,18 +12,20 @@ from collectors.networks.weight_space import WeightSpace
 from .errors import CallbackFunctionError
 from .evaluator import Evaluator, MeasurementSetup
 from .measuring.memory_shortage import getting_ready
+from .users_code import is_ours, place_of
 
 
 def call_callback(callback_fn: Callable[[], Any]) -> Any:
     """Returns what callback_fn returns.
 
     Raises:
-        CallbackFunctionError: it raised.
+        CallbackFunctionError: it raised; the text says where in the user's own code.
     """
     try:
         return callback_fn()
     except Exception as error:
-        raise CallbackFunctionError(f"callback_fn raised {type(error).__name__}: {error}") from error
+        place = place_of(error)
+        raise CallbackFunctionError(f"callback_fn raised {type(error).__name__}: {error}{place}") from error
 
 
 def make_evaluator(result: Any, setup: MeasurementSetup) -> Evaluator:
@@ -34,7 +36,8 @@ def make_evaluator(result: Any, setup: MeasurementSetup) -> Evaluator:
         setup: what is measured, and how.
 
     Raises:
-        CallbackFunctionError: the result is something else.
+        CallbackFunctionError: the result is something else, or the user's own code in it raised, as a data set's does
+            where a sample cannot be read.
         TypeError: a part of it has the wrong type.
         ValueError: the result is an Evaluator, which measures in another precision than was asked for, or which no seed
             reaches.
@@ -62,8 +65,15 @@ def make_evaluator(result: Any, setup: MeasurementSetup) -> Evaluator:
     framework = _framework(result)
     model, network, dataset, metrics = result
     module = import_module(f".{framework}.evaluator", __package__)
-    with getting_ready("the network and its samples were put on their device"):
-        evaluator: Evaluator = module.EVALUATOR(model, network, dataset, metrics, setup)
+    try:
+        with getting_ready("the network and its samples were put on their device"):
+            evaluator: Evaluator = module.EVALUATOR(model, network, dataset, metrics, setup)
+    except Exception as error:
+        if is_ours(error):  # and says what is wrong
+            raise
+        raise CallbackFunctionError(
+            f"what callback_fn returned raised {type(error).__name__}: {error}{place_of(error)}"
+        ) from error
     return _completed(evaluator, setup)
 
 

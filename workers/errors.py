@@ -61,3 +61,7 @@ class PoolError(LandscapeError):
 def first_line(error: Exception) -> str:
     """Returns the first line of what an error says, or its class's name."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+IN_THE_WORKER = "In the worker:\n"
+"""How the note of an error begins that holds the traceback of the process where it was raised."""

@@ -13,7 +13,8 @@ from collectors.networks.weight_space import State, WeightSpace, describe_arrays
 from collectors.validation import check_int, wrong_type
 
 from .errors import CallbackFunctionError
-from .evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from .evaluator import Evaluator, EvaluatorDescription
+from .measurement_options import MeasurementOptions
 from .measurement_plan import MeasurementPlan
 from .measuring.checks import check_points
 from .measuring.totals import scalar

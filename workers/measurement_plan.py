@@ -128,7 +128,7 @@ def plan_text(plan: Mapping[str, object] | None, details: str = "") -> str:
     if plan.get("compile") and compiler not in ("", None, COMPILERS[1]):
         code += f" by {compiler}"  # otherwise it is the usual one
     parts = [
-        "the data set's own batches" if size is None else f"batches of {size} sample{'' if size == 1 else 's'}",
+        "batches kept as they are" if size is None else f"batches of {size} sample{'' if size == 1 else 's'}",
         f"{threads} thread{'' if threads == 1 else 's'} per worker",
         *(["images with their channels last in memory"] if plan.get("channels_last") else []),
         *(["the first layer computed once for all points"] if plan.get("first_layer") else []),

@@ -51,6 +51,7 @@ class OptimizerUpdate:
         self._batches = 0
         self._samples = 0
         self._nominal = 0
+        self._is_moving = False
         if isinstance(optimizer, WatchesLoss):
             optimizer.watch_loss(scaler, loss_is_sum)
 
@@ -58,6 +59,11 @@ class OptimizerUpdate:
     def pending(self) -> bool:
         """Whether there are gradients that no optimizer step has used."""
         return self._batches > 0
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether an optimizer step has begun and not ended, so that it may have moved some parameters only."""
+        return self._is_moving
 
     @property
     def complete(self) -> bool:
@@ -117,7 +123,9 @@ class OptimizerUpdate:
         if self._clip_gradients is not None:
             self._scaler.unscale_(self._optimizer)
             self._clip_gradients(parameters)
+        self._is_moving = True
         self._scaler.step(self._optimizer)
+        self._is_moving = False
         self._scaler.update()
         self._batches = 0
 

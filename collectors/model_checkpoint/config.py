@@ -48,7 +48,8 @@ class CheckpointConfig:
         enc_key: the key to encrypt files with: 16, 24 or 32 bytes. None does not encrypt.
         enc_mode: "AES-GCM", or "AES-CBC" (with an HMAC-SHA256: both are authenticated).
         exception_save: whether an exception or interrupt leaves a checkpoint behind as well
-            (``<prefix>-<epoch>_<step>_breakpoint.safetensors``).
+            (``<prefix>-<epoch>_<step>_breakpoint.safetensors``). A training goes on from it with the step that failed;
+            what that step has moved already (statistics of BatchNorm, in an optimizer step parameters) stays moved.
         crc_check: accepted for compatibility with MindSpore: a SHA-256 is always stored, and checked on loading.
         remove_redundancy: accepted for compatibility with MindSpore: only rank 0 writes, so there is none; True warns.
         format: "safetensors", the only one.

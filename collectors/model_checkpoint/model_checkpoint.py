@@ -127,7 +127,13 @@ class ModelCheckpoint(BuiltInCallback):
     def on_exception(self, run_context: RunContext, error: BaseException) -> None:
         """Saves the state that the error left, if the policy asks for it."""
         if self._run is not None and self._config.exception_save:
-            self._run.save_exception(run_context)
+            is_saved = self._run.save_exception(run_context)
+            if is_saved and isinstance(run_context, TrainingContext) and run_context.is_inside_update:
+                error.add_note(
+                    f"{self._latest} was saved in the middle of an optimizer step, which may have moved some of the "
+                    "parameters: a training that goes on from it makes that step again. From an earlier checkpoint it "
+                    "goes on exactly."
+                )
 
     def __enter__(self) -> Self:
         self._is_entered = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -28,11 +29,30 @@ class PendingUpdate(Protocol):
     def pending(self) -> bool:
         """Whether there are gradients that no optimizer step has used."""
 
+    @property
+    def is_moving(self) -> bool:
+        """Whether an optimizer step has begun and not ended."""
+
     def state_dict(self) -> dict[str, Any]:
         """Returns those gradients, and of how much they are; empty without any."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on with what ``state_dict`` returned."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What an unfinished step leaves changed, as it was after the step before.
+
+    Attributes:
+        step: how many steps were done.
+        random: the states of the random generators.
+        gradients: those that no optimizer step had used, as ``PendingUpdate.state_dict`` returns them.
+    """
+
+    step: int
+    random: dict[str, Any]
+    gradients: dict[str, Any]
 
 
 class TrainingContext(RunContext):
@@ -79,6 +99,11 @@ class TrainingContext(RunContext):
     def has_unused_gradients(self) -> bool:
         """Whether there are gradients that no optimizer step has used."""
         return self._update.pending
+
+    @property
+    def is_inside_update(self) -> bool:
+        """Whether an optimizer step has begun and not ended: the parameters are neither before it nor behind it."""
+        return self._update.is_moving
 
     def after_hooks(self, function: Callable[[], None]) -> None:
         """Calls a function later, when the present hook of all callbacks has run."""
@@ -141,16 +166,18 @@ class TrainingContext(RunContext):
         """Notes that the epoch's hooks are done; an epoch that was stopped early stays incomplete."""
         self.epoch_complete = self.exhausted
 
-    def capture(self, random: dict[str, Any] | None = None) -> TrainingState:
+    def capture(self, moment: Moment | None = None) -> TrainingState:
         """Returns the state of the training without the weights.
 
         Args:
-            random: the random generators' states to store instead of the present ones.
+            moment: after the last step that was finished; None takes the present one.
         """
         params = self.original_args()
         scaler = params.get("loss_scale_manager")
         optimizer = params["optimizer"]
-        now = self.capture_random() if random is None else random
+        now = self.capture_random() if moment is None else moment.random
+        # Without any now, an optimizer step has used them since that moment.
+        gradients = self._update.state_dict() if moment is None or not self._update.pending else moment.gradients
         return TrainingState(
             epoch=self.epoch,
             epoch_steps=self.epoch_steps,
@@ -159,7 +186,7 @@ class TrainingContext(RunContext):
             batch_num=params["batch_num"],
             optimizer={"class": type(optimizer).__name__, "state": optimizer.state_dict()},
             scaler={} if scaler is None else scaler.state_dict(),
-            gradients=self._update.state_dict(),
+            gradients=gradients,
             loss_fn=loss_state(params["loss_fn"]),
             callbacks=[
                 [name, callback.state_dict(), bool(getattr(callback, "state_is_needed", True))]
@@ -169,6 +196,10 @@ class TrainingContext(RunContext):
             epoch_random=now if self._epoch_random is None else self._epoch_random,
             net_outputs=params.get("net_outputs"),
         )
+
+    def capture_moment(self) -> Moment:
+        """Returns a copy of what the next step changes before it is finished."""
+        return Moment(self.step, self.capture_random(), copy.deepcopy(self._update.state_dict()))
 
     def capture_random(self) -> dict[str, Any]:
         """Returns the random generators' present states."""

@@ -19,7 +19,7 @@ from ..validation import check_path, wrong_type, wrong_value
 from .archive import Archive
 from .config import CheckpointConfig
 from .loading import CHECKPOINT_NAME, SUFFIX, parse_name
-from .resuming import TrainingContext
+from .resuming import Moment, TrainingContext
 from .writer import CheckpointWriter, Retention, SavePolicy
 
 TextFromParameters = Callable[[Any], str]
@@ -66,8 +66,7 @@ class CheckpointRun:
                     self.prefix = unused_prefix(directory, prefix, taken)
         self._current: Path | None = None
         self._saved_with_unused_gradients = False
-        self._random: dict[str, Any] = {}
-        self._random_step = -1
+        self._at_step_end: Moment | None = None
         self._writer = self._new_writer([])
 
     def state_dict(self) -> dict[str, Any]:
@@ -98,7 +97,7 @@ class CheckpointRun:
         if self._policy.due(step, time.monotonic()) or run_context.get_stop_requested():
             self._save(run_context)
         if self._config.exception_save and isinstance(run_context, TrainingContext):
-            self._random, self._random_step = run_context.capture_random(), step
+            self._at_step_end = run_context.capture_moment()
 
     def end(self, run_context: RunContext) -> None:
         """Saves the last step unless it is saved already, and waits until everything is on disk."""
@@ -109,14 +108,17 @@ class CheckpointRun:
             self._save(run_context)
         self._writer.wait()
 
-    def save_exception(self, run_context: RunContext) -> None:
-        """Saves what an error left; nothing when no step was done."""
+    def save_exception(self, run_context: RunContext) -> bool:
+        """Saves what an error left, and returns whether it did: nothing when no step was done."""
         step, _, _ = _place(run_context)
-        if step > self._first_step:
-            # The random numbers that an unfinished step drew belong to no state that could be resumed.
-            in_epoch = isinstance(run_context, TrainingContext) and not run_context.epoch_complete
-            self._save(run_context, "_breakpoint", self._random if in_epoch and self._random_step == step else None)
-            self._writer.wait()
+        if step <= self._first_step:
+            return False
+        # What an unfinished step has drawn and differentiated belongs to no state that could be resumed.
+        in_epoch = isinstance(run_context, TrainingContext) and not run_context.epoch_complete
+        moment = self._at_step_end
+        self._save(run_context, "_breakpoint", moment if in_epoch and moment and moment.step == step else None)
+        self._writer.wait()
+        return True
 
     def close(self) -> None:
         """Waits until everything is on disk."""
@@ -131,7 +133,7 @@ class CheckpointRun:
         self._params["last_save_ckpt_step"], self._params["latest_ckpt_file"] = step, str(path)
         self._notify(str(path))
 
-    def _save(self, run_context: RunContext, ending: str = "", random: dict[str, Any] | None = None) -> None:
+    def _save(self, run_context: RunContext, ending: str = "", moment: Moment | None = None) -> None:
         self._writer.wait()
         params = run_context.original_args()
         step, epoch, step_of_epoch = _place(run_context)
@@ -143,7 +145,7 @@ class CheckpointRun:
             from ..networks.torch_network import unwrap
 
             self._current = None if ending else path
-            state = run_context.capture(random)
+            state = run_context.capture(moment)
             self._current = None
             if saved is not None and unwrap(saved) is not unwrap(params["network"]):
                 state = replace(state, network=read_network(params["network"]))

@@ -107,10 +107,11 @@ def repeated_reader(network: object) -> Callable[[], dict[str, NDArray[Any]]]:
     Raises:
         TypeError: the object is not a network of a supported framework.
     """
-    reader = reader_of(network)
-    if hasattr(reader, "RepeatedReader"):
-        return cast(Callable[[], dict[str, NDArray[Any]]], reader.RepeatedReader(network))
-    return functools.partial(reader.read, network)
+    if framework_of(network) == "torch":
+        from .torch_repeated import RepeatedReader
+
+        return RepeatedReader(cast(Any, network))
+    return functools.partial(reader_of(network).read, network)
 
 
 def sharded_reader(network: object, *, keeps: bool) -> ShardedReader | None:

@@ -1,9 +1,8 @@
-"""PyTorch's reader: an ``nn.Module`` as named tensors, read once, or again and again into memory that is kept."""
+"""PyTorch's reader: an ``nn.Module`` as named tensors."""
 
 from __future__ import annotations
 
 import itertools
-import operator
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
@@ -19,9 +18,6 @@ from .weight_space import Role, TensorInfo, WeightSpace, canonical_name, numpy_d
 _TRANSPOSED = (nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d)
 _NORMALIZATIONS = (nn.modules.batchnorm._NormBase, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
 _BIASES = ("bias", "bias_k", "bias_v")  # those of attention have three axes
-# One is filled while the other is written; more wait only where the disk is slow.
-_MOST_KEPT = 2
-_TYPE_AND_SHAPE = operator.attrgetter("dtype", "shape")
 Entry: TypeAlias = tuple[Role, str, torch.Tensor]
 
 
@@ -53,7 +49,8 @@ def named_tensors(network: nn.Module) -> list[tuple[TensorInfo, torch.Tensor]]:
     Of weights that Accelerate keeps away from their layers it returns the tensors that have the values.
 
     Raises:
-        TypeError: a tensor has no storage of its own that could be read (meta device, lazy, sharded).
+        TypeError: a tensor has no storage of its own that could be read (meta device, lazy, sharded), or a trainable
+            one has elements that share memory.
         ValueError: two tensors have the same canonical name.
     """
     module = unwrap(network)
@@ -88,6 +85,50 @@ def named_entries(module: nn.Module) -> list[Entry]:
     return entries
 
 
+def tied_parameters(
+    network: nn.Module, entries: Iterable[tuple[TensorInfo, torch.Tensor]]
+) -> list[tuple[str, torch.Tensor]]:
+    """Returns the parameters that lie in the memory of another one, each with that one's name.
+
+    A parameter that a network has under several names is a single one.
+
+    Args:
+        network: whose parameters.
+        entries: what ``named_tensors`` returns of it.
+    """
+    first = {alias: (info.name, tensor) for info, tensor in entries for alias in info.aliases}
+    found = {}
+    for role, raw_name, tensor in named_entries(unwrap(network)):
+        name, own = first.get(canonical_name(raw_name), ("", tensor))
+        if role == "parameter" and tensor is not own:
+            found[id(tensor)] = (name, tensor)
+    return list(found.values())
+
+
+def check_apart(entries: Iterable[tuple[TensorInfo, torch.Tensor]]) -> None:
+    """Checks that no weight that is moved shares a part of its memory with another parameter.
+
+    Args:
+        entries: what ``named_tensors`` returns of a network.
+
+    Raises:
+        TypeError: two do, such as a layer's weight and a slice of it.
+    """
+    held = [(info, tensor) for info, tensor in entries if info.role == "parameter" and info.size]
+    held.sort(key=lambda item: (str(item[1].device), item[1].data_ptr()))
+    for (one, first), (other, second) in itertools.pairwise(held):
+        if (
+            (one.trainable or other.trainable)
+            and first.device == second.device
+            and first.data_ptr() + _span(first) * first.element_size() > second.data_ptr()
+            and np.intersect1d(_places(first), _places(second)).size
+        ):
+            raise TypeError(
+                f"network's {one.name!r} and {other.name!r} share a part of their memory, so that neither can be moved "
+                "alone. Give one of them memory of its own: nn.Parameter(parameter.detach().clone())."
+            )
+
+
 def is_divided(tensor: torch.Tensor, *, by_fsdp1: bool = False) -> bool:
     """Returns whether a process has only a part of the tensor: DTensor, FSDP 1, or ZeRO 3.
 
@@ -114,7 +155,8 @@ def tensor_infos(
         values: by name inside the module, tensors that have the values of those that are offloaded.
 
     Raises:
-        TypeError: a tensor has no storage of its own that could be read (meta device, lazy, sparse).
+        TypeError: a tensor has no storage of its own that could be read (meta device, lazy, sparse), or a trainable
+            one has elements that share memory.
         ValueError: two tensors have the same canonical name.
     """
     owners = {name: (layer, key) for name, layer, key in _owners(module)}
@@ -132,6 +174,8 @@ def tensor_infos(
         # A weight that is elsewhere has a tensor without values in its layer, which still says what is trainable.
         held = values.get(raw_name, tensor)
         _check_readable(name, held)
+        if role == "parameter" and tensor.requires_grad:
+            _check_movable(name, held)
         by_storage.setdefault(_storage_key(held), (role, raw_name, tensor, held, []))[-1].append(name)
     result = []
     for role, raw_name, tensor, held, (name, *aliases) in by_storage.values():
@@ -153,16 +197,31 @@ def tensor_infos(
 
 
 def check_values(network: nn.Module) -> None:
-    """Checks that every parameter and buffer has values, in its layer or elsewhere.
+    """Checks that every parameter and buffer has a shape, and values, in its layer or elsewhere.
 
     Raises:
-        TypeError: one is on the meta device, and no hook has its values.
+        TypeError: one is lazy, or on the meta device, and no hook has its values.
     """
     module = unwrap(network)
+    check_shapes("network", module)
     elsewhere = offloaded_weights(module)
     for name, tensor in itertools.chain(module.named_parameters(), module.named_buffers()):
         if tensor.is_meta and name not in elsewhere:
             _check_readable(canonical_name(name), tensor)
+
+
+def check_shapes(label: str, module: nn.Module) -> None:
+    """Checks that every parameter and buffer has a shape.
+
+    Args:
+        label: what the module is, for the error's text.
+        module: a network, or a loss that is a module.
+
+    Raises:
+        TypeError: one is of a lazy layer that was never run.
+    """
+    for name, tensor in itertools.chain(module.named_parameters(), module.named_buffers()):
+        _check_shaped(label, canonical_name(name), tensor)
 
 
 def describe(network: nn.Module) -> WeightSpace:
@@ -174,36 +233,6 @@ def describe(network: nn.Module) -> WeightSpace:
 def read(network: nn.Module) -> dict[str, NDArray[Any]]:
     """Returns copies of all parameters and buffers in host memory."""
     return {info.name: to_array(tensor) for info, tensor in named_tensors(network)}
-
-
-class RepeatedReader:
-    """Returns the network's parameters and buffers as ``read`` does, faster from the second call on.
-
-    The arrays hold their values for as long as the mapping that was returned is kept.
-
-    Args:
-        network: what is read; its layers, tensors and their types may change between calls.
-
-    Raises:
-        TypeError: a tensor has no storage of its own that could be read (when called).
-        ValueError: two tensors have the same canonical name (when called).
-    """
-
-    def __init__(self, network: nn.Module) -> None:
-        self._network = network
-        self._seen: _Contents | None = None
-        self._entries: list[tuple[str, torch.Tensor]] = []
-        self._free: list[_Memory] = []
-
-    def __call__(self) -> dict[str, NDArray[Any]]:
-        """Returns copies of all parameters and buffers in host memory, each storage once."""
-        if self._seen is None or not self._seen.are_unchanged():
-            self._entries = [(info.name, tensor) for info, tensor in named_tensors(self._network)]
-            self._free = []
-            self._seen = _Contents(self._network)
-        memory = self._free.pop() if self._free else _Memory(self._entries)
-        memory.fill()
-        return Borrowed(memory, self._free)
 
 
 def to_array(tensor: torch.Tensor) -> NDArray[Any]:
@@ -272,9 +301,26 @@ def _storage_key(tensor: torch.Tensor) -> tuple[Any, ...]:
     return (tensor.device, tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 
-def _check_readable(name: str, tensor: torch.Tensor) -> None:
+def _span(tensor: torch.Tensor) -> int:
+    """Returns how many places there are from a tensor's first element to its last one, with both."""
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+
+
+def _places(tensor: torch.Tensor) -> NDArray[np.int64]:
+    """Returns the address of each element."""
+    places = np.zeros((), np.int64)
+    for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+        places = places[..., None] + np.arange(size) * stride
+    return (tensor.data_ptr() + places * tensor.element_size()).reshape(-1)
+
+
+def _check_shaped(label: str, name: str, tensor: torch.Tensor) -> None:
     if nn.parameter.is_lazy(tensor):
-        raise TypeError(f"network's {name!r} has no shape yet (a lazy layer); run one batch through the network first.")
+        raise TypeError(f"{label}'s {name!r} has no shape yet (a lazy layer); run one batch through the {label} first.")
+
+
+def _check_readable(name: str, tensor: torch.Tensor) -> None:
+    _check_shaped("network", name, tensor)
     if tensor.is_meta:
         raise TypeError(
             f"network's {name!r} is on the meta device and has no values; load the weights first. (With device_map, "
@@ -284,84 +330,12 @@ def _check_readable(name: str, tensor: torch.Tensor) -> None:
         raise TypeError(f"network's {name!r} is sparse, which is not supported; gather it as a dense tensor.")
 
 
-class Borrowed(dict[str, NDArray[Any]]):
-    """Arrays whose memory is free for other values when this mapping is gone.
-
-    Args:
-        memory: has the arrays as ``arrays``.
-        free: takes the memory back.
-    """
-
-    def __init__(self, memory: Any, free: list[Any]) -> None:
-        super().__init__(memory.arrays)
-        self._memory, self._free = memory, free
-
-    def __del__(self) -> None:
-        if len(self._free) < _MOST_KEPT:
-            self._free.append(self._memory)
-
-
-class _Contents:
-    """What a network consists of, to tell whether names and storages are still the same.
-
-    It is looked at between two training steps, when every line of it is cold, so it does as little as it can.
-    """
-
-    def __init__(self, network: nn.Module) -> None:
-        layers = list(network.modules())
-        self._holders: list[dict[str, Any]] = [
-            holder for layer in layers for holder in (layer._parameters, layer._buffers, layer._modules)
-        ]
-        self._names = [*itertools.chain.from_iterable(self._holders)]
-        self._objects = self._members()
-        self._tensors = [item for item in self._objects if isinstance(item, torch.Tensor)]
-        self._transient = [(layer, set(layer._non_persistent_buffers_set)) for layer in layers if layer._buffers]
-        self._storages = self._places()
-
-    def are_unchanged(self) -> bool:
-        """Returns whether nothing was added, replaced, renamed, resized, converted or moved to other memory."""
-        objects = self._members()
-        return (
-            len(objects) == len(self._objects)
-            # Equality of tensors would compare their elements.
-            and all(map(operator.is_, objects, self._objects))
-            and self._names == [*itertools.chain.from_iterable(self._holders)]
-            and all(layer._non_persistent_buffers_set == names for layer, names in self._transient)
-            and self._places() == self._storages
+def _check_movable(name: str, tensor: torch.Tensor) -> None:
+    is_repeated = any(size > 1 and stride == 0 for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    # More elements than places: windows over one vector, as unfold makes them.
+    is_overlapping = tensor.numel() > _span(tensor)
+    if tensor.numel() and (is_repeated or is_overlapping):
+        raise TypeError(
+            f"network's {name!r} has elements that share memory, as expand() makes them, so that none can be moved "
+            "alone. Give the layer a parameter with a place for each: nn.Parameter(parameter.detach().clone())."
         )
-
-    def _members(self) -> list[Any]:
-        return [*itertools.chain.from_iterable(map(dict.values, self._holders))]
-
-    def _places(self) -> list[Any]:
-        return [*map(torch.Tensor.data_ptr, self._tensors), *map(_TYPE_AND_SHAPE, self._tensors)]
-
-
-class _Memory:
-    """Room for one copy of each tensor.
-
-    Attributes:
-        arrays: name to copy, in the network's order.
-    """
-
-    def __init__(self, entries: list[tuple[str, torch.Tensor]]) -> None:
-        self._sources: dict[torch.dtype, list[torch.Tensor]] = {}
-        for _, tensor in entries:
-            # Detached here, so that no copy has to switch gradients off.
-            self._sources.setdefault(tensor.dtype, []).append(tensor.detach())
-        self._copies = {dtype: _pieces(dtype, tensors) for dtype, tensors in self._sources.items()}
-        following = {dtype: iter(pieces) for dtype, pieces in self._copies.items()}
-        self.arrays = {name: as_array(next(following[tensor.dtype])) for name, tensor in entries}
-
-    def fill(self) -> None:
-        """Copies the tensors' present values."""
-        for dtype, sources in self._sources.items():
-            torch._foreach_copy_(self._copies[dtype], sources)
-
-
-def _pieces(dtype: torch.dtype, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    sizes = [tensor.numel() for tensor in tensors]
-    # NumPy asks for huge pages, whose first touch takes a sixth of the time of small ones.
-    flat = torch.from_numpy(np.empty(sum(sizes) * dtype.itemsize, np.uint8)).view(dtype)
-    split = flat.split_with_sizes(sizes)
-    return [piece.view(tensor.shape) for piece, tensor in zip(split, tensors, strict=True)]

@@ -214,7 +214,8 @@ class SummaryCollection:
                 matching = "" if pattern is None else f" whose name begins with a match of {pattern.pattern!r}"
                 raise ValueError(f"the optimizer moves no parameter of the network{matching}")
         for name, parameter in self._histograms.items():
-            self._record.add_value("histogram", f"{name}/auto", parameter)
+            # A parameter may be a single number, without any axis.
+            self._record.add_value("histogram", f"{name}/auto", parameter.reshape(-1))
 
     def _write(self) -> None:
         # The record has warned when it returns False.

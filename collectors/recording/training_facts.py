@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..callbacks.callback import step_loss
+from ..networks.readers import framework_of
 from ..networks.weight_space import canonical_name
 from ..summary.graph import is_torch_network
 from ..summary.lineage import EvalLineage, TrainLineage
@@ -97,8 +98,8 @@ def histogram_parameters(network: Any, optimizer: Any, pattern: re.Pattern[str] 
     groups = getattr(optimizer, "param_groups", None)
     moved = {id(item) for group in groups for item in group["params"]} if isinstance(groups, list) else None
     found = {
-        canonical_name(name): parameter
-        for name, parameter in network.named_parameters()
+        name: parameter
+        for name, parameter in _named_parameters(network)
         if (parameter.requires_grad if moved is None else id(parameter) in moved) and not parameter.is_complex()
     }
     if pattern is not None:
@@ -119,6 +120,15 @@ def input_images(element: Any) -> Any:
     if len(shape) != 4 or 0 in shape or not {shape[1], shape[3]} & set(IMAGE_CHANNELS):
         return None
     return first[:MOST_IMAGES]
+
+
+def _named_parameters(network: Any) -> list[tuple[str, Any]]:
+    """Returns the parameters of a network that is a PyTorch module, under the names that they have in checkpoints."""
+    if framework_of(network) == "keras":
+        from ..networks.keras_network import named_variables
+
+        return [(info.name, item.value) for info, item in named_variables(network) if info.role == "parameter"]
+    return [(canonical_name(name), parameter) for name, parameter in network.named_parameters()]
 
 
 def _name(thing: Any) -> str | None:

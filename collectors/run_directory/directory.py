@@ -164,8 +164,12 @@ class RunDirectory:
             raise CheckpointError(f"checkpoint {path} cannot be read: {error.strerror}.") from error
 
 
-def find_run(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
+def find_run(path: str | os.PathLike[str] | RemotePath, label: str = "summary_dir") -> AnyPath:
     """Returns where a run directory is, on this machine or behind a URL; it must exist.
+
+    Args:
+        path: as it was given.
+        label: what an error's text calls it.
 
     Raises:
         TypeError: it is not a path.
@@ -173,17 +177,17 @@ def find_run(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
         ImportError: it is a URL, and a package that reads its kind is missing.
         RunDirectoryError: there is no such directory, or it cannot be reached.
     """
-    found = check_directory("summary_dir", path)
+    found = check_directory(label, path)
     try:
         if found.is_dir():
             return found
         kind = "is not a directory" if found.exists() else "does not exist"
     except OSError as error:
         raise RunDirectoryError(
-            f"summary_dir {found} cannot be read: {error.strerror}. Check the address and your right to read there."
+            f"{label} {found} cannot be read: {error.strerror}. Check the address and your right to read there."
         ) from error
     raise RunDirectoryError(
-        f"summary_dir {found} {kind}; give the directory that a SummaryCollector wrote.{lost_slashes_hint(path)}"
+        f"{label} {found} {kind}; give the directory that a SummaryCollector wrote.{lost_slashes_hint(path)}"
     )
 
 

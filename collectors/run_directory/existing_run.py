@@ -21,6 +21,7 @@ from .metadata import NamedFile, RunMetadata
 
 EXISTING = ("error", "resume", "overwrite")
 _LONGEST_NETWORK_NAME = 40
+_MOST_NAMES = 6
 _ENDING = re.compile(
     r".+_((?P<number>0|[1-9][0-9]{0,17})_(?P<unit>step|epoch)(?P<factors>_factors)?|frozen)\.safetensors", re.DOTALL
 )
@@ -144,8 +145,8 @@ def _resume(
         )
     if old.network != new.network or old.framework != new.framework:
         raise RunDirectoryError(
-            f"{run} cannot be resumed: it holds the network {old.network}, now it is "
-            f"{new.network}. Use the same network or another summary_dir."
+            f"{run} cannot be resumed: it holds the network {_in_words(old, new)}, now it is {_in_words(new, old)}. "
+            "Use the same network, with the same parameters frozen, or another summary_dir."
         )
     strays = [stray for stray in _strays(folder, [old]) if _is_of(stray, old)]
     files = {number: name for number, name in old.files.items() if number <= start}
@@ -191,6 +192,16 @@ def _resume(
     folder.write_metadata(new.to_json())
     folder.remove((old.file_names | {stray.name for stray in strays}) - new.file_names)
     return completed
+
+
+def _in_words(run: RunMetadata, other: RunMetadata) -> str:
+    """Returns what a run's network is, and what is trainable in it but not in the other's."""
+    known, ours, theirs = run.network, run.network.get("trainable"), other.network.get("trainable")
+    only = [name for name in ours if name not in theirs] if isinstance(ours, list) and isinstance(theirs, list) else []
+    framework = "" if run.framework == other.framework else f" of {run.framework}"
+    shown = [repr(name) for name in only[:_MOST_NAMES]] + (["..."] if len(only) > _MOST_NAMES else [])
+    trained = f" (trained there alone: {', '.join(shown)})" if shown else ""
+    return f"{known.get('name')!r}{framework} with {known.get('parameters')} parameters{trained}"
 
 
 def _is_of(stray: _Stray, run: RunMetadata) -> bool:

@@ -111,10 +111,15 @@ class RunMetadata:
                 file.seek(0)
                 raw = file.read(size) if size <= _SIZE_LIMIT else None
         except FileNotFoundError as error:
-            raise RunDirectoryError(
-                f"{path.parent.parent} holds no collected run: {path} does not exist. Train with a SummaryCollector "
-                "that writes there, or build a run directory with `landscape import-checkpoints`."
-            ) from error
+            above = path.parent.parent
+            if (above.parent / path.parent.name / path.name).exists():
+                remedy = f"Give the folder above it, {above.parent}."
+            else:
+                remedy = (
+                    "Train with a SummaryCollector that writes there, or build a run directory with "
+                    "`landscape import-checkpoints`."
+                )
+            raise RunDirectoryError(f"{above} holds no collected run: {path} does not exist. {remedy}") from error
         except OSError as error:
             raise RunDirectoryError(f"{path} cannot be read: {error.strerror}.") from error
         if raw is None:

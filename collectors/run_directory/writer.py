@@ -27,6 +27,7 @@ from .settings import LandscapeSettings
 METADATA_INTERVAL_SECONDS = 1.0
 # One is being written, two wait.
 _MOST_STATES = 3
+_MOST_NAMES = 6
 
 
 class RunWriter:
@@ -74,6 +75,7 @@ class RunWriter:
                 "trainable": [tensor.name for tensor in space.trainable],
             },
         )
+        self._has_changed = False
         self._lock: WriteLock = NoLock()
         try:
             self._folder.prepare()
@@ -108,6 +110,7 @@ class RunWriter:
         Raises:
             CheckpointWriteError: an earlier checkpoint could not be written.
         """
+        self._warn_of_change(number, state)
         self._jobs.submit(functools.partial(self._write_checkpoint, number, state, factors))
 
     def set_step_per_epoch(self, steps: int) -> None:
@@ -187,6 +190,22 @@ class RunWriter:
             # An error of the writing thread is raised by close, which waits for the thread as well.
             with contextlib.suppress(CheckpointWriteError):
                 self._jobs.touch()
+
+    def _warn_of_change(self, number: int, state: dict[str, NDArray[Any]]) -> None:
+        before = {tensor.name: tensor.shape for tensor in self._space.tensors}
+        now = {name: array.shape for name, array in state.items()}
+        if self._has_changed or now == before:
+            return
+        self._has_changed = True
+        changed = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        shown = ", ".join(changed[:_MOST_NAMES]) + (", ..." if len(changed) > _MOST_NAMES else "")
+        unit = self._metadata.settings.unit
+        warnings.warn(
+            f"network has other tensors at {unit} {number} than when collecting began ({shown}): no landscape can be "
+            "drawn through checkpoints of before and after. Collect each part of the training in a summary_dir of its "
+            "own.",
+            stacklevel=7,
+        )
 
     def _write_metadata(self) -> None:
         # Another training's metadata must not be replaced by ours.

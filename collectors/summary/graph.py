@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import sys
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Any
 
 from ..validation import wrong_type, wrong_value
@@ -71,6 +72,10 @@ def _data_flow(network: torch.nn.Module) -> list[_Node]:
     # The layers' own bookkeeping (counters, caches) is copied, so that tracing leaves the network as it was; sharing
     # the parameters keeps the copy small.
     shared: dict[int, Any] = {id(parameter): parameter for parameter in network.parameters()}
+    # Hooks are the user's and stay with the network: what they would be given here are symbols.
+    for layer in network.modules():
+        shared[id(layer._forward_hooks)] = OrderedDict()
+        shared[id(layer._forward_pre_hooks)] = OrderedDict()
     copied = copy.deepcopy(network, shared)
     traced = torch.fx.Tracer().trace(copied)
     layers = dict(copied.named_modules())

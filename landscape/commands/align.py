@@ -34,12 +34,16 @@ def align(
     from workers.pools.first_call import FirstCall
 
     from ..paths.alignment import align as align_weights
+    from ..replacing import check_no_input, check_replaceable_tensors
 
     with interruptible(), options_named(_OPTIONS):
+        typed = [TypedCheckpoint.read(text) for text in (a, b)]
+        check_no_input("output", output, [item.place for item in typed])
         if output.exists() and not overwrite:
             raise ValueError(f"--output {output} exists already; choose another name, or pass --overwrite.")
+        check_replaceable_tensors(output, "weights", None)
         call = FirstCall(load_function(function))
-        target, moved = (TypedCheckpoint.read(text).weights(call.space) for text in (a, b))
+        target, moved = (item.weights(call.space) for item in typed)
         found = align_weights(moved, to=target, network=call.network(), example=call.example(samples))
         found.save(output)
     typer.echo(f"{output}\n  " + found.summary().replace("\n", "\n  "))

@@ -7,17 +7,18 @@ import importlib
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import typer
 
-from collectors.errors import LandscapeError
+from collectors.errors import LandscapeError, RunDirectoryError
 from workers.errors import CallbackFunctionError
 
 from ..drawing.appearance import STYLES
+from ..file.kept import noting_files
 from ..shadowing import check_folder
 
 # Of every command: files are written by commands that have these.
@@ -26,7 +27,6 @@ _VALUE = r"(?:(?P<text>\"[^\"]*\"|'[^']*'|[\w.+-]*\w)(?![\w(]))?"
 _spelling: Mapping[str, str] = _COMMON
 
 CAMERA_HELP = "default, front, side, above, low, auto, or azimuth,elevation such as -60,30"
-_CONTINUE = "What was measured is in the file; the same command continues from there."
 
 
 def load_function(text: str) -> Callable[[], Any]:
@@ -34,6 +34,13 @@ def load_function(text: str) -> Callable[[], Any]:
     module_name, separator, function_name = text.partition(":")
     if not (module_name and separator and function_name):
         raise ValueError(f"--function must be module:function, such as my_training:callback_fn, but got {text!r}.")
+    if module_name.endswith(".py") or not all(part.isidentifier() for part in module_name.split(".")):
+        parts = PurePath(module_name.removesuffix(".py")).parts
+        dotted = ".".join(part for part in parts if part.isidentifier()) or "my_training"
+        raise ValueError(
+            "--function must name a module as `import` does, seen from the folder in which the command runs, such as "
+            f"{dotted}:{function_name}, but got {text!r}."
+        )
     folder = Path.cwd()
     check_folder(folder)
     sys.path.insert(0, str(folder))
@@ -49,10 +56,15 @@ def load_function(text: str) -> Callable[[], Any]:
             f"--function names the module {module_name!r}, which is neither in {folder} nor installed."
         ) from error
     except Exception as error:
-        # The user's module failed, which is no bug of this program.
-        raise ValueError(
-            f"--function names the module {module_name!r}, which cannot be imported: {type(error).__name__}: {error}. "
-            f"Mend it until `python -c 'import {module_name}'` works; landscape --debug shows the line."
+        # The user's module failed, which is no bug of this program; what it said is quoted as it is.
+        remedy = (
+            'It trains when it is imported, as each worker does: put what trains below `if __name__ == "__main__":`'
+            if isinstance(error, RunDirectoryError)
+            else f"Mend it until `python -c 'import {module_name}'` works"
+        )
+        raise CallbackFunctionError(
+            f"--function names the module {module_name!r}, which cannot be imported: {type(error).__name__}: "
+            f"{str(error).rstrip('.')}. {remedy}; landscape --debug shows the line."
         ) from error
     try:
         function = getattr(module, function_name)
@@ -67,7 +79,8 @@ def options_named(options: Mapping[str, str]) -> Iterator[None]:
 
     Args:
         options: argument to option, such as {"device_ids": "--devices"}; an item of a dictionary is named as errors
-            name it, "collect_landscape['landscape_size']".
+            name it, "collect_landscape['landscape_size']". Phrases that only suit Python are replaced wherever they
+            stand.
     """
     global _spelling
     before, _spelling = _spelling, {**_COMMON, **options}
@@ -92,13 +105,17 @@ def as_typed(text: str) -> str:
     """
     text, mark, traceback = text.partition("Traceback (most recent call last)")
     for name, option in _spelling.items():
-        if "={" in name:
+        if any(part in name for part in ("={", "][", " ")):
+            # A phrase of an error's text, or what was typed for an item.
             text = text.replace(name, option)
+            continue
         if name.isidentifier():
             text = re.sub(rf"(?<![\w.'\"/(-]){name}={_VALUE}", partial(_option_with_value, option), text)
         # In a sentence, only a name that is no English word is surely an argument's.
         sure = rf"|(?<![\w'/.-]){re.escape(name)}(?!\w|\.\w|=)" if "_" in name and name.isidentifier() else ""
         text = re.sub(rf"^{re.escape(name)}(\[[^\]]*\])*(?= |=){sure}", option, text)
+        # In the list of what differs from a file.
+        text = re.sub(rf"(?m)^  {re.escape(name)}(?=: the file has )", f"  {option}", text)
     return re.sub(r"\b([Tt]he same|[Tt]his) call\b", r"\1 command", text) + mark + traceback
 
 
@@ -150,8 +167,12 @@ def given(**values: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """Ends the work with one clear text on Ctrl-C and SIGTERM, after everything was closed."""
+def interruptible(*, overwrite: bool = False) -> Iterator[None]:
+    """Ends the work with one clear text on Ctrl-C and SIGTERM, after everything was closed.
+
+    Args:
+        overwrite: whether the same command would begin anew.
+    """
     is_terminated = False
 
     def stop(_number: int, _frame: object) -> None:
@@ -163,13 +184,24 @@ def interruptible() -> Iterator[None]:
 
     before = signal.signal(signal.SIGTERM, stop)
     try:
-        yield
+        with noting_files() as files:
+            yield
     except KeyboardInterrupt as error:
         word, number = ("Terminated", signal.SIGTERM) if is_terminated else ("Interrupted", signal.SIGINT)
-        typer.secho(f"\n{word}. {_CONTINUE}", fg="yellow", err=True)
+        typer.secho(f"\n{word}. {_what_is_kept(list(files), anew=overwrite)}", fg="yellow", err=True)
         raise typer.Exit(128 + number) from error
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def _what_is_kept(files: Sequence[str], *, anew: bool) -> str:
+    if not files:
+        return "This command measured nothing yet."
+    where = files[0] if len(files) == 1 else f"{len(files)} files, the last of them {files[-1]}"
+    return (
+        f"What was measured is in {where}; the same command{' without --overwrite' if anew else ''} continues from "
+        "there."
+    )
 
 
 def read_levels(text: str) -> int | str | list[float]:

@@ -78,9 +78,10 @@ def compare(
     """Says which recipe ends in the flatter minimum; after an interruption the same command continues."""
     from ..comparison.measuring import compare as measure
 
-    with interruptible(), options_named(_OPTIONS):
+    asked = _recipes(recipes, paired=paired)
+    with interruptible(overwrite=overwrite), options_named({**_typed(asked), **_OPTIONS}):
         found = measure(
-            _recipes(recipes, paired=paired),
+            asked,
             load_function(function),
             directions=directions,
             points=points,
@@ -150,6 +151,8 @@ def draw_comparison(
 
 def _recipes(texts: Sequence[str], *, paired: bool) -> dict[str, Any]:
     """Returns recipes from texts such as ``sgd=run_1,run_2``."""
+    from collectors.run_directory.directory import CHECKPOINT_FOLDER
+
     found: dict[str, Any] = {}
     for text in texts:
         name, separator, listed = text.partition("=")
@@ -158,7 +161,23 @@ def _recipes(texts: Sequence[str], *, paired: bool) -> dict[str, Any]:
             raise ValueError(
                 f"RECIPE=NETWORK,NETWORK must be a name and its networks, such as sgd=run_1,run_2, but got {text!r}."
             )
+        for network in networks:
+            folder = Path(network.rpartition("@")[0], CHECKPOINT_FOLDER)
+            if "@" in network and folder.is_dir() and not Path(network).exists():
+                raise ValueError(
+                    "RECIPE=NETWORK,NETWORK must have run directories, of which the last checkpoint is compared, or "
+                    f"files of weights, but got {network!r}. Give the checkpoint's file, which is in {folder}."
+                )
         if name in found:
             raise ValueError(f"RECIPE=NETWORK,NETWORK must have different names, but got {name!r} twice.")
         found[name] = {str(place + 1): item for place, item in enumerate(networks)} if paired else networks
     return found
+
+
+def _typed(recipes: Mapping[str, Any]) -> dict[str, str]:
+    """Returns how each network was typed, by what errors call it in Python."""
+    return {
+        f"recipes[{recipe!r}][{key!r}]": repr(f"{recipe}={network}")
+        for recipe, networks in recipes.items()
+        for key, network in (networks.items() if isinstance(networks, Mapping) else enumerate(networks))
+    }

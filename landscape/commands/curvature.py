@@ -14,7 +14,7 @@ from .measure import Devices, Function, Samples
 from .survey_options import WORKER_OPTIONS, choice, option_names, with_options
 
 _SHARED = (*WORKER_OPTIONS, "samples", "seed_each_point", "budget", "progress", "plan", "sample_memory", "dry_run")
-_OPTIONS = {
+OPTIONS = {
     "summary_dir": "RUN_DIRECTORY",
     "num_samples": "--samples",
     "numbers": "--numbers",
@@ -22,8 +22,8 @@ _OPTIONS = {
     "bottom": "--bottom",
     "matrix": "--matrix",
     "trace_probes": "--trace",
-    "density_probes": "--density",
-    "density_steps": "--density",
+    "density_probes": "--density (random starts)",
+    "density_steps": "--density (products of each)",
     "tolerance": "--tolerance",
     "max_products": "--max-products",
     "keep_vectors": "--keep-vectors",
@@ -77,7 +77,7 @@ def curvature(
     from .measure import numbers_of
 
     probes, steps = _density(density)
-    with interruptible(), options_named(_OPTIONS):
+    with interruptible(overwrite=overwrite), options_named(OPTIONS):
         found = SummaryLandscape(run_directory).gen_curvature(
             load_function(function),
             None if numbers is None else numbers_of("--numbers", numbers, run_directory),

@@ -231,6 +231,8 @@ def evaluate(
     from workers.pools.first_call import FirstCall
 
     from ..evaluation import evaluate as measure
+    from ..file.kind import LANDSCAPE
+    from ..file.saving import output_file
 
     found = [TypedCheckpoint.read(text) for text in checkpoints or ()]
     own = {
@@ -241,7 +243,10 @@ def evaluate(
     chosen = _choose(kind, len(found), given(**own))
     made_with = {name: value for name, value in given(**own).items() if name not in ("numbers", "directions")}
     points = _read_size(size)
-    with interruptible(), options_named(_OPTIONS):
+    with interruptible(overwrite=options["overwrite"]), options_named(_OPTIONS):
+        # Before eigenvectors are searched.
+        inputs = [*(item.place for item in found), *(directions or ())]
+        output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
         call = FirstCall(load_function(function))
         where = {
             "num_samples": sample_counts(num_samples),

@@ -100,8 +100,10 @@ def import_landscape(
 ) -> None:
     """Turns the landscape that another program measured into a landscape file."""
     from ..landscape import Landscape
+    from ..replacing import check_no_input
 
     with options_named({"format": "--format", "loss": "--loss", "axis_order": "--axis-order"}):
+        check_no_input("output", output, [file])
         landscape = Landscape.import_file(file, format, loss=loss, axis_order=axis_order)
     with options_named({"path": "--output"}):
         saved = landscape.save(output, overwrite=overwrite)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CURVE
 from ..survey.settings import SAMPLINGS
 from .arguments import integers, interruptible, load_function, options_named
 from .measure import Devices
@@ -19,6 +20,12 @@ _OPTIONS = (*WORKER_OPTIONS, "budget", "progress", "plan", "sample_memory", "com
 _REMEMBERED = re.compile(r"([A-Za-z_]\w*)((?:\.[A-Za-z_]\w*)*):([A-Za-z_]\w*)")
 
 OPTIONS = {
+    OTHER_GRID: "Put that file back, if the landscape was moved or copied without it. Or run the command that measured "
+    "the landscape (landscape evaluate or landscape barrier) once more, with another --size or --points and the same "
+    "--output: points that both grids have are kept, and --save-directions writes that file.",
+    OTHER_GRID_OF_CURVE: "Run the `landscape connect` that made it once more, with other --points and the same "
+    "--output: points that both grids have are kept.",
+    OTHER_GRID_ALONG_EIGENVECTORS: OTHER_GRID_ALONG_EIGENVECTORS.removesuffix(" Or pass plane=plane."),
     "file": "FILE",
     "device_ids": "--devices",
     **{name: f"--{name}" for name in ("size", "factor", "run", "output")},

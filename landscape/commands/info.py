@@ -22,10 +22,11 @@ def info(
     from ..comparison.facts import comparison_json, comparison_text
     from ..curvature.curvature import Curvature
     from ..curvature.facts import curvature_json, curvature_text
-    from ..facts import summary_json, summary_text
+    from ..facts import summary_text
     from ..file.kind import COMPARISON, CURVATURE
     from ..file.whole_file import kind_of
     from ..landscape import Landscape
+    from ..summary_json import summary_json
 
     with options_named({}):
         kind = kind_of(file)

@@ -34,6 +34,8 @@ OPTIONS = {
     "collect_landscape['num_samples']": "--samples",
     "collect_landscape['intervals']": "--interval",
     "collect_landscape={'intervals': [[...]]}": "--interval",
+    "collect_landscape={'create_landscape': {'train': True}}": "--train",
+    "collect_landscape={'create_landscape': {'result': True}}": "--result",
     "device_ids": "--devices",
     "output": "--output",
     **option_names(*_RUN_OPTIONS),
@@ -69,7 +71,7 @@ def run(
     if train is False and result is False:
         raise ValueError("--no-train and --no-result leave no landscape to measure; leave one of them out.")
     drawn = given(train=train, result=result) or None
-    with interruptible(), options_named(OPTIONS):
+    with interruptible(overwrite=options["overwrite"]), options_named(OPTIONS):
         intervals = [numbers_of("--interval", text, run_directory) for text in interval or ()] or None
         replaced = given(
             landscape_size=size,

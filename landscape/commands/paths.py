@@ -55,12 +55,17 @@ def barrier(
     """
     from workers.pools.first_call import FirstCall
 
+    from ..file.kind import LANDSCAPE
+    from ..file.saving import output_file
     from ..paths.barrier import barrier_on
     from ..planes.from_weights import line_between
 
-    with interruptible(), options_named(_OPTIONS):
+    with interruptible(overwrite=options["overwrite"]), options_named(_OPTIONS):
+        typed = [TypedCheckpoint.read(text) for text in (a, b)]
+        if output is not None:
+            output_file(output, [item.place for item in typed], LANDSCAPE, overwrite=options["overwrite"])
         call = FirstCall(load_function(function))
-        found = named_weights("A and B", [TypedCheckpoint.read(text) for text in (a, b)], call.space)
+        found = named_weights("A and B", typed, call.space)
         line = line_between(*([found] if isinstance(found, dict) else found), network=call.space)
         result = barrier_on(
             line,
@@ -106,24 +111,30 @@ def connect(
     """
     from workers.pools.first_call import FirstCall
 
+    from ..file.kind import LANDSCAPE
     from ..file.saving import output_file
     from ..paths.alignment import align as align_weights
     from ..paths.connecting import connect as fit
     from ..paths.path_file import path_beside
+    from ..replacing import check_no_input
 
-    with interruptible(), options_named(_CURVE):
+    with interruptible(overwrite=options["overwrite"]), options_named(_CURVE):
         where: dict[str, Any] = {
             "device_ids": integers("--devices", devices),
             "num_samples": sample_counts(num_samples),
         }
+        typed = [TypedCheckpoint.read(text) for text in (a, b)]
+        inputs = [item.place for item in typed]
+        place = output_file(output, inputs, LANDSCAPE, overwrite=options["overwrite"])
+        check_no_input("output", path_beside(place), inputs)
         call = FirstCall(load_function(function))
-        found = named_weights("A and B", [TypedCheckpoint.read(text) for text in (a, b)], call.space)
+        found = named_weights("A and B", typed, call.space)
         first, last = found.values() if isinstance(found, dict) else found
         names = list(found) if isinstance(found, dict) else None
         if align:
             aligned = align_weights(last, to=first, network=call.network(), example=call.example(_COMPARED))
             typer.echo(aligned.summary())
-            last, names = aligned.weights, names or [TypedCheckpoint.read(text).label for text in (a, b)]
+            last, names = aligned.weights, names or [item.label for item in typed]
         path = fit(
             first,
             last,
@@ -135,7 +146,7 @@ def connect(
             batch_size,
             options["seed"],
             names=names,
-            output=str(path_beside(output_file(output))),
+            output=str(path_beside(place)),
             overwrite=options["overwrite"],
             progress=options["progress"],
             address=options["address"],

@@ -178,11 +178,13 @@ def plot(
     from collectors.validation import check_choice
 
     from ..landscape import Landscape
+    from ..replacing import check_no_input
 
     check_choice("--kind", kind, ("auto", *PLANE_KINDS, *OTHER_KINDS, *CURVATURE_KINDS, COMPARISON_KIND))
     check_choice("--over", over, ("auto", *PLANE_KINDS))
     of_curvature = {"--number": number, "--width": width, "--learning-rate": learning_rate}
     compared = is_comparison(kind, files)
+    check_no_input("--output", output, files)
     if compared or is_of_curvature(kind, files):
         shared = plain_look(style, font, theme, title, size)
         others = {
@@ -237,7 +239,7 @@ def plot(
             raise ValueError(f"--title must be given once for a {chosen}; only multiples have several.")
         look["title"] = title[0]
     with options_named(OPTIONS):
-        captions = captions_of(landscapes, chosen, metrics, look) if caption else []
+        captions = captions_of(landscapes, chosen, over, metrics, look, more) if caption else []
         draw(
             chosen, landscapes, output, over, metrics, look, dpi, more, " ".join(item.alt for item in captions) or None
         )

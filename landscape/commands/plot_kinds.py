@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ..errors import MEASURE_BARRIER
 from ..rendering.picture import check_png
 from .arguments import options_named, read_clip, read_pair, usual_dpi
 
@@ -39,6 +40,7 @@ _NAMED = (
     "topology", "turn",
 )  # fmt: skip
 OPTIONS = {
+    MEASURE_BARRIER: "Measure it with `landscape barrier A B`.",
     "path": "--output",
     **{name: f"--{name}" for name in _NAMED},
     "titles": "--title",
@@ -68,8 +70,7 @@ def choose_kind(kind: str, landscapes: list[Landscape], output: Path, metrics: l
         check_png("--output", output)
     if moving != (kind == "animation"):
         raise ValueError(
-            f"--output must end in .gif or .mp4 for an animation and in .png, .pdf or .svg for a {kind}, but got "
-            f"{str(output)!r}."
+            f"--output must end in .gif or .mp4 for an animation, but got {str(output)!r}."
             if not moving
             else f"--output {str(output)!r} is an animation, but --kind is {kind}; leave --kind out, or write a .png."
         )
@@ -140,15 +141,28 @@ def plain_look(style: str, font: str, theme: str, title: list[str] | None, size:
     return look
 
 
-def captions_of(landscapes: list[Landscape], chosen: str, metrics: list[str], look: Look) -> list[Caption]:
-    """Returns the caption of each landscape and metric that a picture shows."""
-    from ..captions import write_caption
+def captions_of(
+    landscapes: list[Landscape], chosen: str, over: str, metrics: list[str], look: Look, more: dict[str, Any]
+) -> list[Caption]:
+    """Returns the caption of the picture that ``draw`` draws; of multiples, one for each of them."""
+    from .. import captions
 
-    return [
-        write_caption(landscape, chosen, metric=metric, scale=look.get("scale", "auto"), clip=look.get("clip"))
-        for landscape in landscapes
-        for metric in metrics
-    ]
+    first: Landscape = landscapes[0]
+    first_look: dict[str, Any] = {**look, "metric": metrics[0]}
+    if chosen == "multiples":
+        return captions.multiples_captions(landscapes, metrics, None if over == "auto" else over, **look)
+    if chosen == "difference":
+        chance: dict[str, Any] = {name: value for name, value in more.items() if name == "significance"}
+        if len(metrics) > 1:
+            return [captions.difference_caption(first, metrics[0], metrics[1], **chance, **look)]
+        return [captions.difference_caption(first, landscapes[1], **chance, **first_look)]
+    if chosen == "barriers":
+        return [captions.barriers_caption(_by_stem(landscapes), **_linear({**look, "metric": metrics[0]}))]
+    if chosen == "profile" and len(metrics) > 1:
+        return [captions.profile_caption(first, metrics, **look)]
+    kind = more.get("move", "walk") if chosen == "animation" else chosen
+    kind = chosen if kind == "walk" else kind
+    return [captions.write_caption(first, kind, persistence=more.get("persistence"), **first_look)]
 
 
 def write_beside(output: Path, captions: list[Caption]) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from workers.evaluator import BUFFER_POLICIES, SAMPLE_CHOICES
+from workers.measurement_options import BUFFER_POLICIES, SAMPLE_CHOICES
 from workers.measurement_plan import PRECISIONS
 
 from ..planes.axis_curvature import USUAL, WHICH

@@ -13,6 +13,8 @@ from ..scales.frame import ASPECTS
 from .arguments import CAMERA_HELP, options_named
 from .survey_options import choice
 
+_ASPECT_HELP = "How planes are drawn at first: equal is to scale; the page can change it."
+
 
 def view(
     files: Annotated[
@@ -29,9 +31,7 @@ def view(
     size: Annotated[
         str, choice(SIZES, help="full is one file; small lets the plotly script lie beside the page.")
     ] = "full",
-    aspect: Annotated[
-        str, choice(ASPECTS, help="How planes are drawn at first: equal is to scale; the page can change it.")
-    ] = "equal",
+    aspect: Annotated[str, choice(ASPECTS, help=_ASPECT_HELP)] = "equal",
     camera: Annotated[str | None, typer.Option(help=f"From where surfaces are seen at first: {CAMERA_HELP}.")] = None,
     show: Annotated[
         bool | None, typer.Option("--open/--no-open", help="Open the page in the browser.", show_default=False)
@@ -58,6 +58,8 @@ def view(
 def watch(
     file: Annotated[str, typer.Argument(help="A landscape file that a run is writing, or will write.")],
     port: Annotated[int, typer.Option(help="Port on this machine; 0 takes a free one.")] = 0,
+    aspect: Annotated[str, choice(ASPECTS, help=_ASPECT_HELP)] = "equal",
+    camera: Annotated[str | None, typer.Option(help=f"From where the surface is seen at first: {CAMERA_HELP}.")] = None,
     show: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in the browser.")] = True,
 ) -> None:
     """Shows a landscape in the browser while it is measured; Ctrl-C ends it, and never the run."""
@@ -71,7 +73,9 @@ def watch(
             "is there now, or have the run write to a folder."
         )
     path = Path(file)
-    with WatchServer(path, port) as server:
+    with options_named({"port": "--port", "aspect": "--aspect", "camera": "--camera"}):
+        server = WatchServer(path, port, aspect=aspect, camera=camera)
+    with server:
         try:
             if not path.exists():
                 typer.echo(f"There is no file {file} yet; the page fills when a run writes it.", err=True)

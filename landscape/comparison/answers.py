@@ -44,6 +44,9 @@ PAIRED, WELCH, BOOTSTRAP, OF_DIRECTIONS = (
     "bootstrap over directions",
 )
 _NOT_OF_DIRECTIONS = "the interval is over networks along these directions; other directions are not in it."
+_NOT_OF_LINES = (
+    "the interval is over networks along these random lines, which are the same for all; other lines are not in it."
+)
 _ONE_EACH = (
     "this is about these two networks, not about the recipes: another seed may turn it round. Give at least "
     f"{FEWEST} networks of each."
@@ -192,6 +195,7 @@ class _Pair:
         values = [of_all[own] for own in rows]
         nonlinear = measure in ("steepest_rise", "radius_of_rise")
         caution = _NOT_OF_DIRECTIONS if nonlinear or (of_lines and lines.shape[1] == 1) else ""
+        caution = _NOT_OF_LINES if measure == "trace" else caution
         effect = EFFECT * float(np.mean([abs(own.mean()) if len(own) else math.nan for own in values]))
         counts = [len(own) for own in rows]
 
@@ -200,7 +204,9 @@ class _Pair:
 
         unknown = Estimate(_mean(values[0]) - _mean(values[1]), math.nan, 0.0)
         if any(np.isnan(own).any() for own in values):
-            return made(unknown, "", f"for some networks there is no {measure}: {measure_text(data, measure)}")
+            remedy = "; measure it with trace_lines=30" if measure == "trace" and np.isnan(of_all).all() else ""
+            what = f"no {measure}: {measure_text(data, measure)}{remedy}"
+            return made(unknown, "", f"for some networks there is {what}")
         both = _in_pairs(data, first, second)
         if both is not None and len(both[0]) >= FEWEST:
             apart = lines[both[0]] - lines[both[1]]

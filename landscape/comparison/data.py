@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 SCALARS = ("trace", "trace_low", "trace_high")
 """Names of the columns of numbers, float64[n]."""
+TRACE_LINES = "trace_lines"
+"""The attribute that says of how many lines each network's trace was made, by the SHA-256 of its weights."""
 _MOST_SAMPLES = 2**53
 
 
@@ -37,12 +39,12 @@ class ComparisonData:
             directions, blocks]. There are no blocks where several networks say how well a recipe is known.
         block_size: samples of each block, float64[blocks].
         trace: of the loss's Hessian, where it was asked for, float64[n].
-        trace_low: lower end of its 95 % interval, float64[n].
+        trace_low: lower end of its interval, float64[n].
         trace_high: upper end, float64[n].
         errors: what failed, by place: "network/3" (the whole network) or "network/3/direction/5".
         attributes: everything else worth keeping, as JSON values: ``radius``, ``normalization``, ``confidence``,
             ``rise``, ``recipes`` (in order), ``paired`` (recipes whose networks are told apart by name),
-            ``num_samples``, ``seed``, ``measurement_plan``, ``notes``, ``identity``, ...
+            ``num_samples``, ``seed``, ``trace_lines``, ``measurement_plan``, ``notes``, ``identity``, ...
         path: the file that it was read from, or None.
     """
 
@@ -104,6 +106,12 @@ class ComparisonData:
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays with a row for each network, by their names."""
         return {name: getattr(self, name) for name in ("status", "loss", "block_rise", *SCALARS)}
+
+    @property
+    def trace_lines(self) -> Mapping[str, int]:
+        """Of how many lines the traces were made, by the SHA-256 of the networks' weights."""
+        found = self.attributes.get(TRACE_LINES)
+        return found if isinstance(found, Mapping) else {}
 
     @property
     def places(self) -> dict[tuple[str, str], int]:

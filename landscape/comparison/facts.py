@@ -10,7 +10,8 @@ import numpy as np
 
 from workers.measurement_plan import plan_text
 
-from ..facts import as_json, as_lines, samples_text, versions_text
+from ..facts import as_lines, samples_text, versions_text
+from ..summary_json import as_json
 from .answers import (
     BOOTSTRAP,
     EFFECT,

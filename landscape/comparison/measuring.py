@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from collectors.files.places import AnyPath
 from collectors.validation import check_bool, check_choice
 from workers.errors import CallbackFunctionError
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.pool import Pool
 from workers.pools.open_pool import open_pool
 
+from ..file.kind import COMPARISON
 from ..file.saving import output_file
 from ..survey.experiment import choose_plan, function_attribute
 from ..survey.forecast import Announcer
@@ -89,8 +90,9 @@ def compare(
     check_choice("buffers", chosen["buffers"], BUFFERS)
     rehearsal = check_bool("dry_run", chosen["dry_run"])
     run = Conduct.checked(chosen)
-    path = None if output is None else output_file(output)
     found = find_recipes(recipes)
+    readers = [entry.reader for entry in found.entries]
+    path = None if output is None else output_file(output, readers, COMPARISON, overwrite=run.overwrite)
     say = Announcer(shown=rehearsal)
     say(_DRY_RUN, timed=False)
     say("building the network, reading the samples")

@@ -14,6 +14,7 @@ from workers.evaluator import EvaluatorDescription
 from ..errors import LandscapeNotFoundError
 from ..file.checks import PointStatus
 from ..file.kind import COMPARISON
+from ..file.whole_file import check_replaceable
 from ..survey.experiment import check_identity, measured_attributes
 from .blocks import block_names, block_sizes
 from .comparison_file import read_comparison
@@ -53,6 +54,8 @@ def begun_before(
         LandscapeError: the file cannot be read; the subclass says why.
     """
     fresh = _fresh(description, recipes, states, settings, attributes)
+    if path is not None and overwrite:
+        check_replaceable(path, COMPARISON)
     if path is None or overwrite:
         return fresh, False
     try:

@@ -35,7 +35,7 @@ from ..survey.settings import Conduct, duration_text
 from .blocks import block_names
 from .comparison import Comparison, ComparisonReport
 from .comparison_file import comparison_bytes
-from .data import ComparisonData
+from .data import TRACE_LINES, ComparisonData
 from .measures import left_out
 from .networks import Recipes, as_states
 from .rows import begun_before, forget_failed, place_of
@@ -133,7 +133,7 @@ def _forecast(pool: Pool, data: ComparisonData, networks: int, settings: Compari
     wanted = data.status[:networks, : settings.directions]
     pending = int((wanted != PointStatus.MEASURED).sum())
     points = pending * (settings.points - 1) + int((wanted != PointStatus.MEASURED).any(1).sum())
-    traces = int(np.isnan(data.trace[:networks]).sum()) * 2 * settings.trace_lines
+    traces = sum(_lacks_trace(data, row, settings) for row in range(networks)) * 2 * settings.trace_lines
     workers = f"{pool.workers} worker{'' if pool.workers == 1 else 's'}"
     known = f", {wanted.size - pending} of them measured before" if pending < wanted.size else ""
     if not points and not traces:
@@ -178,7 +178,7 @@ def _measure_all(
                 writer.update(functools.partial(_fail, data, row, error, settings.directions))
                 continue
             if trace is not None:
-                writer.update(functools.partial(_keep_trace, data, row, trace))
+                writer.update(functools.partial(_keep_trace, data, row, trace, settings.trace_lines))
             if pool.description.plan != plan:
                 warnings.warn(shortage_text(plan.batch_size, pool.description.plan.batch_size), stacklevel=4)
                 plan = pool.description.plan
@@ -266,9 +266,9 @@ class _Lines:
             yield from self._along(data, row, chunk, origin, run)
 
     def trace(self, data: ComparisonData, row: int) -> Any:
-        """Returns the trace of the Hessian where it is asked for and not known."""
+        """Returns the trace of the Hessian where it is asked for and not known from as many lines."""
         settings = self._settings
-        if not settings.trace_lines or not np.isnan(data.trace[row]):
+        if not _lacks_trace(data, row, settings):
             return None
         parameters, buffers = origin_state(self._state, self._pool.description.space)
         return find_trace_by_lines(
@@ -341,8 +341,15 @@ def _fail(data: ComparisonData, row: int, error: Exception, directions: int) -> 
     data.errors[place_of(row)] = f"{type(error).__name__}: {error}"
 
 
-def _keep_trace(data: ComparisonData, row: int, trace: Any) -> None:
+def _lacks_trace(data: ComparisonData, row: int, settings: ComparisonSettings) -> bool:
+    if not settings.trace_lines:
+        return False
+    return bool(np.isnan(data.trace[row])) or data.trace_lines.get(data.sha256[row]) != settings.trace_lines
+
+
+def _keep_trace(data: ComparisonData, row: int, trace: Any, lines: int) -> None:
     data.trace[row], data.trace_low[row], data.trace_high[row] = trace.value, trace.low, trace.high
+    data.attributes[TRACE_LINES] = {**data.trace_lines, data.sha256[row]: lines}
 
 
 def _reasons(data: ComparisonData) -> str:

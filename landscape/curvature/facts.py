@@ -9,8 +9,9 @@ import numpy as np
 from workers.measurement_plan import plan_text
 
 from ..errors import error_message
-from ..facts import as_json, as_lines, samples_text, versions_text
+from ..facts import as_lines, samples_text, versions_text
 from ..file.checks import PointStatus
+from ..summary_json import as_json
 from .data import COUNTS, MATRIX_NAMES, SCALARS, SHARE_SEEN, CurvatureData
 
 CURVATURE_SUMMARY_VERSION = 1

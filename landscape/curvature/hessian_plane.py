@@ -20,7 +20,8 @@ from collectors.weights.safetensors_file import StateReader, portable
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import MATRICES, ProductSettings
 from workers.errors import CurvatureError
-from workers.evaluator import EvaluatorDescription, MeasurementOptions
+from workers.evaluator import EvaluatorDescription
+from workers.measurement_options import MeasurementOptions
 from workers.pool import CurvatureTask, Pool
 from workers.pools.open_pool import open_pool
 
@@ -99,8 +100,9 @@ class EigenvectorSettings:
             seed=options["seed"],
         )
         if not drawn and (settings.which, settings.rise) != (cls.which, cls.rise):
+            name = "rise" if settings.which == cls.which else "which"
             raise ValueError(
-                'which and rise are of eigenvectors: pass directions="hessian", "ggn" or "factors", or leave them out.'
+                f'{name} must be left out where no eigenvectors are drawn; directions="hessian", for one, draws them.'
             )
         return settings
 

@@ -8,7 +8,7 @@ from typing import Any
 from collectors.validation import check_int
 from collectors.weights.aligned import NetworkState, Weights, align, as_reader
 from workers.curvature.trace import Trace
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.pools.open_pool import open_pool
 
 from ..survey.adding_up import find_out_how_losses_add_up

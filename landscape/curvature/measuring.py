@@ -18,10 +18,11 @@ from collectors.weights.aligned import Weights, align, as_reader
 from collectors.weights.kronecker import LayerFactors
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import Matrix, ProductSettings
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.pool import Pool
 from workers.pools.open_pool import open_pool
 
+from ..file.kind import CURVATURE
 from ..file.saving import output_file
 from ..planes.from_factors import Factors, as_factors, check_fits
 from ..roles import CHECKPOINT
@@ -81,8 +82,9 @@ def measure_curvature(
     """
     chosen: CurvatureOptions = with_defaults("measure_curvature", CurvatureOptions, options, DEFAULTS)
     asked = Asked.checked(chosen)
-    path = None if output is None else output_file(output)
     reader = as_reader("weights", weights)
+    inputs = (reader, factors)
+    path = None if output is None else output_file(output, inputs, CURVATURE, overwrite=asked.run.overwrite)
     seen = () if factors is None else as_factors("factors", factors)
     with asked.open_pool(callback_fn, path, device_ids, num_samples) as pool:
         check_fits(seen, pool.description.space)

@@ -16,6 +16,7 @@ from workers.pool import CurvatureResult
 from ..errors import LandscapeNotFoundError
 from ..file.checks import PointStatus
 from ..file.kind import CURVATURE
+from ..file.whole_file import check_replaceable
 from ..survey.experiment import check_identity, measured_attributes
 from .curvature_file import read_curvature
 from .data import CurvatureData
@@ -54,6 +55,8 @@ def begun_before(
         LandscapeError: the file cannot be read; the subclass says why.
     """
     fresh = _fresh(description, weights, settings, attributes)
+    if path is not None and overwrite:
+        check_replaceable(path, CURVATURE)
     if path is None or overwrite:
         return fresh, False
     try:

@@ -19,6 +19,7 @@ from workers.curvature.products import Vector
 from ..errors import LandscapeDamagedError, LandscapeIdentityError, LandscapeNotFoundError
 from ..planes.from_eigenvectors import as_direction
 from ..planes.plane_file import write_tensors
+from ..replacing import check_replaceable_tensors
 from .data import CurvatureData
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def write_vectors(path: AnyPath, data: CurvatureData, row: int, vectors: Eigenve
     for index, direction in enumerate(vectors.directions):
         tensors |= {f"eigenvector_{index}/{name}": array for name, array in direction.items()}
     place = vectors_path(path, int(data.number[row]))
+    check_replaceable_tensors(place, "eigenvectors", _FORMAT)
     metadata = {"space": json.dumps(vectors.space.to_json()), **_whose(data, row)}
     write_tensors(place, tensors, metadata, "the eigenvectors", "then run again: it continues from the file")
 

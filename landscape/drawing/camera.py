@@ -158,6 +158,13 @@ def check_camera(camera: object, name: str = "camera") -> Camera | None:
     return Camera(azimuth, elevation)
 
 
+def offered_cameras(camera: CameraChoice | None) -> tuple[str, Mapping[str, Camera | None]]:
+    """Returns the name of the camera that is meant, and all from which a page's reader can choose, by name."""
+    chosen = check_camera(camera)
+    name = camera_name(chosen)
+    return name, {**NAMED, name: chosen}
+
+
 def camera_name(camera: Camera | None) -> str:
     """Returns the preset's name, or azimuth and elevation as ``check_camera`` reads them."""
     names = [name for name, known in NAMED.items() if known == camera]

@@ -11,7 +11,7 @@ from collectors.files.local_files import write_bytes
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_float, check_instance, check_path, wrong_type, wrong_value
 
-from .fitting import fit
+from .fitting import fit, room_for_axes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -84,7 +84,7 @@ def save_figure(
 
     Raises:
         TypeError: ``figure`` has no picture, ``description`` is no text, or ``path`` is neither a path nor a stream.
-        ValueError: the name ends in anything else.
+        ValueError: the name ends in anything else, or the figure is too small for its axes.
         FileWriteError: the file cannot be written; what was there is untouched.
     """
     whole = _figure_of(figure)
@@ -121,7 +121,8 @@ def figure_pixels(figure: Axes | FigureBase, dpi: int = 100) -> UInt8[np.ndarray
 
     whole = _figure_of(figure)
     raw = io.BytesIO()
-    whole.savefig(raw, format="rgba", dpi=dpi)
+    with room_for_axes(whole):
+        whole.savefig(raw, format="rgba", dpi=dpi)
     values = np.frombuffer(raw.getvalue(), np.uint8)
     # Matplotlib leaves out the rest of a pixel, and its product may end one bit below ours.
     width, height = whole.get_size_inches() * dpi
@@ -136,7 +137,8 @@ def _save(figure: Figure, file: BinaryIO, kind: str, dpi: int, description: str 
     metadata = _METADATA[kind] | ({} if description is None else {_DESCRIPTION[kind]: description})
     # The salt makes the names inside an SVG the same each time; fonts of type 42 stay text in a PDF.
     with matplotlib.rc_context({"svg.hashsalt": "summary-landscape", "pdf.fonttype": 42}):
-        figure.savefig(file, format=kind, dpi=dpi, metadata=metadata)
+        with room_for_axes(figure):
+            figure.savefig(file, format=kind, dpi=dpi, metadata=metadata)
 
 
 def _figure_of(figure: Any) -> Figure:

@@ -5,8 +5,10 @@ Matplotlib's layout makes room for the heights of titles and labels, but not for
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -62,12 +64,34 @@ def fits_across(legend: Any, columns: int) -> bool:
     return bool(legend.get_window_extent().width <= room)
 
 
+@contextlib.contextmanager
+def room_for_axes(figure: Any) -> Iterator[None]:
+    """Refuses a figure that is too small for its axes, which matplotlib would draw with a warning.
+
+    Raises:
+        ValueError: labels and legends leave no room.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "constrained_layout not applied because axes sizes collapsed")
+        try:
+            yield
+        except UserWarning as error:
+            if "axes sizes collapsed" not in str(error):
+                raise
+            width, height = figure.get_size_inches()
+            raise ValueError(
+                "size must leave room for the axes beside their labels and legend, which "
+                f"({width:.3g}, {height:.3g}) inches do not. Choose a larger size, such as (6, 4)."
+            ) from None
+
+
 def _lay_out(figure: Any, cameras: Sequence[Camera]) -> None:
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     engine = figure.get_layout_engine()
     if isinstance(engine, ConstrainedLayoutEngine):
-        engine.execute(figure)
+        with room_for_axes(figure):
+            engine.execute(figure)
     mains = _mains(figure)
     if all(ax.name == "3d" for ax in mains):
         # The engine misjudges such axes, and leaves a single one half the page.

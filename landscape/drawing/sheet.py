@@ -6,7 +6,7 @@ import contextlib
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,15 +15,16 @@ from collectors.validation import check_bool, check_instance, wrong_type
 
 from ..file.own_values import own_values_text
 from ..sampling.coarse_cells import coarse_values
-from ..scales.choosing import Clip, choose_scale
+from ..scales.choosing import choose_scale
 from ..scales.frame import Frame, choose_frame
 from ..scales.landscape_scale import joint_scale, known
-from ..scales.levels import Levels, number_text
+from ..scales.levels import number_text
 from ..scales.scale import Scale
 from ..topology.topology import Topology, wanted_topology
 from .appearance import DIVERGING, PAPER_WIDTH, Appearance, appearance_of, draw_legend, find_colormap
-from .camera import Camera, CameraChoice, check_camera
+from .camera import Camera, check_camera
 from .canvas import check_size, new_axes, settle
+from .look import Look, check_dimensions, check_look
 from .texts import (
     axis_label,
     flat_note,
@@ -48,59 +49,14 @@ if TYPE_CHECKING:
     from matplotlib.colors import Colormap
 
     from ..file.data import LandscapeData
+    from ..scales.choosing import Clip
+    from ..scales.levels import Levels
 
 
 _MOST_LINES = 3
 OWN_VALUES_WIDTH = 48
 """Letters in a line of the legend's sentence on own values, so that the other entries keep their columns."""
 _WHOLE_WORDS: Any = {"break_on_hyphens": False, "break_long_words": False}
-
-
-class Look(TypedDict, total=False):
-    """The options of every picture; each may be left out.
-
-    Attributes:
-        metric: which of the landscape's metrics; "loss" by default.
-        levels: about how many lines and ticks, or how they are spaced ("linear", "log", "quantile"), or their values;
-            None chooses from the data.
-        scale: "auto", "log", "linear" or "symlog" (logarithmic on both sides of zero), or the ``Scale`` of other
-            pictures, which then show the same value in the same colour.
-        colormap: matplotlib's name of the colours; the default is perceptually uniform and readable to colour-blind
-            people.
-        trajectory: whether runs' paths, networks and the origin are drawn.
-        clip: the largest value that gets a colour of its own, or (smallest, largest); None chooses from the data. The
-            colour bar or the axis says what is clipped.
-        theme: "light" or "dark"; None follows the axes, or matplotlib's settings.
-        style: "screen", or "paper": as wide as a column (3.4 in), type of 6 to 8 points, no title; or as wide as a
-            venue asks, to 0.01 in: "neurips" (5.5 in), "icml" (3.25, several pictures 6.75), "nature" (3.50 and 7.20);
-            "slides" is 10 in wide with large type.
-        font: "sans", or "serif" as in most papers' text.
-        aspect: "equal" draws a plane to scale: its axes are distances in weight space, the same on both, and oblique
-            directions stand at their own angle. "fill" lets the plane's coordinates fill a square, and the picture
-            says by how much that stretches it. A plane of more than 6 : 1 is always drawn like that. A line has no
-            aspect.
-        title: in place of the landscape's own; "" leaves it out.
-        size: width and height in inches of a figure of its own, without the legend below a surface; None chooses.
-        camera: from where a surface is seen: "default", "front", "side", "above", "low", or (azimuth, elevation) in
-            degrees, the same for every file; "auto" looks for the best view of the path. None is "default".
-        topology: whether the grid's minima and the saddles between them are marked, on a plane seen from above or on a
-            profile; a number marks the minima with a barrier higher than that. See ``Landscape.topology``.
-    """
-
-    metric: str
-    levels: Levels
-    scale: str | Scale
-    colormap: str | Colormap
-    trajectory: bool
-    clip: Clip
-    theme: str | None
-    style: str
-    font: str
-    aspect: str
-    title: str | None
-    size: tuple[float, float] | None
-    camera: CameraChoice | None
-    topology: bool | float
 
 
 @dataclass(frozen=True)
@@ -347,12 +303,7 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
         ValueError: the landscape has the wrong number of dimensions, or an argument has a wrong value.
     """
     options = check_look(kind.function, look)
-    if (landscape.y is not None) != kind.plane:
-        raise ValueError(
-            f"{kind.function} needs a plane, but the landscape is a line; use plot_profile."
-            if kind.plane
-            else f"{kind.function} needs a line, but the landscape is a plane; use plot_contour."
-        )
+    check_dimensions(kind.function, landscape, plane=kind.plane)
     if ax is not None and not hasattr(ax, "transData"):
         raise wrong_type("ax", "matplotlib axes or None", ax)
     if ax is not None and kind.projection is not None and ax.name != kind.projection:
@@ -363,12 +314,7 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
     measured = known(values, status)
     trajectory = check_bool("trajectory", options.get("trajectory", True))
     diverging = more.get("diverging", False)
-    chosen = options.get("scale", "auto")
-    if diverging and not isinstance(chosen, Scale):
-        levels, clip = options.get("levels"), options.get("clip")
-        scale = choose_scale(measured, chosen, levels, clip, count=kind.count, symmetric=True, metric=metric)
-    else:
-        scale = shared_scale(kind, [landscape], options)
+    scale = diverging_scale(kind, measured, options) if diverging else shared_scale(kind, [landscape], options)
     appearance = appearance_of(options, ax)
     colors = find_colormap(options.get("colormap", DIVERGING if diverging else "viridis"))
     frame = choose_frame(landscape, options.get("aspect", "equal"))
@@ -401,14 +347,6 @@ def begin(kind: Kind, landscape: LandscapeData, ax: Axes | None, look: Look, **m
         )  # fmt: skip
 
 
-def check_look(function: str, look: Look) -> Look:
-    """Returns the options if all are known; a ``TypeError`` names the first unknown one."""
-    unknown = sorted(set(look) - set(Look.__annotations__))
-    if unknown:
-        raise TypeError(f"{function} has no argument {unknown[0]!r}; it has {', '.join(Look.__annotations__)}.")
-    return look
-
-
 def shared_scale(
     kind: Kind, landscapes: Sequence[LandscapeData], look: Look, metrics: Sequence[str] | None = None
 ) -> Scale:
@@ -425,6 +363,25 @@ def shared_scale(
         path = kind.heights and look.get("trajectory", True)
         names = look.get("metric", "loss") if metrics is None else metrics
         return joint_scale(landscapes, names, scale, levels, clip, count=kind.count, path=path)
+    return _only_a_scale(scale, levels, clip)
+
+
+def diverging_scale(kind: Kind, values: NDArray[Any], look: Look) -> Scale:
+    """Returns the user's scale, or one with zero in its middle.
+
+    Args:
+        kind: of the picture.
+        values: what is drawn, NaN where it is not known.
+        look: the user's options.
+    """
+    scale, levels, clip = look.get("scale", "auto"), look.get("levels"), look.get("clip")
+    if isinstance(scale, Scale):
+        return _only_a_scale(scale, levels, clip)
+    metric = look.get("metric", "loss")
+    return choose_scale(values, scale, levels, clip, count=kind.count, symmetric=True, metric=metric)
+
+
+def _only_a_scale(scale: Scale, levels: Levels, clip: Clip) -> Scale:
     if levels is not None or clip is not None:
         raise ValueError("scale is a Scale, which has its levels and its clip already; leave out levels and clip.")
     return scale

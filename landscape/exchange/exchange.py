@@ -14,6 +14,8 @@ from collectors.validation import check_bool, check_choice, check_path, wrong_va
 from ..errors import LandscapeFormatError, LandscapeNotFoundError, LandscapeWriteError
 from ..file.data import LandscapeData
 from ..file.saving import already_there
+from ..file.whole_file import holds_ours
+from ..replacing import check_no_input
 from .arrays import CSV, NETCDF, NPZ
 from .formats import Images
 from .gltf import GLB, GLTF
@@ -155,13 +157,16 @@ def _format_name(path: Path, name: str | None) -> str:
 def _check_targets(images: Images, landscape: LandscapeData, overwrite: bool) -> None:
     for file in images:
         check_can_be_file("path", file)
+        check_no_input("path", file, [landscape.path])
         with naming(file):
-            is_there, source = file.exists(), landscape.path
-            is_own = is_there and isinstance(source, Path) and source.exists() and file.samefile(source)
-        if is_own:
-            raise LandscapeWriteError(f"{file} is the landscape itself and was left as it is. Give another name.")
+            is_there = file.exists()
         if is_there and not overwrite:
             raise already_there(file)
+        if is_there and holds_ours(file):
+            raise LandscapeWriteError(
+                f"{file} is a file of this program, not of another one, and was left as it is. Remove it, or give "
+                "another name."
+            )
 
 
 def _first_bytes(path: Path) -> bytes:

@@ -3,7 +3,7 @@
 from ..drawing.camera import CAMERAS, Camera
 from ..drawing.canvas import figure_pixels, save_figure
 from ..drawing.curvature_sheet import CurvatureLook
-from ..drawing.sheet import Look
+from ..drawing.look import Look
 from ..rendering.picture import Rendering
 from ..scales.choosing import choose_scale
 from ..scales.scale import Scale

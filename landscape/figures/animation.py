@@ -16,7 +16,9 @@ from ..drawing.appearance import appearance_of
 from ..drawing.best_camera import best_camera
 from ..drawing.camera import MOVES
 from ..drawing.canvas import check_size
-from ..drawing.sheet import Look, begin, check_look, shared_scale
+from ..drawing.look import Look, check_dimensions, check_look
+from ..drawing.sheet import begin, shared_scale
+from ..replacing import check_no_input
 from .film import find_ffmpeg, write_film
 from .flight import fly_frames
 from .multiples import PLANE_KINDS
@@ -72,8 +74,7 @@ def walk_frames(
     check_look("walk_frames", look)
     if check_float("turn", turn) and kind != "surface":
         raise ValueError(f'turn must be 0 for kind="{kind}", which is flat; kind="surface" can be turned.')
-    if landscape.y is None:
-        raise ValueError("walk_frames needs a plane, but the landscape is a line; use plot_profile.")
+    check_dimensions("walk_frames", landscape)
     found = landscape.checkpoints
     paths = [rows for rows in ([] if found is None else found.paths) if len(rows) > 1]
     if found is None or not paths:
@@ -135,6 +136,7 @@ def save_animation(
         ValueError: the landscape is a line or has no path, or an argument has a wrong value.
         TypeError: an argument is unknown or has the wrong type.
         LandscapeError: there is no ffmpeg, or it failed.
+        LandscapeWriteError: it is the landscape's own file.
         FileWriteError: the file cannot be written; what was there is untouched.
     """
     target = check_path("path", path)
@@ -149,6 +151,7 @@ def save_animation(
     if suffix == ".mp4":
         find_ffmpeg()
     check_can_be_file("path", target)
+    check_no_input("path", target, [landscape.path])
     small = suffix == ".gif"
     more: dict[str, Any] = {
         "rate": rate if rate is not None else _GIF_RATE if small else _MP4_RATE,

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from collectors.validation import wrong_type, wrong_value
 
-from ..drawing.sheet import Kind, Look, Sheet, begin
+from ..drawing.look import Look
+from ..drawing.sheet import Kind, Sheet, begin
 from ..drawing.texts import axis_label, metric_text, plain
 from ..file.data import LandscapeData
-from ..file.rises import chord_of, highest_rise
+from ..file.rises import Rise, chord_of, highest_rise
 from ..scales.landscape_scale import joint_scale, known
 from ..scales.levels import number_text
 from ..scales.scale import Scale
@@ -55,8 +56,7 @@ def plot_barriers(
     lines, metric = list(named.values()), look.get("metric", "loss")
     for line in lines:
         chord_of(line, metric)  # raises for what is no way
-    asked, levels, clip = look.get("scale", "linear"), look.get("levels"), look.get("clip")
-    scale = asked if isinstance(asked, Scale) else joint_scale(lines, metric, asked, levels, clip, count=BARRIERS.count)
+    scale = barriers_scale(lines, look)
     chosen: Look = {**look, "scale": scale, "levels": None, "clip": None}
     with begin(BARRIERS, lines[0], ax, chosen) as sheet:
         set_value_axis(sheet.ax, scale.tall)
@@ -73,15 +73,27 @@ def plot_barriers(
     return sheet.ax
 
 
+def barriers_scale(lines: Sequence[LandscapeData], look: Look) -> Scale:
+    """Returns the scale of several ways: the user's, or one that spans all, which is linear unless another is asked."""
+    asked, levels, clip = look.get("scale", "linear"), look.get("levels"), look.get("clip")
+    if isinstance(asked, Scale):
+        return asked
+    return joint_scale(lines, look.get("metric", "loss"), asked, levels, clip, count=BARRIERS.count)
+
+
+def barrier_text(rise: Rise) -> str:
+    """Returns how high a barrier is, with its standard error where that is known."""
+    if math.isnan(rise.height):
+        return "no barrier: an end has no finite value"
+    error = f" ± {rise.stderr:.2g}" if rise.height and math.isfinite(rise.stderr) else ""
+    return f"barrier {number_text(rise.height)}{error}" if rise.height else "no barrier"
+
+
 def _draw_way(sheet: Sheet, index: int, name: str, line: LandscapeData) -> None:
     look, ax, metric = sheet.appearance, sheet.ax, sheet.metric
     color, stroke = look.series[index % len(look.series)], ("-", *STROKES)[index % (1 + len(STROKES))]
     values, rise = known(line[metric], line.status), highest_rise(line, metric)
-    if math.isnan(rise.height):
-        said = "no barrier: an end has no finite value"
-    else:
-        error = f" ± {rise.stderr:.2g}" if rise.height and math.isfinite(rise.stderr) else ""
-        said = f"barrier {number_text(rise.height)}{error}" if rise.height else "no barrier"
+    said = barrier_text(rise)
     label = f"{name}: {said}" if name else f"{metric_text(line, metric)}, {said}"
     sheet.entries += ax.plot(
         line.x, values, color=color, linestyle=stroke, linewidth=1.5 * look.factor, marker="o",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,18 +11,21 @@ from numpy.typing import NDArray
 
 from collectors.validation import check_float, wrong_type
 
+from ..drawing.look import Look
 from ..drawing.missing import edges, hatch_cells
-from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, Look, Sheet, begin
+from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, Sheet, begin, diverging_scale
 from ..drawing.texts import metric_text, missed_notes, plain, precision_notes, title
 from ..file.checks import PointStatus
 from ..file.data import LandscapeData
-from ..file.difference_errors import DifferenceErrors, difference_errors
+from ..file.difference_errors import difference_errors
+from ..scales.landscape_scale import known
+from ..scales.scale import Scale
 from .contour import draw_filled
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from jaxtyping import UInt8
+    from jaxtyping import Bool, Float64, UInt8
     from matplotlib.axes import Axes
 
 
@@ -64,8 +68,77 @@ def plot_difference(
         ValueError: a landscape is a line, the grids differ, or an argument has a wrong value.
         TypeError: an argument is unknown or has the wrong type.
     """
+    found = subtract(first, second, minus, look)
+    ours, theirs = found.landscapes
+    if significance is not None:
+        check_float("significance", significance, minimum=0)
+    with begin(
+        DIFFERENCE, ours, ax, {**look, "metric": found.metrics[0]}, values=found.values, diverging=True,
+        label=found.label, status=found.status, estimates=[*precision_notes(ours, theirs), *missed_notes(ours, theirs)],
+    ) as sheet:  # fmt: skip
+        if sheet.heading is None and ours is not theirs:
+            sheet.heading = "" if sheet.own and sheet.appearance.paper else _heading(ours, theirs)
+        draw_filled(sheet)
+        chance = None if significance is None else found.chance(significance)
+        if chance is not None:
+            _hatch_chance(sheet, chance)
+        sheet.finish()
+    return sheet.ax
+
+
+@dataclass(frozen=True)
+class Chance:
+    """What of a difference may be chance.
+
+    Attributes:
+        where: at which points, shape (ny, nx).
+        text: by which rule, and at how many points.
+    """
+
+    where: Bool[np.ndarray, "ny nx"]
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class Difference:
+    """One surface minus another.
+
+    Attributes:
+        landscapes: the first, and what is subtracted from it; the same one where two of its metrics are subtracted.
+        metrics: of each.
+        values: the differences, shape (ny, nx).
+        status: what is known about each point, of the same shape.
+        label: what the colour bar calls it.
+    """
+
+    landscapes: tuple[LandscapeData, LandscapeData]
+    metrics: tuple[str, str]
+    values: Float64[np.ndarray, "ny nx"]
+    status: UInt8[np.ndarray, "ny nx"]
+    label: str
+
+    def chance(self, significance: float) -> Chance | None:
+        """Returns what lies within so many standard errors; None where these are not known."""
+        errors = difference_errors(*self.landscapes, self.metrics)
+        if errors is None:
+            return None
+        measured = known(self.values, self.status)
+        where = errors.within(measured, significance)
+        count, of = int(where.sum()), int(np.isfinite(measured).sum())
+        also = " and the interpolation error" if errors.interpolation.any() else ""
+        text = f"within {significance:g} standard errors{also}, {errors.pairing}: {count:,} of {of:,} points"
+        return Chance(where, text)
+
+    def scale(self, look: Look) -> Scale:
+        """Returns the scale of the colours, which change at zero: the user's, or one that fits the differences."""
+        return diverging_scale(DIFFERENCE, known(self.values, self.status), {**look, "metric": self.metrics[0]})
+
+
+def subtract(first: LandscapeData, second: LandscapeData | str, minus: str | None, look: Look) -> Difference:
+    """Subtracts as ``plot_difference`` says, whose arguments these are."""
     if not isinstance(first, LandscapeData):
         raise wrong_type("first", "a Landscape", first)
+    metrics: tuple[str, str]
     if isinstance(second, LandscapeData):
         if minus is not None:
             raise wrong_type("minus", "left out where two landscapes are given; metric= says which metric", minus)
@@ -77,36 +150,18 @@ def plot_difference(
     if first.y is None or landscapes[1].y is None:
         raise ValueError("plot_difference needs two planes, but got a line; plot_multiples draws lines side by side.")
     check_same_grid(*landscapes)
-    if significance is not None:
-        check_float("significance", significance, minimum=0)
     values = difference(*(landscape[name] for landscape, name in zip(landscapes, metrics, strict=True)))
-    with begin(
-        DIFFERENCE, first, ax, {**look, "metric": metrics[0]}, values=values, diverging=True, label=label,
-        status=joint_status(landscapes[0].status, landscapes[1].status),
-        estimates=[*precision_notes(*landscapes), *missed_notes(*landscapes)],
-    ) as sheet:  # fmt: skip
-        if sheet.heading is None and landscapes[0] is not landscapes[1]:
-            sheet.heading = "" if sheet.own and sheet.appearance.paper else _heading(*landscapes)
-        draw_filled(sheet)
-        errors = None if significance is None else difference_errors(*landscapes, metrics)
-        if errors is not None and significance is not None:
-            _hatch_chance(sheet, errors, significance)
-        sheet.finish()
-    return sheet.ax
+    return Difference(landscapes, metrics, values, joint_status(first.status, landscapes[1].status), label)
 
 
-def _hatch_chance(sheet: Sheet, errors: DifferenceErrors, significance: float) -> None:
+def _hatch_chance(sheet: Sheet, chance: Chance) -> None:
     """Hatches what may be chance."""
     from matplotlib.patches import Patch
 
-    where = errors.within(sheet.measured, significance)
-    count, known = int(where.sum()), int(np.isfinite(sheet.measured).sum())
     style: dict[str, Any] = {"facecolor": "none", "edgecolor": "#4d4d4d", "hatch": "---"}
     corners = sheet.frame.mesh(*map(edges, sheet.plane))
-    hatch_cells(sheet.ax, corners, sheet.border, where, style, 1.6)
-    also = " and the interpolation error" if errors.interpolation.any() else ""
-    text = f"within {significance:g} standard errors{also}, {errors.pairing}: {count:,} of {known:,} points"
-    sheet.entries.append(Patch(label=textwrap.fill(text, OWN_VALUES_WIDTH), linewidth=0, **style))
+    hatch_cells(sheet.ax, corners, sheet.border, chance.where, style, 1.6)
+    sheet.entries.append(Patch(label=textwrap.fill(chance.text, OWN_VALUES_WIDTH), linewidth=0, **style))
 
 
 def _two_metrics(metric: object, minus: object, look: Look) -> tuple[str, str]:

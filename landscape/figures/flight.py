@@ -12,9 +12,10 @@ from collectors.validation import check_int
 
 from ..drawing.best_camera import feet_on_surface
 from ..drawing.canvas import check_size
+from ..drawing.look import Look, check_look
 from ..drawing.occlusion import Relief
 from ..drawing.path import EDGE, PATH, RUN_COLORS, STAR, START, network_marks, sized
-from ..drawing.sheet import Kind, Look, Sheet, begin, check_look
+from ..drawing.sheet import Kind, Sheet, begin
 from ..drawing.texts import metric_text, plain, title, unit_of
 from ..scales.levels import number_text
 from .orbit import INCHES, frame_count

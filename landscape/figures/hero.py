@@ -13,7 +13,7 @@ from ..drawing.appearance import choose_appearance, find_colormap
 from ..drawing.best_camera import best_camera
 from ..drawing.camera import check_camera
 from ..drawing.canvas import check_size
-from ..drawing.sheet import Look, check_look
+from ..drawing.look import Look, check_dimensions, check_look
 from ..drawing.texts import full_title, printable
 from ..meshes.space import choose_space
 from ..rendering.between_points import INTERPOLATIONS
@@ -75,8 +75,7 @@ def plot_hero(
     options = _checked(look)
     check_choice("interpolation", interpolation, INTERPOLATIONS)
     labels, trajectory = check_bool("labels", labels), check_bool("trajectory", options.get("trajectory", True))
-    if landscape.y is None:
-        raise ValueError("plot_hero needs a plane, but the landscape is a line; use plot_profile.")
+    check_dimensions("plot_hero", landscape)
     width, height, dots = _measures(pixels, options.get("size"), dpi)
     behind = None if background is None else _color(background)
     appearance = choose_appearance(options.get("theme"), "screen", None)

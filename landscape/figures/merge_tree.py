@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..drawing.look import Look
 from ..drawing.path import sized
-from ..drawing.sheet import Kind, Look, Sheet
-from ..drawing.topology_sheet import begin_topology, nothing, truth
+from ..drawing.sheet import Kind, Sheet
+from ..drawing.topology_sheet import begin_topology, draw_flat, nothing, truth
 from ..scales.levels import number_text
 from ..topology.topology import Minimum, Topology
 from ..topology.words import letter
@@ -35,7 +36,8 @@ def plot_merge_tree(
 
     Each minimum is a line that begins at its value and rises to the saddle where its basin meets that of a lower
     minimum; the number beside it is its barrier. The line of the lowest one goes on to the top. A path between two
-    minima must climb to the height at which their lines are joined.
+    minima must climb to the height at which their lines are joined. A flat grid has no minima, and the picture says
+    so.
 
     Args:
         landscape: a plane or a line.
@@ -52,7 +54,10 @@ def plot_merge_tree(
         ValueError: the metric has no finite value, or an argument has a wrong value.
     """
     with begin_topology(MERGE_TREE, landscape, ax, persistence, look) as (sheet, found):
-        _draw_tree(sheet, found)
+        if found.flat:
+            draw_flat(sheet)
+        else:
+            _draw_tree(sheet, found)
         sheet.write_title(truth(landscape, found))
         sheet.finish()
     return sheet.ax

@@ -12,7 +12,8 @@ from collectors.validation import check_choice, check_int, wrong_type, wrong_val
 
 from ..drawing.appearance import Appearance, appearance_of, draw_legend_below
 from ..drawing.canvas import check_size, settle
-from ..drawing.sheet import Kind, Look, Sheet, begin, check_look, shared_scale
+from ..drawing.look import Look, check_look
+from ..drawing.sheet import Kind, Sheet, begin, shared_scale
 from ..drawing.texts import (
     member_names,
     metric_text,
@@ -80,10 +81,9 @@ def plot_multiples(
     size = check_size(options.get("size"))
     each = _check(landscapes)
     shown = _check_metrics(metrics, options)
-    pictures = [_Picture(landscape, metric) for landscape in each for metric in shown]
+    pictures = _pictures(each, shown)
     names = _check_titles(titles, each, shown)
-    plane = each[0].y is not None
-    chosen = KINDS[check_choice("kind", kind or ("contour" if plane else "profile"), tuple(KINDS))]
+    chosen = KINDS[check_choice("kind", kind or usual_kind(each), tuple(KINDS))]
     if columns is not None:
         across = min(check_int("columns", columns, minimum=1), len(pictures))
     elif len(shown) > 1 and len(each) > 1:
@@ -133,6 +133,24 @@ class _Picture:
     @property
     def quantity(self) -> str:
         return quantity_label(self.landscape, self.metric)
+
+
+def _pictures(landscapes: Sequence[LandscapeData], metrics: Sequence[str]) -> list[_Picture]:
+    return [_Picture(landscape, metric) for landscape in landscapes for metric in metrics]
+
+
+def usual_kind(landscapes: Sequence[LandscapeData]) -> str:
+    """Returns the kind of the pictures where the user chooses none."""
+    return "profile" if landscapes[0].y is None else "contour"
+
+
+def picture_scales(
+    landscapes: Sequence[LandscapeData], metrics: Sequence[str], kind: str, look: Look
+) -> list[tuple[LandscapeData, str, Scale]]:
+    """Returns the landscape, the metric and the scale of each picture, in order; the arguments are those of all."""
+    pictures = _pictures(landscapes, metrics)
+    scales = _scales(KINDS[kind], pictures, look)
+    return [(picture.landscape, picture.metric, scales[picture.quantity]) for picture in pictures]
 
 
 def _scales(kind: Kind, pictures: Sequence[_Picture], look: Look) -> dict[str, Scale]:

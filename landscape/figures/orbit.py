@@ -13,7 +13,8 @@ from collectors.validation import check_float, check_int
 from ..drawing.best_camera import best_camera
 from ..drawing.camera import Camera
 from ..drawing.canvas import check_size
-from ..drawing.sheet import Look, begin, check_look
+from ..drawing.look import Look, check_look
+from ..drawing.sheet import begin
 from .surface3d import SURFACE, draw_surface
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..drawing.look import Look
 from ..drawing.path import sized
-from ..drawing.sheet import Kind, Look, Sheet
+from ..drawing.sheet import Kind, Sheet
 from ..drawing.texts import plain
-from ..drawing.topology_sheet import begin_topology, nothing, truth
+from ..drawing.topology_sheet import begin_topology, draw_flat, nothing, truth
 from ..topology.topology import Topology
 from ..topology.words import letter, shallow_text
 from .minima import MINIMUM, minima_label
@@ -34,7 +35,8 @@ def plot_persistence(
     """Draws each minimum of the grid over its value, at the height of the saddle that leads to a lower one.
 
     How far a point lies above the diagonal is its barrier. Minima that count have letters, as on a contour; the others
-    are dots. The lowest minimum has no such saddle and stands at the top.
+    are dots. The lowest minimum has no such saddle and stands at the top. A flat
+    grid has no minima, and the picture says so.
 
     Args:
         landscape: a plane or a line.
@@ -53,7 +55,10 @@ def plot_persistence(
     Source: Edelsbrunner, Letscher and Zomorodian 2002.
     """
     with begin_topology(PERSISTENCE, landscape, ax, persistence, look) as (sheet, found):
-        _draw_diagram(sheet, found)
+        if found.flat:
+            draw_flat(sheet)
+        else:
+            _draw_diagram(sheet, found)
         sheet.write_title(truth(landscape, found))
         sheet.finish()
     return sheet.ax

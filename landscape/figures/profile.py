@@ -13,9 +13,10 @@ from workers.metric_names import MetricName
 
 from ..drawing.coarse import coarse_text
 from ..drawing.labels import free, most_telling
+from ..drawing.look import Look
 from ..drawing.missing import edges, missing_kinds, runs
 from ..drawing.path import EDGE, PATH, RUN_COLORS, STAR, network_marks, origin_label, sized
-from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, Look, Sheet, begin
+from ..drawing.sheet import OWN_VALUES_WIDTH, Kind, Sheet, begin
 from ..drawing.texts import in_phrases, main_dataset, metric_text, plain, quantity_text, unit_of
 from ..drawing.times import marked, numbered, strong_color
 from ..file.checks import PointStatus
@@ -64,15 +65,12 @@ def plot_profile(
     if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise wrong_type("others", "the name of a metric, or a list of names", others)
     metric = look.get("metric", "loss")
-    beside = [name for name in names if name != metric and same_quantity(landscape, name, metric)]
-    right = [name for name in names if name not in (metric, *beside)]
+    beside, right = sides(landscape, metric, names)
     more: dict[str, Any] = {}
     if beside:
         shown = [metric, *beside]
-        scale, levels, clip = look.get("scale", "auto"), look.get("levels"), look.get("clip")
-        if not isinstance(scale, Scale):
-            look = {**look, "levels": None, "clip": None}
-            look["scale"] = joint_scale([landscape] * len(shown), shown, scale, levels, clip, count=PROFILE.count)
+        if not isinstance(look.get("scale", "auto"), Scale):
+            look = {**look, "scale": left_scale(landscape, shown, look), "levels": None, "clip": None}
         more["label"] = quantity_text(landscape, metric)
     with begin(PROFILE, landscape, ax, look, **more) as sheet:
         draw_profile(sheet, several=bool(beside))
@@ -84,6 +82,27 @@ def plot_profile(
             _draw_right(sheet, right, colors[len(beside) :], len(beside))
         sheet.finish()
     return sheet.ax
+
+
+def sides(landscape: LandscapeData, metric: str, others: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Returns which other metrics share the axis of the main one on the left, and which have one on the right."""
+    beside = [name for name in others if name != metric and same_quantity(landscape, name, metric)]
+    return beside, [name for name in others if name not in (metric, *beside)]
+
+
+def left_scale(landscape: LandscapeData, shown: Sequence[str], look: Look) -> Scale:
+    """Returns the scale of the axis on the left: the user's, or one that spans all metrics that are shown on it."""
+    scale, levels, clip = look.get("scale", "auto"), look.get("levels"), look.get("clip")
+    if isinstance(scale, Scale):
+        return scale
+    return joint_scale([landscape] * len(shown), list(shown), scale, levels, clip, count=PROFILE.count)
+
+
+def right_scale(landscape: LandscapeData, names: Sequence[str]) -> Scale:
+    """Returns the scale of the axis on the right, which spans all metrics that are shown on it."""
+    values = np.concatenate([known(landscape[name], landscape.status) for name in names])
+    quantities = dict.fromkeys(quantity_text(landscape, name) for name in names)
+    return choose_scale(values, "auto", count=PROFILE.count, metric=", ".join(quantities))
 
 
 def same_quantity(landscape: LandscapeData, one: str, other: str) -> bool:
@@ -218,9 +237,8 @@ def _draw_right(sheet: Sheet, names: Sequence[str], colors: Sequence[str], drawn
         drawn: how many strokes are in use already.
     """
     landscape, look = sheet.landscape, sheet.appearance
-    values = np.concatenate([known(landscape[name], landscape.status) for name in names])
     quantities = list(dict.fromkeys(quantity_text(landscape, name) for name in names))
-    scale = choose_scale(values, "auto", count=PROFILE.count, metric=", ".join(quantities))
+    scale = right_scale(landscape, names)
     right = sheet.ax.twinx()
     set_value_axis(right, scale)
     for index, name in enumerate(names):

@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike
 
 from collectors.validation import wrong_type
 
+from ..drawing.look import Look
 from ..drawing.path import halo
-from ..drawing.sheet import Look, begin
+from ..drawing.sheet import begin
 from ..drawing.texts import plain
 from ..file.data import LandscapeData
 from .contour import CONTOUR

@@ -14,6 +14,7 @@ from ..drawing.arrows import HEAD
 from ..drawing.best_camera import best_camera, feet_on_surface
 from ..drawing.camera import FLOOR
 from ..drawing.coarse import blocks, coarse_entry, washed
+from ..drawing.look import Look
 from ..drawing.missing import edges, missing_kinds
 from ..drawing.occlusion import Relief
 from ..drawing.path import (
@@ -29,7 +30,7 @@ from ..drawing.path import (
     run_label,
     sized,
 )
-from ..drawing.sheet import Kind, Look, Sheet, draw_picture
+from ..drawing.sheet import Kind, Sheet, draw_picture
 from ..drawing.texts import flat_note, metric_text, plain
 from ..drawing.timed_path import DOT, WIDTH, dot_style, timed_handle
 from ..drawing.times import Marked, marked, pieces, strong_color

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from ..drawing.sheet import Look
+    from ..drawing.look import Look
 
 
 def plot_uncertainty(landscape: LandscapeData, **look: Unpack[Look]) -> list[Axes]:
@@ -47,14 +47,7 @@ def plot_uncertainty(landscape: LandscapeData, **look: Unpack[Look]) -> list[Axe
         raise ValueError(
             "plot_uncertainty needs a plane, but the landscape is a line; plot_profile draws a line with its band."
         )
-    metric = look.pop("metric", "loss")
-    landscape[metric]
-    maps = uncertainty_metrics(landscape, metric)
-    if not maps:
-        raise ValueError(
-            f"no error of {metric!r} is known: the loss has a standard error where it is a mean over samples, and an "
-            "interpolation error where points were interpolated (sampling='adaptive')."
-        )
+    maps = uncertainty_metrics(landscape, look.pop("metric", "loss"))
     colors: Look = {"colormap": "magma", **look}
     return plot_multiples(landscape, list(maps.values()), "heatmap", metrics=list(maps), **colors)
 
@@ -65,7 +58,12 @@ def uncertainty_metrics(landscape: LandscapeData, metric: str = "loss") -> dict[
     Args:
         landscape: whose.
         metric: whose errors.
+
+    Raises:
+        KeyError: the landscape has no such metric.
+        ValueError: no error is known.
     """
+    landscape[metric]
     found = {}
     called, name = metric_text(landscape, metric), MetricName.read(metric, landscape.metrics)
     stderr = name.standard_error
@@ -73,4 +71,9 @@ def uncertainty_metrics(landscape: LandscapeData, metric: str = "loss") -> dict[
         found[stderr] = f"standard error of {called} over samples"
     if metric == "loss" and LOSS_ERROR in landscape.metrics:
         found[LOSS_ERROR] = "estimated interpolation error of loss"
+    if not found:
+        raise ValueError(
+            f"no error of {metric!r} is known: the loss has a standard error where it is a mean over samples, and an "
+            "interpolation error where points were interpolated (sampling='adaptive')."
+        )
     return found

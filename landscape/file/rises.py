@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..errors import MEASURE_BARRIER
 from .checks import PointStatus
 from .data import LandscapeData
 
@@ -47,7 +48,7 @@ def ends_of_way(landscape: LandscapeData, metric: str = "loss") -> tuple[float, 
     if not all(len(places) for places in found):
         raise ValueError(
             "the landscape must have points at 0 and at 1, the two networks, but goes from "
-            f"{landscape.x[0]:g} to {landscape.x[-1]:g} without them; measure it with landscape.barrier."
+            f"{landscape.x[0]:g} to {landscape.x[-1]:g} without them. {MEASURE_BARRIER}"
         )
     first, last = (float(landscape[metric][places[0]]) for places in found)
     return first, last

@@ -18,8 +18,10 @@ from collectors.errors import FileWriteError, LandscapeError
 from collectors.files.local_files import write_bytes
 from collectors.files.places import AnyPath, check_directory, is_url, lost_slashes_hint
 from collectors.files.remote_path import RemotePath
+from collectors.validation import wrong_type
 
 from .. import errors
+from ..replacing import first_bytes, not_replaced
 from .attributes import check_attributes
 from .hdf5_reading import read_attribute, read_attributes, reason
 from .kind import KINDS, LANDSCAPE, FileKind
@@ -76,6 +78,48 @@ def read_whole(path: str | os.PathLike[str] | RemotePath, kind: FileKind, read: 
     return _read(path, path, path.stat().st_size, kind, read)
 
 
+def check_replaceable(path: AnyPath, kind: FileKind) -> None:
+    """Checks that a file may take the place of what is there; a damaged or empty file of ours may be replaced.
+
+    Args:
+        path: of the file to write, which need not exist.
+        kind: of the file to write.
+
+    Raises:
+        LandscapeWriteError: what is there is of another kind, of another program, or cannot be read.
+    """
+    begins = first_bytes(path, len(_SIGNATURE))
+    if not _SIGNATURE.startswith(begins):
+        raise not_replaced(path, kind.word)
+    if begins != _SIGNATURE:
+        return
+    try:
+        found = _format_of(path)
+    except Exception:  # the library reports damage by nearly every kind of exception
+        return
+    if found != kind.format:
+        raise not_replaced(path, kind.word)
+
+
+def holds_ours(path: AnyPath) -> bool:
+    """Returns whether a file is a whole HDF5 file of ours, of any kind.
+
+    Raises:
+        LandscapeWriteError: it is no regular file, or cannot be read.
+    """
+    if first_bytes(path, len(_SIGNATURE)) != _SIGNATURE:
+        return False
+    try:
+        return _format_of(path) in [kind.format for kind in KINDS]
+    except Exception:  # the library reports damage by nearly every kind of exception
+        return False
+
+
+def _format_of(path: AnyPath) -> Any:
+    with path.open("rb") as source, _opened(source) as file:
+        return read_attribute(file, "format")
+
+
 def kind_of(path: str | os.PathLike[str] | RemotePath) -> FileKind:
     """Returns of which of our kinds a file is; that of a landscape where it does not say, so that reading it does.
 
@@ -112,15 +156,18 @@ def path_of(path: str | os.PathLike[str] | RemotePath) -> AnyPath:
     """Returns where a file lies, on this machine or behind a URL.
 
     Raises:
+        TypeError: it is no path.
         LandscapeError: the server of a URL cannot be reached.
         ImportError: a package that reads that kind of URL is missing.
     """
     if isinstance(path, RemotePath) or is_url(path):
         return check_directory("path", path)
+    if not isinstance(path, str | os.PathLike):
+        raise wrong_type("path", "a path (str or os.PathLike)", path)
     return Path(path)
 
 
-def _opened(source: Path | bytes) -> Any:
+def _opened(source: Path | bytes | io.BufferedReader) -> Any:
     import h5py
 
     options = {"locking": "best-effort"} if isinstance(source, Path) else {}
@@ -154,7 +201,7 @@ def _download(path: RemotePath, kind: FileKind) -> bytes:
             f"{path} has {_LARGEST_DOWNLOAD} bytes or more and can be no {kind.word} file. Correct the address."
         )
     if not image.startswith(_SIGNATURE):
-        raise _no_signature(path, kind)
+        raise _no_signature(path, image[: len(_SIGNATURE)], kind)
     return image
 
 
@@ -180,7 +227,7 @@ def _check_openable(path: Path, kind: FileKind) -> None:
     if locked:
         raise _locked(path, kind)
     if signature != _SIGNATURE:
-        raise _no_signature(path, kind)
+        raise _no_signature(path, signature, kind)
 
 
 def _is_locked(descriptor: int) -> bool:
@@ -208,8 +255,14 @@ def _not_found(path: AnyPath, kind: FileKind) -> errors.LandscapeNotFoundError:
     )
 
 
-def _no_signature(path: AnyPath, kind: FileKind) -> errors.LandscapeDamagedError:
-    return _damaged(path, f"it does not begin as an HDF5 file does, so it may be no {kind.word} file at all", kind)
+def _no_signature(path: AnyPath, begins: bytes, kind: FileKind) -> errors.LandscapeDamagedError:
+    if _SIGNATURE.startswith(begins):
+        return _damaged(path, "it ends within its first bytes", kind)
+    # Nobody is told to replace it, because it may be anything.
+    return errors.LandscapeDamagedError(
+        f"{kind.word} file {path} is damaged, or none at all: it does not begin as an HDF5 file does. It was left as "
+        f"it is: give the path of a {kind.word} file, or, for one that is to be written, another place."
+    )
 
 
 def _check_format(file: Any, path: AnyPath, kind: FileKind) -> None:

@@ -18,6 +18,7 @@ from collectors.files.retrying import LAST_PAUSES_SECONDS, retry
 from ..errors import LandscapeWriteError
 from .data import LandscapeData
 from .encoding import landscape_bytes
+from .kept import note_file
 from .kind import LANDSCAPE, FileKind
 from .lock import lock_landscape
 from .whole_file import write_image
@@ -51,6 +52,7 @@ class LandscapeWriter(Generic[D]):
         kind: FileKind = LANDSCAPE,
     ) -> None:
         self._place = RemoteStore(path, kind) if isinstance(path, RemotePath) else path
+        self._path = path
         self._data, self._encode, self._kind = data, encode, kind
         self._lock = threading.Lock()
         self._flushes = NewestState("landscape-writer", self._write, flush_seconds)
@@ -65,6 +67,8 @@ class LandscapeWriter(Generic[D]):
     def __enter__(self) -> LandscapeWriter[D]:
         # The first write shows at once whether the place can be written to, before hours of measuring.
         self._write()
+        if self._path is not None:
+            note_file(self._path)
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:

@@ -32,7 +32,7 @@ from ..file.checks import PointStatus
 from ..file.own_values import own_values
 from ..roles import NETWORK
 from ..sampling.coarse_cells import covering_points
-from ..scales.choosing import choose_scale, is_share
+from ..scales.choosing import choose_scale, is_share, may_be_share
 from ..scales.frame import ASPECTS, choose_frame
 from ..scales.landscape_scale import known, landscape_scale
 from ..scales.scale import Scale
@@ -209,11 +209,14 @@ def _as_json(scale: Scale, values: NDArray[Any], metric: str) -> dict[str, Any] 
     if scale.empty:
         return None
     ends = {name: getattr(scale, name) for name in ("kind", "low", "high", "threshold", "bottom", "top")}
+    extremes = float(np.nanmin(values)), float(np.nanmax(values))
     return {
         **ends,
         "levels": scale.levels.tolist(),
         "texts": scale.texts(),
-        "share": is_share(metric, float(np.nanmin(values)), float(np.nanmax(values))),
+        # Small values alone are no shares, but they may be beside larger ones.
+        "bounded": may_be_share(metric, *extremes),
+        "share": is_share(metric, *extremes),
     }
 
 

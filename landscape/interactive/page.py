@@ -20,8 +20,9 @@ from collectors.files.local_files import write_files
 from collectors.files.places import check_can_be_file
 from collectors.validation import check_choice, check_path, wrong_type, wrong_value
 
-from ..drawing.camera import NAMED, CameraChoice, camera_name, check_camera
+from ..drawing.camera import CameraChoice, offered_cameras
 from ..file.data import LandscapeData
+from ..replacing import check_no_input
 from ..scales.frame import ASPECTS
 from .content import difference_cover, difference_scales, landscape_content, title
 
@@ -58,6 +59,7 @@ def save_page(
         TypeError: an argument has the wrong type.
         ValueError: there is no landscape, the name does not end in .html, or size, aspect or camera is unknown.
         NotADirectoryError: the page's directory does not exist.
+        LandscapeWriteError: it is one of the landscapes' files.
         FileWriteError: the page cannot be written; what was there is untouched.
     """
     check_choice("size", size, SIZES)
@@ -67,6 +69,8 @@ def save_page(
     check_can_be_file("path", target)
     small = size == "small"
     text = page_html(landscapes, script=SCRIPT_NAME if small else None, aspect=aspect, camera=camera)
+    every = [landscapes] if isinstance(landscapes, LandscapeData) else landscapes
+    check_no_input("path", target, [landscape.path for landscape in every])
     script = {target.with_name(SCRIPT_NAME): plotly_script().encode()} if small else {}
     write_files({**script, target: text.encode()})
     return target
@@ -98,8 +102,7 @@ def page_html(
     """
     shown = _checked(landscapes, may_be_empty=live is not None)
     own = _own_script()
-    chosen = check_camera(camera)
-    cameras = {**NAMED, camera_name(chosen): chosen}
+    camera_shown, cameras = offered_cameras(camera)
     pairs = list(itertools.combinations(enumerate(shown), 2))
     content = {
         "landscapes": [
@@ -114,7 +117,7 @@ def page_html(
         "covers": {f"{one} {two}": difference_cover(first, second) for (one, first), (two, second) in pairs},
         "live": live,
         "aspect": check_choice("aspect", aspect, ASPECTS),
-        "camera": camera_name(chosen),
+        "camera": camera_shown,
         "cameras": list(cameras),
     }
     if heading is None:

@@ -157,5 +157,6 @@ def map_place(landscape: LandscapeData, place: Callable[..., Any]) -> Callable[.
     """
     assert landscape.y is not None
     corners = np.array(np.meshgrid(landscape.x[[0, -1]], landscape.y[[0, -1]])).reshape(2, -1)
-    size = MAP / max(float(np.ptp(axis)) for axis in place(*corners))
+    # A plane of one point has no length.
+    size = MAP / (max(float(np.ptp(axis)) for axis in place(*corners)) or 1.0)
     return lambda x, y: tuple(size * np.asarray(axis) for axis in place(np.asarray(x), np.asarray(y)))

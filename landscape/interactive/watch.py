@@ -19,13 +19,15 @@ from typing import Any
 import numpy as np
 
 from collectors.errors import LandscapeError
-from collectors.validation import check_int
+from collectors.validation import check_choice, check_int
 
+from ..drawing.camera import CameraChoice, offered_cameras
 from ..errors import LandscapeLockedError, LandscapeNotFoundError
 from ..file.checks import PointStatus
 from ..file.data import LandscapeData
 from ..file.landscape_file import read_landscape
 from ..file.lock import is_being_written
+from ..scales.frame import ASPECTS
 from ..survey.settings import duration_text
 from .content import landscape_content
 from .page import SCRIPT_NAME, page_html, plotly_script
@@ -63,6 +65,7 @@ class FileWatch:
 
     Args:
         path: the file, which need not exist yet.
+        camera: from where its surface can be seen, beside the named cameras.
 
     Attributes:
         landscape: what was read last; None before there was a file.
@@ -72,13 +75,15 @@ class FileWatch:
         LandscapeError: the path holds something that is no landscape file.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, camera: CameraChoice | None = None) -> None:
         self._path = path
+        _, self._cameras = offered_cameras(camera)
         self._lock = threading.Lock()
         self._stamp: tuple[int, ...] | None = None
         self.landscape: LandscapeData | None = None
         self._content: dict[str, Any] | None = None
         self._problem: LandscapeError | None = None
+        self._locked = False
         self._history: deque[tuple[float, int]] = deque()
         self.progress = self._look()
         if self._problem is not None:
@@ -94,8 +99,7 @@ class FileWatch:
         try:
             status = self._path.stat()
             stamp = (status.st_ino, status.st_mtime_ns, status.st_size)
-            if stamp != self._stamp:
-                self._read(status.st_mtime)
+            if stamp != self._stamp and self._read(status.st_mtime):
                 self._stamp = stamp
         except (FileNotFoundError, NotADirectoryError):
             self._problem = None
@@ -103,30 +107,36 @@ class FileWatch:
             self._problem = LandscapeError(f"landscape file {self._path} cannot be read: {error.strerror}.")
         return self._state()
 
-    def _read(self, written: float) -> None:
+    def _read(self, written: float) -> bool:
+        """Returns whether the file could be read to its end, or never will be as it is."""
+        self._locked = False
         try:
             self.landscape = read_landscape(self._path)
-        except (LandscapeNotFoundError, LandscapeLockedError):
-            # It was removed or is being replaced; the next look will tell.
-            return
+        except LandscapeNotFoundError:
+            return False  # it was removed; the next look will tell
+        except LandscapeLockedError:
+            self._locked = True
+            return False
         except LandscapeError as error:
             self._problem = error
-            return
+            return True
         self._problem = None
-        self._content = landscape_content(self.landscape, self._path.name)
+        self._content = landscape_content(self.landscape, self._path.name, self._cameras)
         done, _ = _counts(self.landscape)
         if self._history and done < self._history[-1][1]:
             self._history.clear()  # another landscape took the file's place
         self._history.append((written, done))
         while len(self._history) > 2 and written - self._history[1][0] > _SECONDS_OF_SPEED:
             self._history.popleft()
+        return True
 
     def _state(self) -> Progress:
         version = "" if self._stamp is None else "-".join(f"{number:x}" for number in self._stamp)
         if self._problem is not None:
             return Progress(version, "unreadable", 0, 0, str(self._problem))
         if self.landscape is None:
-            return Progress(version, "waiting", 0, 0, f"Waiting for {self._path}: it does not exist yet.")
+            why = "another program has it open for writing" if self._locked else "it does not exist yet"
+            return Progress(version, "waiting", 0, 0, f"Waiting for {self._path}: {why}.")
         done, total = _counts(self.landscape)
         share = f"{done} of {total} measured ({100 * done // max(total, 1)} %)"
         if self.landscape.complete:
@@ -159,9 +169,13 @@ class WatchServer(ThreadingHTTPServer):
     Args:
         path: the landscape file, which need not exist yet.
         port: where to listen; 0 lets the system choose.
+        aspect: how a plane is drawn at first: "equal" (to scale) or "fill" (see ``figures.Look``); the page can change
+            it.
+        camera: from where a surface is seen at first (see ``figures.Look``); the page can change it.
 
     Raises:
         ImportError: plotly is not installed.
+        ValueError: port, aspect or camera is none.
         LandscapeError: the path holds something that is no landscape file.
         OSError: the port is taken.
     """
@@ -170,10 +184,11 @@ class WatchServer(ThreadingHTTPServer):
     # Of the standard library's 5, each client more would wait for a second.
     request_queue_size = 128
 
-    def __init__(self, path: Path, port: int = 0) -> None:
+    def __init__(self, path: Path, port: int = 0, *, aspect: str = "equal", camera: CameraChoice | None = None) -> None:
         check_int("port", port, 0, 65535)
+        self.aspect, self.camera = check_choice("aspect", aspect, ASPECTS), camera
         self.script = plotly_script().encode()
-        self.watch = FileWatch(path)
+        self.watch = FileWatch(path, camera)
         self.file_name = path.name
         self.token = secrets.token_urlsafe(16)
         self._connections: dict[Any, float] = {}
@@ -220,7 +235,15 @@ class WatchServer(ThreadingHTTPServer):
         landscape = self.watch.landscape
         shown = [] if landscape is None else [landscape]
         heading = self.file_name if landscape is None else None
-        return page_html(shown, script=SCRIPT_NAME, live=asdict(progress), heading=heading).encode()
+        page = page_html(
+            shown,
+            script=SCRIPT_NAME,
+            live=asdict(progress),
+            heading=heading,
+            aspect=self.aspect,
+            camera=self.camera,
+        )
+        return page.encode()
 
     def progress(self, known: str) -> bytes:
         """Returns the file's state, and its contents if the caller knows another version."""

@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from collectors.files.places import is_url
 from collectors.networks.readers import framework_of, is_network, without_average
 from collectors.networks.weight_space import State, WeightSpace
-from collectors.validation import wrong_type, wrong_value
-from collectors.weights.aligned import Weights, as_reader
+from collectors.validation import check_path, wrong_type, wrong_value
+from collectors.weights.aligned import AlignedState, Weights, as_reader
 from collectors.weights.aligned import align as under_names_of
 from collectors.weights.safetensors_file import write_checkpoint
 
 from ..errors import AlignmentError
 from ..planes.from_checkpoints import origin_state
 from ..planes.from_weights import network_space
+from ..replacing import check_no_input, check_replaceable_tensors
 from .matching import match
 from .permutations import PermutationGroup, distance, permuted, read_groups
 
@@ -45,6 +46,7 @@ class Aligned:
             1e-5.
         dropped: groups that would have changed the outputs, and are left alone.
         unknown: operators of which is not known what they do to permuted axes: what they touch is left alone.
+        sources: the files of both networks, as far as they are files.
     """
 
     weights: State = field(repr=False)
@@ -54,6 +56,7 @@ class Aligned:
     verified: float
     dropped: tuple[PermutationGroup, ...] = field(default=(), repr=False)
     unknown: tuple[str, ...] = ()
+    sources: tuple[str, ...] = field(default=(), repr=False)
 
     def summary(self) -> str:
         """Returns the facts in a few lines."""
@@ -73,11 +76,15 @@ class Aligned:
 
         Raises:
             ValueError: the path is a URL.
+            LandscapeWriteError: it is a file of one of the two networks, or a file that holds no weights.
             FileWriteError: the file cannot be written.
         """
         if is_url(path):
             raise wrong_value("path", "a file on this machine", str(path))
-        write_checkpoint(path, self.weights)
+        target = check_path("path", path)
+        check_no_input("path", target, self.sources)
+        check_replaceable_tensors(target, "weights", None)
+        write_checkpoint(target, self.weights)
 
 
 def align(
@@ -125,7 +132,8 @@ def align(
             "found and verified."
         )
     by_hand = None if groups is None else read_groups(groups, space)
-    target, moved = (_state(label, item, space) for label, item in (("to", to), ("b", b)))
+    readers = [under_names_of(as_reader(label, item), space) for label, item in (("to", to), ("b", b))]
+    target, moved = (_state(reader, space) for reader in readers)
     before = distance(target, moved, space)
     if before == 0:
         raise AlignmentError(
@@ -157,7 +165,9 @@ def align(
             stacklevel=2,
         )
     after = distance(target, weights, space)
-    return Aligned(weights, tuple(found), before, after, verified, tuple(dropped), unknown)
+    # Of weights in memory the label is a word.
+    sources = tuple(item.label for item in readers if is_url(item.label) or item.label.startswith("/"))
+    return Aligned(weights, tuple(found), before, after, verified, tuple(dropped), unknown, sources)
 
 
 def _matched(
@@ -206,6 +216,6 @@ def _torch_network(network: object, *weights: Weights) -> Any:
     return without_average(given)
 
 
-def _state(label: str, weights: Weights, space: WeightSpace) -> dict[str, NDArray[Any]]:
-    parameters, buffers = origin_state(under_names_of(as_reader(label, weights), space), space)
+def _state(reader: AlignedState, space: WeightSpace) -> dict[str, NDArray[Any]]:
+    parameters, buffers = origin_state(reader, space)
     return {**parameters, **buffers}

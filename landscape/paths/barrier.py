@@ -20,6 +20,7 @@ from workers.pool import Pool
 from workers.pools.first_call import FirstCall
 
 from ..file.data import LandscapeData
+from ..file.kind import LANDSCAPE
 from ..file.rises import BARRIER, ends_of_way, highest_rise
 from ..file.saving import output_file
 from ..file.writer import add_attributes
@@ -163,7 +164,8 @@ def barrier_on(
     def grid(_line: Plane) -> Axes:
         return np.linspace(0, 1, points), None
 
-    path = None if output is None else output_file(output)
+    overwrite = chosen["overwrite"]
+    path = None if output is None else output_file(output, line.checkpoints, LANDSCAPE, overwrite=overwrite)
     data, report = survey_plane(
         line,
         callback_fn,

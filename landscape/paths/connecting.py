@@ -15,7 +15,7 @@ from collectors.progress_bar import progress_bar
 from collectors.validation import check_bool
 from collectors.weights.aligned import Weights
 from workers.curves.curve import CurveShape, CurveTask, Fitting, FittingSettings
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import Pool
 from workers.pools.first_call import FirstCall
@@ -25,7 +25,8 @@ from ..file.lock import lock_landscape
 from ..file.saving import output_file
 from ..planes.from_weights import line_between
 from ..planes.plane import Plane
-from ..survey.experiment import check_identity
+from ..replacing import check_replaceable_tensors
+from ..survey.experiment import check_identity, choose_plan, continued_plan
 from .path import Path
 from .path_file import PATH, FittedCurve, read_path, write_path
 
@@ -50,6 +51,7 @@ def connect(
     num_samples: int | Mapping[str, int | None] | None = None,
     overwrite: bool = False,
     progress: bool = True,
+    plan: MeasurementPlan | str | os.PathLike[str] | None = None,
     sample_memory: int | str = "auto",
     address: str | None = None,
 ) -> Path:
@@ -77,6 +79,8 @@ def connect(
         num_samples: samples that batches are taken from; None means all of the data set.
         overwrite: whether a file of another path is replaced.
         progress: whether a bar is shown.
+        plan: a ``MeasurementPlan`` (a path's is ``path.measurement_plan``), or the landscape file whose plan is used;
+            by default that of the path which is continued, or one that is chosen. The same plan gives the same bits.
         sample_memory: as of ``evaluate``.
         address: of a Ray cluster to join; "local" starts a private Ray.
 
@@ -91,13 +95,17 @@ def connect(
     """
     settings = FittingSettings(CurveShape(kind, bends), steps, learning_rate, batch_size, seed)
     check_bool("progress", progress)
-    path = None if output is None else output_file(output)
+    path = None if output is None else output_file(output, (a, b))
+    if path is not None and check_bool("overwrite", overwrite):
+        check_replaceable_tensors(path, PATH.word, PATH.format)
     call = FirstCall(callback_fn)
     line = line_between(a, b, network=call.space, names=names)
     with contextlib.ExitStack() as stack:
         if path is not None:
             stack.enter_context(lock_landscape(path, PATH))
-        held = None if path is None or check_bool("overwrite", overwrite) or not path.exists() else read_path(path)
+        held = None if path is None or overwrite or not path.exists() else read_path(path)
+        if plan is None and held is not None and path is not None:
+            plan = continued_plan(held.plan, path)
         pool = stack.enter_context(
             open_pool(
                 call,
@@ -107,14 +115,14 @@ def connect(
                 sample_memory=sample_memory,
                 compile=False,
                 # Other threads would give other last digits.
-                plan=None if held is None else MeasurementPlan.from_json(held.plan),
+                plan=choose_plan(plan, []),
             )
         )
         pool.load(line.origin, line.directions, line.buffers)
         curve = _new_curve(pool, line, settings)
         if held is not None and path is not None:
             check_identity(held.identity, curve.identity, path, kind=PATH)
-            curve = held
+            curve = replace(held, plan=curve.plan)
         return Path(_fitted(pool, line, curve, path, shown=progress))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +18,15 @@ from collectors.weights.aligned import AlignedState, align
 from collectors.weights.safetensors_file import MemoryState
 from workers.curvature.products import Layout
 from workers.curves.curve import CurveShape
+from workers.measurement_plan import MeasurementPlan
 
 from ..file.saving import output_file
 from ..planes.curved_line import CurvedLine
 from ..planes.from_checkpoints import plane_of_points
 from ..planes.plane import Plane
+from ..replacing import check_replaceable_tensors
 from .barrier import Barrier, barrier_on
-from .path_file import FittedCurve, path_beside, read_path, save_path, write_path
+from .path_file import PATH, FittedCurve, path_beside, read_path, save_path, write_path
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -73,6 +75,11 @@ class Path:
     def losses(self) -> Float64[np.ndarray, " steps"]:
         """The loss of each step of the fitting, at its place and on its batch, shape (steps,)."""
         return self.curve.fitting.losses
+
+    @property
+    def measurement_plan(self) -> MeasurementPlan:
+        """How the losses of the fitting were computed; ``connect(plan=...)`` takes it."""
+        return MeasurementPlan.from_json(self.curve.plan)
 
     @cached_property
     def length(self) -> float:
@@ -157,6 +164,8 @@ class Path:
 
         Beside ``output`` the control points are kept, in ``<stem>_path.safetensors``.
         """
+        if output is not None:
+            self.check_beside(output_file(output))
         found = barrier_on(
             self._line, callback_fn, points, device_ids=device_ids, output=output, num_samples=num_samples,
             options=options,
@@ -167,7 +176,16 @@ class Path:
 
     def keep_beside(self, landscape: AnyPath) -> None:
         """Writes the control points beside the file of a landscape that was measured along the curve."""
+        self.check_beside(landscape)
         write_path(path_beside(landscape), self.curve)
+
+    def check_beside(self, landscape: AnyPath) -> None:
+        """Checks that ``keep_beside`` replaces nothing but a path.
+
+        Raises:
+            LandscapeWriteError: another file is there.
+        """
+        check_replaceable_tensors(path_beside(landscape), PATH.word, PATH.format)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> AnyPath:
         """Writes the path as a safetensors file, which ``load`` reads, and returns the file's path.
@@ -229,6 +247,7 @@ class Path:
             identity=self.curve.line_identity,
             members=replace(straight.members, sha256=self.curve.ends_sha256),
             shape=self.shape,
+            fitting={name: value for name, value in asdict(self.curve.settings).items() if name != "shape"},
         )
 
     def _typed(self, state: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -20,8 +20,10 @@ from collectors.weights.safetensors_file import CheckpointFile
 from workers.curves.curve import CurveShape, Fitting, FittingSettings
 
 from ..errors import LandscapeWriteError, PlaneError
+from ..file.kept import note_file
 from ..file.kind import FileKind
 from ..planes.plane_file import write_tensors
+from ..replacing import check_replaceable_tensors
 
 PATH = FileKind("path", "summary-landscape path", 1, "Path.load")
 _ENDS = ("first", "last")
@@ -103,6 +105,7 @@ def save_path(path: str | os.PathLike[str], curve: FittedCurve, *, overwrite: bo
         raise LandscapeWriteError(
             f"{target} exists and was left as it is. Pass overwrite=True to replace it, or give another name."
         )
+    check_replaceable_tensors(target, PATH.word, PATH.format)
     write_path(target, curve)
     return target
 
@@ -126,6 +129,7 @@ def write_path(path: AnyPath, curve: FittedCurve) -> None:
     }  # fmt: skip
     metadata = {"format": PATH.format, "format_version": str(PATH.version), "path": json.dumps(facts)}
     write_tensors(path, tensors, metadata, "the path", "then run again: it continues from the file")
+    note_file(path)
 
 
 def read_path(path: AnyPath) -> FittedCurve:

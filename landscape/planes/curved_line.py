@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -29,9 +29,11 @@ class CurvedLine(Plane):
 
     Attributes:
         shape: tells the shares c_j of a point; there is a direction for each control point but the first.
+        fitting: how the control points were found, by the names of ``FittingSettings``; empty where nobody says.
     """
 
     shape: CurveShape = field(default_factory=CurveShape)
+    fitting: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if len(self.directions) != self.shape.bends + 1:
@@ -118,6 +120,7 @@ class CurvedLine(Plane):
         return {
             "kind": self.shape.kind,
             "bends": self.shape.bends,
+            **({"fitting": dict(self.fitting)} if self.fitting else {}),
             "t": t.tolist(),
             "length": self.lengths(t).tolist(),
             "distance_to_chord": self.distances(t).tolist(),

@@ -18,7 +18,7 @@ from collectors.weights.safetensors_file import StateReader
 
 from ..errors import PlaneError
 from ..roles import UNKNOWN, Members, OriginRole
-from .directions import empty_direction, random_direction
+from .directions import Direction, empty_direction, random_direction
 from .pca import principal_directions
 from .plane import Plane
 from .projection import difference_blocks, not_finite, project, projection_at
@@ -149,6 +149,7 @@ def plane_of_points(readers: Mapping[str, StateReader], space: WeightSpace) -> P
     for block in difference_blocks(others, origin, space):
         for direction, row in zip(directions, block.differences, strict=True):
             direction[block.name].reshape(-1)[block.start : block.stop] = row
+    _check_different(list(readers), directions)
     digests = tuple(state.sha256() for state in states)
     identity = {"decomposition": "points", "points": list(digests)}
     # By definition rather than by least squares, so that the corners are exactly (1, 0) and (0, 1).
@@ -166,6 +167,18 @@ def plane_of_points(readers: Mapping[str, StateReader], space: WeightSpace) -> P
         end_buffers=_end_buffers(states, space),
         members=replace(members, sha256=digests),
     )
+
+
+def _check_different(names: Sequence[str], directions: Sequence[Direction]) -> None:
+    """Checks that networks lie at different places; directions lead from the first to each of the others."""
+    places = zip(itertools.combinations(names, 2), itertools.combinations([None, *directions], 2), strict=True)
+    for (one, other), (start, end) in places:
+        assert end is not None
+        if not any(values.any() if start is None else (values != start[name]).any() for name, values in end.items()):
+            raise PlaneError(
+                f"{one!r} and {other!r} have the same weights, so there is no way between them; give networks that "
+                "differ."
+            )
 
 
 def _end_buffers(states: Sequence[AlignedState], space: WeightSpace) -> tuple[dict[str, NDArray[Any]], ...]:

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from collectors.files.places import AnyPath
-from collectors.run_directory.directory import RunDirectory
+from collectors.run_directory.directory import RunDirectory, find_run
 from collectors.validation import check_path, wrong_type, wrong_value
 
 from ..roles import check_name
@@ -82,7 +82,7 @@ def find_further_runs(also: object, run: RunDirectory) -> FurtherRuns:
         if not isinstance(place, RunDirectory) and str(place).endswith(CHECKPOINT_SUFFIXES):
             files[index] = check_path(label, place)
         else:
-            runs[index] = place if isinstance(place, RunDirectory) else RunDirectory(place)
+            runs[index] = place if isinstance(place, RunDirectory) else RunDirectory(find_run(place, label))
             _check_unit(label, runs[index], run)
     return _named(run, runs, files, keys)
 

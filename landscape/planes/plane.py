@@ -18,7 +18,7 @@ from collectors.files.remote_path import RemotePath
 from collectors.networks.weight_space import WeightSpace, interpolated_buffers, move_along
 from collectors.validation import check_bool, check_choice, check_float, check_int, wrong_value
 from collectors.weights.safetensors_file import StateReader
-from workers.evaluator import BUFFER_POLICIES
+from workers.measurement_options import BUFFER_POLICIES
 
 from ..errors import LandscapeWriteError
 from ..roles import NOBODY, UNKNOWN, Members, OriginRole

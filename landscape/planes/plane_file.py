@@ -21,11 +21,13 @@ from collectors.weights.aligned import align, as_reader
 from collectors.weights.safetensors_file import CheckpointFile, Portable, StateReader, portable, write_checkpoint
 
 from ..errors import LandscapeWriteError, PlaneError
+from ..replacing import check_replaceable_tensors
 from ..roles import Members, OriginRole
 from .axis_curvature import AxisCurvature
 from .projection import Projection
 
 FORMAT, FORMAT_VERSION = "summary-landscape plane", 1
+_WORD = "plane"
 _GROUPS = ("origin", "buffer", "direction_0", "direction_1", "end_buffer_0", "end_buffer_1")
 
 
@@ -93,6 +95,15 @@ def directions_path(landscape_path: AnyPath) -> AnyPath:
     return landscape_path.parent / f"{landscape_path.stem}_directions.safetensors"
 
 
+def check_directions(landscape_path: AnyPath) -> None:
+    """Checks that the plane of a landscape can be written beside it.
+
+    Raises:
+        LandscapeWriteError: a file of its name is there that holds no plane.
+    """
+    check_replaceable_tensors(directions_path(landscape_path), _WORD, FORMAT)
+
+
 def write_directions(landscape_path: AnyPath, plane: Any) -> None:
     """Writes the plane of a landscape beside it, as ``save_directions`` asks for.
 
@@ -114,6 +125,7 @@ def write_plane(path: AnyPath, plane: Any, remedy: str = "then save it again") -
         LandscapeWriteError: it cannot be written.
         TypeError: a tensor has an element type that the format does not know.
     """
+    check_replaceable_tensors(path, _WORD, FORMAT)
     groups: dict[str, Mapping[str, NDArray[Any]]] = {"origin": plane.origin, "buffer": plane.buffers}
     groups |= {f"direction_{axis}": direction for axis, direction in enumerate(plane.directions)}
     groups |= {f"end_buffer_{axis}": buffers for axis, buffers in enumerate(plane.end_buffers)}

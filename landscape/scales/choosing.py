@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from collectors.validation import check_choice, wrong_type, wrong_value
 from .levels import (
     Levels,
     check_levels,
+    number_text,
 )
 from .scale import EXTREME, Scale, place_levels
 
@@ -40,6 +42,7 @@ def choose_scale(
     count: int = 12,
     symmetric: bool = False,
     metric: str = "loss",
+    reference: NDArray[Any] | None = None,
 ) -> Scale:
     """Chooses how to draw values; NaN and infinities are ignored.
 
@@ -58,10 +61,12 @@ def choose_scale(
         count: about how many lines where ``levels`` does not say.
         symmetric: whether zero lies in the middle.
         metric: the name of what is drawn.
+        reference: of which ``clip`` must hold a value, where these values are a part of what is drawn.
 
     Raises:
         TypeError: an argument has the wrong type.
-        ValueError: scale or levels are unknown, clip is no range, or scale is "log" and no value is positive.
+        ValueError: scale or levels are unknown, clip is no range or holds no value, or scale is "log" and no value is
+            positive.
     """
     check_choice("scale", scale, SCALES)
     count, spacing, given = check_levels(levels, count)
@@ -74,6 +79,7 @@ def choose_scale(
     if not len(finite):
         return Scale("linear", math.nan, math.nan, np.empty(0))
     extremes = float(own.min()), float(own.max())
+    check_clip_holds((lower, upper), own if reference is None else reference)
     finite = np.clip(finite, -EXTREME, EXTREME)
     share = is_share(metric, 0.0 if symmetric else float(finite[0]), float(finite[-1]))
     kind = scale if scale != "auto" else "linear" if share else _kind(finite)
@@ -96,13 +102,18 @@ def choose_scale(
         low, high = float(finite[0] if kind != "log" else positive[0]), float(finite[-1])
     low = low if lower is None or (kind == "log" and lower <= 0) else lower
     high = high if upper is None or (kind == "log" and upper <= 0) else upper
-    if high - low <= 8 * np.finfo(np.float64).eps * max(abs(low), abs(high)):
+    if is_flat(low, high):
         return Scale(kind, low, low, np.array([low]), threshold=threshold)
     if share and kind == "linear" and spacing == "auto":
         # Round shares are read at a glance, even where most of the plane lies at chance level and has no line.
         spacing = "linear"
     bare = Scale(kind, low, high, np.empty(0), extremes[0] < low, extremes[1] > high, threshold, spacing)
     return place_levels(bare, values, count, given)
+
+
+def is_flat(low: float, high: float) -> bool:
+    """Returns whether two values, the smallest and the largest, differ by no more than rounding."""
+    return bool(high - low <= 8 * np.finfo(np.float64).eps * max(abs(low), abs(high)))
 
 
 def is_share(metric: str, low: float, high: float) -> bool:
@@ -113,8 +124,15 @@ def is_share(metric: str, low: float, high: float) -> bool:
         low: the smallest finite value.
         high: the largest finite value.
     """
-    name = metric.partition("@")[0].lower()
-    return low >= 0 and _SMALLEST_SHARE <= high <= _LARGEST_SHARE and not any(word in name for word in _LOSS_LIKE)
+    return high >= _SMALLEST_SHARE and may_be_share(metric, low, high)
+
+
+def may_be_share(metric: str, low: float, high: float) -> bool:
+    """Returns whether values can be shares from 0 to 1 beside larger ones; the arguments are those of ``is_share``."""
+    words = re.split(r"[\W_]+", metric.partition("@")[0].lower())
+    # "logloss" and "rmse" end like losses; "loss2" and "normalized accuracy" only begin so.
+    falls = any(word.endswith(_LOSS_LIKE) for word in words)
+    return low >= 0 and high <= _LARGEST_SHARE and not falls
 
 
 def _kind(finite: NDArray[Any]) -> str:
@@ -178,7 +196,20 @@ def _check_clip(clip: Clip) -> tuple[float | None, float | None]:
     low, high = ends
     if low is not None and high is not None and not low < high:
         raise wrong_value("clip", "a pair whose first number is the smaller", clip)
-    return low, high
+    return None if low is None else float(low), None if high is None else float(high)
+
+
+def check_clip_holds(clip: tuple[float | None, float | None], values: NDArray[Any]) -> None:
+    """Checks that a picture would not lie wholly beyond its clip.
+
+    Raises:
+        ValueError: no finite value lies inside.
+    """
+    finite = values[np.isfinite(values)]
+    low, high = (-math.inf if clip[0] is None else clip[0]), (math.inf if clip[1] is None else clip[1])
+    if len(finite) and not ((finite >= low) & (finite <= high)).any():
+        ends = f"{number_text(float(finite.min()))} to {number_text(float(finite.max()))}"
+        raise wrong_value("clip", f"a range that holds some of the values, which go from {ends}", clip)
 
 
 def _check_symmetric(scale: str, lower: float | None, upper: float | None) -> tuple[float | None, float | None]:

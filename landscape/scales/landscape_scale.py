@@ -32,6 +32,7 @@ def landscape_scale(
     *,
     count: int = 12,
     path: bool = True,
+    reference: NDArray[Any] | None = None,
 ) -> Scale:
     """Chooses the scale of one landscape's metric.
 
@@ -43,6 +44,7 @@ def landscape_scale(
         clip: as for ``choose_scale``; heights keep to a given end, too.
         count: about how many lines where ``levels`` does not say.
         path: whether heights must hold the path and the origin.
+        reference: as for ``choose_scale``.
 
     Raises:
         KeyError: the landscape has no such metric.
@@ -50,7 +52,7 @@ def landscape_scale(
         ValueError: an argument has a wrong value; see ``choose_scale``.
     """
     values = known(landscape[metric], landscape.status)
-    chosen = choose_scale(values, scale, levels, clip, count=count, metric=metric)
+    chosen = choose_scale(values, scale, levels, clip, count=count, metric=metric, reference=reference)
     return _reaching(chosen, path_values(landscape, metric), clip) if path else chosen
 
 
@@ -92,9 +94,12 @@ def joint_scale(
     taking = [pair for pair, some in zip(pairs, positive, strict=True) if scale != "log" or some or not any(positive)]
     if len(taking) == 1:
         return landscape_scale(*taking[0], scale, levels, clip, count=count, path=path)
-    found = [landscape_scale(landscape, name, *arguments, count=count, path=path) for landscape, name in taking]
-    found = [each for each in found if not each.empty]
     everything = np.concatenate([piece.ravel() for piece in values])
+    found = [
+        landscape_scale(landscape, name, *arguments, count=count, path=path, reference=everything)
+        for landscape, name in taking
+    ]
+    found = [each for each in found if not each.empty]
     if not found:
         return choose_scale(everything, scale, levels, clip, count=count, metric=names[0])
     low, high = min(each.low for each in found), max(each.high for each in found)

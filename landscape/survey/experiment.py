@@ -233,13 +233,16 @@ def choose_plan(given: object, continued: Sequence[AnyPath], precision: str = "f
         except LandscapeNotFoundError:
             continue
         if stored is not None:
-            try:
-                return MeasurementPlan.from_json(stored)
-            except (TypeError, ValueError) as error:
-                raise LandscapeError(
-                    f"{path} was measured with a plan that cannot be used here ({error}). {REMEDY}"
-                ) from error
+            return continued_plan(stored, path)
     return None
+
+
+def continued_plan(stored: Mapping[str, Any], path: AnyPath) -> MeasurementPlan:
+    """Returns the plan of a file that is continued; a ``LandscapeError`` says that this version cannot use it."""
+    try:
+        return MeasurementPlan.from_json(stored)
+    except (TypeError, ValueError) as error:
+        raise LandscapeError(f"{path} was measured with a plan that cannot be used here ({error}). {REMEDY}") from error
 
 
 def _plan_of_file(given: object) -> MeasurementPlan:

@@ -13,10 +13,11 @@ from collectors.weights.safetensors_file import MemoryState
 from ..errors import LandscapeIdentityError, LandscapeNotFoundError
 from ..file.checks import PointStatus
 from ..file.data import LandscapeData
+from ..file.kept import note_file
 from ..file.landscape_file import read_landscape
 from ..file.lock import lock_landscape
 from ..planes.plane import Plane
-from ..planes.plane_file import directions_path, write_plane
+from ..planes.plane_file import directions_path, write_directions, write_plane
 from ..planes.projection import project
 
 CURVATURE = "curvature"
@@ -78,7 +79,28 @@ def keep_plane(path: AnyPath, plane: Plane, *, overwrite: bool) -> Plane:
             check_vectors(stored, curvature_attribute(plane), path)
         if kept is None:
             write_plane(directions_path(path), plane, "then run again")
+            note_file(directions_path(path))
     return plane
+
+
+def keep_directions(path: AnyPath, plane: Plane, *, overwrite: bool) -> bool:
+    """Keeps any plane beside its landscape file before anything is measured, as ``save_directions`` asks for.
+
+    So an interrupted landscape can be refined as well.
+
+    Returns:
+        Whether it is kept now. It is not while a landscape of another plane is there, whose directions stay with it.
+
+    Raises:
+        LandscapeLockedError: another writer is at the landscape file.
+        LandscapeWriteError: the directions cannot be written.
+    """
+    with lock_landscape(path):
+        stored = _stored(path)
+        if stored is not None and (overwrite or stored.attributes.get("identity", {}).get("plane") != plane.identity):
+            return False
+        write_directions(path, plane)
+    return True
 
 
 def check_vectors(stored: LandscapeData, now: Mapping[str, Any], path: AnyPath) -> None:

@@ -23,8 +23,8 @@ class SurveyOptions(TypedDict, total=False):
         workers_per_device: how many workers share each GPU and its memory; without GPUs, a slot's cores. This or
             ``devices_per_worker`` must be 1.
         address: address of a Ray cluster to join; "local" starts a private Ray.
-        seed: seed of adaptive sampling, of a random choice of samples and, in a run's landscapes, of random directions.
-            A plane that is given has been drawn with a seed of its own.
+        seed: seed of adaptive sampling, of a random choice of samples and of the random directions that are drawn. A
+            plane that is given has been drawn with a seed of its own.
         samples: which samples: "first" (in data-set order) or "random" (a seeded subset).
         buffers: "fixed" (those of the origin), "recalibrate" (normalization statistics are computed at each point),
             "interpolate" (between the networks that a line or a plane goes through) or "auto". "auto" is "interpolate"

@@ -9,7 +9,7 @@ from collectors.errors import LandscapeError
 from collectors.files.places import AnyPath
 from collectors.networks.weight_space import WeightSpace
 from collectors.validation import check_bool
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.pool import Pool
 from workers.pools.open_pool import open_pool
 
@@ -17,11 +17,11 @@ from ..file.data import LandscapeData
 from ..file.writer import add_attributes
 from ..planes.curved_line import CurvedLine
 from ..planes.plane import Axes, Plane, buffer_policy
-from ..planes.plane_file import write_directions
+from ..planes.plane_file import check_directions, write_directions
 from .curved_pool import CurvedPool
 from .experiment import choose_plan, function_attribute
 from .forecast import fewest_points
-from .kept_plane import keep_plane
+from .kept_plane import keep_directions, keep_plane
 from .options import SurveyOptions, pool_options
 from .settings import SurveySettings
 from .survey import SurveyReport, survey
@@ -72,6 +72,8 @@ def survey_plane(
     )
     if check_bool("save_directions", chosen["save_directions"]) and path is None:
         raise ValueError("save_directions needs output, beside which the directions are kept; give output a path.")
+    if chosen["save_directions"] and path is not None:
+        check_directions(path)
     with open_pool(
         callback_fn,
         measured,
@@ -94,12 +96,14 @@ def survey_plane(
             plane = keep_plane(path, plane, overwrite=settings.overwrite)
             # Eigenvalues that were kept have other last digits, and so have the ends of the axes.
             axes = grid(plane)
+        wanted = path if chosen["save_directions"] and plane.curvature is None else None
+        kept = wanted is not None and keep_directions(wanted, plane, overwrite=settings.overwrite)
         said: dict[str, Any] = {"seed": settings.seed, "samples": measured.samples, **function_attribute(callback_fn)}
         data, report = survey(pool, plane, axes, path=path, attributes=said, settings=settings)
         if isinstance(plane, CurvedLine):
             add_attributes(path, data, {"path": plane.facts(data.x)})
-        if chosen["save_directions"] and path is not None and plane.curvature is None:
-            write_directions(path, plane)
+        if wanted is not None and not kept:
+            write_directions(wanted, plane)
         if then is not None:
             then(pool, data)
     return data, report

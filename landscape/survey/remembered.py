@@ -10,17 +10,19 @@ from collectors.files.places import AnyPath
 from collectors.files.remote_path import RemotePath
 from collectors.networks.weight_space import WeightSpace
 from collectors.run_directory.directory import RunDirectory
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 
-from ..errors import LandscapeIdentityError, PlaneError
+from ..errors import OTHER_GRID, OTHER_GRID_ALONG_EIGENVECTORS, OTHER_GRID_OF_CURVE, LandscapeIdentityError, PlaneError
 from ..file.data import LandscapeData
 from ..planes.from_checkpoints import plane_of_runs, random_plane_of
 from ..planes.plane import Plane
+from ..planes.plane_file import directions_path
 from ..planes.runs import Run
 from ..roles import OriginRole
 from .experiment import FURTHER_RUNS, RUN
 from .settings import SurveySettings
 
+_EIGENVECTORS = ("hessian", "ggn", "factors")
 # Of the identity of a plane, what it is made again from.
 _NEEDED = {
     "random": ("seed", "normalization", "perturb_one_dimensional", "dimension"),
@@ -183,16 +185,19 @@ def check_is_of_a_run(stored: LandscapeData, path: AnyPath) -> None:
         if len(found.number) >= sum(facts["runs"]) and all(found.run_name(row) in known for row in firsts):
             return
     made = {
-        "points": "goes through networks that were given in Python",
-        "path": "is a curve (evaluate(Path.load(...), ...) with the same output and more points measures more of it)",
-        "custom": "has directions that were given in Python",
-        **dict.fromkeys(("hessian", "ggn", "factors"), "has eigenvectors as directions"),
-        "pca": "goes through the checkpoints of several runs",
-    }.get(str(kind), "goes through weights that were given in Python")
+        "points": "goes through networks",
+        "path": "is a curve between networks",
+        "custom": "has directions of your own",
+        **dict.fromkeys(_EIGENVECTORS, "has eigenvectors as directions"),
+        "pca": "goes through checkpoints of no run, or of several",
+    }.get(str(kind), "goes through weights of no run")
+    # Control points of a curve are in a file of their own, and never beside the landscape.
+    beside = "" if kind == "path" else f", and {directions_path(path).name}, which would hold them, is not beside it"
     raise PlaneError(
-        f"the plane of landscape file {path} {made}, which the file does not hold, and no plane was saved beside it "
-        "(save_directions=True does that; eigenvectors are always kept). Give it the plane in Python: "
-        "landscape.refine(file, callback_fn, plane=plane, ...), and landscape.widen likewise."
+        f"the plane of landscape file {path} {made}, which the file does not hold{beside}. "
+        + {"path": OTHER_GRID_OF_CURVE, **dict.fromkeys(_EIGENVECTORS, OTHER_GRID_ALONG_EIGENVECTORS)}.get(
+            str(kind), OTHER_GRID
+        )
     )
 
 

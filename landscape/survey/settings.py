@@ -61,8 +61,8 @@ class SurveySettings:
         sampling = check_choice("sampling", options["sampling"], SAMPLINGS)
         if check_bool("extremes", options["extremes"]) and sampling == "adaptive":
             raise ValueError(
-                'sampling must be "full" where extremes=True: adaptive sampling knows the error of the loss alone, not '
-                "that of the eigenvalues between its points. Measure fewer points instead (size)."
+                'sampling must be "full" with extremes=True: adaptive sampling knows the error of the loss alone, not '
+                "that of the eigenvalues between its points. Measure a grid of fewer points instead."
             )
         return cls(
             sampling=sampling,

@@ -24,7 +24,9 @@ from workers.pool import OriginValues, Pool, Result, Task
 
 from ..file.checks import PointStatus
 from ..file.data import LOSS_ERROR, LandscapeData
+from ..file.kind import LANDSCAPE
 from ..file.lock import clean_temporaries, lock_landscape
+from ..file.whole_file import check_replaceable
 from ..file.writer import LandscapeWriter
 from ..planes.plane import Axes, Plane
 from ..sampling.adaptive_sampling import AdaptiveSampling
@@ -178,6 +180,11 @@ def forecast_survey(
     return begun.forecast, begun.origins
 
 
+def check_file(pool: Pool, plane: Plane, axes: Axes, *, path: AnyPath, settings: SurveySettings) -> None:
+    """Raises what ``survey`` would raise of the file that is there; the arguments are those of ``survey``."""
+    _found(path, new_landscape(pool.description, plane, *axes, {}), settings)
+
+
 class _Clock:
     """Ends a survey at its deadline.
 
@@ -236,8 +243,7 @@ def _begin(
 
     Where another plane's origin is given as ``timed``, it only tells how long a point takes.
     """
-    fresh = new_landscape(pool.description, plane, *axes, attributes)
-    data, kept = (fresh, "") if settings.overwrite else begun_before(path, fresh, source)
+    data, kept = _found(path, new_landscape(pool.description, plane, *axes, attributes), settings, source)
     origins = timed or pool.measure_origin()
     precision = pool.description.options.precision
     values = check_determinism(origins, precision)
@@ -258,6 +264,16 @@ def _begin(
     spent = time.perf_counter() - began
     forecast = make_forecast(pool, plane, data, tasks, seconds_per_point, settings, origins[0], spent)
     return _Begun(data, tasks, same, copied, forecast, origins, kept)
+
+
+def _found(
+    path: AnyPath | None, fresh: LandscapeData, settings: SurveySettings, source: Source | None = None
+) -> tuple[LandscapeData, str]:
+    """Returns the landscape with what is measured of it; and in words what another grid's points are good for."""
+    if path is None or not settings.overwrite:
+        return begun_before(path, fresh, source)
+    check_replaceable(path, LANDSCAPE)
+    return fresh, ""
 
 
 def _load(pool: Pool, plane: Plane, axes: Axes) -> None:

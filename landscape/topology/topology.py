@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from collectors.validation import check_float, check_int, wrong_type, wrong_value
 
 from ..file.checks import PointStatus
+from ..scales.choosing import is_flat
 from .errors_of_values import errors_of_values
 from .merging import Basins, find_basins, merge
 
@@ -92,6 +93,8 @@ class Topology:
             ``error``.
         parts: how many connected parts the finite points have; there is no path from one to another.
         excluded: how many points have no finite value, by the reason ("pending", "failed", "not finite").
+        flat: whether all finite values are the same, of two points or more: none is lower than another, so that there
+            are no minima.
     """
 
     metric: str
@@ -103,6 +106,7 @@ class Topology:
     persistence: float | None
     parts: int
     excluded: Mapping[str, int]
+    flat: bool = False
 
     @property
     def deepest_barrier(self) -> float:
@@ -141,7 +145,8 @@ class Topology:
         return math.inf
 
     def __repr__(self) -> str:
-        parts = [counted_minima(len(self.minima)) + f" of {self.metric} on the grid"]
+        counted = f"no minima: {self.metric} is flat" if self.flat else counted_minima(len(self.minima))
+        parts = [counted if self.flat else f"{counted} of {self.metric} on the grid"]
         parts += [f"deepest barrier {self.deepest_barrier:.3g}"] if self.saddles else []
         parts += [f"{self.shallow} shallower left out"] if self.shallow else []
         parts += [f"{self.parts} parts"] if self.parts > 1 else []
@@ -162,7 +167,10 @@ def find_topology(landscape: LandscapeData, metric: str = "loss", persistence: f
     values = np.where(np.isfinite(values), values, np.nan)
     basins = find_basins(values, errors_of_values(landscape, metric))
     births, deaths = _births_and_deaths(basins, values)
-    depth = deaths - births
+    # The sweep takes equal values in the order of their index, so that a plateau has a minimum at its first point. Of
+    # a grid that is nothing else that point is not lower than any other.
+    flat = _is_flat(values)
+    depth = np.zeros(len(births)) if flat else deaths - births
     counts = depth > (_ERRORS * basins.error if least is None else least)
     merging = merge(basins, counts)
     kept = np.flatnonzero(counts)
@@ -195,6 +203,7 @@ def find_topology(landscape: LandscapeData, metric: str = "loss", persistence: f
         persistence=least,
         parts=int((basins.saddle < 0).sum()),
         excluded=_excluded(landscape, values),
+        flat=flat,
     )
 
 
@@ -223,6 +232,11 @@ def _births_and_deaths(
 ) -> tuple[Float64[np.ndarray, " n"], Float64[np.ndarray, " n"]]:
     flat = values.ravel()
     return flat[basins.minimum], np.where(basins.saddle < 0, np.inf, flat[basins.saddle])
+
+
+def _is_flat(values: NDArray[np.float64]) -> bool:
+    finite = values[np.isfinite(values)]
+    return len(finite) > 1 and is_flat(float(finite.min()), float(finite.max()))
 
 
 def _place(landscape: LandscapeData, values: NDArray[np.float64], point: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ def told_topology(landscape: LandscapeData) -> Topology | None:
     if landscape.status.size > MOST_POINTS or (landscape.status == PointStatus.PENDING).any():
         return None
     found = find_topology(landscape)
-    return found if found.minima else None
+    return found if found.minima or found.flat else None
 
 
 def minima_text(landscape: LandscapeData) -> str | None:
@@ -29,8 +29,16 @@ def minima_text(landscape: LandscapeData) -> str | None:
     found = told_topology(landscape)
     if found is None:
         return None
+    return topology_text(found, landscape)
+
+
+def topology_text(found: Topology, landscape: LandscapeData) -> str:
+    """Returns how many minima a metric has on the grid, how deep they are, and what is left out."""
     cut = "line" if landscape.y is None else "plane"
-    parts = [barrier_text(found), f"of the grid on this {cut}, not of the network"]
+    if found.flat:
+        parts = [f"none: {found.metric} is flat, the same at all points of the grid that have a value"]
+    else:
+        parts = [barrier_text(found), f"of the grid on this {cut}, not of the network"]
     parts += [text] if (text := edge_text(found)) else []
     parts += [text] if (text := shallow_text(found, landscape)) else []
     parts += [f"{found.parts} parts without a path between them"] if found.parts > 1 else []
@@ -79,7 +87,8 @@ def topology_json(landscape: LandscapeData) -> dict[str, Any] | None:
 
     Its names: ``minima`` (``x``, ``y``, ``value``, ``persistence``, which is infinite for the lowest of each connected
     part, ``error``, ``at_edge``, ``beside_gap``), ``saddles`` (``x``, ``y``, ``value``, ``joins``), ``merge_tree``,
-    ``deepest_barrier``, ``shallow`` (how many minima do not count), ``parts`` and ``excluded``.
+    ``deepest_barrier``, ``shallow`` (how many minima do not count), ``parts``, ``excluded`` and ``flat`` (whether all
+    values are the same, so that there are no minima).
     """
     found = told_topology(landscape)
     if found is None:
@@ -90,7 +99,7 @@ def topology_json(landscape: LandscapeData) -> dict[str, Any] | None:
         "minima": [{name: getattr(minimum, name) for name in of_minimum} for minimum in found.minima],
         "saddles": [{name: getattr(saddle, name) for name in of_saddle} for saddle in found.saddles],
         "merge_tree": found.merge_tree,
-        **{name: getattr(found, name) for name in ("deepest_barrier", "shallow", "parts", "excluded")},
+        **{name: getattr(found, name) for name in ("deepest_barrier", "shallow", "parts", "excluded", "flat")},
     }
 
 

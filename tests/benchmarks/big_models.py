@@ -33,7 +33,7 @@ from landscape.planes import Plane
 from landscape.planes.from_checkpoints import plane_of_runs
 from landscape.planes.pca import principal_directions
 from landscape.planes.runs import Run
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import PointTask, StateTask
 

@@ -26,7 +26,8 @@ def measure(name: str, way: str, batch_size: int) -> dict[str, float]:
     from networks import NETWORKS
     from torch import nn
 
-    from workers.evaluator import MeasurementOptions, MeasurementSetup
+    from workers.evaluator import MeasurementSetup
+    from workers.measurement_options import MeasurementOptions
     from workers.measurement_plan import MeasurementPlan
     from workers.torch.evaluator import TorchEvaluator
 

@@ -16,7 +16,7 @@ from networks import read_work
 from torch import nn
 
 from workers.curvature.measuring import CurvatureSettings
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.pool import CurvatureTask, Pool
 from workers.pools.open_pool import open_pool
 

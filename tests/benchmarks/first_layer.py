@@ -20,7 +20,8 @@ from networks import LeNet5
 from torch import nn
 
 from landscape import random_plane
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.torch.evaluator import TorchEvaluator
 

@@ -41,7 +41,7 @@ def callback_fn():
     data = (torch.randn(256, 1, 28, 28), torch.randint(0, 10, (256,)))
     return nn.CrossEntropyLoss(), network, data, {}
 if __name__ == "__main__":
-    from workers.evaluator import MeasurementOptions
+    from workers.measurement_options import MeasurementOptions
     from workers.pool import PointTask
     from workers.pools.open_pool import open_pool
     lap("  our modules imported")

@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from collectors.networks.weight_space import TensorInfo, WeightSpace
-from workers.evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from workers.evaluator import Evaluator, EvaluatorDescription
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import PointTask, Pool
 from workers.pools.crew import Crew

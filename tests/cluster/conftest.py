@@ -13,7 +13,7 @@ import psutil
 import pytest
 from own_processes import processes_of
 from places import SUPPORT
-from ray_environment import FOLDER, without_ray
+from ray_environment import AS_OTHERS, FOLDER, without_ray
 from runs import collected
 from scripts import PATIENCE
 
@@ -64,7 +64,7 @@ def environment(home):
     """What a shell of that user has: its commands are found, and nothing of Ray is set but the place of its files."""
     plain = {key: value for key, value in without_ray().items() if not key.startswith("AWS_")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{plain.get('PATH', '')}"
-    return {**plain, "HOME": str(home), "PATH": path, FOLDER: str(home / "ray"), "OMP_NUM_THREADS": "1"}
+    return {**plain, **AS_OTHERS, "HOME": str(home), "PATH": path, FOLDER: str(home / "ray"), "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ TRAVEL = (
     BEGIN
     + """
 from workers.errors import CallbackFunctionError
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.pool import PointTask
 from workers.pools.ray_code import code_of
 from workers.pools.ray_pool import RayPool
@@ -150,7 +150,7 @@ GPUS = (
     BEGIN
     + """
 from paraboloid import Paraboloid, paraboloid_plane
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.pools.open_pool import open_pool
 
 # These GPUs are only names: nothing is computed on them.

@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import psutil
 from paraboloid import Paraboloid
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.pools.open_pool import open_pool
 
 LOOPBACK = {"127.0.0.1", "::1", "::ffff:127.0.0.1"}
@@ -118,7 +118,7 @@ sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 import psutil
 from paraboloid import Paraboloid
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.pool import PointTask
 from workers.pools.open_pool import open_pool
 
@@ -139,6 +139,7 @@ print("good")
 """
 
 
+@pytest.mark.slow
 def test_local_workers_open_nothing(run_python):
     assert run_python(PROCESSES).splitlines()[-1] == "good"
 

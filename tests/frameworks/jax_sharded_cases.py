@@ -15,7 +15,8 @@ from collectors.jax import JaxNetwork
 from collectors.networks.readers import describe_network, read_network
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 
 PLAN = MeasurementPlan(16)

@@ -11,7 +11,7 @@ from pages import code_blocks, run_page_block
 from collectors import CheckpointWriteError, RunDirectory, RunDirectoryError, SummaryCollector, describe_arrays
 from landscape import evaluate, line_between, random_plane
 from workers import CallbackFunctionError, FunctionEvaluator
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 
 LANDSCAPE = {"unit": "step", "intervals": [[0, 2, 4]]}
 

@@ -17,6 +17,7 @@ def case(request) -> EvaluatorCase:
     return request.param
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:along random lines the loss is no parabola")  # ReLU has kinks
 def test_networks_are_compared(case):
     built = case.build()

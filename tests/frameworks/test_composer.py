@@ -26,7 +26,8 @@ from collectors.composer import SummaryCollector
 from collectors.networks.readers import describe_network
 from workers.callback_fn import make_evaluator
 from workers.composer_loss import evaluator_from
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.torch.own_loss import composer_step
 

@@ -11,7 +11,8 @@ from collectors.networks.readers import framework_of, read_network
 from collectors.networks.weight_space import direction_dtype, move_along
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, FrozenNetworkError, SamplesError
-from workers.evaluator import Evaluator, MeasurementOptions, MeasurementSetup, OriginMeasurement
+from workers.evaluator import Evaluator, MeasurementSetup, OriginMeasurement
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.metric_names import SAMPLE_LOSSES

@@ -22,8 +22,9 @@ from collectors.networks.readers import describe_network, read_network
 from collectors.recording.summary_collector import SummaryCollector
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
 from workers.jax.functions import POINTS_AT_ONCE
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.tuning import choose_batch_size
 

@@ -15,8 +15,9 @@ from workers.curvature.eigenpairs import find_eigenpairs
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import SHARES, Products, ProductSettings
 from workers.errors import CurvatureError
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
 from workers.jax import products as module
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import CurvatureTask
 from workers.pools.in_process import InProcessPool

@@ -23,7 +23,8 @@ from collectors.networks.keras_network import to_array
 from collectors.networks.readers import describe_network, framework_of, read_network
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, SamplesError
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 
 # Keras' own way of reading a variable or a tensor makes NumPy 2 warn; the contract tests run without this filter.
@@ -360,6 +361,18 @@ def test_accumulated_batches_are_one_step(tmp_path):
     fit(model, SummaryCollector(tmp_path, collect_landscape={"unit": "step", "intervals": [range(7)]}))
     assert present(tmp_path) == list(range(7))
     assert RunDirectory(tmp_path).metadata.step_per_epoch == 2
+
+
+@pytest.mark.skipif(BACK_END != "torch", reason="there are histograms on the PyTorch back end alone")
+def test_histograms_have_the_names_of_the_weights(tmp_path):
+    pytest.importorskip("tensorboard")
+    from event_reading import accumulated
+
+    model = small_model()
+    names = [info.name for info in describe_network(model).trainable]
+    collector = SummaryCollector(tmp_path, collect_specified_data={"histogram_regular": names[1]})
+    fit(model, collector)
+    assert accumulated(tmp_path).Tags()["histograms"] == [f"{names[1]}/auto"]
 
 
 @pytest.mark.skipif(BACK_END != "jax", reason="Keras allows one step per execution on the PyTorch back end")

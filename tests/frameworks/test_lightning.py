@@ -26,8 +26,9 @@ from collectors import RunDirectory
 from collectors.lightning import SummaryCollector
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
 from workers.lightning import evaluator_from
+from workers.measurement_options import MeasurementOptions
 
 LitModel, DataModule = CLASSES["lightning"]
 STEPS = {"unit": "step", "intervals": [range(0, 13)]}
@@ -81,6 +82,34 @@ class TestCollector:
         assert trainer.global_step == 6
         assert run.present(tuple(range(13))) == list(range(7))
         assert run.metadata.step_per_epoch == 2
+
+    @pytest.mark.parametrize("automatic", [True, False])
+    def test_the_loss_of_accumulated_batches_is_their_mean(self, package, tmp_path, automatic):
+        pytest.importorskip("tensorboard")
+        from event_reading import scalars
+
+        found = []
+
+        class Counted(CLASSES[package][0]):
+            def __init__(self):
+                super().__init__()
+                self.automatic_optimization = automatic
+
+            def training_step(self, batch, batch_idx):
+                loss = functional.cross_entropy(self(batch[0]), batch[1])
+                found.append(loss.item())
+                if not automatic:
+                    self.manual_backward(loss / 3)
+                    if batch_idx in (2, 3):
+                        self.optimizers().step()
+                        self.optimizers().zero_grad()
+                return loss
+
+        options = {"accumulate_grad_batches": 3} if automatic else {}
+        fit(package, SummaryCollector(tmp_path, 1), module=seeded(Counted), max_epochs=2, **options)
+        groups = [found[:3], found[3:4], found[4:7], found[7:]]
+        recorded = dict(scalars(tmp_path, "loss/auto"))
+        assert recorded == {step: pytest.approx(np.mean(group), rel=1e-5) for step, group in enumerate(groups, 1)}
 
     def test_the_trained_weights_are_the_last_checkpoint(self, package, tmp_path):
         module = seeded(CLASSES[package][0])

@@ -29,7 +29,8 @@ from collectors.weights.safetensors_file import CheckpointFile
 from landscape import SummaryLandscape
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, SamplesError
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 
 MODES = {"graph": mindspore.GRAPH_MODE, "pynative": mindspore.PYNATIVE_MODE}
 FOUR_STEPS = {"unit": "step", "intervals": [[1, 2, 3, 4]], "landscape_size": 3, "num_samples": 48}
@@ -229,6 +230,7 @@ def test_shuffling_does_not_matter(pynative):
     sources = [
         pipelines.NumpySlicesDataset(data).shuffle(10).batch(16),
         pipelines.NumpySlicesDataset(data, sampler=pipelines.RandomSampler()).batch(16),
+        pipelines.NumpySlicesDataset(data, sampler=pipelines.SubsetRandomSampler(list(range(48)))).batch(16),
         pipelines.GeneratorDataset(list(zip(*data.values(), strict=True)), ["x", "y"], shuffle=True).batch(16),
     ]
     # MindSpore draws NumPy's random numbers to make a network; measuring it must not.
@@ -240,6 +242,40 @@ def test_shuffling_does_not_matter(pynative):
     }
     assert len(digests) == 1
     assert random_states() == before
+
+
+@pytest.mark.parametrize(
+    ("sampler", "chosen_from"),
+    [
+        (lambda: pipelines.RandomSampler(num_samples=10), range(48)),
+        (lambda: pipelines.RandomSampler(replacement=True), range(48)),
+        (lambda: pipelines.WeightedRandomSampler([0.0] * 40 + [1.0] * 8, num_samples=6), range(40, 48)),
+    ],
+    ids=["some", "replaced", "weighted"],
+)
+def test_random_draws_are_told_and_all_samples_are_measured(pynative, sampler, chosen_from):
+    data, network = arrays(48), ConvNet()
+    chosen = {name: column[list(chosen_from)] for name, column in data.items()}
+    fixed = pipelines.NumpySlicesDataset(chosen, shuffle=False).batch(16)
+    _, expected = measure_origin((sparse_loss(), network, fixed, {}))
+    drawn = pipelines.NumpySlicesDataset(data, sampler=sampler()).batch(16)
+    with pytest.warns(UserWarning, match=r"draws (\d+ )?samples at random, .* all samples that it chooses from are"):
+        _, found = measure_origin((sparse_loss(), network, drawn, {}))
+    assert found.samples_sha256 == expected.samples_sha256
+    assert found.num_samples == len(chosen_from)
+    assert any("samples at random" in note for note in found.notes)
+
+
+def test_a_random_order_of_a_subset_does_not_matter(pynative):
+    data, network = arrays(48), ConvNet()
+    samplers = (pipelines.SubsetSampler([2, 30]), pipelines.SubsetRandomSampler([30, 2, 17], num_samples=2))
+    digests = {
+        measure_origin(
+            (sparse_loss(), network, pipelines.NumpySlicesDataset(data, sampler=sampler).batch(16), {})
+        )[1].samples_sha256
+        for sampler in samplers
+    }  # fmt: skip
+    assert len(digests) == 1
 
 
 def test_samples_that_change_are_an_error(pynative):
@@ -508,7 +544,7 @@ def test_importing_the_adapter_imports_no_other_framework():
 NPU_SCRIPT = """
 import time
 import ray
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.pools.ray_pool import RayPool
 
 def callback_fn():

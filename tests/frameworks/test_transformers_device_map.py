@@ -23,7 +23,8 @@ from collectors.networks.readers import describe_network, read_network
 from landscape import evaluate, random_plane
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan, Workload
 
 PLAN = MeasurementPlan(12)

@@ -50,6 +50,7 @@ def train(run, at_end, crash=None, **options):
     return network
 
 
+@pytest.mark.slow
 def test_a_training_ends_with_its_pictures(tmp_path):
     logged = []
     network = train(tmp_path / "run", DrawAtEnd(callback_fn, log=[logged.append], progress=False))
@@ -65,6 +66,7 @@ def test_a_training_ends_with_its_pictures(tmp_path):
     assert logged[0].origin.metrics["loss"] == pytest.approx(final, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_our_model_ends_with_its_pictures(tmp_path):
     network = new_network()
     data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*samples()), 8)

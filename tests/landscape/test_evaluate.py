@@ -305,6 +305,14 @@ class TestOutput:
         with pytest.raises(IsADirectoryError, match="output must be the path of a file"):
             self.run(tmp_path)
 
+    @pytest.mark.parametrize("name", ["loss.png", "loss.HTML"])
+    def test_the_name_of_a_drawing(self, tmp_path, name):
+        with pytest.raises(ValueError, match=r"output must be the file of what is measured, such as loss\.h5, but got"):
+            self.run(tmp_path / name)
+        with pytest.raises(ValueError, match=r"path must be the file of what is measured, such as loss\.h5, but got"):
+            self.run(None).save(tmp_path / name)
+        assert not list(tmp_path.iterdir())
+
 
 @pytest.mark.parametrize(
     ("arguments", "error", "text"),

@@ -134,7 +134,7 @@ def test_they_belong_to_the_identity_and_stay_on_a_finer_grid(tmp_path: Path) ->
     for name in EXTREMES:
         np.testing.assert_array_equal(finer[name][::2], first[name])
         assert np.isfinite(finer[name]).all()
-    with pytest.raises(ValueError, match='sampling must be "full" where extremes=True'):
+    with pytest.raises(ValueError, match='sampling must be "full" with extremes=True'):
         refine(path, returned, factor=2, sampling="adaptive", progress=False)
 
 
@@ -165,7 +165,7 @@ def test_where_the_loss_is_no_number_there_are_none() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [
-        ({"sampling": "adaptive"}, ValueError, 'sampling must be "full" where extremes=True'),
+        ({"sampling": "adaptive"}, ValueError, 'sampling must be "full" with extremes=True'),
         ({"buffers": "recalibrate"}, ValueError, 'extremes=True needs buffers="fixed" or "interpolate"'),
         ({"extremes": 1}, TypeError, "extremes must be a bool, but got int"),
     ],

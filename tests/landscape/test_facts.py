@@ -12,10 +12,11 @@ from surfaces import surface
 from who_is_there import with_networks
 
 from landscape import Landscape, evaluate, random_line, random_plane
-from landscape.facts import page_facts, seeds_text, summary_json, summary_text
+from landscape.facts import page_facts, seeds_text, summary_text
 from landscape.figures import plot_contour, plot_profile
 from landscape.file.checks import PointStatus
 from landscape.interactive.content import landscape_content
+from landscape.summary_json import summary_json
 
 
 def told(landscape: Landscape) -> dict[str, str]:
@@ -147,3 +148,29 @@ class TestDataSets:
 
         with xarray.open_dataset(netcdf, engine="h5netcdf") as read:
             np.testing.assert_array_equal(read["loss@test"], landscape["loss@test"])
+
+
+class TestValuesThatAreNotFinite:
+    def test_the_one_line_says_how_many_there_are_as_info_does(self):
+        data = with_test_set(surface())
+        data.metrics["loss"][0, :3] = np.inf
+        data.metrics["loss@test"][0, 0] = np.nan
+        landscape = Landscape(data)
+        first, second = repr(landscape).split("; ")[1:3]
+        assert first == f"loss {told(landscape)['loss']}"
+        assert first.endswith(", 3 not finite")
+        assert second.startswith(f"on test {told(landscape)['loss@test']}")
+        assert "1 not finite" in second
+
+    def test_the_one_line_does_not_say_nan_to_nan(self):
+        data = surface()
+        data.metrics["loss"][...] = np.inf
+        assert "; loss without a finite value" in repr(Landscape(data))
+        assert told(Landscape(data))["loss"] == "no finite value"
+
+    def test_points_without_a_value_yet_are_counted_once(self):
+        data = surface()
+        data.metrics["loss"][0, :3] = np.nan
+        data.status[0, :3] = PointStatus.PENDING
+        assert "not finite" not in repr(Landscape(data))
+        assert repr(Landscape(data)).count(" points measured") == 1

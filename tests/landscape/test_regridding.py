@@ -238,6 +238,37 @@ def test_a_plane_that_was_saved_beside_the_file_is_enough(tmp_path):
     assert wide.report.measured == wide.loss.size - 25 + 1
 
 
+def test_a_plane_is_saved_before_anything_is_measured_so_that_interrupted_files_are_refined(tmp_path):
+    path = tmp_path / "a.h5"
+
+    def interrupted():
+        loss, network, dataset, metrics = bowl()
+
+        def stopping(outputs, targets):
+            if path.exists():
+                raise KeyboardInterrupt
+            return loss(outputs, targets)
+
+        return stopping, network, dataset, metrics
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluate(bowl_plane(), interrupted, size=6, output=path, plan=PLAN, save_directions=True, **HOW)
+    assert not Landscape.load(path).complete
+    assert refine(path, bowl, factor=2, **HOW).complete
+
+
+def test_a_landscape_of_another_plane_keeps_the_directions_that_lie_beside_it(tmp_path):
+    path, beside = tmp_path / "a.h5", tmp_path / "a_directions.safetensors"
+    measure(path, 3, save_directions=True)
+    before = digest(beside)
+    other = custom_plane(bowl()[1], [{"weight": np.array(SECOND)}, {"weight": np.array(FIRST)}])
+    with pytest.raises(LandscapeIdentityError):
+        evaluate(other, bowl, size=3, output=path, plan=PLAN, save_directions=True, **HOW)
+    assert digest(beside) == before
+    evaluate(other, bowl, size=3, output=path, plan=PLAN, save_directions=True, overwrite=True, **HOW)
+    assert digest(beside) != before
+
+
 @pytest.mark.slow
 def test_several_data_sets_and_runs_that_joined_stay(trained, tmp_path):
     folder = tmp_path / "run"
@@ -307,6 +338,7 @@ def test_limits_and_margin_of_a_run(trained, tmp_path):
 # --- grids that share few points ---
 
 
+@pytest.mark.slow
 def test_a_size_that_does_not_nest_goes_beside_the_file_and_says_which_size_would(tmp_path):
     path = tmp_path / "a.h5"
     before = measure(path)
@@ -325,6 +357,7 @@ def test_a_size_that_does_not_nest_goes_beside_the_file_and_says_which_size_woul
     assert again.report.measured == 1
 
 
+@pytest.mark.slow
 def test_another_grid_in_evaluate_keeps_what_it_shares_and_never_loses_a_point(tmp_path):
     path = tmp_path / "a.h5"
     measure(path)
@@ -360,6 +393,7 @@ def test_a_finer_grid_that_is_not_finished_is_no_answer_to_a_coarse_one(tmp_path
     assert digest(path) == untouched
 
 
+@pytest.mark.slow
 def test_another_place_keeps_both(tmp_path):
     path = tmp_path / "a.h5"
     measure(path)
@@ -373,6 +407,7 @@ def test_another_place_keeps_both(tmp_path):
 # --- failures ---
 
 
+@pytest.mark.slow
 def test_failed_points_keep_their_tracebacks_until_they_are_measured(tmp_path):
     path = tmp_path / "a.h5"
 
@@ -413,6 +448,7 @@ def test_an_interruption_before_the_first_point_leaves_the_file_as_it_was(tmp_pa
     assert digest(path) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [60, pytest.param(100, marks=pytest.mark.slow)])
 def test_an_interrupted_change_goes_on_with_the_same_call(tmp_path, after):
     path = tmp_path / "a.h5"
@@ -459,6 +495,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_middle_loses_no_point_of_the_old_file(tmp_path):
     (tmp_path / "killed.py").write_text(KILLED.format(support=str(SUPPORT), after=500))
     killed = subprocess.run([sys.executable, "killed.py"], cwd=tmp_path, timeout=PATIENCE)
@@ -538,18 +575,18 @@ class TestErrors:
 
     def test_a_plane_that_only_python_knows(self, tmp_path):
         measure(tmp_path / "a.h5")
-        with pytest.raises(PlaneError, match=r"has directions that were given in Python(.|\n)*plane=plane"):
+        with pytest.raises(PlaneError, match=r"has directions of your own, which .*a_directions.*plane=plane"):
             self.refined(tmp_path / "a.h5", plane=None)
         line = random_line(bowl()[1], normalization="none", perturb_one_dimensional=True)
         evaluate(line, bowl, size=3, output=tmp_path / "b.h5", **HOW)
-        with pytest.raises(PlaneError, match="goes through weights that were given in Python"):
+        with pytest.raises(PlaneError, match=r"goes through weights of no run, .*b_directions\.safetensors"):
             self.refined(tmp_path / "b.h5", plane=None)
 
     @pytest.mark.parametrize(
         ("change", "error", "text"),
         [
             ({"size": None, "factor": None}, ValueError, "size= or factor= must be given"),
-            ({"size": 11, "factor": 2}, ValueError, "size= or factor= must be given"),
+            ({"size": 11, "factor": 2}, ValueError, "^size= and factor= both say how fine .*; give one of them"),
             ({"factor": 1}, ValueError, "factor must be at least 2 along one of the axes"),
             ({"factor": 2.0}, TypeError, "factor must be an int"),
             ({"factor": (2, 2, 2)}, ValueError, "factor must be an int, or 2 ints"),
@@ -657,6 +694,7 @@ def test_adaptive_sampling_stays_adaptive_and_honest(tmp_path, change):
 # --- behind a URL ---
 
 
+@pytest.mark.slow
 def test_behind_a_url(tmp_path):
     with empty_memory() as memory:
         url = "memory://bucket/out/a.h5"

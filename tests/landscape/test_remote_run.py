@@ -143,6 +143,7 @@ np.testing.assert_equal(there, here)
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

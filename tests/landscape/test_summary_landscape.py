@@ -25,7 +25,12 @@ from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
 from landscape import Landscape, LandscapeError, MeasurementPlan, SummaryLandscape
 from landscape.cli import app
 from landscape.drawing.texts import axis_label
-from landscape.errors import DegenerateTrajectoryError, LandscapeIdentityError, LandscapeWriteError
+from landscape.errors import (
+    DegenerateTrajectoryError,
+    LandscapeGridError,
+    LandscapeIdentityError,
+    LandscapeWriteError,
+)
 from landscape.facts import page_facts, summary_text
 from landscape.file.checks import PointStatus
 
@@ -67,6 +72,7 @@ def direct_loss(parameters, buffers):
         return float(loss(network(inputs[:64]), targets[:64]))
 
 
+@pytest.mark.slow
 def test_both_landscapes_with_their_trajectory(run):
     before = snapshot(run)
     train, result = generate(run)
@@ -86,6 +92,7 @@ def test_both_landscapes_with_their_trajectory(run):
     np.testing.assert_array_equal(stored.loss, train.loss)
 
 
+@pytest.mark.slow
 def test_a_checkpoints_own_loss_its_foot_and_its_residual(run):
     (train, _) = generate(run)
     path = train.checkpoints
@@ -160,6 +167,17 @@ def test_settings_of_this_call_replace_the_collected_ones(run):
     assert snapshot(run) == before
 
 
+def test_a_file_that_cannot_be_used_is_an_error_before_another_one_is_measured(run):
+    only_around = {"landscape_size": 5, "create_landscape": {"train": False, "result": True}}
+    (around,) = generate(run, settings=only_around)
+    before = digest(around.path)
+    with pytest.raises(LandscapeGridError, match="random"):
+        generate(run, settings={"landscape_size": 4})
+    assert list(run.glob("*.h5")) == [around.path]
+    assert digest(around.path) == before
+
+
+@pytest.mark.slow
 def test_intervals_that_share_both_ends_have_files_of_their_own(run):
     landscapes = generate(
         run, settings={"landscape_size": 3, "intervals": [[0, 1, 4], [0, 2, 4]], "create_landscape": {"result": False}}
@@ -167,6 +185,7 @@ def test_intervals_that_share_both_ends_have_files_of_their_own(run):
     assert [landscape.path.name for landscape in landscapes] == ["landscape_0-4_0_pca.h5", "landscape_0-4_1_pca.h5"]
 
 
+@pytest.mark.slow
 def test_a_lambda_a_closure_and_the_options(run):
     network = batch_norm()
     landscapes = generate(
@@ -319,7 +338,7 @@ def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
     from landscape.planes.runs import Run
     from landscape.survey.settings import SurveySettings
     from landscape.survey.survey import survey
-    from workers.evaluator import MeasurementOptions
+    from workers.measurement_options import MeasurementOptions
     from workers.pools.in_process import InProcessPool
     from workers.pools.ray_pool import RayPool
 
@@ -430,6 +449,7 @@ class TestRunDirectory:
         assert snapshot(run) == before
         assert not list(run.glob("*.h5"))
 
+    @pytest.mark.slow
     def test_too_many_samples_use_all(self, run):
         with pytest.warns(UserWarning, match="num_samples is 5000, but the data set has 96; all of them are used"):
             train, _ = generate(run, settings={"num_samples": 5000})
@@ -473,6 +493,7 @@ class TestRunDirectory:
             subprocess.run(["umount", str(small)], check=True)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the path is nearly straight")
 def test_only_the_checkpoint_with_which_training_ended_is_its_final_weights(run):
     first, whole, around = generate(run, settings={"intervals": [[0, 1, 2, 3], [2, 3, 4]]})
@@ -485,6 +506,7 @@ def test_only_the_checkpoint_with_which_training_ended_is_its_final_weights(run)
     assert (inside.origin.role, inside.origin.number) == ("checkpoint", 2)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the path is nearly straight")
 @pytest.mark.parametrize("trained_to", [20, None], ids=["training went on", "not known"])
 def test_the_last_checkpoint_of_an_interval_that_ends_early_is_a_checkpoint(run, trained_to):

@@ -3,6 +3,7 @@
 import io
 
 import numpy as np
+import pytest
 from event_reading import events
 from examples import bowl
 from PIL import Image
@@ -11,6 +12,7 @@ from collectors import SummaryRecord
 from landscape import custom_plane, evaluate
 
 
+@pytest.mark.slow
 def test_a_landscape_is_recorded_as_picture_and_numbers(tmp_path):
     directions = [{"weight": np.array([1.0, 0.5, 0.0, 0.0])}, {"weight": np.array([0.0, 0.0, -2.0, 1.0])}]
     plane = custom_plane(bowl()[1], directions)

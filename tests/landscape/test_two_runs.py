@@ -69,6 +69,7 @@ def flat(folder, run, number):
     return np.concatenate([reader.read(tensor.name).ravel().astype(float) for tensor in space.trainable])
 
 
+@pytest.mark.slow
 def test_all_runs_span_the_plane_by_default(folder):
     (drawn,) = generate(folder, also=[folder / "adam"])
     assert drawn.path == folder / "sgd" / "landscape_0-3_pca_and_adam.h5"
@@ -135,6 +136,7 @@ def test_the_first_runs_own_plane_continues_its_file(folder):
     np.testing.assert_array_equal(again.loss, both.loss)
 
 
+@pytest.mark.slow
 def test_names_and_networks(folder):
     (drawn,) = generate(
         folder,
@@ -149,6 +151,7 @@ def test_names_and_networks(folder):
     assert alone.checkpoints.name[-1] == "ema"
 
 
+@pytest.mark.slow
 def test_of_several_intervals_each_has_its_part(folder):
     settings = {**SETTINGS, "intervals": [[0, 1, 2], [1, 2, 3]]}
     first, second = generate(folder, settings=settings, also=[folder / "adam"])
@@ -189,6 +192,7 @@ class TestErrors:
             generate(folder, settings=settings, also=[folder / "adam"])
 
 
+@pytest.mark.slow
 def test_on_the_command_line(folder, monkeypatch):
     monkeypatch.chdir(SUPPORT)
     command = ["run", str(folder / "sgd"), "--function", "examples:batch_norm", "--size", "3", "--no-result",

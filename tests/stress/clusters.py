@@ -12,7 +12,7 @@ import tempfile
 import uuid
 from pathlib import Path
 
-from ray_environment import FOLDER, without_ray
+from ray_environment import AS_OTHERS, FOLDER, without_ray
 from surveys import HERE, MARK, ROOT, end_marked, marked
 
 
@@ -33,7 +33,7 @@ class SmallCluster:
         # Unix socket paths may have 107 bytes, which pytest's own folders would exceed.
         self._folder = Path(tempfile.mkdtemp(prefix="stress-", dir="/tmp"))
         self.environment = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
-        variables = without_ray() | self.environment | {MARK: self._mark, "RAY_USAGE_STATS_ENABLED": "0"}
+        variables = without_ray() | AS_OTHERS | self.environment | {MARK: self._mark, "RAY_USAGE_STATS_ENABLED": "0"}
         variables[FOLDER] = str(self._folder)
         variables["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, HERE, HERE.parent / "support")))
         self._process = subprocess.Popen(

@@ -217,13 +217,13 @@ def the_driver_of_a_private_ray_is_killed(folder, generator):
 
 
 def the_driver_is_terminated(folder, generator):
-    text = r"Terminated\. What was measured is in the file; the same command continues from there"
+    text = r"Terminated\. What was measured is in .*; the same command continues from there"
     return _driver_ends(folder, generator, lambda survey: survey.process.terminate(), said=text)
 
 
 def ctrl_c(folder, generator):
     """A terminal sends it to the whole process group."""
-    text = r"Interrupted\. What was measured is in the file; the same command continues from there"
+    text = r"Interrupted\. What was measured is in .*; the same command continues from there"
     return _driver_ends(folder, generator, lambda survey: os.killpg(survey.process.pid, signal.SIGINT), said=text)
 
 

@@ -349,6 +349,7 @@ def test_a_file_that_another_program_has_open(tmp_path: Path) -> None:
     assert calls == 0
 
 
+@pytest.mark.slow
 def test_of_two_runs_that_start_at_the_same_time_one_wins(tmp_path: Path, undisturbed: bytes) -> None:
     folder = tmp_path / "output"
     folder.mkdir()

@@ -46,6 +46,7 @@ def fuzzed(kind: str, folder: Path, cases: int = CASES, more: str = "") -> dict[
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "kind", [kind if kind == "landscape" else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
@@ -59,6 +60,7 @@ def test_damaged_files_give_values_or_a_documented_error(kind: str, tmp_path: Pa
     assert sum(result["outcomes"].values()) - result["outcomes"]["read"] > CASES / 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "finding"),
     [

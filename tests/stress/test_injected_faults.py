@@ -29,6 +29,7 @@ def check(folder: Path, plays: tuple[str, ...], every: int) -> None:
         assert found["outcomes"].get("error"), f"{play}: no fault was noticed"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plays", "every"), [(("train",), 50), pytest.param(("vtk", "li", "netcdf", "page"), 8, marks=pytest.mark.slow)]
 )

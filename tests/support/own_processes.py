@@ -1,6 +1,7 @@
 """Processes and ports of a test, apart from those of everybody else on the machine."""
 
 import contextlib
+import random
 import socket
 
 import psutil
@@ -17,16 +18,15 @@ def processes_of(home):
 
 
 def free_ports(count):
-    """Returns ports that nobody listens at, outside of the range that Ray takes for its workers."""
-    sockets = []
-    while len(sockets) < count:
-        candidate = socket.socket()
-        candidate.bind(("", 0))
-        if candidate.getsockname()[1] > 20000:
-            sockets.append(candidate)
-        else:
-            candidate.close()
-    ports = [item.getsockname()[1] for item in sockets]
-    for item in sockets:
-        item.close()
-    return ports
+    """Returns ports that nobody listens at.
+
+    They lie above those that Ray takes for its workers and servers of clients, and below those that the system gives
+    to connections, so that nobody gets one of them by chance before it is used.
+    """
+    found = set()
+    while len(found) < count:
+        port = random.SystemRandom().randrange(24000, 32768)
+        with socket.socket() as candidate, contextlib.suppress(OSError):
+            candidate.bind(("", port))
+            found.add(port)
+    return found

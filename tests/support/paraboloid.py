@@ -6,7 +6,8 @@ import threading
 import numpy as np
 
 from collectors.networks.weight_space import TensorInfo, WeightSpace
-from workers.evaluator import Evaluator, EvaluatorDescription, MeasurementOptions
+from workers.evaluator import Evaluator, EvaluatorDescription
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 
 

@@ -12,7 +12,8 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from collectors.networks.torch_network import named_tensors, to_array
 from collectors.networks.weight_space import direction_dtype
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.torch.evaluator import TorchEvaluator
 

@@ -64,7 +64,7 @@ def test_plans_are_checked(value, error, text):
         (
             MeasurementPlan(None, 2, channels_last=True, compile=True, compiler="torch.compile", first_layer=True),
             "",
-            "the data set's own batches, 2 threads per worker, images with their channels last in memory, the first "
+            "batches kept as they are, 2 threads per worker, images with their channels last in memory, the first "
             "layer computed once for all points, compiled code by torch.compile",
         ),
         (
@@ -97,6 +97,7 @@ def test_a_plan_changes_no_value(name, plan):
         assert results[1][key].tobytes() == results[2][key].tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_tuning_chooses_a_plan_that_works(name):
     loss, network, dataset = case(name)
@@ -276,6 +277,7 @@ for change in (
 """
 
 
+@pytest.mark.slow
 def test_a_gpus_precision_is_full_whichever_way_the_user_set_it(run_python):
     """PyTorch keeps these settings also where it has no GPU; ``cudnn.flags`` raises for most of them."""
     run_python(GPU_PRECISION)

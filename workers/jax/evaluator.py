@@ -14,7 +14,8 @@ from collectors.networks.jax_arrays import take_apart
 from collectors.networks.weight_space import State, direction_dtype
 
 from ..curvature.products import ProductSettings, ShareProducts
-from ..evaluator import MeasurementOptions, MeasurementSetup
+from ..evaluator import MeasurementSetup
+from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan
 from ..measuring import checks
 from ..measuring.kept_samples import as_kept, own_losses, values_at

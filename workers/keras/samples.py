@@ -12,7 +12,8 @@ from typing import Any
 import keras
 
 from ..errors import SamplesError
-from ..evaluator import MeasurementOptions, SampleMemory
+from ..evaluator import SampleMemory
+from ..measurement_options import MeasurementOptions
 from ..samples.array_samples import read_array_samples
 from ..samples.batches import is_array
 from ..samples.samples import Samples

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from collectors.networks.weight_space import State, WeightSpace, direction_dtype, interpolated_buffers, move_along
 
 from ..errors import SamplesError
-from ..evaluator import MeasurementOptions, MeasurementSetup
+from ..evaluator import MeasurementSetup
+from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan
 from ..samples.batches import Batch
 from ..samples.data_sets import ReadSet, naming_set

@@ -17,6 +17,7 @@ from collectors.networks.weight_space import WeightSpace
 from ..errors import CallbackFunctionError, FrozenNetworkError, NondeterministicLossError
 from ..metric_names import EXTREMES, metric_of
 from ..pool import OriginValues
+from ..users_code import place_of
 from .memory_shortage import is_memory_shortage
 
 if TYPE_CHECKING:
@@ -219,7 +220,7 @@ def callback_errors(what: str = "evaluated") -> Iterator[None]:
             remedy = " Leave torch.inference_mode before the network is built and measured."
         raise CallbackFunctionError(
             f"the network, loss and metrics that callback_fn returned cannot be {what} on its data set: "
-            f"{type(error).__name__}: {error}{remedy}"
+            f"{type(error).__name__}: {error}{place_of(error)}{remedy}"
         ) from error
 
 

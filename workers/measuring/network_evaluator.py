@@ -13,11 +13,11 @@ from ..evaluator import (
     DataSetDescription,
     Evaluator,
     EvaluatorDescription,
-    MeasurementOptions,
     MeasurementSetup,
     OriginMeasurement,
     Partition,
 )
+from ..measurement_options import MeasurementOptions
 from ..sample_losses import KeptSamples, SampleLosses
 from ..samples.batches import Batch, is_tensor
 from ..samples.data_sets import naming_set

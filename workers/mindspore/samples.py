@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-import random
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,8 +13,10 @@ import mindspore.dataset as pipelines
 import numpy as np
 
 from ..errors import SamplesError
-from ..evaluator import MeasurementOptions, SampleMemory
+from ..evaluator import SampleMemory
+from ..measurement_options import MeasurementOptions
 from ..samples.array_samples import read_array_samples
+from ..samples.random_state import random_state_kept
 from ..samples.samples import Samples
 from ..samples.sources import Stream, read_source, stream_source
 
@@ -44,7 +46,7 @@ def read_mindspore_samples(
     if not isinstance(dataset, pipelines.Dataset):
         return read_array_samples(dataset, options, memory)
     notes: list[str] = []
-    stream = Stream(functools.partial(_batches, _without_shuffling(dataset), options.seed))
+    stream = Stream(functools.partial(_batches, _without_shuffling(dataset, notes), options.seed))
     with _random_state_kept():
         return read_source(stream_source(stream, options), options, notes, memory), notes
 
@@ -66,22 +68,21 @@ def _batches(dataset: Any, seed: int) -> Iterator[Any]:
 @contextlib.contextmanager
 def _random_state_kept() -> Iterator[None]:
     # MindSpore seeds Python's and NumPy's generators along with its own.
-    seed, python, legacy = pipelines.config.get_seed(), random.getstate(), np.random.get_state()  # noqa: NPY002
-    try:
-        yield
-    finally:
-        pipelines.config.set_seed(seed)
-        random.setstate(python)
-        np.random.set_state(legacy)  # noqa: NPY002
+    seed = pipelines.config.get_seed()
+    with random_state_kept():
+        try:
+            yield
+        finally:
+            pipelines.config.set_seed(seed)
 
 
-def _without_shuffling(dataset: Any) -> Any:
-    """Returns a copy of the pipeline whose sources and operations keep the order of their data."""
-    return _straightened(copy.deepcopy(dataset))
+def _without_shuffling(dataset: Any, notes: list[str]) -> Any:
+    """Returns a copy of the pipeline whose sources and operations keep the order of their data, and draw none of it."""
+    return _straightened(copy.deepcopy(dataset), notes)
 
 
-def _straightened(node: Any) -> Any:
-    node.children = [_straightened(child) for child in node.children]
+def _straightened(node: Any, notes: list[str]) -> Any:
+    node.children = [_straightened(child, notes) for child in node.children]
     for child in node.children:
         child.parent = [node]
     if isinstance(node, pipelines.engine.datasets.ShuffleDataset):
@@ -89,10 +90,36 @@ def _straightened(node: Any) -> Any:
     if hasattr(node, "shuffle_flag"):
         node.shuffle_flag = 0
     sampler = getattr(node, "sampler", None)
-    if isinstance(sampler, pipelines.RandomSampler):
-        node.sampler = pipelines.SequentialSampler(num_samples=sampler.num_samples)
-        if sampler.child_sampler is not None:
-            node.sampler.add_child(sampler.child_sampler)
-    elif isinstance(sampler, pipelines.DistributedSampler):
+    if isinstance(sampler, pipelines.DistributedSampler):
         sampler.shuffle = pipelines.Shuffle.FALSE
+    elif sampler is not None:
+        node.sampler = _without_draws(sampler, notes)
     return node
+
+
+def _without_draws(sampler: Any, notes: list[str]) -> Any:
+    """Returns a sampler of all that one chooses from, in data-set order; a note tells where it would draw some."""
+    draws = sampler.num_samples is not None
+    if isinstance(sampler, pipelines.RandomSampler):
+        fixed = pipelines.SequentialSampler()
+        draws |= sampler.replacement
+    elif isinstance(sampler, pipelines.WeightedRandomSampler):
+        fixed = pipelines.SubsetSampler([index for index, weight in enumerate(sampler.weights) if weight])
+        draws = True
+    elif isinstance(sampler, pipelines.SubsetRandomSampler):
+        fixed = pipelines.SubsetSampler(sorted(sampler.indices))
+        draws = False  # its indices are the first ones already
+    else:
+        return sampler
+    if sampler.child_sampler is not None:
+        fixed.add_child(sampler.child_sampler)
+    if draws:
+        count = "" if sampler.num_samples is None else f"{sampler.num_samples} "
+        text = (
+            f"the pipeline's {type(sampler).__name__} draws {count}samples at random, but a landscape needs a fixed "
+            "set: all samples that it chooses from are measured, each once. To choose them yourself, give the pipeline "
+            "a SubsetSampler in place of this sampler, or use num_samples of the landscape."
+        )
+        warnings.warn(text, stacklevel=2)
+        notes.append(text)
+    return fixed

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import NondeterministicLossError
-from ..evaluator import EvaluatorDescription, MeasurementOptions, Partition, SampleMemory
+from ..evaluator import EvaluatorDescription, Partition, SampleMemory
+from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
 from .chunks import Chunk, MeasuredSpeed
 from .devices import WorkerLayout, WorkerPlace

@@ -14,15 +14,8 @@ from collectors.networks.weight_space import State
 from ..callback_fn import call_callback, make_evaluator
 from ..curves.curve import CurveTask, Fitting
 from ..errors import CallbackFunctionError, ChangedSamplesError, PointsFailedError
-from ..evaluator import (
-    Evaluator,
-    EvaluatorDescription,
-    MeasurementOptions,
-    MeasurementSetup,
-    OriginMeasurement,
-    PassCost,
-    SampleMemory,
-)
+from ..evaluator import Evaluator, EvaluatorDescription, MeasurementSetup, OriginMeasurement, PassCost, SampleMemory
+from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
 from ..measuring.kept_samples import samples_at, values_at
 from ..measuring.memory_shortage import getting_ready, within_memory

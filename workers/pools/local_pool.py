@@ -10,7 +10,8 @@ from typing import Any
 
 import cloudpickle
 
-from ..evaluator import MeasurementOptions, SampleMemory
+from ..evaluator import SampleMemory
+from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
 from .crew import Crew
 from .crew_pool import CrewPool, pickled_function

@@ -20,17 +20,17 @@ from ..cores import pin_process
 from ..curvature.measuring import CurvatureSettings
 from ..curvature.products import Layout, ProductSettings
 from ..curves.curve import CurveTask, Fitting
-from ..errors import CallbackFunctionError, ChangedSamplesError, CurvatureError
+from ..errors import IN_THE_WORKER, CallbackFunctionError, ChangedSamplesError, CurvatureError
 from ..evaluator import (
     Evaluator,
     EvaluatorDescription,
-    MeasurementOptions,
     MeasurementSetup,
     OriginMeasurement,
     Partition,
     PassCost,
     SampleMemory,
 )
+from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
 from ..sample_losses import SampleLosses
 from .curvature import CurvatureOutcome, WorkerCurvature
@@ -131,7 +131,7 @@ class MeasurementActor:
         except (LandscapeError, TypeError, ValueError) as error:
             return _portable(error)
         except Exception as error:
-            return CallbackFunctionError(f"a worker could not start: {error}\n{traceback.format_exc()}")
+            return _could_not_start(error)
         finally:
             self._result = None
 
@@ -294,10 +294,29 @@ class MeasurementActor:
 
 
 def _portable(error: Exception) -> Exception:
-    # The original's own cause may hold anything; its text travels as a note instead.
-    if error.__cause__ is not None:
-        cause = "".join(traceback.format_exception(error.__cause__))
-        error.add_note(f"In the worker:\n{cause}")
-        error.__cause__ = None
-    error.__traceback__ = None
-    return error
+    """Returns an error that reaches the driver whole, with a note of where it was raised."""
+    # Of our own errors, the cause alone says what the user has to mend.
+    origin = error.__cause__ if isinstance(error, LandscapeError) else error
+    if origin is not None:
+        error.add_note(IN_THE_WORKER + "".join(traceback.format_exception(origin)).rstrip())
+    # What these refer to may hold anything.
+    error.__cause__ = error.__traceback__ = None
+    return error if _travels(error) else _could_not_start(error)
+
+
+def _could_not_start(error: Exception) -> CallbackFunctionError:
+    wrapped = CallbackFunctionError(f"a worker could not start: {type(error).__name__}: {error}")
+    notes = getattr(error, "__notes__", None) or [IN_THE_WORKER + "".join(traceback.format_exception(error)).rstrip()]
+    for note in notes:
+        wrapped.add_note(note)
+    return wrapped
+
+
+def _travels(error: Exception) -> bool:
+    """Returns whether an error is the same, with its notes, once it was sent; the user's own classes need not be."""
+    try:
+        arrived = pickle.loads(pickle.dumps(error))
+    except Exception:
+        return False
+    notes = getattr(error, "__notes__", [])
+    return (type(arrived), str(arrived), getattr(arrived, "__notes__", [])) == (type(error), str(error), notes)

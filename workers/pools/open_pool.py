@@ -9,7 +9,8 @@ from typing import Any
 
 from collectors.validation import check_device_ids, check_instance
 
-from ..evaluator import MeasurementOptions, SampleMemory
+from ..evaluator import SampleMemory
+from ..measurement_options import MeasurementOptions
 from ..measurement_plan import NOT_IN_A_REHEARSAL, MeasurementPlan, Workload, check_compile
 from ..pool import Pool
 from ..samples.memory import AUTO, memory_limit

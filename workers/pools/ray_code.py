@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-_OURS = ("collectors", "workers", "landscape")
+from ..users_code import OUR_PACKAGES, is_installed
 
 
 def code_of(callback_fn: Callable[[], Any]) -> dict[str, Any]:
@@ -19,9 +18,9 @@ def code_of(callback_fn: Callable[[], Any]) -> dict[str, Any]:
     module (or of the script). Data files elsewhere are not sent, nor what is installed in the Python environment:
     every node needs its own.
     """
-    modules = [str(Path(__file__).parents[2] / name) for name in _OURS]
+    modules = [str(Path(__file__).parents[2] / name) for name in OUR_PACKAGES]
     for folder in _folders(callback_fn):
-        modules += [str(path) for path in _importable(folder) if path.stem not in _OURS]
+        modules += [str(path) for path in _importable(folder) if path.stem not in OUR_PACKAGES]
     return {"py_modules": list(dict.fromkeys(modules)), "excludes": ["**/__pycache__"]}
 
 
@@ -32,7 +31,7 @@ def _folders(callback_fn: Callable[[], Any]) -> list[Path]:
         function = function.func
     name = str(getattr(function, "__module__", None) or type(function).__module__)
     folders = [_folder_of(name.partition(".")[0]), _folder_of_script()]
-    return list(dict.fromkeys(folder for folder in folders if folder is not None and not _is_installed(folder)))
+    return list(dict.fromkeys(folder for folder in folders if folder is not None and not is_installed(folder)))
 
 
 def _folder_of(name: str) -> Path | None:
@@ -47,12 +46,6 @@ def _folder_of(name: str) -> Path | None:
 def _folder_of_script() -> Path | None:
     # A notebook and `python -c` have no file.
     return _folder_of("__main__") or Path.cwd()
-
-
-def _is_installed(folder: Path) -> bool:
-    paths = sysconfig.get_paths()
-    places = {Path(paths[name]).resolve() for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")}
-    return any(folder.resolve() == place or place in folder.resolve().parents for place in places)
 
 
 def _importable(folder: Path) -> list[Path]:

@@ -7,7 +7,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from ..evaluator import MeasurementOptions, SampleMemory
+from ..evaluator import SampleMemory
+from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
 from .crew import Crew, LateNodes
 from .crew_pool import CrewPool, pickled_function

@@ -24,7 +24,8 @@ from .ray_leftovers import FOLDER_PREFIX, SESSION_VARIABLE, end_session, owned, 
 
 _REACH_SECONDS = 5.0
 _CLIENT_PAUSES_SECONDS = (2.0, 2.0)
-_NO_SERVER = "Starting Ray client server failed"
+# What the head node answers where that process ended at once: in Ray's words, or as it looked at the dead process.
+_NO_SERVER = ("Starting Ray client server failed", "psutil.NoSuchProcess", "psutil.ZombieProcess")
 _NICENESS = "RAY_worker_niceness"
 # Set by Ray for a driver that `ray job submit` started.
 _SUBMITTED_JOB = "RAY_JOB_CONFIG_JSON_ENV_VAR"
@@ -118,8 +119,8 @@ class RaySession:
             ) from error
         except Exception as error:
             raise PoolError(
-                f"address={address!r} is not a Ray cluster that can be joined: {error} Start one with `ray start "
-                "--head`, or leave address (and RAY_ADDRESS) out for a private one."
+                f"address={address!r} is not a Ray cluster that can be joined: {str(error).rstrip('.')}. Start "
+                "one with `ray start --head`, or leave address (and RAY_ADDRESS) out for a private one."
             ) from error
 
     def _start(self, slots: int, gpus: tuple[int, ...]) -> None:
@@ -164,7 +165,9 @@ def _connect(ray: Any, address: str, runtime_env: dict[str, Any] | None) -> None
     retry(
         lambda: ray.init(address=address, log_to_driver=False, logging_level="ERROR", runtime_env=runtime_env),
         _CLIENT_PAUSES_SECONDS,
-        when=lambda error: isinstance(error, ConnectionAbortedError) and _NO_SERVER in str(error),
+        when=lambda error: (
+            isinstance(error, ConnectionAbortedError) and any(answer in str(error) for answer in _NO_SERVER)
+        ),
     )
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from collectors.networks.batches import leaves, map_leaves
 
 from ..errors import SamplesError
-from ..evaluator import MeasurementOptions, SampleMemory
+from ..evaluator import SampleMemory
+from ..measurement_options import MeasurementOptions
 from .batches import as_batch, is_array, is_tensor
 from .samples import Samples
 from .sources import SampleSource, Stream, indexed_source, read_source, stream_source

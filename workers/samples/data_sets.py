@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import SamplesError
-from ..evaluator import MeasurementOptions, SampleMemory
+from ..evaluator import SampleMemory
+from ..measurement_options import MeasurementOptions
 from ..metric_names import check_set_name
+from .random_state import random_state_kept
 from .samples import Samples
 
 _SEVERAL = "several data sets are measured at each point in turn, and all of them must be in memory"
@@ -104,6 +106,8 @@ def read_sets(
 ) -> list[ReadSet]:
     """Returns the data sets that callback_fn's third item stands for with their samples, the main one first.
 
+    What data sets draw at random leaves the process's generators as they were.
+
     Args:
         dataset: the third item.
         options: how many samples of each, and which.
@@ -125,7 +129,7 @@ def read_sets(
             own = replace(own, obstacle=_GROUPS)
         if options.keep_samples:
             own = replace(own, obstacle=_KEPT)
-        with naming_set(item.name):
+        with naming_set(item.name), random_state_kept():
             sets.append(ReadSet(item.name, *read(item.data, item.options, own)))
     if len(sets) > 1 and options.buffers == "recalibrate":
         main = sets[0]

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import SampleMemoryError, SamplesError
-from ..evaluator import MeasurementOptions, SampleMemory
+from ..evaluator import SampleMemory
+from ..measurement_options import MeasurementOptions
 from .batches import Batch, as_batch, cut, same_leaves
 from .digest import quick_mark
 from .memory import free_memory, size_text

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ..errors import ChangedSamplesError
 from .batches import Batch, map_batch
 from .digest import SampleDigest, quick_mark
+from .random_state import OwnRandomState
 from .samples import Samples, no_samples
 from .store import SampleWriter
 
@@ -54,6 +55,7 @@ class SampleStream:
     ) -> None:
         self._read, self.facts, self._block_size, self._copied = read, facts, block_size, copied
         self._changes: tuple[Callable[[Batch], Batch], ...] = ()
+        self._random_state = OwnRandomState()
         self.seconds = 0.0
 
     @property
@@ -79,7 +81,7 @@ class SampleStream:
         return changed
 
     def blocks(self) -> Iterator[list[Samples]]:
-        """Reads all samples once.
+        """Reads all samples once; the process's generators stay as they are.
 
         Yields:
             As many as may be in memory, in parts, each of a batch or of several small ones.
@@ -87,6 +89,9 @@ class SampleStream:
         Raises:
             ChangedSamplesError: they are others than in the first pass.
         """
+        return self._random_state.iterate(self._blocks())
+
+    def _blocks(self) -> Iterator[list[Samples]]:
         parts: list[Samples] = []
         size = 0
         clock = _Clock(self._parts())

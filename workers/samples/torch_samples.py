@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -15,10 +16,12 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from collectors.networks.batches import map_leaves
 
 from ..errors import SamplesError
-from ..evaluator import MeasurementOptions, SampleMemory
+from ..evaluator import SampleMemory
+from ..measurement_options import MeasurementOptions
 from .batches import Batch, as_batch, map_batch, same_leaves
 from .samples import Samples
 from .sources import SampleSource, Stream, indexed_source, read_source, stream_source
+from .torch_samplers import visited_indices
 
 _CHECKED_TWICE = 16
 _BATCH_SIZE = 128
@@ -108,7 +111,7 @@ def read_samples(
 
     Args:
         dataset: a DataLoader (read through its ``dataset`` and ``collate_fn``, so that shuffling does not
-            matter; a fixed subset given by its sampler's ``indices`` is kept), a Dataset, a pair of tensors
+            matter; where its sampler visits a fixed subset, that is read), a Dataset, a pair of tensors
             (inputs, targets), or an iterable of batches.
         options: how many samples, and which.
         make_batch: ``as_batch`` for batches of (inputs, targets), ``as_whole_batch`` for any.
@@ -137,9 +140,20 @@ def read_samples(
         source = _indexed_source(dataset, None, default_collate, options, notes, None, make_batch)
     else:
         without_batches = isinstance(dataset, IterableDataset)
-        batches: Any = DataLoader(dataset, batch_size=_BATCH_SIZE) if isinstance(dataset, IterableDataset) else dataset
+        batches: Any = _with_own_generator(dataset)
+        if isinstance(dataset, IterableDataset):
+            batches = DataLoader(dataset, batch_size=_BATCH_SIZE)
         source = stream_source(batches, options, make_batch=make_batch, without_batches=without_batches)
     return read_source(source, options, notes, memory), notes
+
+
+def _with_own_generator(batches: Any) -> Any:
+    """Returns a loader that does not draw from the user's generator, or any other batches as they are."""
+    if not isinstance(batches, DataLoader) or batches.generator is None:
+        return batches
+    loader = copy.copy(batches)
+    loader.generator = torch.Generator().set_state(batches.generator.get_state())
+    return loader
 
 
 def _loader_source(
@@ -147,17 +161,16 @@ def _loader_source(
 ) -> SampleSource:
     if loader.batch_size is None and loader.batch_sampler is None:
         # Automatic batching is off: each item of the data set is a batch of its own.
-        indices = _indices(loader.dataset, _sampler_indices(loader.sampler))
+        indices = _indices(loader.dataset, visited_indices(loader, None, notes))
         items = Stream(lambda: (loader.collate_fn(loader.dataset[index]) for index in indices))
         return stream_source(items, options, make_batch=make_batch)
-    sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
     return _indexed_source(
         loader.dataset,
         _batch_size(loader),
         loader.collate_fn,
         options,
         notes,
-        _sampler_indices(sampler),
+        visited_indices(loader, options.count, notes),
         make_batch,
         loader,
     )
@@ -230,9 +243,3 @@ def _check_repeatable(read: Callable[[Sequence[int]], Any], indices: Sequence[in
             f"dataset must give the same sample each time, but {shown} changed between two reads. Switch random "
             "augmentation off for the landscape (use the test transform)."
         )
-
-
-def _sampler_indices(sampler: Any) -> list[int] | None:
-    # A subset is part of the data's meaning (a validation split), the order in which a sampler visits it is not.
-    indices = sampler if isinstance(sampler, list | tuple | range) else getattr(sampler, "indices", None)
-    return None if indices is None else [int(index) for index in indices]

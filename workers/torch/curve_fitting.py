@@ -140,7 +140,7 @@ class CurveFitter(MovedNetwork):
         return Fitting(0, bends, np.zeros_like(bends), np.zeros_like(bends), np.zeros(0))
 
     def _flat(self, state: State) -> torch.Tensor:
-        device, dtype = self._parameters[0].device, getattr(torch, self.layout.dtype)
+        device, dtype = self._weights.own[0].device, getattr(torch, self.layout.dtype)
         parts = [np.asarray(state[name]).astype(self.layout.dtype).reshape(-1) for name in self.layout.names]
         return torch.from_numpy(np.concatenate(parts)).to(device, dtype)
 
@@ -148,7 +148,7 @@ class CurveFitter(MovedNetwork):
         """Moves the network to the point with these shares of the control points."""
         point = weights[0] * self._ends[0] + weights[-1] * self._ends[1] + weights[1:-1] @ bends
         with torch.no_grad():
-            for target, part in zip(self._parameters, torch.split(point, self.layout.sizes), strict=True):
+            for target, part in zip(self._weights.own, torch.split(point, self.layout.sizes), strict=True):
                 target.copy_(part.view(target.shape))
 
     def _gradient(self, batch: Batch, number: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -161,10 +161,9 @@ class CurveFitter(MovedNetwork):
         zero = torch.zeros_like(self._ends[0])
         if not loss.requires_grad or (weight is not None and float(weight) == 0):
             return loss.detach().new_zeros(()), zero  # padding alone teaches nothing
-        found = torch.autograd.grad(loss, self._parameters, allow_unused=True)
         parts = [
             part.reshape(-1) if part is not None else parameter.new_zeros(parameter.numel())
-            for part, parameter in zip(found, self._parameters, strict=True)
+            for part, parameter in zip(self._weights.gradient(loss), self._weights.own, strict=True)
         ]
         return loss.detach(), torch.cat([part.to(zero.device, zero.dtype) for part in parts])
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from collectors.networks.batches import call_network
 from collectors.networks.readers import without_average
-from collectors.networks.torch_network import unwrap
+from collectors.networks.torch_network import check_shapes, unwrap
 from collectors.networks.weight_space import State
 
 from ..curvature.products import ProductSettings, ShareProducts
@@ -74,7 +74,8 @@ class TorchEvaluator(PlannedNetwork):
         SamplesError: the samples cannot be measured.
         CallbackFunctionError: the network, the loss or a metric raises, or gives no single number; or the network is
             spread over devices that the worker does not have, or replaces its weights while it computes.
-        TypeError: an argument has the wrong type, or the network has a tensor without values.
+        TypeError: an argument has the wrong type, or the network has a tensor without values, or a trainable one whose
+            elements share memory.
         ValueError: ``buffers="recalibrate"`` is asked for, but the network's statistics are offloaded; or a precision
             that the device does not have, or that changes nothing.
     """
@@ -113,6 +114,7 @@ class TorchEvaluator(PlannedNetwork):
                 loss, self._samples = place_loss(loss, self._outputs_device), self._placed(samples)
                 self._metrics = make_metrics(metrics, self._outputs_device)
             if isinstance(loss, nn.Module):
+                check_shapes("loss", loss)
                 self._take_over(loss, setup.restore_network)
             loss = None if loss is None else with_float32_weights(loss)
             self._user_loss = loss

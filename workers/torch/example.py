@@ -12,7 +12,8 @@ from torch import nn
 from collectors.networks.torch_network import unwrap
 
 from ..errors import CallbackFunctionError
-from ..evaluator import MeasurementOptions, SampleMemory
+from ..evaluator import SampleMemory
+from ..measurement_options import MeasurementOptions
 from ..samples.data_sets import find_data_sets
 from .own_loss import own_loss_of, whole
 from .user_data import read_user_data

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..errors import CallbackFunctionError
-from ..evaluator import MeasurementOptions
+from ..measurement_options import MeasurementOptions
 from ..measuring.memory_shortage import is_memory_shortage
 from ..measuring.totals import Total, batch_loss, low_precision_note
 from ..samples.batches import Batch

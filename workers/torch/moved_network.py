@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from collectors.networks.torch_network import named_tensors, to_tensor
+from collectors.networks.torch_network import named_tensors, tied_parameters, to_tensor
 from collectors.networks.weight_space import State
 
 from ..curvature.products import Layout
@@ -19,6 +19,7 @@ from ..samples.batches import Batch, map_batch
 from .gradients import own_tensor
 from .moves import collapsed
 from .precision import at_least_float32
+from .weights import Weights
 
 _LOW = (torch.float16, torch.bfloat16)
 
@@ -61,18 +62,24 @@ class MovedNetwork:
         self._tensors = {info.name: tensor for info, tensor in entries}
         self._is_buffer = {info.name: info.role == "buffer" for info, _ in entries}
         trainable = [info for info in (info for info, _ in entries) if info.trainable and info.size]
-        self._parameters = [self._tensors[info.name] for info in trainable]
-        dtypes = {tensor.dtype for tensor in self._parameters}
+        tied = tied_parameters(network.module, entries)
+        self._found = [
+            (tensor, tensor.data, collapsed(tensor.detach()).clone())
+            for tensor in [*self._tensors.values(), *(tensor for _, tensor in tied)]
+        ]
+        self._weights = Weights({info.name: self._tensors[info.name] for info in trainable}, tied)
+        dtypes = {tensor.dtype for tensor in self._weights.own}
         self._layout = Layout(
             tuple(info.name for info in trainable),
             tuple(info.shape for info in trainable),
             "float64" if torch.float64 in dtypes else "float32",
         )
-        self._found = [(tensor, tensor.data, collapsed(tensor.detach()).clone()) for tensor in self._tensors.values()]
         low = [tensor for tensor in self._tensors.values() if tensor.dtype in _LOW]
         self._is_widened = bool(low)
         for tensor in low:
             tensor.data = tensor.data.float()
+        if low:
+            self._weights.follow()
 
     @property
     def layout(self) -> Layout:
@@ -89,6 +96,7 @@ class MovedNetwork:
 
     def close(self) -> None:
         """Leaves the network as it was found."""
+        self._weights.close()
         with torch.no_grad():
             while self._found:
                 tensor, data, values = self._found.pop()

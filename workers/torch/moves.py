@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from collectors.networks.torch_network import named_tensors, to_tensor, unwrap
+from collectors.networks.torch_network import check_apart, named_tensors, to_tensor, unwrap
 from collectors.networks.weight_space import State, TensorInfo, WeightSpace, inside_corners
 
 from ..errors import CallbackFunctionError
@@ -24,10 +24,14 @@ class NetworkInPlace:
 
     Args:
         network: the user's network, already on its device.
+
+    Raises:
+        TypeError: two parameters share a part of their memory.
     """
 
     def __init__(self, network: nn.Module) -> None:
         entries = named_tensors(network)
+        check_apart(entries)
         self.space = WeightSpace("torch", type(unwrap(network)).__name__, tuple(info for info, _ in entries))
         self.axes: int | None = None
         """Of the loaded plane; None before ``load``."""
@@ -103,11 +107,11 @@ class NetworkInPlace:
     def set_state(self, parameters: State, buffers: State | None) -> None:
         """Sets every parameter, and the buffers unless None, to the given values."""
         for name, target in self._parameters.items():
-            target.copy_(to_tensor(parameters[name]))
+            _write(target, to_tensor(parameters[name]))
         self.reset_buffers()
         if buffers is not None:
             for name, target in self._buffers.items():
-                collapsed(target).copy_(collapsed(to_tensor(buffers[name]), target))
+                _write(target, to_tensor(buffers[name]))
 
     def name_of(self, tensor: torch.Tensor) -> str | None:
         """Returns the name of a parameter, of tied ones the first; None for a tensor that is no whole one."""
@@ -118,7 +122,7 @@ class NetworkInPlace:
     def return_to_origin(self) -> None:
         """Sets every parameter and buffer, the frozen ones too, to the origin's."""
         for name, values in self._fixed.items():
-            self._parameters[name].copy_(values)
+            _write(self._parameters[name], values)
         for part in self._parts:
             part.move(())
         self.reset_buffers()
@@ -246,6 +250,11 @@ def _wide_dtype(info: TensorInfo) -> torch.dtype:
 
 def _like(target: torch.Tensor, array: NDArray[Any]) -> torch.Tensor:
     return torch.empty_like(target).copy_(to_tensor(array))
+
+
+def _write(target: torch.Tensor, values: torch.Tensor) -> None:
+    """Sets a tensor's values; a buffer or a frozen parameter may be an expanded tensor."""
+    collapsed(target).copy_(collapsed(values, target))
 
 
 def _once(array: NDArray[Any], target: torch.Tensor) -> NDArray[Any]:

@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..evaluator import MeasurementOptions, MeasurementSetup
+from ..evaluator import MeasurementSetup
+from ..measurement_options import MeasurementOptions
 from ..measurement_plan import MeasurementPlan, Workload
 from ..measuring.memory_shortage import shortage_text
 from ..measuring.network_evaluator import NetworkEvaluator

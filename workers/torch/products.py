@@ -37,6 +37,7 @@ from .moved_network import DifferentiatedNetwork, MovedNetwork
 from .own_loss import OwnLoss
 from .placement import Placement
 from .second_order import BatchGraph, SavedBytes, check_graph, second_derivative_errors, twice_differentiable
+from .weight_norm import PlainWeightNorm
 
 if TYPE_CHECKING:
     from jaxtyping import Float64
@@ -63,7 +64,7 @@ class TorchProducts(MovedNetwork, ShareProducts):
     def __init__(self, network: DifferentiatedNetwork, settings: ProductSettings) -> None:
         super().__init__(network)
         self._settings = settings
-        self._cores = CoreProducts(self._parameters)
+        self._cores = CoreProducts(self._weights.own)
         self._notes: list[str] = [COMPUTED_IN_FLOAT32] if self._is_widened else []
         self._is_ready = False
         try:
@@ -115,7 +116,7 @@ class TorchProducts(MovedNetwork, ShareProducts):
         """Returns the gradient of a share's sum of losses."""
 
         def add() -> Float64[np.ndarray, " weights"]:
-            sums = ProductSum(self._parameters)
+            sums = ProductSum(self._weights.own)
             for number in self._samples.shares[share]:
                 graph = self._kept_graph_of(number)
                 if graph is not None:
@@ -123,7 +124,7 @@ class TorchProducts(MovedNetwork, ShareProducts):
                     continue
                 numerator, weight = self._total_of(number)
                 if self._counts(weight) and numerator.requires_grad:
-                    sums.add(torch.autograd.grad(numerator, self._parameters, allow_unused=True))
+                    sums.add(self._weights.gradient(numerator))
             return sums.vector()
 
         return self._within_memory(add)
@@ -132,7 +133,7 @@ class TorchProducts(MovedNetwork, ShareProducts):
         """Returns the matrix of a share's sum of losses times a vector."""
 
         def estimate() -> Float64[np.ndarray, " weights"]:
-            sums = ProductSum(self._parameters)
+            sums = ProductSum(self._weights.own)
             for number, part in self._samples.parts(share, few):
                 graph = self._new_graph(number, self._fitting(part))
                 if graph.counts:
@@ -147,7 +148,7 @@ class TorchProducts(MovedNetwork, ShareProducts):
         together = len(shares) if self._cores.is_wanted else 1
 
         def of(some: Sequence[int]) -> list[Float64[np.ndarray, " weights"]]:
-            sums = [ProductSum(self._parameters) for _ in some]
+            sums = [ProductSum(self._weights.own) for _ in some]
             self._cores.add(
                 (
                     (total, graph, kept)
@@ -183,7 +184,7 @@ class TorchProducts(MovedNetwork, ShareProducts):
             number, part = next(self._samples.parts(0, _PROBED))
             batch = self._fitting(part)
             inputs = [leaf for leaf in leaves(batch.inputs) if isinstance(leaf, torch.Tensor)]
-            counted = SavedBytes([*self._parameters, *inputs])
+            counted = SavedBytes([*self._weights.own, *inputs])
             with counted.counting():
                 self._outputs(number, batch)
             return counted.total / batch.size
@@ -203,11 +204,11 @@ class TorchProducts(MovedNetwork, ShareProducts):
 
     def _new_graph(self, number: int, batch: Batch) -> BatchGraph:
         outputs = self._outputs(number, batch)
-        return BatchGraph(outputs, batch, self._network.total, self._parameters, self._settings.matrix)
+        return BatchGraph(outputs, batch, self._network.total, self._weights, self._settings.matrix)
 
     def _outputs(self, number: int, batch: Batch) -> Any:
         self._network.start_batch(self._samples.number_of_batch(number))
-        with OwnConvolutions(), PlainBatchNorm():
+        with OwnConvolutions(), PlainBatchNorm(), PlainWeightNorm():
             return call_network(self._network.forward, batch.inputs)
 
     def _total_of(self, number: int) -> tuple[Any, Any]:
@@ -231,7 +232,7 @@ class TorchProducts(MovedNetwork, ShareProducts):
         if number in self._graphs:
             return self._graphs[number], True
         size = self._samples.size(number)
-        counted = SavedBytes(self._parameters)
+        counted = SavedBytes(self._weights.own)
         counting = counted.counting() if self._bytes_per_sample is None else contextlib.nullcontext()
         with counting:
             graph = self._new_graph(number, self._batch(number))
@@ -253,7 +254,7 @@ class TorchProducts(MovedNetwork, ShareProducts):
         memory = self._settings.memory
         if isinstance(memory, int):
             return memory
-        device = self._parameters[0].device
+        device = self._weights.own[0].device
         if device.type == "cuda":
             return memory * torch.cuda.mem_get_info(device)[0]
         return memory * free_memory() / self._settings.neighbours
@@ -262,7 +263,7 @@ class TorchProducts(MovedNetwork, ShareProducts):
         ends = np.cumsum(self._layout.sizes)[:-1]
         return [
             to_tensor(np.ascontiguousarray(part)).reshape(parameter.shape).to(parameter.device, parameter.dtype)
-            for part, parameter in zip(np.split(vector, ends), self._parameters, strict=True)
+            for part, parameter in zip(np.split(vector, ends), self._weights.own, strict=True)
         ]
 
     @staticmethod

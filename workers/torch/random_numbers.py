@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from ..samples.batches import Batch
+from ..samples.random_state import random_state_kept
 
 SAME_DRAWS = "under seed_each_point=True each point draws its numbers in one pass over the batches, in order"
 """Why samples cannot be read in passes."""
@@ -58,13 +59,8 @@ class RandomNumbers:
 
     @contextlib.contextmanager
     def _kept_with(self, settings: contextlib.AbstractContextManager[None]) -> Iterator[None]:
-        of_python, of_numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
-        with settings, torch.random.fork_rng(self._gpus):
-            try:
-                yield
-            finally:
-                np.random.set_state(of_numpy)  # noqa: NPY002
-                random.setstate(of_python)
+        with settings, random_state_kept(), torch.random.fork_rng(self._gpus):
+            yield
 
     def numbered(self, forward: Callable[..., Any]) -> Callable[..., Any]:
         """Returns the function for one pass over the batches, in order; what follows a batch draws after it."""

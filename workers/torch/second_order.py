@@ -18,6 +18,7 @@ from ..errors import CurvatureError
 from ..measuring.memory_shortage import is_memory_shortage
 from ..measuring.totals import Total
 from ..samples.batches import Batch
+from .weights import Weights
 
 # What PyTorch says where an operator has no second derivative, with the operator's name where it says that.
 _SIGNS = (
@@ -36,17 +37,15 @@ class BatchGraph:
         outputs: of the network, where it computes.
         batch: of which.
         total: adds the loss up.
-        parameters: by which is differentiated.
+        weights: by which is differentiated.
         matrix: of which products are wanted.
 
     Raises:
         CurvatureError: the loss is not recorded for gradients, or not to be differentiated.
     """
 
-    def __init__(
-        self, outputs: Any, batch: Batch, total: Total, parameters: Sequence[torch.Tensor], matrix: Matrix
-    ) -> None:
-        self._parameters = parameters
+    def __init__(self, outputs: Any, batch: Batch, total: Total, weights: Weights, matrix: Matrix) -> None:
+        self._weights, parameters = weights, weights.tensors
         self._dual: tuple[list[torch.Tensor], list[torch.Tensor], list[torch.Tensor]] | None = None
         leaves, structure = tree_flatten(outputs)
         if matrix == "ggn":
@@ -93,9 +92,9 @@ class BatchGraph:
     def gradient(self) -> Sequence[torch.Tensor | None]:
         """Returns the gradient of the sum of losses, in the parameters' shapes; what makes products stays."""
         if self._dual is None:
-            return self._first
+            return self._weights.gathered(self._first)
         slopes = [slope.detach() for slope in self._slopes]
-        return torch.autograd.grad(self._outputs, self._parameters, slopes, retain_graph=True, allow_unused=True)
+        return self._pulled_back(slopes, keep=True)
 
     def product(self, vectors: Sequence[torch.Tensor], *, keep: bool) -> Sequence[torch.Tensor | None]:
         """Returns the matrix times a vector, in the parameters' shapes; None for parameters without effect.
@@ -104,6 +103,7 @@ class BatchGraph:
             vectors: in the parameters' shapes.
             keep: whether there will be another product.
         """
+        vectors = self._weights.spread(vectors)
         if self._dual is not None:
             return self._through_outputs(vectors, self._dual, keep=keep)
         pairs = [
@@ -112,9 +112,10 @@ class BatchGraph:
             if slope is not None and slope.requires_grad
         ]
         if not pairs:
-            return [None] * len(vectors)
-        slopes, weights = map(list, zip(*pairs, strict=True))
-        return torch.autograd.grad(slopes, self._parameters, weights, retain_graph=keep, allow_unused=True)
+            return [None] * len(self._weights.own)
+        slopes, along = map(list, zip(*pairs, strict=True))
+        found = torch.autograd.grad(slopes, self._weights.tensors, along, retain_graph=keep, allow_unused=True)
+        return self._weights.gathered(found)
 
     def _through_outputs(
         self,
@@ -124,16 +125,21 @@ class BatchGraph:
         keep: bool,
     ) -> Sequence[torch.Tensor | None]:
         ends, pulled, of = dual
-        moved = {id(parameter): vector for parameter, vector in zip(self._parameters, vectors, strict=True)}
+        moved = {id(parameter): vector for parameter, vector in zip(self._weights.tensors, vectors, strict=True)}
         along = torch.autograd.grad(
             pulled, ends, [moved[id(item)] for item in of], retain_graph=True, materialize_grads=True
         )
         bent = [(slope, part) for slope, part in zip(self._slopes, along, strict=True) if slope.requires_grad]
         if not bent:
-            return [None] * len(vectors)
+            return [None] * len(self._weights.own)
         slopes, parts = map(list, zip(*bent, strict=True))
         weighed = torch.autograd.grad(slopes, self._inner, parts, retain_graph=keep, materialize_grads=True)
-        return torch.autograd.grad(self._outputs, self._parameters, weighed, retain_graph=keep, allow_unused=True)
+        return self._pulled_back(weighed, keep=keep)
+
+    def _pulled_back(self, slopes: Sequence[torch.Tensor], *, keep: bool) -> list[torch.Tensor | None]:
+        """Returns derivatives by the outputs as those by the weights."""
+        found = torch.autograd.grad(self._outputs, self._weights.tensors, slopes, retain_graph=keep, allow_unused=True)
+        return self._weights.gathered(found)
 
 
 def _present(

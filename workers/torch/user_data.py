@@ -16,7 +16,8 @@ from collectors.networks.batches import is_graph, leaves, map_leaves
 from collectors.networks.torch_network import to_tensor
 
 from ..errors import SamplesError
-from ..evaluator import MeasurementOptions, SampleMemory
+from ..evaluator import SampleMemory
+from ..measurement_options import MeasurementOptions
 from ..samples.array_samples import is_pair_of_arrays
 from ..samples.batches import WRAP, Batch, as_batch, as_whole_batch, is_array
 from ..samples.samples import Samples

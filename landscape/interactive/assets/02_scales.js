@@ -72,12 +72,15 @@ class Scale {
   tickTexts(ticks, least) {
     const [low, high] = this.ends;
     let last = -Infinity;
+    // So many digits that no two look the same.
+    let digits = 3;
+    while (digits < 15 && new Set(ticks.map((tick) => shortText(tick, digits))).size < new Set(ticks).size) digits += 1;
     return ticks.map((tick) => {
       const place = (this.height(tick) - low) / (high - low);
       if (place - last < least) return "";
       last = place;
       const level = this.levels ? this.levels.indexOf(tick) : -1;
-      return level < 0 ? shortText(tick, 3) : this.texts[level].replaceAll("-", "\u2212");
+      return level < 0 ? shortText(tick, digits) : this.texts[level].replaceAll("-", "\u2212");
     });
   }
 
@@ -130,8 +133,9 @@ function scaleFor(pairs, { scale, low, high }) {
   const ends = { low: least("low"), high: most("high"), bottom: least("bottom"), top: most("top") };
   const kinds = new Set(found.map((item) => item.kind));
   let kind = kinds.size === 1 ? found[0].kind : kinds.has("symlog") ? "symlog" : ends.low > 0 ? "log" : "linear";
+  const share = found.every((item) => item.bounded) && found.some((item) => item.share);
   const decade = ends.low > 0 && ends.high > 10 * ends.low;
-  if (found.length > 1 && scale === "auto" && kind === "linear" && decade && !found.every((item) => item.share)) kind = "log";
+  if (found.length > 1 && scale === "auto" && kind === "linear" && decade && !share) kind = "log";
   const given = (value) => value !== null && !(kind === "log" && value <= 0);
   if (given(low)) ends.low = ends.bottom = low;
   if (given(high)) ends.high = ends.top = high;

@@ -165,10 +165,11 @@ function mapLayout(landscape, { clientWidth: width, clientHeight: height }, cell
     hoverdistance: 8,
     // A finger that moves over the map scrolls the page.
     dragmode: TOUCH ? false : "zoom",
-    xaxis: { ...axis, automargin: true, title: { text: x, standoff: 8, font: { size: 12 } }, range: [left, right], constrain: "domain" },
+    // What the reader zoomed to is kept as long as the axes mean the same.
+    xaxis: { ...axis, automargin: true, title: { text: x, standoff: 8, font: { size: 12 } }, range: [left, right], uirevision: `${left} ${right}`, constrain: "domain" },
     // Distances are as long upwards as across; coordinates fill a square.
     yaxis: {
-      ...axis, automargin: true, title: { text: y, standoff: 6, font: { size: 12 } }, range: [bottom, top], constrain: "domain",
+      ...axis, automargin: true, title: { text: y, standoff: 6, font: { size: 12 } }, range: [bottom, top], uirevision: `${bottom} ${top}`, constrain: "domain",
       scaleanchor: "x", scaleratio: frame.toScale ? 1 : (right - left) / (top - bottom),
     },
   };

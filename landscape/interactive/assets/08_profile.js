@@ -91,9 +91,15 @@ function linePlaces(points) {
   return { x: there.map(({ x }) => x), y: there.map(({ value }) => value) };
 }
 
-function drawLineMark(plot, name, points) {
-  const { x, y } = linePlaces(points);
+function drawLineMark(plot, name, points, scale) {
+  const [{ x, y }] = onAxis([linePlaces(points)], scale);
   return Plotly.restyle(plot, { x: [x], y: [y] }, [plot.data.findIndex((trace) => trace.name === name)]);
+}
+
+// Curves as the axis of values takes them: Plotly has none that is logarithmic around zero, so that heights stand on it.
+function onAxis(traces, scale) {
+  if (scale.kind !== "symlog") return traces;
+  return traces.map((trace) => ({ ...trace, y: trace.y.map((value) => (value === null ? null : scale.height(value))) }));
 }
 
 // The axis of values has the scale of the card; several cards that share one have the same axis.
@@ -101,19 +107,22 @@ function profileLayout(text, scale, xTitle, { shared }) {
   const axis = { ...axisStyle(), zeroline: false, ticks: "outside", ticklen: 4, tickcolor: colour("line-strong") };
   const { tall } = scale;
   const logarithmic = scale.kind === "log";
-  const ticks = { tickvals: tall.ticks(6), ticktext: tall.tickTexts(tall.ticks(6), 0.07) };
-  const own = !shared || tall.empty || tall.flat || scale.kind === "symlog";
+  const values = tall.ticks(6);
+  const ticks = { tickvals: logarithmic ? values : values.map((value) => scale.height(value)), ticktext: tall.tickTexts(values, 0.07) };
+  const own = !shared || tall.empty || tall.flat;
   const [low, high] = tall.ends;
   const margin = 0.05 * (high - low);
+  const range = own ? { autorange: true } : { range: [low - margin, high + margin], autorange: false };
   return {
     ...baseLayout(),
     margin: { l: 62, r: 16, t: 10, b: 46 },
     dragmode: TOUCH ? false : "zoom",
     xaxis: { ...axis, title: { text: plotText(xTitle).replace("\n", "<br>"), standoff: 8, font: { size: 12 } } },
     yaxis: {
-      ...axis, title: { text: plotText(text + (logarithmic ? " (log scale)" : "")), standoff: 6, font: { size: 12 } }, type: logarithmic ? "log" : "linear",
-      ...(own ? { autorange: true } : { range: [low - margin, high + margin], autorange: false }),
-      ...(logarithmic ? ticks : { nticks: 6 }),
+      ...axis, title: { text: plotText(scaleLabel(text, scale)), standoff: 6, font: { size: 12 } }, type: logarithmic ? "log" : "linear",
+      ...range, ...(scale.kind === "linear" ? { nticks: 6 } : ticks),
+      // Of another metric, or on another scale, what the reader zoomed to is another place.
+      uirevision: [text, scale.kind, range.range].join(" "),
     },
   };
 }

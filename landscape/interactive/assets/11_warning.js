@@ -5,9 +5,11 @@ function fillWarning(box, card) {
   const values = landscape.values(metric);
   const texts = [];
   const [low, high] = finiteRange(values);
-  if (Number.isNaN(low)) texts.push(`There is no finite value of ${landscape.text(metric)} yet.`);
-  else if (low === high) texts.push(`The surface is flat: ${landscape.text(metric)} is ${shortText(low)} at every finite point.`);
+  if (Number.isNaN(low)) texts.push(noValueWords(landscape, metric));
+  else if (low === high) texts.push(`The ${landscape.isLine ? "line" : "surface"} is flat: ${landscape.text(metric)} is ${shortText(low)} at every finite point.`);
   if (!landscape.isLine) {
+    const marked = landscape.checkpoints?.times?.note[card.frame.aspect];
+    if (marked) texts.push(`${marked[0].toUpperCase()}${marked.slice(1)}.`);
     texts.push(...card.frame.notes.map((note) => `${note[0].toUpperCase()}${note.slice(1)}.`));
     const count = (test) => values.reduce((total, value) => total + (Number.isFinite(value) && test(value) ? 1 : 0), 0);
     const above = count((value) => value > scale.high);

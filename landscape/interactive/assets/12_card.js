@@ -161,17 +161,19 @@ class Card extends TurnedCard {
     this.section.setAttribute("aria-label", single ? this.heading.textContent || landscape.title : this.caption);
     this.describe();
     this.table.replaceChildren(...landscape.facts.map(([name, text]) => element("tr", {}, element("th", { scope: "row", text: name }), element("td", { text }))));
+    // Of another metric, the value is another one.
+    if (this.selected) this.selected = this.gridPoint(this.selected.x, this.selected.y);
+    if (this.linked) this.linked = this.placeAt(this.linked);
     if (landscape.isLine) {
       const { low, high } = settings;
       const compared = { shared: (this.page.comparing || low !== null || high !== null) && !landscape.isDifference };
       const marks = { current: this.standing, mark: this.linked ?? this.selected };
-      this.draw(this.profile, lineTraces(landscape, metric, marks), profileLayout(landscape.text(metric), this.scale, landscape.axis_labels[0], compared));
+      this.draw(this.profile, onAxis(lineTraces(landscape, metric, marks), this.scale), profileLayout(landscape.text(metric), this.scale, landscape.axis_labels[0], compared));
       this.showWarning();
       return;
     }
     this.line ??= this.usualEnds;
     this.section.style.setProperty("--time-bar", `${timeBarHeight(landscape.checkpoints?.times)}px`);
-    if (this.selected) this.selected = this.gridPoint(this.selected.x, this.selected.y);
     const colours = colourScale(landscape.isDifference ? "difference" : settings.colours);
     const traces = mapTraces(landscape, metric, this.scale, settings, colours, this.frame, this.map.clientWidth);
     const layout = mapLayout(landscape, this.map, traces[0].type === "heatmap", this.frame);
@@ -196,10 +198,12 @@ class Card extends TurnedCard {
   draw(plot, traces, layout) {
     const first = !plot.data;
     const kept = first ? this.zoom : plot === this.main && zoomOf(plot);
-    const before = String(plot.usualAxes ?? "");
+    // Plotly writes into the layout what the reader zoomed to.
+    const usual = plot === this.main ? [layout.xaxis, layout.yaxis].map(({ range }) => (range ? [...range] : null)) : null;
+    const meaning = plot === this.main ? [layout.xaxis, layout.yaxis].map(({ uirevision }) => uirevision).join() : "";
     Plotly.react(plot, traces, layout, config(plot === this.surface ? this.turning.buttons : MAP_BUTTONS));
-    if (plot === this.main) plot.usualAxes = [layout.xaxis, layout.yaxis].map(({ range }) => (range ? [...range] : null));
-    const same = first || before === String(plot.usualAxes);
+    const same = first || plot.meaning === meaning;
+    Object.assign(plot, { usualAxes: usual, meaning });
     if (plot === this.main && kept && same && !zoomOf(plot)) Plotly.relayout(plot, zoomed(kept));
     if (!first) return;
     if (plot === this.main) {
@@ -234,7 +238,7 @@ class Card extends TurnedCard {
   // The plot under the pointer stays as it is: redrawn between press and release, it would lose the click.
   async drawMark(mark, pointedAt) {
     if (this.landscape.isLine) {
-      if (pointedAt !== this.profile) await drawLineMark(this.profile, "mark", [mark]);
+      if (pointedAt !== this.profile) await drawLineMark(this.profile, "mark", [mark], this.scale);
       return;
     }
     if (pointedAt !== this.map) await Plotly.relayout(this.map, { shapes: this.shapes() });
@@ -244,7 +248,7 @@ class Card extends TurnedCard {
   async drawStep() {
     if (!this.standing.length || !this.main.data) return;
     if (this.landscape.isLine) {
-      await drawLineMark(this.profile, "current", this.standing);
+      await drawLineMark(this.profile, "current", this.standing, this.scale);
       return;
     }
     await Plotly.relayout(this.map, { shapes: this.shapes() });
@@ -306,7 +310,7 @@ class Card extends TurnedCard {
     if (this.figure.hidden) return;
     this.points = alongLine(landscape, landscape.values(metric), ends);
     this.chooser.show(ends, landscape.walked.length > 1);
-    this.draw(this.profile, profileTraces(this.points), profileLayout(landscape.text(metric), this.scale, landscape.geometry ? "distance along the line, in weight space" : "distance along the line, in units of the plane's coordinates", { shared: this.page.comparing && !landscape.isDifference }));
+    this.draw(this.profile, onAxis(profileTraces(this.points), this.scale), profileLayout(landscape.text(metric), this.scale, landscape.geometry ? "distance along the line, in weight space" : "distance along the line, in units of the plane's coordinates", { shared: this.page.comparing && !landscape.isDifference }));
     this.spoken[2].textContent = curveText(landscape.text(metric), this.points);
   }
 

@@ -62,8 +62,7 @@ class Toolbar {
   showMetrics() {
     const { page } = this;
     const owners = mapping([...page.landscapes].reverse().flatMap((landscape) => Object.keys(landscape.metrics).map((name) => [name, landscape])));
-    const names = [...new Set(page.landscapes.flatMap((landscape) => Object.keys(landscape.metrics)))];
-    if (String(names) === String(this.names)) return;
+    const names = this.measured;
     this.names = names;
     const text = (name) => {
       const { quantity } = owners[name].names[name];
@@ -77,6 +76,16 @@ class Toolbar {
     }
     this.metric.replaceChildren(...controls);
     this.differences.replaceChildren(...[this.difference()].filter((control) => control));
+  }
+
+  // The names of all metrics.
+  get measured() {
+    return [...new Set(this.page.landscapes.flatMap((landscape) => Object.keys(landscape.metrics)))];
+  }
+
+  // Whether the controls are still those of the page's metrics.
+  get fits() {
+    return String(this.names) === String(this.measured);
   }
 
   get severalSets() {
@@ -104,10 +113,14 @@ class Toolbar {
   }
 
   setRange(low, high) {
+    this.showRange(low, high);
+    this.page.set({ low, high });
+  }
+
+  showRange(low, high) {
     this.low.value = low ?? "";
     this.high.value = high ?? "";
     this.high.setCustomValidity("");
-    this.page.set({ low, high });
   }
 
   several() {

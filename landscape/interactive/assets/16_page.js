@@ -55,17 +55,22 @@ class Page {
     this.settings = { ...this.usual, ...kept.settings };
     this.shown = kept.shown ? new Set(kept.shown) : this.usuallyShown;
     if (kept.theme) this.theme.choose(kept.theme);
-    const before = this.toolbar;
-    this.toolbar = new Toolbar(this);
-    before?.box.replaceWith(this.toolbar.box);
+    this.renewToolbar();
     this.showCards(kept.cards);
     for (const card of this.cards.values()) if (card.selected) card.select(card.selected);
   }
 
+  renewToolbar() {
+    const before = this.toolbar;
+    this.toolbar = new Toolbar(this);
+    before?.box.replaceWith(this.toolbar.box);
+  }
+
   set(changes) {
     Object.assign(this.settings, changes);
-    if ("metric" in changes) this.toolbar.setRange(null, null);
-    else if ("beside" in changes || "difference" in changes) {
+    // The ends of a range are values of the metric.
+    if ("metric" in changes) this.toolbar.showRange(null, null);
+    if ("metric" in changes || "beside" in changes || "difference" in changes) {
       if ("difference" in changes) this.drop("difference");
       this.showCards();
     } else {
@@ -137,6 +142,8 @@ class Page {
       if (kept[key]) card.restore(kept[key]);
       this.cards.set(key, card);
     }
+    // What depends on the order, such as the colours of curves, is the same however the reader came here.
+    this.cards = new Map(wanted.map((key) => [key, this.cards.get(key)]));
     this.main.append(...wanted.map((key) => this.cards.get(key).section));
     this.main.classList.toggle("waiting", this.cards.size === 0);
     this.toolbar.showFitting();
@@ -172,8 +179,14 @@ class Page {
 
   update(landscapes) {
     this.landscapes = landscapes;
+    // The page may have been opened before there was a file, or the file may hold another landscape now.
+    document.title = document.querySelector("h1").textContent = landscapes[0].title;
     for (const index of landscapes.keys()) this.shown.add(index);
-    this.toolbar.showMetrics();
+    if (!this.toolbar.fits) {
+      // What the file no longer has cannot be chosen any more.
+      for (const name of ["metric", "beside"]) if (!this.toolbar.measured.includes(this.settings[name])) this.settings[name] = this.usual[name];
+      this.renewToolbar();
+    }
     if (!this.link.isDifference(this.settings.difference)) this.settings.difference = "";
     for (const [key, card] of this.cards) {
       const landscape = key !== "difference" ? this.landscapes[parseInt(key, 10)] : this.settings.difference && this.makeDifference();

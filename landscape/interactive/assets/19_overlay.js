@@ -55,7 +55,7 @@ class Overlay {
     return cards.map((card) => {
       const points = alongLine(card.landscape, card.landscape.values(card.metric), card.line);
       const length = measured ? points.at(-1).position : Math.hypot(card.line[2] - card.line[0], card.line[3] - card.line[1]);
-      const start = common ? shareOfOrigin(card.line) : 0;
+      const start = common ? shareOfOrigin(card.line, measured ? card.landscape.geometry : [[1, 0], [0, 1]]) : 0;
       return { card, points: points.map((point, index) => ({ ...point, position: (index / (points.length - 1) - start) * length })) };
     });
   }
@@ -79,7 +79,7 @@ class Overlay {
     // On a phone there is room for half of a long title.
     const xTitle = this.plot.clientWidth < 560 ? this.xTitle.replace(", ", ",\n") : this.xTitle;
     const layout = profileLayout(text, scale, xTitle, { shared: true });
-    Plotly.react(this.plot, this.drawnCurves.flatMap((curve) => this.traces(curve)), layout, config(MAP_BUTTONS));
+    Plotly.react(this.plot, onAxis(this.drawnCurves.flatMap((curve) => this.traces(curve)), scale), layout, config(MAP_BUTTONS));
     if (!this.listening) this.listen();
     this.note.textContent = this.isLine ? "with one standard error, where it was measured" : this.profileNote;
     this.legend.replaceChildren(...this.drawnCurves.map(({ card }) => element("li", {}, curveKey(this.comparison.style(card)), card.caption)));
@@ -143,11 +143,13 @@ class Overlay {
   }
 }
 
-// Which share of a line lies before its point that is nearest to the coordinates' origin.
-function shareOfOrigin([x0, y0, x1, y1]) {
-  const [across, up] = [x1 - x0, y1 - y0];
+// Which share of a line lies before its point that is nearest to the coordinates' origin; the matrix takes coordinates to
+// distances.
+function shareOfOrigin([x0, y0, x1, y1], [[along, shear], [, tall]]) {
+  const [u0, v0] = [along * x0 + shear * y0, tall * y0];
+  const [across, up] = [along * (x1 - x0) + shear * (y1 - y0), tall * (y1 - y0)];
   const square = across * across + up * up;
-  return square ? Math.min(Math.max(-(x0 * across + y0 * up) / square, 0), 1) : 0;
+  return square ? Math.min(Math.max(-(u0 * across + v0 * up) / square, 0), 1) : 0;
 }
 
 // A short piece of a curve, for a legend.

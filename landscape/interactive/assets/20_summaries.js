@@ -18,19 +18,23 @@ function placeWords(landscape, x, y) {
   return landscape.isLine ? shortText(x, 3) : `(${shortText(x, 3)}, ${shortText(y, 3)})`;
 }
 
+function noValueWords(landscape, metric) {
+  return `There is no finite value of ${landscape.text(metric)}${landscape.count(PENDING) ? " yet" : ""}.`;
+}
+
 // Range, minimum, what is missing, and the paths.
 function summaryOf(landscape, metric, scale) {
   const values = landscape.values(metric);
   const [low, high] = finiteRange(values);
   const text = landscape.text(metric);
-  if (Number.isNaN(low)) return `There is no finite value of ${text} yet.`;
+  if (Number.isNaN(low)) return noValueWords(landscape, metric);
   const at = values.indexOf(low);
   const [row, column] = [Math.floor(at / landscape.columns), at % landscape.columns];
   const estimated = landscape.status[at] === INTERPOLATED ? ", where it is interpolated" : "";
   const size = landscape.isLine ? `${landscape.columns} points of a line` : `${landscape.columns} by ${landscape.rows} points of a plane`;
   const sentences = [
     `${text} at ${size}, ${scaleWords(scale)}: from ${shortText(low, 4)} to ${shortText(high, 4)}.`,
-    `Its minimum on the grid is at ${placeWords(landscape, landscape.x[column], landscape.y[row])}${estimated}.`,
+    ...(low < high ? [`Its minimum on the grid is at ${placeWords(landscape, landscape.x[column], landscape.y[row])}${estimated}.`] : []),
   ];
   const missing = [INTERPOLATED, FAILED, PENDING].map((status) => [landscape.count(status), STATUS[status]]).filter(([count]) => count);
   if (missing.length) sentences.push(`${missing.map(([count, name]) => `${count} points are ${name}`).join(", ")}.`);

@@ -101,6 +101,7 @@ def test_what_a_library_or_a_program_writes_to_a_path():
     assert bytes_written(lambda path: subprocess.run([sys.executable, "-c", script, path], check=True)) == b"two"
 
 
+@pytest.mark.slow
 def test_no_other_file_of_the_packages_writes():
     found = []
     for package in ("collectors", "workers", "landscape"):

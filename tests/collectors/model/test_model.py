@@ -1066,6 +1066,7 @@ print(len(caught), {(warning.filename == __file__, warning.lineno) for warning i
 """
 
 
+@pytest.mark.slow
 def test_warnings_name_the_line_of_the_user(tmp_path):
     # Executed shape annotations would add frames of their own, so this runs without them.
     script = tmp_path / "script.py"

@@ -23,7 +23,7 @@ import pytest
 import torch
 from scripts import PATIENCE
 from torch import nn
-from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
+from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
 
 from collectors.callbacks.callback import Callback, CallbackParameters
 from collectors.errors import CheckpointError
@@ -227,6 +227,7 @@ def test_resuming_at_every_step_changes_no_bit(kind, tmp_path):
         assert run(kind, folder, resumed, steps=STEPS) == expected, f"after step {step}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hook", ["on_train_epoch_begin", "on_train_epoch_end", "on_eval_begin", "on_train_step_end"])
 @pytest.mark.parametrize("step", [BATCHES, 2 * BATCHES, 2 * BATCHES + 2])
 def test_resuming_after_an_error_in_any_hook(hook, step, tmp_path):
@@ -252,6 +253,76 @@ def test_resuming_from_what_an_exception_left(steps, step, tmp_path):
     epoch, done = divmod(step - 1, BATCHES)
     assert names == [f"run-{epoch + 1}_{done}_breakpoint.safetensors"]
     assert run("shuffled", tmp_path, tmp_path / names[0]) == reference("shuffled", tmp_path / "r")
+
+
+@pytest.mark.parametrize("accumulation_steps", [1, 2, 3])
+@pytest.mark.parametrize("fails_at", ["backward", "clipping"])
+def test_gradients_of_an_unfinished_step_are_not_resumed(fails_at, accumulation_steps, tmp_path):
+    class Fragile(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, inputs):
+            return inputs.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            calls["backward"] += 1
+            disturb_at("backward")
+            return gradient
+
+    class Passing(nn.Module):
+        def forward(self, inputs):
+            return Fragile.apply(inputs)
+
+    def disturb_at(place):
+        if calls["fail"] and place == fails_at and calls["backward"] == 6:
+            raise Disturbed
+
+    def train(**options):
+        torch.manual_seed(0)
+        data = TensorDataset(torch.randn(24, 4), torch.arange(24) % 3)
+        # The last layer's gradients are there when the backward pass fails.
+        network = nn.Sequential(nn.Linear(4, 5), Passing(), nn.Linear(5, 3))
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
+        model = Model(
+            network,
+            nn.CrossEntropyLoss(),
+            optimizer,
+            gradient_accumulation_steps=accumulation_steps,
+            clip_gradients=lambda _: disturb_at("clipping"),
+        )
+        model.train(2, DataLoader(data, batch_size=2, shuffle=True), **options)
+        return digest([network.state_dict(), optimizer.state_dict()])
+
+    calls = {"fail": False, "backward": 0}
+    expected = train()
+    calls.update(fail=True, backward=0)
+    with pytest.raises(Disturbed):
+        train(callbacks=ModelCheckpoint("run", tmp_path, CheckpointConfig(100, exception_save=True)))
+    calls["fail"] = False
+    (file,) = tmp_path.iterdir()
+    assert file.name == "run-1_5_breakpoint.safetensors"
+    assert train(resume_from=file) == expected
+
+
+@pytest.mark.parametrize("fails_at", [1, 3])
+def test_an_optimizer_step_that_is_interrupted_is_said(fails_at, tmp_path):
+    class Interrupted(torch.optim.SGD):
+        steps = 0
+
+        def step(self, closure=None):
+            super().step(closure)
+            self.steps += 1
+            if self.steps == fails_at:
+                raise KeyboardInterrupt
+
+    network = nn.Linear(4, 3)
+    model = Model(network, nn.CrossEntropyLoss(), Interrupted(network.parameters(), lr=0.1))
+    saving = ModelCheckpoint("run", tmp_path, CheckpointConfig(100, exception_save=True))
+    with pytest.raises(KeyboardInterrupt) as caught:
+        model.train(1, [(torch.ones(2, 4), torch.tensor([0, 1]))] * 4, saving)
+    notes = getattr(caught.value, "__notes__", [])
+    assert len(notes) == len([*tmp_path.iterdir()]) == (fails_at > 1)
+    assert all("run-1_2_breakpoint.safetensors was saved in the middle of an optimizer step" in note for note in notes)
 
 
 @pytest.mark.parametrize("step", [2, BATCHES, STEPS - 1])

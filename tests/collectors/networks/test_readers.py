@@ -159,6 +159,43 @@ def test_sparse_parameters_are_refused():
         describe_network(network)
 
 
+@pytest.mark.parametrize(
+    "shared",
+    [
+        lambda: torch.zeros(1).expand(8),
+        lambda: torch.zeros(2, 9)[:, :1].expand(2, 4),
+        lambda: torch.zeros(9).unfold(0, 8, 1),
+    ],
+    ids=["expanded", "expanded in wide rows", "windows"],
+)
+def test_trainable_parameters_whose_elements_share_memory_are_refused(shared):
+    network = nn.Sequential(nn.Linear(8, 8))
+    network[0].bias = nn.Parameter(shared())
+    with pytest.raises(TypeError, match=r"network's '0\.bias' has elements that share memory.*detach\(\)\.clone\(\)"):
+        describe_network(network)
+    # What nothing moves can be read as it is.
+    network[0].bias.requires_grad_(False)
+    assert read_network(network)["0.bias"].shape == network[0].bias.shape
+    network[0].bias = nn.Parameter(network[0].bias.detach().clone())
+    describe_network(network)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        lambda: torch.zeros(4, 6).t(),
+        lambda: torch.zeros(9)[::3],
+        lambda: torch.zeros(1).expand(1, 1),
+        lambda: torch.zeros(3, 0).expand(3, 0),
+    ],
+    ids=["transposed", "steps", "one element", "empty"],
+)
+def test_parameters_of_any_layout_are_described_if_each_element_has_its_place(layout):
+    network = nn.Module()
+    network.weight = nn.Parameter(layout())
+    assert describe_network(network).trainable[0].shape == tuple(network.weight.shape)
+
+
 def test_names_that_meet_without_their_prefix_are_refused():
     network = nn.Module()
     network.weight = nn.Parameter(torch.ones(2))

@@ -354,11 +354,47 @@ def test_histograms_are_of_the_parameters_that_the_optimizer_moves(tmp_path):
     assert {tag for tag in tags(tmp_path) if tag.startswith(("0.", "3."))} == {"3.weight/auto", "3.bias/auto"}
 
 
+def test_a_parameter_that_is_one_number_has_a_histogram(tmp_path):
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.tensor(2.0))
+            self.inner = convolutional()
+
+        def forward(self, images):
+            return self.scale * self.inner(images)
+
+    network = Scaled()
+    model(network).train(1, pictures(), collector(tmp_path, {"histogram_regular": "scale|inner.0.bias"}))
+    assert {"scale/auto", "inner.0.bias/auto"} <= tags(tmp_path)
+    value = accumulated(tmp_path).Histograms("scale/auto")[-1].histogram_value
+    assert (value.num, value.sum) == (1, pytest.approx(network.scale.item(), rel=0.1))
+
+
 def test_the_graph_shows_the_network(tmp_path):
     model().train(1, pictures(), only(tmp_path, "collect_graph"))
     nodes = {node.name: node.op for node in accumulated(tmp_path).Graph().node}
     assert nodes["Sequential/0"] == "Conv2d"
     assert nodes["Sequential/3"] == "Linear"
+
+
+def test_hooks_see_no_symbols_of_the_graph(tmp_path):
+    class Block(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Linear(4, 4)
+
+        def forward(self, inputs):
+            return inputs + self.inner(inputs)
+
+    seen, network = [], nn.Sequential(nn.Flatten(), nn.Linear(64, 4), Block(), nn.Linear(4, 2))
+    recording = only(tmp_path, "collect_graph", collect_freq=1)
+    network[2].register_forward_pre_hook(lambda layer, inputs: seen.append(inputs[0].mean().item()))
+    network[2].register_forward_hook(lambda layer, inputs, outputs: recording.capture("scalar", "mean", outputs.mean()))
+    model(network).train(1, pictures(8), recording)
+    assert [type(value) for value in seen] == [float, float]
+    assert len(scalars(tmp_path, "mean")) == 2
+    assert {node.name: list(node.input) for node in accumulated(tmp_path).Graph().node}["Sequential/3"]
 
 
 def test_training_is_the_same_with_and_without_records(tmp_path):
@@ -695,6 +731,7 @@ def without_tensorboard(directory, arguments):
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "warns"),
     [
@@ -714,6 +751,7 @@ def test_landscapes_need_no_tensorboard(tmp_path, arguments, warns):
     assert bool(told) == warns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -91,6 +91,7 @@ def callback_fn():
     return nn.CrossEntropyLoss(), seeded(CountingNetwork), (sequences, sequences), {}
 
 
+@pytest.mark.slow
 def test_the_landscape_is_that_of_one_process(quick, alone, tmp_path):
     settings = {"landscape_size": 5, "num_samples": 20, "create_landscape": {"train": True, "result": False}}
     found = []

@@ -406,6 +406,20 @@ def test_snapshots_do_not_say_whether_training_went_on(tmp_path):
     assert RunDirectory(tmp_path).metadata.trained_to is None
 
 
+def test_a_network_that_changes_while_it_trains_is_a_warning(tmp_path):
+    network = nn.Sequential(nn.Linear(4, 3))
+    wanted = {"intervals": [range(5)], "unit": "epoch"}
+    with SummaryCollector(tmp_path, collect_landscape=wanted).watch(network) as run:
+        run.end_epoch()
+        # Another element type, and values in another place, do not change what a landscape is drawn through.
+        network.bfloat16()
+        run.end_epoch()
+        network.append(nn.Linear(3, 2))
+        with pytest.warns(UserWarning, match=r"at epoch 3 than when collecting began \(1.weight, 1.bias\)"):
+            run.end_epoch()
+        run.end_epoch()
+
+
 def test_numbers_that_are_never_reached_are_named(tmp_path):
     with pytest.warns(UserWarning, match=r"ended at step 8 without saving \[9, 30\] of collect_landscape's intervals;"):
         run, _, _ = collected(tmp_path, intervals=[[7, 8, 9], [1, 2, 30]])

@@ -78,6 +78,7 @@ with SummaryCollector(sys.argv[1], collect_landscape={"intervals": [range(9)]}).
 """
 
 
+@pytest.mark.slow
 def test_the_error_names_the_other_training_and_a_kill_frees_the_directory(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", TRAINING, str(tmp_path / "run"), str(SUPPORT), str(ROOT)],

@@ -186,7 +186,10 @@ Folded.__name__ = "SmallNetwork"
     [
         (Renamed, "it holds the network .*'SmallNetwork'.*now it is .*'Renamed'"),
         (lambda: SmallNetwork(width=6), "cannot be resumed: it holds the network"),
-        (frozen, "cannot be resumed: it holds the network"),
+        (
+            frozen,
+            r"'SmallNetwork' with 42 parameters \(trained there alone: '0.weight'\), now it is 'SmallNetwork' with 42",
+        ),
         (Folded, r"does not fit the network: .*\n  0.weight: the network has \(3, 5\), found \(5, 3\)"),
     ],
 )
@@ -453,6 +456,7 @@ with collector.watch(network) as run:
 """
 
 
+@pytest.mark.slow
 def test_a_killed_training_leaves_whole_files(tmp_path):
     directory = tmp_path / "run"
     places = [str(SUPPORT), str(ROOT)]

@@ -16,6 +16,7 @@ from collectors import thor
 PEERS = ROOT / ".venv-peers/bin/python"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PEERS.exists(), reason="curvlinops 3.0.1 is not installed in .venv-peers")
 def test_factors_are_those_of_curvlinops(tmp_path):
     torch.manual_seed(0)

@@ -16,6 +16,7 @@ def with_thor(network):
     return thor(network, 0.01, 0.01, 0.9, frequency=4)
 
 
+@pytest.mark.slow
 def test_a_loss_of_a_half_within_56_steps():
     assert steps_to(0.5, with_thor, 0, 56)[0] is not None
 

@@ -156,6 +156,7 @@ def test_records_of_many_threads_all_arrive(tmp_path):
     assert found == {(f"loss{index}", float(step)) for index in range(4) for step in range(100)}
 
 
+@pytest.mark.slow
 def test_an_idle_record_uses_no_processor_time(tmp_path):
     with SummaryRecord(tmp_path, raise_exception=True) as record:
         record.add_value("scalar", "loss", 1.0)
@@ -400,6 +401,7 @@ record.record(1)
     assert "summaries cannot be written to" in run(script).stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_forked_and_spawned_processes_write_files_of_their_own(tmp_path):
     program = tmp_path / "program.py"

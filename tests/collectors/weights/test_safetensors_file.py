@@ -255,6 +255,7 @@ def whole(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(data=st.data())
 def test_changed_headers_give_values_or_a_typed_error(whole, data):

@@ -60,6 +60,7 @@ class TestPyTorchFolders:
             assert found[name].dtype.name == str(tensor.dtype).removeprefix("torch.")
             np.testing.assert_array_equal(found[name].astype(np.float64), tensor.double().numpy())
 
+    @pytest.mark.slow
     def test_they_are_imported_without_the_optimizer(self, tmp_path):
         networks = []
         for number in range(3):
@@ -174,6 +175,7 @@ class TestHostileFolders:
         with pytest.raises(CheckpointError, match="lies outside of the folder"):
             read_state_dict(folder)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("trials", [10, pytest.param(100, marks=pytest.mark.slow)])
     def test_changed_bytes_are_refused_or_read(self, folder, trials):
         """Only documented errors, whatever the bytes are."""

@@ -14,6 +14,7 @@ from collectors.run_directory.directory import RunDirectory
 from collectors.weights.safetensors_file import CheckpointFile
 from landscape import align
 from landscape.cli import app
+from landscape.errors import LandscapeWriteError
 
 CALLBACKS = f"""
 import sys
@@ -80,9 +81,29 @@ def test_what_is_there_is_not_replaced(folder):
         ValueError, match=r"--output kept\.safetensors exists already; choose another name, or pass --ov"
     ):
         typed(*arguments)
+    with pytest.raises(LandscapeWriteError, match=r"kept\.safetensors is no weights file and was left as it is"):
+        typed(*arguments, "--overwrite")
     assert (folder / "kept.safetensors").read_text() == "kept"
-    typed(*arguments, "--overwrite")
-    assert len(CheckpointFile(folder / "kept.safetensors").shapes) == 4
+    (folder / "kept.safetensors").write_bytes(b"")
+    for _ in range(2):
+        typed(*arguments, "--overwrite")
+        assert len(CheckpointFile(folder / "kept.safetensors").shapes) == 4
+
+
+def test_neither_network_is_replaced(folder):
+    arguments = ("--function", "align_callbacks:pair", "--overwrite", "-o")
+    typed("a.pt", "b.pt", *arguments, "c.safetensors")
+    kept = (folder / "c.safetensors").read_bytes()
+    (folder / "link.safetensors").symlink_to("c.safetensors")
+    for name in ("c", "link"):
+        with pytest.raises(LandscapeWriteError, match=rf"^--output must not be one of the inputs, but {name}\.safet"):
+            typed("a.pt", "c.safetensors", *arguments, f"{name}.safetensors")
+    from align_callbacks import inputs, network
+
+    found = align("c.safetensors", to=folder / "b.pt", network=network(), example=inputs)
+    with pytest.raises(LandscapeWriteError, match="path must not be one of the inputs"):
+        found.save("c.safetensors")
+    assert (folder / "c.safetensors").read_bytes() == kept
 
 
 def test_equal_files(folder):

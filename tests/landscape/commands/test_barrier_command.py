@@ -30,6 +30,7 @@ def invoke(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
+@pytest.mark.slow
 def test_barrier_says_and_keeps_what_python_finds(folder):
     common = ("--function", "my_barrier:callback_fn", "--devices", "0", "--points", "5", "--no-progress")
     result = invoke("barrier", "first=a.pt", "second=b.pt", *common, "-o", "line.h5")
@@ -43,6 +44,7 @@ def test_barrier_says_and_keeps_what_python_finds(folder):
     assert (folder / "line.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_errors_name_what_is_typed(folder):
     common = ("--function", "my_barrier:callback_fn", "--devices", "0", "--no-progress")
     result = invoke("barrier", "a.pt", "b.pt", *common, "--points", "2")

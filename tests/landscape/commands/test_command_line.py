@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import typer
 from examples import BatchNormNetwork, train_run
 from landscape_examples import build
 from places import SUPPORT
@@ -18,8 +19,10 @@ from typer.testing import CliRunner
 
 from landscape import Landscape
 from landscape.cli import app
+from landscape.commands.arguments import interruptible
 from landscape.file.checks import PointStatus
 from landscape.file.landscape_file import write_landscape
+from landscape.file.writer import LandscapeWriter
 
 COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()"]
 
@@ -42,6 +45,14 @@ not_a_function = 3
 """
 
 
+TRAINS = f"""
+import sys
+sys.path.insert(0, {str(SUPPORT)!r})
+from examples import train_run
+train_run("run")
+"""
+
+
 def command(*arguments, folder, check=True, **more):
     result = subprocess.run(
         [*COMMAND, *map(str, arguments)], cwd=folder, capture_output=True, text=True, timeout=PATIENCE, **more
@@ -55,7 +66,12 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("command-line")
     train_run(folder / "run")
     (folder / "my_callbacks.py").write_text(CALLBACKS)
-    for name, text in (("broken", "x = undefined"), ("unfinished", "def f(:"), ("needs", "import no_such_library")):
+    for name, text in (
+        ("broken", "x = undefined"),
+        ("unfinished", "def f(:"),
+        ("needs", "import no_such_library"),
+        ("trains", TRAINS),
+    ):
         (folder / f"{name}.py").write_text(text)
     return folder
 
@@ -110,12 +126,17 @@ def test_a_landscape_is_refined_and_widened_by_its_file_alone(folder, tmp_path, 
     monkeypatch.chdir(folder)
     for arguments, text in (
         (["refine"], "^--size or --factor must be given"),
+        (["refine", "--size", "79", "--factor", "2"], "^--size and --factor both say how fine .*; give one of them"),
         (["refine", "--factor", "two"], "^--factor must be a number such as 2, or two such as 2x1, but got 'two'"),
         (
             ["refine", "--size", "3"],
             r"^--size must be at least the number of points that the axis has \(8\), but got 3",
         ),
         (["widen"], "^--margin or --limits must be given"),
+        (
+            ["widen", "--margin", "1", "--limits", "0,1"],
+            "^--limits and --margin both say where the grid ends; give one",
+        ),
         (["widen", "--limits", "0,a"], "^--limits must be numbers separated by commas, such as -1,1.5"),
         (["widen", "--limits", "1,0"], "^--limits must be coordinates that increase"),
     ):
@@ -136,6 +157,7 @@ def test_a_function_is_taken_from_the_file_only_if_its_module_is_here(folder, sa
         raise told.exception
 
 
+@pytest.mark.slow
 def test_run_info_and_plot(folder):
     result = command(
         "run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0", "--size", "4", "--samples", "32",
@@ -189,6 +211,46 @@ def test_adaptive_sampling_from_the_command_line(folder):
 
 
 @pytest.mark.slow
+def test_an_interruption_before_the_first_point_promises_nothing(folder):
+    torch.save(BatchNormNetwork().state_dict(), folder / "interrupted.pt")
+    waiting = "import time\ndef callback_fn():\n    print('ready', flush=True)\n    time.sleep(60)\n"
+    (folder / "waiting.py").write_text(waiting)
+    process = subprocess.Popen(
+        [*COMMAND, "evaluate", "interrupted.pt", "--function", "waiting:callback_fn", "-o", "none.h5", "--overwrite"],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 128 + signal.SIGINT
+    assert errors.endswith("Interrupted. This command measured nothing yet.\n")
+    assert not (folder / "none.h5").exists()
+
+
+def _write_and_be_interrupted(paths, *, overwrite):
+    with interruptible(overwrite=overwrite):
+        for path in paths:
+            with LandscapeWriter(path, build()):
+                pass
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_an_interruption_names_what_is_kept(tmp_path, capsys, overwrite):
+    paths = [tmp_path / "a.h5", tmp_path / "b.h5"]
+    for count, where in ((1, str(paths[0])), (2, f"2 files, the last of them {paths[1]}")):
+        with pytest.raises(typer.Exit):
+            _write_and_be_interrupted(paths[:count], overwrite=overwrite)
+        anew = " without --overwrite" if overwrite else ""
+        told = f"Interrupted. What was measured is in {where}; the same command{anew} continues from there."
+        assert told in capsys.readouterr().err
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_leaves_a_file_that_the_same_command_continues(folder, number):
     arguments = [
@@ -212,7 +274,7 @@ def test_an_interruption_leaves_a_file_that_the_same_command_continues(folder, n
     process.send_signal(number)
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number
-    assert "the same command continues from there" in errors
+    assert f"What was measured is in {path}; the same command continues from there" in errors
     assert "Traceback" not in errors
     stored = Landscape.load(path)
     done = int((stored.status == PointStatus.MEASURED).sum())
@@ -239,6 +301,7 @@ def test_import_checkpoints(folder):
     assert (folder / "imported/landscape_5-15_pca_directions.safetensors").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -249,6 +312,12 @@ def test_import_checkpoints(folder):
         (["run", "run", "--function", "my_callbacks"], "--function must be module:function"),
         (["run", "run", "--function", "no_such_module:f"], "names the module 'no_such_module'"),
         (["run", "run", "--function", "my_callbacks:nothing"], "does not define"),
+        (["run", "run", "--function", "./my_callbacks.py:callback_fn"], "such as my_callbacks:callback_fn, but got"),
+        (["run", "run", "--function", "nets/my_callbacks:callback_fn"], "such as nets.my_callbacks:callback_fn, but"),
+        (
+            ["run", "run/ckpt_dir", "--function", "my_callbacks:callback_fn"],
+            "does not exist. Give the folder above it, ",
+        ),
         (["run", "run", "--function", "my_callbacks:not_a_function"], "callback_fn must be a function"),
         (["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "a"], "--devices must be whole numbers"),
         (["run", "run", "--function", "my_callbacks:callback_fn", "--devices", "0,0"], "no device id is repeated"),
@@ -263,6 +332,13 @@ def test_import_checkpoints(folder):
         ),
         (["run", "run", "--function", "broken:f"], "'broken', which cannot be imported: NameError: name 'undefined'"),
         (["run", "run", "--function", "unfinished:f"], "cannot be imported: SyntaxError: "),
+        (["run", "run", "--function", "my_callbacks.py:callback_fn"], "such as my_callbacks:callback_fn, but got"),
+        pytest.param(
+            ["run", "run", "--function", "trains:f"],
+            'replace it with existing="overwrite". It trains when it is imported, as each worker does: put what trains '
+            'below `if __name__ == "__main__":`; landscape --debug',
+            marks=pytest.mark.slow,
+        ),
         (["run", "run", "--function", "needs:f"], "imports 'no_such_library', which is not installed"),
         (["info", "nothing.h5"], "nothing.h5"),
         (["plot", "my_callbacks.py", "-o", "x.png"], "my_callbacks.py"),
@@ -338,6 +414,7 @@ def test_a_shell_completes_the_commands(folder):
     assert told.stdout.split() == ["import-landscape", "import-checkpoints"]
 
 
+@pytest.mark.slow
 def test_debug_shows_the_traceback(folder):
     plain = command("info", "nothing.h5", folder=folder, check=False)
     assert (plain.returncode, plain.stdout) == (1, "")

@@ -85,6 +85,13 @@ def test_what_is_typed_wrong():
         (("short",), "RECIPE=NETWORK,NETWORK must be a name and its networks"),
         (("a=run_0", "a=run_1"), "must have different names, but got 'a' twice"),
         (("a=run_0",), "RECIPE=NETWORK,NETWORK must be at least two"),
+        (("a=run_0@1", "b=run_1"), "but got 'run_0@1'. Give the checkpoint's file, which is in run_0/ckpt_dir."),
         (("a=run_0", "b=run_1", "--points", 4), "--points must be an odd number"),
     ):
         assert text in str(measure(*typed, code=1).exception)
+
+
+def test_networks_that_are_the_same_are_called_as_they_were_typed():
+    texts = ["small=run_0", "large=run_1,run_0"]
+    said = str(measure(*texts, code=1).exception)
+    assert "'small=run_0' and 'large=run_0' are the same weights" in said

@@ -14,7 +14,7 @@ from landscape.cli import app
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    (tmp_path / "my_training.py").write_text(
+    (tmp_path / "sharp_training.py").write_text(
         f"import sys\nsys.path.insert(0, {str(SUPPORT)!r})\nfrom small_curvature import small\n"
     )
     monkeypatch.chdir(tmp_path)
@@ -29,10 +29,11 @@ def invoke(*arguments, code=0):
 
 def measure(run, *arguments, code=0):
     return invoke(
-        "curvature", run, "--function", "my_training:small", "--devices", "0", "--no-progress", *arguments, code=code
+        "curvature", run, "--function", "sharp_training:small", "--devices", "0", "--no-progress", *arguments, code=code
     )
 
 
+@pytest.mark.slow
 def test_it_measures_what_is_typed(run):
     said = measure(
         run, "--top", 2, "--bottom", 1, "--trace", 3, "--density", "2x5", "--numbers", "1-2", "--samples", 32,

@@ -107,6 +107,7 @@ def test_what_is_not_there(eight_cores, monkeypatch):
         report_devices("0,1")
 
 
+@pytest.mark.slow
 def test_the_command_prints_the_report():
     arguments = ("--devices", "0,1", "--workers-per-device", "1", "--devices-per-worker", "2")
     environment = {"CUDA_VISIBLE_DEVICES": "", "RAY_ADDRESS": ""}
@@ -162,12 +163,14 @@ def test_of_a_cluster_the_nodes_are_shown(tmp_path):
     assert "9 of 9 CPU free" in second
 
 
+@pytest.mark.slow
 def test_where_no_cluster_is():
     nowhere = command("--address", "127.0.0.1:1", check=False)
     assert nowhere.returncode == 1
     assert "--address 127.0.0.1:1 is not a Ray cluster" in nowhere.stderr
 
 
+@pytest.mark.slow
 def test_a_run_takes_the_same_arguments(tmp_path):
     text = r"ids whose number is a multiple of devices_per_worker=2, but got \[0\]"
     network = torch.nn.Linear(3, 1)

@@ -30,6 +30,20 @@ def counted():
 
 def nothing():
     return 3
+
+def raising():
+    return {{}}["x"]
+
+class Damaged:
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        raise OSError("row 0 is damaged")
+
+def damaged():
+    loss, network, _, _ = batch_norm()
+    return loss, network, Damaged(), {{}}
 """
 
 
@@ -78,6 +92,7 @@ def same(found, plane, callback_fn=bowl, **options):
         assert list(found.checkpoints.runs) == list(expected.checkpoints.runs)
 
 
+@pytest.mark.slow
 @OBLIQUE
 def test_around_the_network_that_the_function_returns(typed):
     network = bowl()[1]
@@ -104,6 +119,7 @@ def test_around_a_file_with_a_name(typed, folder):
     same(typed("fourth.pt", "--kind", "random-line", "--seed", "2", *moves, size=7), line, size=7, seed=2)
 
 
+@pytest.mark.slow
 def test_a_line_between_two_networks(typed, folder):
     found = typed("start.safetensors", "Adam=target.safetensors")
     plane = line_between(
@@ -118,6 +134,7 @@ def test_a_line_between_two_networks(typed, folder):
     )
 
 
+@pytest.mark.slow
 def test_a_plane_through_three_networks(typed, folder):
     files = [folder / f"{name}.safetensors" for name in ("start", "target", "third")]
     found = typed(*files, "--kind", "through", size="4x6")
@@ -127,6 +144,7 @@ def test_a_plane_through_three_networks(typed, folder):
     assert list(named.checkpoints.name) == ["a", "b", "c"]
 
 
+@pytest.mark.slow
 def test_directions_of_ones_own(typed, folder):
     found = typed(
         "--directions", "first.safetensors", "--directions", "second.safetensors", "--save-directions", size=3
@@ -141,6 +159,7 @@ def test_directions_of_ones_own(typed, folder):
     assert line.y is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "form", ["run", pytest.param("files", marks=pytest.mark.slow), pytest.param("numbers", marks=pytest.mark.slow)]
 )
@@ -173,6 +192,7 @@ def test_pca_of_several_runs(typed, folder):
     assert list(found.checkpoints.number) == [0, 1, 2, 3, 10, 20]
 
 
+@pytest.mark.slow
 def test_a_run_is_its_last_checkpoint(typed, folder):
     run = RunDirectory(folder / "run")
     found = typed("early=run@1", "late=run", function="batch_norm", size=3)
@@ -264,3 +284,27 @@ def test_on_two_workers_as_a_user_types_it(folder, tmp_path):
     assert "\r" not in told.stderr
     assert "line: 13/13 points (100 %)" in told.stderr, "the grid, and each network twice"
     assert Landscape.load(tmp_path / "line.h5").complete
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("function", "text", "place"),
+    [
+        ("raising", "callback_fn raised KeyError: 'x' ({file}, line 16)", "in raising"),
+        ("damaged", "what callback_fn returned raised OSError: row 0 is damaged ({file}, line 23)", "in __getitem__"),
+    ],
+)
+def test_an_error_of_the_users_code_is_one_text_and_debug_shows_where(folder, tmp_path, function, text, place):
+    command = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()"]
+    arguments = ["evaluate", "--function", f"evaluate_callbacks:{function}", "--devices", "0,1", "-o", "a.h5"]
+    text = f"error: {text}".format(file=folder / "evaluate_callbacks.py")
+    for debug in ([], ["--debug"]):
+        told = subprocess.run(
+            [*command, *debug, *arguments, "--size", "3", "--no-progress"],
+            cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False,
+        )  # fmt: skip
+        assert told.returncode == 1
+        assert told.stderr.splitlines()[-1] == text
+        assert told.stderr.count(place) == len(debug)
+        if not debug:
+            assert told.stderr == f"{text}\n"

@@ -6,20 +6,33 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import typer
 from examples import train_run
+from surfaces import surface
 from typer.testing import CliRunner
 
 import landscape
 from collectors.errors import CheckpointError, RunDirectoryError
 from landscape import evaluate
 from landscape.cli import app
+from landscape.commands import curvature, grid, plot_kinds
 from landscape.commands.arguments import as_typed, options_named
 from landscape.commands.measure import OPTIONS
-from landscape.errors import LandscapeWriteError
+from landscape.errors import (
+    OTHER_GRID,
+    OTHER_GRID_ALONG_EIGENVECTORS,
+    OTHER_GRID_OF_CURVE,
+    LandscapeIdentityError,
+    LandscapeWriteError,
+    PlaneError,
+)
+from landscape.file.kind import CURVATURE
+from landscape.file.rises import ends_of_way
 from landscape.file.saving import make_output_folder
+from landscape.survey.experiment import check_identity
 from landscape.survey.options import RunOptions, SurveyOptions
 from workers.errors import CallbackFunctionError
 
@@ -60,6 +73,19 @@ def run(tmp_path_factory):
         (["--interval", "1,2"], "^--interval.* must hold at least three"),
         (["--name", "a/b"], "^--name must be the beginning of a file name"),
         (["-o", __file__], "^--output must be a directory, but .*test_option_names.py is a file"),
+        (
+            ["--also", "nowhere"],
+            r"^--also \S*/nowhere does not exist; give the directory that a SummaryCollector wrote",
+        ),
+        (["--also", "a="], "^--also must be a path that is not blank"),
+        (["--which", "top"], r"^--which must be left out .*; --directions hessian, for one, draws them\.$"),
+        (["--rise", "2"], "^--rise must be left out where no eigenvectors are drawn"),
+        (["--no-result", "--directions", "hessian"], r"^--directions must be left out .*; or pass --result\.$"),
+        (
+            ["--no-train", "--also", "a=a.pt"],
+            r"^--also must be left out where no interval is drawn.* or pass --train\.$",
+        ),
+        (["--extremes", "--sampling", "adaptive"], '^--sampling must be "full" with --extremes: '),
         (["--no-train", "--no-result"], "^--no-train and --no-result leave no landscape to measure; leave one of them"),
     ],
 )
@@ -68,7 +94,7 @@ def test_run(run, options, text, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     arguments = ["run", str(run), "--function", "examples:batch_norm", "--no-progress", *options]
     result = CliRunner().invoke(app, arguments)
-    with pytest.raises((TypeError, ValueError, NotADirectoryError), match=text):
+    with pytest.raises((TypeError, ValueError, NotADirectoryError, RunDirectoryError), match=text):
         raise result.exception
     assert list(tmp_path.iterdir()) == []
 
@@ -182,6 +208,7 @@ def texts_of(folder):
                 yield file, "".join(part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
 
 
+@pytest.mark.slow
 def test_no_text_of_a_survey_advises_what_its_front_door_does_not_have():
     """What evaluate reaches names only what evaluate has, and on the command line every option is one of ``run``."""
     root = Path(landscape.__file__).parent
@@ -236,3 +263,47 @@ def test_the_demo_says_at_once_that_its_folder_cannot_be_made(tmp_path):
     with pytest.raises(NotADirectoryError, match=r"^--output must be a directory, but .*file is a file"):
         raise result.exception
     assert result.output == ""
+
+
+def typed(error: Exception, options: dict[str, str]) -> str:
+    with pytest.raises(type(error)) as caught, options_named(options):
+        raise error
+    return str(caught.value)
+
+
+def test_a_plane_that_no_file_holds_has_a_remedy_that_can_be_typed():
+    said = typed(PlaneError(f"the plane goes through networks. {OTHER_GRID}"), grid.OPTIONS)
+    assert "save_directions" not in said
+    assert "plane=" not in said
+    for option in ("--size", "--points", "--output", "--save-directions", "landscape evaluate", "landscape barrier"):
+        assert option in said
+    said = typed(PlaneError(f"it is a curve. {OTHER_GRID_OF_CURVE}"), grid.OPTIONS)
+    assert "`landscape connect`" in said
+    assert "Path.load" not in said
+    said = typed(PlaneError(f"it has eigenvectors. {OTHER_GRID_ALONG_EIGENVECTORS}"), grid.OPTIONS)
+    assert "Put that file back" in said
+    assert "plane=" not in said
+
+
+def test_what_differs_from_a_file_has_the_names_of_the_options_each_once():
+    stored = {"density_probes": 2, "density_steps": 10, "top": 2, "bottom": 1}
+    with pytest.raises(LandscapeIdentityError) as caught, options_named(curvature.OPTIONS):
+        check_identity(stored, {"density_probes": 0, "top": 3, "bottom": 0}, "curvature_0-5.h5", kind=CURVATURE)
+    lines = str(caught.value).splitlines()[1:]
+    assert lines == [
+        "  --bottom: the file has 1, this run 0",
+        "  --density (random starts): the file has 2, this run 0",
+        "  --density (products of each): the file has 10, this run absent",
+        "  --top: the file has 2, this run 3",
+        "Pass --overwrite to measure it anew, or another --output to keep both.",
+    ]
+
+
+def test_a_line_without_both_networks_names_the_command():
+    line = surface(rows=None)
+    line.x[...] = np.linspace(-0.2, 0.9, len(line.x))
+    with (
+        pytest.raises(ValueError, match=r"Measure it with `landscape barrier A B`\.$"),
+        options_named(plot_kinds.OPTIONS),
+    ):
+        ends_of_way(line)

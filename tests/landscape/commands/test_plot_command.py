@@ -45,6 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "options", "size"),
     [
@@ -82,6 +83,7 @@ def test_several_files_stand_side_by_side(folder: Path, tmp_path: Path) -> None:
             assert picture.size[0] == width
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "draw"),
     [
@@ -106,6 +108,7 @@ def test_two_data_sets_of_one_file(folder: Path, tmp_path: Path, options: list[s
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_gif_is_an_animation(folder: Path, tmp_path: Path) -> None:
     plot(folder / "a.h5", "-o", tmp_path / "a.gif", "--over", "lines", "--theme", "dark")
     with Image.open(tmp_path / "a.gif") as film:
@@ -113,6 +116,7 @@ def test_a_gif_is_an_animation(folder: Path, tmp_path: Path) -> None:
         assert np.asarray(film.convert("RGB"))[0, 0].mean() < 50
 
 
+@pytest.mark.slow
 def test_the_same_as_from_python(folder: Path, tmp_path: Path) -> None:
     from landscape import Landscape
     from landscape.figures import save_figure
@@ -135,6 +139,13 @@ def test_the_same_as_from_python(folder: Path, tmp_path: Path) -> None:
         ),
         (["line"], ["--kind", "contour"], ValueError, "--kind contour needs a plane"),
         (["a"], ["--kind", "profile"], ValueError, "--kind profile needs a line"),
+        (
+            ["line"],
+            ["--kind", "contour", "--caption"],
+            ValueError,
+            "--kind contour needs a plane, .* use --kind profile",
+        ),
+        (["a"], ["--kind", "profile", "--caption"], ValueError, "--kind profile needs a line, .* use --kind contour"),
         (["a"], ["--kind", "map"], ValueError, "--kind must be one of 'auto', 'contour', 'lines', 'heatmap'"),
         (
             ["a"],
@@ -145,7 +156,12 @@ def test_the_same_as_from_python(folder: Path, tmp_path: Path) -> None:
         (["a", "b"], ["--kind", "contour"], ValueError, "--kind contour needs one file; several make multiples"),
         (["a", "wide"], ["--kind", "difference"], ValueError, "must have the same grid, but along x the first has 30"),
         (["a", "line"], [], ValueError, "all planes or all lines"),
-        (["a"], ["--kind", "animation"], ValueError, r"--output must end in \.gif or \.mp4 for an animation"),
+        (
+            ["a"],
+            ["--kind", "animation"],
+            ValueError,
+            r"--output must end in \.gif or \.mp4 for an animation, but got .*png'\.$",
+        ),
         (["a"], ["--metric", "speed"], ValueError, "--metric must be one of 'loss', 'accuracy'"),
         (
             ["a"],
@@ -176,6 +192,16 @@ def test_wrong_arguments(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("name", "shown"), [("line", "A curve of loss"), ("a", "Filled contours of loss")])
+def test_the_caption_is_that_of_the_landscape_in_python(folder: Path, tmp_path: Path, name: str, shown: str) -> None:
+    plot(folder / f"{name}.h5", "-o", tmp_path / "a.png", "--caption", "--dpi", "60")
+    text = (tmp_path / "a_caption.txt").read_text()
+    assert text == str(Landscape.load(folder / f"{name}.h5").caption())
+    assert f"Alternative text: {shown}" in text
+    with Image.open(tmp_path / "a.png") as picture:
+        assert picture.text["Description"].startswith(shown)
+
+
 def test_a_file_without_a_path_cannot_walk(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="needs a run's path of at least two checkpoints"):
         plot(folder / "still.h5", "-o", tmp_path / "a.gif")
@@ -184,6 +210,7 @@ def test_a_file_without_a_path_cannot_walk(folder: Path, tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_nothing_is_loaded_that_a_picture_does_not_need(folder: Path, tmp_path: Path) -> None:
     script = (
         "import sys; from landscape.cli import app; app(['plot', *sys.argv[1:]], standalone_mode=False); "
@@ -211,6 +238,7 @@ class TestTopology:
         with Image.open(tmp_path / "a.png") as image:
             assert image.size[0] > 200
 
+    @pytest.mark.slow
     def test_each_option_is_the_one_of_python(self, wells: Path, tmp_path: Path) -> None:
         landscape = Landscape.load(wells)
         for more, drawn in (

@@ -38,6 +38,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("typed", "kind", "look"),
     [CASES[0], CASES[1], *(pytest.param(*case, marks=pytest.mark.slow) for case in CASES[2:])],
@@ -52,6 +53,7 @@ def test_the_same_as_from_python(
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("files", "kind", "pixels"),
     [
@@ -158,3 +160,9 @@ def test_wrong_arguments_in_python(look: Any, error: type[Exception], message: s
         figures.plot_contour(build(), Figure().add_subplot(), size=(3, 3))
     with pytest.raises(ValueError, match=r"title must be left out for plot_multiples, whose pictures have titles=\["):
         figures.plot_multiples([build(), build()], title="x")
+
+
+def test_a_size_that_leaves_no_room_is_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"^--size must leave room for the axes .* \(1, 1\) inches do not"):
+        plot(folder / "a.h5", "-o", tmp_path / "a.png", "--size", "1x1")
+    assert not list(tmp_path.iterdir())

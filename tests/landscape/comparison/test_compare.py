@@ -121,6 +121,7 @@ def test_measures_by_hand(recipes):
     assert found.table("trace")[0].method == "Welch's t"
     assert np.isnan(measure(recipes, rise=50.0).values("radius_of_rise")).all()
     assert "for some networks there is no radius_of_rise" in measure(recipes, rise=50.0).summary("radius_of_rise")
+    assert "random lines; measure it with trace_lines=30" in measure(recipes, rise=50.0).summary("trace")
 
 
 @pytest.mark.slow
@@ -214,6 +215,20 @@ def test_a_plain_function_is_compared_too():
     assert one.table()[0].method == "bootstrap over directions"
 
 
+@pytest.mark.slow
+def test_a_trace_by_another_number_of_lines_is_measured_anew(recipes, tmp_path):
+    path = tmp_path / "compare.h5"
+    few = measure(recipes, output=path, directions=2, trace_lines=2)
+    more = measure(recipes, output=path, directions=2, trace_lines=5)
+    assert more.report.measured == 0
+    np.testing.assert_array_equal(more.trace, measure(recipes, directions=2, trace_lines=5).trace)
+    assert (more.trace != few.trace).all()
+    # Where it is not asked for, what is there stays.
+    np.testing.assert_array_equal(measure(recipes, output=path, directions=2).trace, more.trace)
+    assert "along these random lines, which are the same for all; other lines are not in it" in more.summary("trace")
+
+
+@pytest.mark.slow
 def test_the_file_holds_it_all(recipes, tmp_path):
     found = measure(recipes, output=tmp_path / "compare.h5", trace_lines=2)
     again = Comparison.load(tmp_path / "compare.h5")
@@ -305,6 +320,7 @@ def test_another_experiment_is_refused(recipes, tmp_path):
     assert measure(recipes, output=path, seed=1, overwrite=True).attributes["seed"] == 1
 
 
+@pytest.mark.slow
 def test_files_that_are_none(recipes, tmp_path):
     path = tmp_path / "compare.h5"
     measure(recipes, output=path)
@@ -323,6 +339,7 @@ def test_files_that_are_none(recipes, tmp_path):
         measure(recipes, output=tmp_path / "nowhere" / "compare.h5")
 
 
+@pytest.mark.slow
 def test_networks_that_are_not_finite_are_left_out_and_named(recipes, small_batches):
     broken = {name: value.copy() for name, value in small_batches[3].items()}
     broken["0.weight"][0, 0] = np.nan
@@ -366,6 +383,7 @@ def test_a_point_that_fails(recipes):
     assert any(place.startswith("network/3/direction/") for place in found.errors)
 
 
+@pytest.mark.slow
 def test_who_cannot_be_compared(recipes, tmp_path):
     with pytest.raises(ValueError, match="recipes must be at least two"):
         measure({"small": recipes["small"]})
@@ -418,6 +436,7 @@ def test_runs_and_files_are_networks_too(tmp_path):
     assert found.complete
 
 
+@pytest.mark.slow
 def test_the_forecast_is_said_first(recipes, tmp_path, capsys):
     assert measure(recipes, dry_run=True, output=tmp_path / "compare.h5") is None
     assert "6 networks x 4 lines: 102 points x" in capsys.readouterr().out

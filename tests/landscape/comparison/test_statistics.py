@@ -48,6 +48,7 @@ def lines(random, networks, directions, *, between=0.05, common=0.2, rest=0.15, 
     return 1 + own + shared + rest * random.standard_normal((networks, directions))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("networks", "directions", "reaction"),
     [
@@ -94,6 +95,7 @@ def test_the_interval_of_a_mean_covers_it(networks):
     assert COVERED[0] <= hits / REPEATS <= COVERED[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("directions", "samples", "rest"),
     [(0.3, 1, 0.5), *(pytest.param(*case, marks=slow) for case in [(0.3, 0, 0), (0, 1, 0), (0, 0, 1), (0.3, 0.7, 0)])],

@@ -122,6 +122,7 @@ class TestKnownSpectra:
 class TestSaddle:
     """Random planes average over all eigenvalues, so that a saddle looks like a minimum (Boettcher, Wheeler 2024)."""
 
+    @pytest.mark.slow
     @pytest.mark.filterwarnings("ignore:the two random directions have a cosine")
     def test_what_random_planes_hide_the_lowest_eigenvector_shows(self):
         network = saddle()
@@ -165,6 +166,7 @@ def trained(network, inputs, steps):
 class TestSurface:
     """The surface that is measured without any derivative bends as the eigenvalue says, at 1e-3 of the weights."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("build", "within"),
         [

@@ -76,6 +76,7 @@ def test_numbers_that_join_later_keep_the_rates_of_the_others(tmp_path: Path) ->
     assert limit(found) == pytest.approx([20, 20, 10, 5])
 
 
+@pytest.mark.slow
 def test_one_rate_is_one_number_and_other_optimizers_have_none(tmp_path: Path) -> None:
     train(tmp_path / "sgd", [0.1, 0.1], "epoch")
     found = measure(tmp_path / "sgd", [0, 2])

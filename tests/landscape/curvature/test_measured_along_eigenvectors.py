@@ -16,11 +16,12 @@ from landscape.cli import app
 from landscape.drawing.texts import axis_label, short_axis_label, title
 from landscape.errors import LandscapeIdentityError, LandscapeLockedError, PlaneError
 from landscape.exchange import export_landscape
-from landscape.facts import summary_json, summary_text
+from landscape.facts import summary_text
 from landscape.file.checks import PointStatus
 from landscape.file.landscape_file import read_landscape, write_landscape
 from landscape.file.lock import lock_landscape
 from landscape.interactive.content import landscape_content
+from landscape.summary_json import summary_json
 from workers.pools.in_process import InProcessPool
 
 PLAN = MeasurementPlan(batch_size=64, threads=1)
@@ -97,6 +98,7 @@ class TestRun:
         # The loss at the ends of the axes, if it were a parabola without a slope, would have risen by one.
         np.testing.assert_allclose(result.x[-1] ** 2 * result.directions.eigenvalues[0] / 2, 1)
 
+    @pytest.mark.slow
     def test_the_same_call_again_reads_the_vectors(self, run, tmp_path, monkeypatch):
         draw = SummaryLandscape(run).gen_landscapes_with_multi_process
         (first,) = draw(regression, RESULT, output=tmp_path, directions="ggn", **HOW)
@@ -132,7 +134,11 @@ class TestRun:
         ("options", "text"),
         [
             ({"directions": "steepest"}, "directions must be one of 'random', 'hessian', 'ggn', 'factors', 'pca'"),
-            ({"which": ("top", "bottom")}, 'which and rise are of eigenvectors: pass directions="hessian"'),
+            (
+                {"which": ("top", "bottom")},
+                r'^which must be left out where no eigenvectors are drawn; directions="hessian"',
+            ),
+            ({"rise": 2.0}, "^rise must be left out where no eigenvectors are drawn"),
             ({"directions": "hessian", "which": ("top", "least")}, "which must be one or two of"),
             ({"directions": "hessian", "rise": -1}, "rise must be a number above 0"),
         ],
@@ -143,6 +149,7 @@ class TestRun:
 
 
 class TestFiles:
+    @pytest.mark.slow
     def test_what_is_missing_is_measured_along_the_kept_vectors(self, measured, tmp_path):
         path = copied(measured, tmp_path, pending=True)
         # Another machine finds other last digits.
@@ -194,6 +201,7 @@ class TestFiles:
         with lock_landscape(path), pytest.raises(LandscapeLockedError):
             evaluate(plane, callback_fn, size=5, output=path, overwrite=True, **HOW)
 
+    @pytest.mark.slow
     def test_kept_vectors_are_read_instead_of_computed(self, measured, monkeypatch):
         plane = plane_of()
         forbid_products(monkeypatch)
@@ -222,7 +230,7 @@ class TestGrids:
     def test_without_its_vectors_a_file_says_where_they_belong(self, measured, tmp_path):
         path = copied(measured, tmp_path)
         (tmp_path / "saddle_directions.safetensors").unlink()
-        with pytest.raises(PlaneError, match=r"has eigenvectors as directions.*eigenvectors are always kept"):
+        with pytest.raises(PlaneError, match=r"saddle_directions\.safetensors, which .*Put that file back"):
             refine(path, callback_fn, factor=2, **HERE)
 
 

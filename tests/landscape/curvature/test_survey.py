@@ -73,6 +73,7 @@ def state_of(folder, number):
     return {name: checkpoint.read(name) for name in checkpoint.shapes}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numbers", [[3], pytest.param([0, 1, 2], marks=pytest.mark.slow)])
 def test_checkpoints_against_their_whole_hessians(run, numbers):
     options = {"top": 4, "bottom": 2, "trace_probes": 8, "tolerance": 1e-9, "keep_vectors": True}
@@ -126,6 +127,7 @@ def test_one_set_of_weights_with_and_without_a_file(run, tmp_path):
         found.save(saved)
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_checkpoint_by_checkpoint(run, tmp_path, monkeypatch):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     whole = generate(run, output=tmp_path / "whole", numbers=[0, 2, 3]).path.read_bytes()
@@ -180,6 +182,7 @@ def test_a_killed_process_goes_on_checkpoint_by_checkpoint(run, tmp_path):
     np.testing.assert_array_equal(found.eigenvalues[:measured], kept.eigenvalues[:measured])
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_is_not_finite_fails_and_the_others_go_on(diverged, tmp_path):
     message = r"could not be measured:\n  epoch 1: .*the loss is nan.*leave this checkpoint out.*\n  epoch 3: "
     with pytest.warns(UserWarning, match=message):
@@ -195,6 +198,7 @@ def test_a_checkpoint_that_is_not_finite_fails_and_the_others_go_on(diverged, tm
         generate(diverged, output=tmp_path, numbers=[3])
 
 
+@pytest.mark.slow
 def test_other_numbers_join_the_file_and_lose_nothing(run):
     generate(run, numbers=[0, 3])
     found = generate(run, numbers=[0, 2, 3], top=1)
@@ -292,6 +296,7 @@ def test_a_file_behind_a_url_with_its_vectors(run):
 
 
 class TestErrors:
+    @pytest.mark.slow
     def test_another_experiment(self, run):
         before = generate(run, numbers=[0], top=1).path.read_bytes()
         with pytest.raises(LandscapeIdentityError, match=r"(?s)curvature file .* top: the file has 1, this run 2\n"):

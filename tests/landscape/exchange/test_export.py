@@ -67,7 +67,8 @@ class TestEveryFormat:
         path = landscape(5, 5).save(tmp_path / "mine.h5")
         before = path.read_bytes()
         (tmp_path / FILES[name]).hardlink_to(path)
-        with pytest.raises(LandscapeWriteError, match="is the landscape itself and was left as it is"):
+        match = r"path must not be one of the inputs, but .* is one \(given as .*mine\.h5\)"
+        with pytest.raises(LandscapeWriteError, match=match):
             Landscape.load(path).export(tmp_path / FILES[name], name, overwrite=True)
         assert path.read_bytes() == before
 
@@ -188,7 +189,10 @@ class TestSave:
         path.write_text("mine")
         with pytest.raises(LandscapeWriteError, match=r"exists and was left as it is. Pass overwrite=True"):
             landscape().save(path)
+        with pytest.raises(LandscapeWriteError, match=r"a\.h5 is no landscape file and was left as it is"):
+            landscape().save(path, overwrite=True)
         assert path.read_text() == "mine"
+        path.write_bytes(b"")
         landscape().save(path, overwrite=True)
         assert Landscape.load(path).loss.shape == (7, 11)
         with pytest.raises(NotADirectoryError, match=r"must lie in a directory that exists, but .*missing does not"):

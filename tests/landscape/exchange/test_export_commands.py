@@ -14,8 +14,8 @@ from scripts import PATIENCE
 from surfaces import landscape, loss, surface
 
 from landscape import Landscape
-from landscape.facts import summary_json
 from landscape.file.checks import PointStatus
+from landscape.summary_json import summary_json
 
 COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()"]
 
@@ -26,6 +26,7 @@ def command(*arguments: object, folder: Path) -> subprocess.CompletedProcess[str
     )
 
 
+@pytest.mark.slow
 def test_there_and_back(tmp_path: Path) -> None:
     original = landscape(9, 9)
     original.save(tmp_path / "a.h5")
@@ -43,6 +44,7 @@ def test_there_and_back(tmp_path: Path) -> None:
     assert "None" not in text
 
 
+@pytest.mark.slow
 def test_errors_are_one_line_with_the_remedy(tmp_path: Path) -> None:
     landscape(9, 7).save(tmp_path / "a.h5")
     (tmp_path / "a.csv").write_text("mine")

@@ -34,6 +34,7 @@ def in_landscaper(script: str, folder: Path) -> str:
 
 
 class TestExport:
+    @pytest.mark.slow
     @needs_landscaper
     def test_landscaper_sees_each_value_at_its_place(self, tmp_path: Path) -> None:
         landscape(9, 9).export(tmp_path / "a.npz", "landscaper")
@@ -73,6 +74,7 @@ print(json.dumps([points, accuracy.loss.flatten().tolist(), read.dims, read.smad
 
 
 class TestImport:
+    @pytest.mark.slow
     @needs_landscaper
     def test_a_file_that_landscaper_computed(self, tmp_path: Path) -> None:
         script = """
@@ -153,6 +155,7 @@ class TestHostileFiles:
         content = self.header(shape) + bytes(40)
         self.bad(self.archive(tmp_path / "a.npz", loss=content, coordinates=content), "cannot be read as Landscaper's")
 
+    @pytest.mark.slow
     def test_a_bomb(self, tmp_path: Path) -> None:
         with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
             with archive.open("loss.npy", "w") as member:

@@ -130,6 +130,7 @@ class TestLevels:
         assert choose_scale(noisy, "log", clip=(0.02, 2)).spacing == "log"
         assert not crowded(smooth[:3, :3], np.array([1.0]))
 
+    @pytest.mark.slow
     def test_words_numbers_and_values(self) -> None:
         landscape = Landscape(build())
         assert contour_lines(plot_contour(landscape, levels=[0.1, 1, 3, 1e9])).levels.tolist() == [0.1, 1, 3]
@@ -169,6 +170,7 @@ class TestLevels:
 
 @pytest.mark.parametrize("plot", [plot_contour_lines, plot_heatmap])
 class TestBoth:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "loss",
         [
@@ -184,6 +186,7 @@ class TestBoth:
         if np.isnan(loss).all():
             assert "no finite value of loss" in {text.get_text() for text in ax.texts}
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", ["$", r"a_$b_{c$", r"$\frac$", r"x^2_\alpha", "%s {} #&~"])
     def test_special_characters(self, plot: Any, name: str) -> None:
         data = build(rows=4, columns=5, network=name, unit=name)

@@ -126,6 +126,7 @@ class TestFrames:
 
 
 class TestFiles:
+    @pytest.mark.slow
     def test_gif(self, tmp_path: Path) -> None:
         landscape = Landscape(walk())
         path = save_animation(landscape, tmp_path / "a.gif", seconds=0.6, rate=10, dpi=50)
@@ -144,6 +145,7 @@ class TestFiles:
         again = save_animation(landscape, tmp_path / "b.gif", seconds=0.6, rate=10, dpi=50)
         assert again.read_bytes() == path.read_bytes()
 
+    @pytest.mark.slow
     def test_mp4_of_an_odd_size(self, tmp_path: Path) -> None:
         path = save_animation(Landscape(walk()), tmp_path / "a.MP4", seconds=0.5, rate=10, size=(9.62, 5.42), dpi=50)
         command = [find_ffmpeg(), "-loglevel", "error", "-i", str(path), "-f", "rawvideo", "-pix_fmt", "rgb24", "-"]

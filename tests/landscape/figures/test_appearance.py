@@ -36,6 +36,7 @@ def brightness(color: Any) -> float:
 
 
 class TestThemes:
+    @pytest.mark.slow
     @pytest.mark.parametrize("plot", PLANES)
     def test_text_stands_out_from_the_page(self, plot: Any) -> None:
         for theme, dark in (("light", False), ("dark", True)):
@@ -122,6 +123,7 @@ class TestPaper:
         title = plot_contour(Landscape(build_unfinished()), style="paper").get_title()
         assert title == "208 of 320 points measured so far,\n32 interpolated"
 
+    @pytest.mark.slow
     def test_pdf_embeds_its_fonts_as_outlines(self, tmp_path: Path) -> None:
         save_figure(plot_contour(Landscape(build()), style="paper"), tmp_path / "a.pdf")
         content = (tmp_path / "a.pdf").read_bytes()

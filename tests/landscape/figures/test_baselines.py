@@ -138,6 +138,7 @@ def check(name: str, pixels: Any) -> None:
 
 @pytest.mark.skipif(not matplotlib.__version__.startswith(PINNED), reason=f"pictures are of matplotlib {PINNED}")
 class TestBaselines:
+    @pytest.mark.slow
     @pytest.mark.parametrize("style", ["screen", "paper"])
     @pytest.mark.parametrize("name", PICTURES)
     def test_light(self, name: str, style: str) -> None:
@@ -154,6 +155,7 @@ class TestBaselines:
         frames = list(walk_frames(Landscape(data), seconds=0.5, rate=10, dpi=50))
         check("walk", frames[3])
 
+    @pytest.mark.slow
     def test_other_words_or_colours_would_be_seen(self) -> None:
         for change in (lambda ax: ax.set_title("something else"), lambda ax: ax.get_lines()[1].set_color("red")):
             ax = plot_contour(Landscape(build()), theme="light")

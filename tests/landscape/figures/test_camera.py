@@ -101,6 +101,7 @@ def test_pyvista_stands_at_the_same_place() -> None:
     np.testing.assert_allclose(eye, np.add(middle, [DISTANCE * np.sqrt(8 + (1 + FLOOR) ** 2), 0, 0]))
 
 
+@pytest.mark.slow
 def test_all_panels_have_one_camera_and_auto_looks_for_each() -> None:
     rising = np.linspace(1, 5, 8) * np.ones((6, 1))
     files = [Landscape(build(loss, points=0)) for loss in (rising, rising[:, ::-1])]

@@ -181,6 +181,7 @@ def test_a_difference_is_coarse_where_either_is_pending() -> None:
     assert shown.sum() == 1568
 
 
+@pytest.mark.slow
 def test_it_is_for_looking_at_alone(tmp_path: Any) -> None:
     data = plane()
     before = copy.deepcopy(data)

@@ -30,6 +30,7 @@ class TestContour:
                 checked += len(segment)
         assert checked > 500
 
+    @pytest.mark.slow
     def test_rows_are_y_with_three_rows_and_five_columns(self) -> None:
         loss = [[1, 2, 3, 4, 5], [1, 2, 3, 4, 50], [1, 2, np.nan, 4, 5.0]]
         ax = plot_contour(Landscape(build(loss)))

@@ -175,6 +175,7 @@ class TestProfile:
 
 
 class TestCaptions:
+    @pytest.mark.slow
     def test_every_picture_says_which_data_set(self) -> None:
         data = both()
         landscape = Landscape(data)

@@ -42,12 +42,14 @@ def drawn_ratio(ax: Any) -> float:
 
 
 class TestFlatPictures:
+    @pytest.mark.slow
     @pytest.mark.parametrize(("cosine", "norms"), PLANES)
     @pytest.mark.parametrize("plot", [plot_contour, plot_contour_lines])
     def test_an_isotropic_loss_has_circles(self, plot: Any, cosine: float, norms: tuple[float, float]) -> None:
         ax = plot(Landscape(isotropic_plane(cosine, norms)), scale="linear", levels=[1.5, 3.0])
         assert drawn_ratio(ax) == pytest.approx(1, abs=0.02)
 
+    @pytest.mark.slow
     def test_without_scale_they_are_ellipses_and_the_picture_says_so(self) -> None:
         ax = plot_contour(
             Landscape(isotropic_plane(0.0, (12.0, 5.0))), scale="linear", levels=[1.5, 3.0], aspect="fill"
@@ -65,6 +67,7 @@ class TestFlatPictures:
         assert "stretched" not in ax.get_title()
         assert "sheared" not in ax.get_title()
 
+    @pytest.mark.slow
     def test_on_axes_of_the_user_and_side_by_side(self) -> None:
         from matplotlib.figure import Figure
 

@@ -36,6 +36,7 @@ class TestLabelsOfAxes:
         assert plot_contour(Landscape(build(decomposition="points"))).get_ylabel() == "distance towards point 2"
         assert plot_contour(Landscape(build(decomposition="custom"))).get_xlabel() == "distance along direction 1"
 
+    @pytest.mark.slow
     def test_titles(self) -> None:
         assert plot_contour(Landscape(build(points=0, intervals=[[7]], unit="step"))).get_title() == "LeNet, step 7"
         assert plot_contour(Landscape(build(title="mine"))).get_title() == "mine"
@@ -43,6 +44,7 @@ class TestLabelsOfAxes:
         assert plot_contour(Landscape(build(unit=unit))).get_title() == f"LeNet, {unit}s 3 to 14"
         assert plot_contour(Landscape(build(points=0, network=None))).get_title() == "loss landscape"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "name", ["$", r"a_$b_{c$", r"$\frac$", "$$", r"\$x$", "a\nb\0c", "\ud800", "%s {} _x", "n" * 500]
     )

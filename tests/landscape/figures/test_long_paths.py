@@ -184,6 +184,7 @@ class TestPictures:
                 others += [other.get_tightbbox() for other in figure.axes if other is not bar and other.name != "3d"]
                 assert not any(box.overlaps(other.padded(-1)) for other in others), (draw, look)
 
+    @pytest.mark.slow
     def test_few_checkpoints_have_numbers_and_arrowheads_but_no_bar(self) -> None:
         ax = plot_contour(Landscape(build_path("spiral", 6)))
         assert bars(ax) == []

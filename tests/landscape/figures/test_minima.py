@@ -276,3 +276,16 @@ class TestBoth:
             plot(landscape, persistence=-1)
         with pytest.raises(KeyError, match="the landscape has no metric 'acc'"):
             plot(landscape, metric="acc")
+
+
+class TestFlat:
+    """A flat surface has no lowest place: no mark, no letter, and the picture says that it is flat."""
+
+    @pytest.mark.parametrize("plot", [plot_merge_tree, plot_persistence, plot_contour])
+    def test_no_minimum_is_marked(self, plot):
+        data = build(np.full((3, 5), 3.0), points=0)
+        ax = plot(Landscape(data), **({"topology": True} if plot is plot_contour else {}))
+        assert "flat: loss is 3 at all 15 finite points" in [text.get_text() for text in ax.texts]
+        assert not letters(ax)
+        assert not any("minim" in text for text in legend_texts(ax))
+        draw(ax)

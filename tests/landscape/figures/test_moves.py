@@ -38,6 +38,7 @@ def film(path: Path) -> tuple[int, int, int]:
 
 
 class TestOrbit:
+    @pytest.mark.slow
     def test_only_the_surface_turns_and_whole_turns_are_closed(self) -> None:
         frames = list(orbit_frames(walk(), seconds=1, rate=4, dpi=50, theme="light"))
         assert [frame.shape for frame in frames] == [(270, 480, 3)] * 4
@@ -117,6 +118,7 @@ class TestFilms:
         path = save_animation(walk(), tmp_path / "a.mp4", move=move, seconds=0.8, rate=5)
         assert film(path) == (4 + held, 1080, 1920)
 
+    @pytest.mark.slow
     def test_a_gif_is_smaller_and_an_orbit_runs_in_a_circle(self, tmp_path: Path) -> None:
         path = save_animation(walk(), tmp_path / "a.gif", move="orbit", seconds=0.3, rate=10)
         with Image.open(path) as found:

@@ -80,6 +80,7 @@ class TestArrangement:
         assert letters.sum() > 1000
         assert (together[letters] < 200).all()
 
+    @pytest.mark.slow
     def test_rows_and_columns(self) -> None:
         landscapes = [Landscape(build(title=str(index), points=0)) for index in range(5)]
         axes = plot_multiples(landscapes)
@@ -98,6 +99,7 @@ class TestArrangement:
         axes = plot_multiples([Landscape(build()), Landscape(build(decomposition="random", title="other"))])
         assert [ax.get_ylabel() for ax in axes] == [second, "distance along\ndirection 2"]
 
+    @pytest.mark.slow
     def test_equal_titles_get_the_file_or_a_number(self, tmp_path: Any) -> None:
         same = [Landscape(build()), Landscape(build())]
         assert [ax.get_title() for ax in plot_multiples(same)] == [

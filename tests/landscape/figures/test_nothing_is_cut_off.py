@@ -149,6 +149,7 @@ def draw(kind: str, state: str, name: str, style: tuple[str, str | None]) -> Any
     return {**PLANES, **LINES}[kind](data, style=style[0], theme=style[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "state", "name", "style"), SAMPLE)
 def test_everything_lies_inside_the_figure(kind, state, name, style):
     check(draw(kind, state, name, style), f"{kind}, {state}, {name}, {style}")

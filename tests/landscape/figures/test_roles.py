@@ -59,6 +59,7 @@ class TestNetworks:
         assert [axis_label(data, axis) for axis in (0, 1)] == [r"from SGD to Adam \$x_1\$", "from SGD to average"]
         assert axis_label(with_ends(), 0) == r"from SGD to Adam \$x_1\$"
 
+    @pytest.mark.slow
     def test_the_ends_of_a_line_have_their_names(self) -> None:
         ax = plot_profile(Landscape(with_ends()))
         assert {text.get_text() for text in ax.texts} == {"SGD", r"Adam \$x_1\$"}

@@ -57,6 +57,7 @@ class TestSaving:
         assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_pyplot_is_never_touched() -> None:
     script = """
 import sys, matplotlib

@@ -42,6 +42,7 @@ def surfaces() -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
 
 
 class TestStrangeSurfaces:
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", surfaces())
     @pytest.mark.parametrize("plot", DRAWINGS)
     def test_is_drawn(self, plot: Any, name: str) -> None:
@@ -55,6 +56,7 @@ class TestStrangeSurfaces:
     def test_any_scale(self, name: str, scale: str) -> None:
         draw(plot_contour(Landscape(build(surfaces()[name], points=0)), scale=scale))
 
+    @pytest.mark.slow
     def test_the_picture_says_what_is_odd(self) -> None:
         def words(name: str) -> str:
             return " ".join(text.get_text() for text in plot_contour(Landscape(build(surfaces()[name]))).texts)

@@ -50,6 +50,7 @@ def sizes_of_type(figure: Any) -> list[float]:
     return [text.get_fontsize() for text in texts]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", WIDTHS)
 @pytest.mark.parametrize("kind", ["contour", "surface", "profile", "multiples"])
 def test_as_wide_as_the_venue_asks_in_type_of_at_least_6_points(style: str, kind: str) -> None:
@@ -99,6 +100,7 @@ def test_serif_has_every_letter(kind: str) -> None:
     drawn("icml", kind, font="serif").figure.canvas.draw()  # a missing letter would warn
 
 
+@pytest.mark.slow
 def test_the_description_is_in_each_kind_of_file(tmp_path: Any) -> None:
     ax = drawn("paper", "contour")
     for name in ("a.png", "a.svg", "a.pdf"):

@@ -11,13 +11,14 @@ from landscape_examples import build
 
 from landscape import Landscape
 from landscape.errors import LandscapeIdentityError
-from landscape.facts import sampling_text, summary_json, summary_text
+from landscape.facts import sampling_text, summary_text
 from landscape.file.checks import PointStatus
 from landscape.file.landscape_file import write_landscape
 from landscape.file.lock import lock_landscape
 from landscape.interactive import save_page
 from landscape.interactive.page import page_html
 from landscape.interactive.watch import FileWatch
+from landscape.summary_json import summary_json
 from landscape.survey.experiment import check_identity
 
 pytest.importorskip("plotly")
@@ -47,6 +48,7 @@ def shown(path: Path, folder: Path) -> None:
         landscape.export(folder / name, metric="accuracy", overwrite=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value"), [*((name, None) for name in NAMES), *((name, HALF) for name in NAMES if name not in COMPUTED)]
 )

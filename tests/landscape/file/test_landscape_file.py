@@ -27,7 +27,7 @@ from places import ROOT
 
 from collectors.errors import LandscapeError
 from collectors.files.local_files import temporary_sibling
-from landscape import Landscape, evaluate, line_between, random_plane
+from landscape import Comparison, Curvature, Landscape, evaluate, line_between, random_plane
 from landscape.errors import (
     LandscapeDamagedError,
     LandscapeFormatError,
@@ -60,6 +60,7 @@ def leaves(value: Any, name: str = "") -> dict[str, Any]:
     return {key: leaf for item in items for key, leaf in leaves(items[item], f"{name}.{item}").items()}
 
 
+@pytest.mark.slow
 def test_the_page_of_file_formats_names_everything_that_a_survey_writes(tmp_path):
     network, path = batch_norm()[1], tmp_path / "a.h5"
     other = copy.deepcopy(network)
@@ -266,6 +267,11 @@ class TestXarray:
 
 
 class TestAbsentAndForeign:
+    @pytest.mark.parametrize("reader", [Landscape, Curvature, Comparison])
+    def test_no_path(self, reader: Any) -> None:
+        with pytest.raises(TypeError, match=r"path must be a path \(str or os\.PathLike\), but got NoneType: None"):
+            reader.load(None)
+
     def test_absent(self, tmp_path: Path) -> None:
         with pytest.raises(LandscapeNotFoundError, match=r"there is no landscape file .*none\.h5"):
             read_landscape(tmp_path / "none.h5")
@@ -315,12 +321,18 @@ class TestAbsentAndForeign:
 
 
 class TestDamaged:
-    @pytest.mark.parametrize("content", [b"", b"\x89HDF", b"not HDF5 at all" * 100, b"\x89HDF\r\n\x1a\n" + bytes(2000)])
+    @pytest.mark.parametrize("content", [b"", b"\x89HDF", b"\x89HDF\r\n\x1a\n" + bytes(2000)])
     def test_no_hdf5(self, path: Path, content: bytes) -> None:
         path.write_bytes(content)
         with pytest.raises(LandscapeDamagedError, match=r"is damaged .* overwrite=True"):
             read_landscape(path)
         assert path.read_bytes() == content
+
+    def test_nobody_is_told_to_replace_what_may_be_anything(self, path: Path) -> None:
+        path.write_bytes(b"not HDF5 at all" * 100)
+        with pytest.raises(LandscapeDamagedError, match="is damaged, or none at all") as caught:
+            read_landscape(path)
+        assert "overwrite" not in str(caught.value)
 
     def test_truncated_anywhere(self, path: Path) -> None:
         write_landscape(path, build())
@@ -597,6 +609,7 @@ except OSError as error:
         assert link.is_symlink()
         assert leaves(read_landscape(path)) == leaves(read_landscape(link))
 
+    @pytest.mark.slow
     def test_a_killed_writer_leaves_a_whole_file(self, path: Path) -> None:
         write_landscape(path, build(60, 80))
         expected = {landscape_bytes(build(60, 80)), landscape_bytes(build(60, 80, seed=1))}

@@ -37,7 +37,7 @@ def constant(example):
 
 
 def one_point(example):
-    return example(rows=1, columns=1, checkpoints=0)
+    return example(rows=1, columns=1)
 
 
 def one_row(example):
@@ -76,7 +76,7 @@ CASES = {
         "pending (39)",
         "failed (1)",
     ],
-    only_nan: ["There is no finite value of loss yet.", "not finite (117)"],
+    only_nan: ["There is no finite value of loss.", "not finite (117)"],
     constant: ["The surface is flat: loss is 2.5 at every finite point."],
     one_point: ["1 × 1 points", "The surface is flat"],
     one_row: ["13 × 1 points"],
@@ -120,6 +120,7 @@ def test_their_surfaces(open_page, example, case) -> None:
     opened.check()
 
 
+@pytest.mark.slow
 def test_values_without_a_logarithm_are_counted(open_page, example) -> None:
     data = example()
     data.metrics["loss"][0, :2] = [0.0, -3.0]
@@ -165,6 +166,7 @@ def with_strange_metrics(example):
     return data
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("both", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_metrics_named_like_what_objects_have(open_page, example, both) -> None:
     """The second file may lack them; then its loss is shown."""

@@ -24,6 +24,7 @@ def numbers(rows):
     return np.array([[np.nan if value is None else value for value in row] for row in rows], float)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["contour", "cells"])
 def test_the_map_shows_the_cells_of_the_figures(open_page, example, kind) -> None:
     data = begun(example, 0.1, rows=20, columns=24)
@@ -60,6 +61,7 @@ def test_the_map_shows_the_cells_of_the_figures(open_page, example, kind) -> Non
     opened.check()
 
 
+@pytest.mark.slow
 def test_pointing_says_that_it_is_not_measured_and_whose_colour_it_is(open_page, example) -> None:
     data = begun(example, 0.1, rows=20, columns=24)
     opened = open_page(data, webgl=False)
@@ -92,6 +94,7 @@ def test_the_surface_has_flat_plateaus_of_measured_heights(open_page, example) -
     opened.check()
 
 
+@pytest.mark.slow
 def test_a_line_has_dotted_steps(open_page, example) -> None:
     data = begun(example, 0.3, line=True, columns=101)
     opened = open_page(data, webgl=False)
@@ -100,6 +103,7 @@ def test_a_line_has_dotted_steps(open_page, example) -> None:
     np.testing.assert_array_equal(y[::3], shown[np.isfinite(shown)])
 
 
+@pytest.mark.slow
 def test_a_finished_landscape_has_none(open_page, example) -> None:
     opened = open_page(example(), webgl=False)
     names = opened.page.evaluate("document.querySelector('.map').data.map((trace) => trace.name)")

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from isotropic_planes import isotropic_plane
 from scipy.interpolate import RegularGridInterpolator
 
 from landscape import Landscape
@@ -110,6 +111,24 @@ class TestSideBySide:
         assert two.page.locator(".card .plot.profile:visible").count() == 2
         two.page.check("#overlay")
         two.check()
+
+    @pytest.mark.slow
+    def test_the_point_nearest_the_origin_is_nearest_in_weight_space(self, open_page) -> None:
+        """Where directions are neither at right angles nor as long as each other, coordinates tell another one."""
+        planes = [isotropic_plane(0.6, (3.0, 8.0)), isotropic_plane(0.6, (3.0, 8.0))]
+        opened = open_page(*planes, webgl=False)
+        for text, value in (
+            ("x of the start", -0.8),
+            ("y of the start", 0.4),
+            ("x of the end", 0.6),
+            ("y of the end", 0.9),
+        ):
+            opened.page.fill(f".overlay [aria-label='{text}']", str(value))
+            opened.page.keyboard.press("Tab")
+        # Of these planes the loss is the square of the distance, and so is least where that is.
+        for position, values in curves(opened).values():
+            assert position[values.argmin()] == pytest.approx(0, abs=0.02 * np.ptp(position))
+        opened.check()
 
     @pytest.mark.slow
     def test_the_address_keeps_how_they_are_compared(self, two) -> None:

@@ -46,7 +46,11 @@ def test_a_thousand_checkpoints_have_a_bar_arrowheads_and_every_place(open_page:
     assert bar["marker"]["colorbar"]["title"]["text"] == "epoch along the path"
     (path,) = traces(opened, "map", "path")
     assert len(path["x"]) == 1000
-    assert 5 < np.count_nonzero(path["marker"]["size"]) < 200
+    dots = np.count_nonzero(path["marker"]["size"])
+    assert 5 < dots < 200
+    # As in the figures, a text says that not every checkpoint has a dot.
+    said = opened.page.inner_text(".warning")
+    assert f"{dots} of 1,000 checkpoints marked." in said or f"Every {round(1000 / dots)}th checkpoint marked." in said
     # At its end the path shows its own colours; before it, how far the player has come.
     assert opened.shapes("walked") == []
     opened.page.evaluate(f"{SLIDER}.value = 500; {SLIDER}.dispatchEvent(new Event('input'))")
@@ -54,6 +58,7 @@ def test_a_thousand_checkpoints_have_a_bar_arrowheads_and_every_place(open_page:
     opened.check()
 
 
+@pytest.mark.slow
 def test_short_paths_are_as_before(open_page: Callable[..., Any], example: Callable[..., Any]) -> None:
     opened = open_page(example(checkpoints=9), webgl=False)
     assert traces(opened, "map", "time") == traces(opened, "map", "time bar") == []
@@ -90,6 +95,7 @@ def test_several_runs_have_no_numbers() -> None:
     assert path_numbers(data, map_place(data, lambda x, y: (x, y))) == []
 
 
+@pytest.mark.slow
 def test_each_run_has_a_bar(open_page: Callable[..., Any]) -> None:
     opened = open_page(build_path("walk", 60, runs=2), webgl=False)
     bars = traces(opened, "map", "time bar")

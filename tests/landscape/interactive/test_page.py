@@ -90,6 +90,7 @@ class TestOnePlane:
         )
         opened.check()
 
+    @pytest.mark.slow
     def test_a_click_keeps_a_point_and_arrow_keys_move_it(self, open_page, example) -> None:
         data = example()
         opened = open_page(data, webgl=False)
@@ -114,6 +115,7 @@ class TestOnePlane:
         assert opened.facts(".readout") == {}
         opened.check()
 
+    @pytest.mark.slow
     def test_clipping_is_said_and_changes_no_value(self, open_page, example) -> None:
         data = example()
         loss = data.metrics["loss"]
@@ -185,6 +187,7 @@ class TestPath:
 
 
 class TestRoles:
+    @pytest.mark.slow
     def test_networks_are_not_joined_and_have_their_names(self, open_page) -> None:
         data = with_networks()
         opened = open_page(data, webgl=False)
@@ -245,6 +248,7 @@ class TestRoles:
         assert facts["SGD"].endswith("(epoch 0)")
         opened.check()
 
+    @pytest.mark.slow
     def test_the_ends_of_a_line_have_their_names(self, open_page) -> None:
         opened = open_page(with_ends(), webgl=False)
         assert opened.data("profile", "networks", "x", "y", "text") == [[1], [3], ["Adam &#36;x_1&#36;"]]
@@ -253,6 +257,7 @@ class TestRoles:
 
 
 class TestProfile:
+    @pytest.mark.slow
     def test_dragging_an_end(self, open_page, example) -> None:
         data = example()
         data.metrics["loss"][4, 6] = np.nan
@@ -360,6 +365,7 @@ class TestInterpolatedPoints:
 
 
 class TestDownloads:
+    @pytest.mark.slow
     def test_the_grid_as_csv_is_exact(self, open_page, example, metric) -> None:
         data = example()
         data.metrics["loss"][0, :3] = [np.nan, np.inf, -np.inf]
@@ -430,6 +436,7 @@ class TestSeveral:
         assert opened.page.locator(".card").count() == 2
         opened.check()
 
+    @pytest.mark.slow
     def test_no_common_grid(self, open_page, example) -> None:
         opened = open_page(example(), example(columns=7), webgl=False)
         assert "No two landscapes lie on the same grid" in opened.page.inner_text(".toolbar")
@@ -437,6 +444,7 @@ class TestSeveral:
 
 
 class TestLine:
+    @pytest.mark.slow
     def test_a_line_is_a_curve_of_its_points(self, open_page, example, metric) -> None:
         data = example(line=True)
         data.metrics["loss"][4] = np.inf

@@ -67,6 +67,7 @@ def scale_of(norm: Any) -> tuple[str, float]:
 
 
 class TestOneRule:
+    @pytest.mark.slow
     @pytest.mark.parametrize("name", PLANES)
     def test_a_plane(self, example, name) -> None:
         data = made(example, name)
@@ -104,6 +105,7 @@ class TestOneRule:
 
 
 class TestInTheBrowser:
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         "names",
         [
@@ -165,7 +167,21 @@ class TestInTheBrowser:
             ranges.append(layout.get("range"))
         # The profiles, too, have one axis, alone as together.
         ranges.append(common.get("range"))
-        assert kind == "symlog" or (ranges[0] is not None and all(each == ranges[0] for each in ranges))
+        assert ranges[0] is not None
+        assert all(each == ranges[0] for each in ranges)
+
+    @pytest.mark.slow
+    def test_shares_at_chance_level_are_shares_beside_others(self, open_page, example, metric) -> None:
+        """Alone they are small numbers; beside an accuracy of 70 % they are no reason for a logarithm."""
+        files = [example(seed=seed) for seed in (1, 2)]
+        for data, high in zip(files, (0.06, 0.7), strict=True):
+            data.metrics[metric][...] = np.linspace(0.012, high, data.metrics[metric].size).reshape(data.shape)
+        opened = open_page(*files, webgl=False)
+        opened.page.select_option("#metric", metric)
+        drawn = bar(plot_multiples([Landscape(data) for data in files], metric=metric)[0])
+        assert scale_of(drawn.norm)[0] == "linear"
+        assert opened.data("map", "grid", "zmin", "zmax") == [drawn.norm.vmin, drawn.norm.vmax]
+        opened.check()
 
     @pytest.mark.slow
     def test_the_difference(self, open_page, example) -> None:

@@ -168,6 +168,7 @@ class TestCommand:
             env={"PATH": "/usr/bin:/bin", "BROWSER": "true", "COLUMNS": "200"},
         )
 
+    @pytest.mark.slow
     def test_writes_pages(self, example, tmp_path) -> None:
         write_landscape(tmp_path / "a.h5", example())
         write_landscape(tmp_path / "b.h5", example(line=True))
@@ -186,6 +187,7 @@ class TestCommand:
         with pytest.raises(LandscapeFormatError, match="is a directory"):
             Landscape.load(tmp_path)
 
+    @pytest.mark.slow
     def test_wrong_options(self, example, tmp_path) -> None:
         write_landscape(tmp_path / "a.h5", example())
         assert "--size must be" in self.run("a.h5", "-o", "a.html", "--size", "tiny", folder=tmp_path).stderr

@@ -71,6 +71,7 @@ def test_contour_lines_are_circles(open_page, cosine: float, norms: tuple[float,
     opened.check()
 
 
+@pytest.mark.slow
 def test_pointing_at_an_oblique_map(open_page) -> None:
     data = isotropic_plane(-0.7, (12.0, 5.0), columns=21, rows=11)
     opened = open_page(data, webgl=False)
@@ -132,6 +133,7 @@ def test_no_white_band_beside_a_gap(open_page) -> None:
     opened.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sign", [1, pytest.param(-1, marks=pytest.mark.slow)])
 def test_a_difference_shows_only_colours_that_occur(open_page, sign: int) -> None:
     first, second = (isotropic_plane(0.0, (5.0, 5.0), columns=11, rows=11) for _ in range(2))

@@ -18,11 +18,15 @@ import time
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
+import h5py
 import numpy as np
 import pytest
+from data_sets import with_test_set
 from scripts import PATIENCE
+from typer.testing import CliRunner
 
 from landscape import custom_plane, evaluate
+from landscape.cli import app
 from landscape.errors import LandscapeDamagedError
 from landscape.file.checks import PointStatus
 from landscape.file.landscape_file import write_landscape
@@ -49,8 +53,8 @@ def write(path, data, moment):
 
 
 @contextmanager
-def serving(path):
-    with WatchServer(path) as server:
+def serving(path, **look):
+    with WatchServer(path, **look) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
@@ -97,6 +101,18 @@ class TestFile:
         progress, _ = watch.look()
         assert (progress.phase, progress.text) == ("complete", "Complete: 129 of 129 measured (100 %).")
         path.unlink()
+        assert watch.look()[0].phase == "complete"
+
+    def test_another_program_has_it_open(self, example, tmp_path) -> None:
+        path = tmp_path / "a.h5"
+        write_landscape(path, example())
+        status = path.stat()
+        with h5py.File(path, "r+"):
+            watch = FileWatch(path)
+            assert watch.progress.phase == "waiting"
+            assert watch.progress.text == f"Waiting for {path}: another program has it open for writing."
+        # Nothing was written.
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
         assert watch.look()[0].phase == "complete"
 
     def test_a_writer_that_died_writes_no_more(self, example, tmp_path) -> None:
@@ -147,6 +163,7 @@ def has_ended(connection):
 
 
 class TestConnections:
+    @pytest.mark.slow
     def test_those_that_ask_nothing_keep_nobody_out(self, example, tmp_path) -> None:
         write_landscape(tmp_path / "a.h5", example())
         with serving(tmp_path / "a.h5") as server:
@@ -236,6 +253,26 @@ class TestServer:
             again = json.loads(ask(server, path + f"progress?after={first['version']}")[1])
             assert again == {**first, "content": None}
 
+    def test_the_first_look_is_the_users_and_what_comes_later_has_it_too(self, example, tmp_path) -> None:
+        path = tmp_path / "a.h5"
+        with serving(path, aspect="fill", camera="-100,20") as server:
+            address = urlsplit(server.address).path
+            waiting = ask(server, address)[1].decode()
+            assert '"aspect": "fill"' in waiting
+            assert '"camera": "-100,20"' in waiting
+            write_landscape(path, example())
+            content = json.loads(ask(server, address + "progress?after=")[1])["content"]
+            for frame in content["frames"].values():
+                assert frame["cameras"]["-100,20"] != frame["cameras"]["default"]
+
+    @pytest.mark.parametrize(("option", "value"), [("aspect", "wide"), ("camera", "behind")])
+    def test_an_unknown_look(self, tmp_path, option, value) -> None:
+        with pytest.raises(ValueError, match=f"{option} must be .*{value}"):
+            WatchServer(tmp_path / "a.h5", **{option: value})
+        found = CliRunner().invoke(app, ["watch", str(tmp_path / "a.h5"), f"--{option}", value, "--no-open"])
+        assert isinstance(found.exception, ValueError)
+        assert re.match(f"--{option} must be .*{value}", str(found.exception))
+
     def test_a_taken_port_and_a_wrong_one(self, tmp_path) -> None:
         with WatchServer(tmp_path / "a.h5") as server:
             with pytest.raises(OSError, match=r"cannot be used: .*Pass --port 0"):
@@ -268,6 +305,28 @@ class TestBrowser:
             assert opened.page.input_value("#scale") == "linear"
             assert opened.messages == []
             assert all(request.startswith(server.address) or request.startswith("data:") for request in opened.requests)
+
+    @pytest.mark.slow
+    def test_title_and_controls_are_those_of_the_file(self, example, tmp_path, open_address) -> None:
+        """The page may be older than the file, and the file may hold another landscape later."""
+        path = tmp_path / "a.h5"
+        with serving(path) as server:
+            opened = open_address(server.address, ready=".live output", webgl=False)
+            assert opened.page.title() == opened.page.inner_text("h1") == "a.h5"
+            write_landscape(path, example(network="LeNet"))
+            opened.wait("document.querySelector('h1').textContent === 'LeNet, epochs 3 to 8'")
+            opened.page.select_option("#metric", "loss_stderr")
+            write_landscape(path, with_test_set(example(network="ResNet", checkpoints=0)))
+            opened.wait("document.querySelector('h1').textContent === 'ResNet'")
+            assert opened.page.title() == "ResNet"
+            assert opened.page.locator("#beside, #shared").count() == 2
+            assert opened.page.input_value("#metric") == "loss_stderr"
+            opened.page.select_option("#beside", "loss@test")
+            write_landscape(path, example(line=True))
+            opened.wait("document.querySelector('.card.line .main-svg') !== null")
+            assert opened.page.locator("#beside, #shared").count() == 0
+            assert opened.page.locator(".card").count() == 1
+            assert opened.messages == []
 
 
 class TestCommand:

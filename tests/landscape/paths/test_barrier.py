@@ -115,6 +115,7 @@ def test_loss_of_whole_batches_has_no_paired_error():
     assert "±" not in repr(found)
 
 
+@pytest.mark.slow
 def test_file_keeps_the_barrier_and_is_continued(tmp_path):
     a, b, path = trained(0), trained(1), tmp_path / "line.h5"
     found = barrier(a, b, callback_fn, points=7, output=path, **OPTIONS)

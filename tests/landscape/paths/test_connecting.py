@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
+from dataclasses import replace
 
 import digits_networks
 import numpy as np
@@ -19,14 +20,18 @@ from two_networks import INPUTS, TARGETS, build, callback_fn, trained
 
 from collectors.errors import CheckpointError
 from landscape import Barrier, Landscape, Path, connect, evaluate, line_between
-from landscape.errors import LandscapeIdentityError, LandscapeLockedError, LandscapeWriteError, PlaneError
+from landscape.errors import (
+    LandscapeError,
+    LandscapeIdentityError,
+    LandscapeLockedError,
+    LandscapeWriteError,
+    PlaneError,
+)
 from landscape.figures import plot_routes
 from landscape.file.lock import lock_landscape
-from landscape.paths import connecting
+from landscape.paths.path_file import write_path
 from workers import FunctionEvaluator
 from workers.errors import CurveError
-from workers.measurement_plan import MeasurementPlan
-from workers.pools.open_pool import open_pool
 
 OPTIONS = {"device_ids": [0], "progress": False}
 CHILD = """
@@ -61,6 +66,7 @@ def test_the_best_bend_of_a_curved_valley_is_found():
     np.testing.assert_allclose(path.bend()["w"], wall.BEST_BEND[0], atol=2e-2)
 
 
+@pytest.mark.slow
 def test_curve_goes_round_the_barrier_of_the_line(curved):
     path, _ = curved
     straight = evaluate(line_between(trained(0), trained(1)), callback_fn, x=np.linspace(0, 1, 9), **OPTIONS)
@@ -78,6 +84,7 @@ def test_curve_goes_round_the_barrier_of_the_line(curved):
     assert repr(path).startswith("Path(bezier of Sequential from a to b, 1 bend, 200 steps; length ")
 
 
+@pytest.mark.slow
 def test_landscape_of_a_path_says_what_it_is_and_is_continued(curved, tmp_path):
     path, _ = curved
     file = tmp_path / "curve.h5"
@@ -89,6 +96,9 @@ def test_landscape_of_a_path_says_what_it_is_and_is_continued(curved, tmp_path):
     assert facts["t"] == np.linspace(0, 1, 9).tolist()
     assert facts["length"][-1] == pytest.approx(path.length)
     assert facts["distance_to_chord"][0] == 0
+    settings = path.curve.settings
+    assert facts["fitting"]["steps"] == settings.steps
+    assert f"with 1 bend, fitted in {settings.steps} steps (seed {settings.seed})." in again.caption("profile").text
     # By the points themselves.
     a, b, middle = (np.concatenate([part.reshape(-1) for part in path.point(t).values()]) for t in (0, 1, 0.5))
     foot = a + (b - a) * ((middle - a) @ (b - a)) / ((b - a) @ (b - a))
@@ -144,6 +154,7 @@ def test_batchnorm_is_recalibrated_along_the_curve():
     assert np.isfinite(found.loss).all()
 
 
+@pytest.mark.slow
 def test_file_of_a_path_is_read_back_and_kept_safe(curved, tmp_path):
     path, file = curved
     loaded = Path.load(file)
@@ -154,6 +165,9 @@ def test_file_of_a_path_is_read_back_and_kept_safe(curved, tmp_path):
     # Nothing is left to do.
     same = connect(trained(0), trained(1), callback_fn, steps=200, output=file, **OPTIONS)
     np.testing.assert_array_equal(same.curve.fitting.bends, path.curve.fitting.bends)
+    write_path(tmp_path / file.name, replace(path.curve, plan={**path.curve.plan, "threads": "many"}))
+    with pytest.raises(LandscapeError, match=r"path.safetensors was measured with a plan that cannot be used here"):
+        connect(trained(0), trained(1), callback_fn, steps=200, output=tmp_path / file.name, **OPTIONS)
     with pytest.raises(LandscapeIdentityError, match=r"path file .* holds another experiment.*\n.*seed"):
         connect(trained(0), trained(1), callback_fn, steps=200, seed=1, output=file, **OPTIONS)
     with pytest.raises(LandscapeWriteError, match="exists and was left as it is"):
@@ -174,7 +188,7 @@ def test_file_of_a_path_is_read_back_and_kept_safe(curved, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_killed_fitting_goes_on_with_the_same_bits(tmp_path, monkeypatch):
+def test_a_killed_fitting_goes_on_with_the_same_bits(tmp_path):
     steps = 120
     script = tmp_path / "child.py"
     script.write_text(CHILD.format(root=str(ROOT), support=str(SUPPORT), steps=steps))
@@ -192,9 +206,7 @@ def test_a_killed_fitting_goes_on_with_the_same_bits(tmp_path, monkeypatch):
     shutil.copy(file, tmp_path / "begun.safetensors")
     found = connect(trained(0), trained(1), callback_fn, steps=steps, output=file, **OPTIONS)
     # Tuning on a busy machine may choose another plan, whose last bits differ.
-    plan = MeasurementPlan.from_json(found.curve.plan)
-    monkeypatch.setattr(connecting, "open_pool", lambda *args, **named: open_pool(*args, **named | {"plan": plan}))
-    whole = connect(trained(0), trained(1), callback_fn, steps=steps, **OPTIONS)
+    whole = connect(trained(0), trained(1), callback_fn, steps=steps, plan=found.measurement_plan, **OPTIONS)
     np.testing.assert_array_equal(found.curve.fitting.bends, whole.curve.fitting.bends)
     np.testing.assert_array_equal(found.losses, whole.losses)
 
@@ -228,3 +240,16 @@ def test_wrong_arguments_say_what_is_right(curved, tmp_path):
         evaluate(path, callback_fn, margin=0.2, **OPTIONS)
     with pytest.raises(ValueError, match="save_directions must be left out for a path"):
         evaluate(path, callback_fn, output=tmp_path / "x.h5", save_directions=True, **OPTIONS)
+
+
+def test_the_plan_is_the_users(curved, tmp_path):
+    path, _ = curved
+    other = replace(path.measurement_plan, batch_size=path.measurement_plan.batch_size // 2)
+    found = connect(trained(0), trained(1), callback_fn, steps=3, plan=other, **OPTIONS)
+    assert found.measurement_plan == other
+    landscape = evaluate(path.line(), callback_fn, size=3, plan=other, output=tmp_path / "line.h5", **OPTIONS)
+    as_there = connect(trained(0), trained(1), callback_fn, steps=3, plan=landscape.path, **OPTIONS)
+    assert as_there.measurement_plan == other
+    np.testing.assert_array_equal(as_there.curve.fitting.bends, found.curve.fitting.bends)
+    with pytest.raises(TypeError, match="plan must be a MeasurementPlan, the path of a landscape file, or None"):
+        connect(trained(0), trained(1), callback_fn, steps=3, plan=64, **OPTIONS)

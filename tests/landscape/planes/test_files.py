@@ -75,6 +75,7 @@ def test_a_plane_through_a_file(tmp_path, form):
     assert {name.removeprefix("model.") for name in outer.origin} == set(expected.origin)
 
 
+@pytest.mark.slow
 def test_an_averaged_network_is_measured_like_the_network_in_it(tmp_path):
     averaged = AveragedModel(seeded(SmallNetwork))
     averaged.update_parameters(seeded(SmallNetwork, 1))

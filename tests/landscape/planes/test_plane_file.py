@@ -59,6 +59,7 @@ def test_every_kind_comes_back_bit_for_bit(networks: list[Any], tmp_path: Path) 
         assert b"pickle" not in path.read_bytes()[:100]
 
 
+@pytest.mark.slow
 def test_a_file_is_continued_with_the_loaded_plane(networks: list[Any], tmp_path: Path) -> None:
     options: Any = {"x": AXIS, "y": AXIS, "device_ids": [0], "plan": PLAN, "progress": False}
     plane = pca_plane({"a": networks})

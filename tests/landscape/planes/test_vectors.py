@@ -23,6 +23,7 @@ def test_evaluate_keeps_the_directions_when_asked(tmp_path):
         evaluate(plane, bowl, save_directions=True, **options)
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_directions_when_asked(tmp_path):
     from examples import dropout
 

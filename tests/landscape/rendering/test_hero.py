@@ -115,6 +115,7 @@ class TestPicture:
         for loss in (np.arange(6.0).reshape(2, 3) + 1, np.arange(5.0)[None] + 1, np.full((4, 4), 2.0)):
             assert (hero(build(loss, points=0), interpolation=interpolation).pixels[..., 3] > 0).any()
 
+    @pytest.mark.slow
     def test_names_of_cameras_and_angles(self) -> None:
         data = build()
         by_name = hero(data, camera="low").pixels
@@ -230,6 +231,7 @@ def run(code: str, **environment: str) -> str:
     return found.stdout + found.stderr
 
 
+@pytest.mark.slow
 def test_without_pyvista_the_error_names_the_extra() -> None:
     code = """
 sys.modules["vtkmodules"] = sys.modules["pyvista"] = None
@@ -241,6 +243,7 @@ except ImportError as error:
     assert "plot_hero needs pyvista: pip install 'summary-landscape[vtk]'" in run(code)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_renderer")
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux draws without a display by EGL")
 def test_without_opengl_there_is_an_error_and_no_crash(tmp_path: Path) -> None:
@@ -256,6 +259,7 @@ except Exception as error:
     assert "apt-get install libegl1 libgl1-mesa-dri" in found
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_renderer")
 def test_neither_pyplot_nor_pyvista_is_loaded_and_vtk_is_silent() -> None:
     code = """

@@ -358,6 +358,7 @@ class TestReport:
         np.testing.assert_array_equal(moved.loss_error, plain.loss_error)
         assert moved.report.estimated_error == plain.report.estimated_error
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("size", [pytest.param(65, marks=pytest.mark.slow), 129])
     def test_held_out_points_make_errors_smaller(self, size: int) -> None:
         ratios = []

@@ -101,6 +101,7 @@ def test_one_claim_in_twenty_is_false_at_most(
     assert found.bounds_broken <= 0.05 * found.bounds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("tolerance", "relative", "saved"), [SETTINGS[1], SETTINGS[6]])
 def test_a_sample_of_all_surfaces(tolerance: float, relative: bool, saved: float) -> None:
     surfaces = [*analytic_surfaces(2), *network_surfaces(1)]

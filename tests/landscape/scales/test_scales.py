@@ -11,6 +11,7 @@ from matplotlib.text import Text
 
 from landscape.figures import choose_scale, plot_contour, plot_contour_lines, plot_heatmap, plot_surface
 from landscape.landscape import Landscape
+from landscape.scales.landscape_scale import joint_scale
 from landscape.scales.levels import number_text
 
 DRAWINGS = [plot_contour, plot_surface]
@@ -65,18 +66,39 @@ class TestScale:
             assert choose_scale(values, metric=metric).kind == "linear"
             assert choose_scale(np.append(values, [0.0, 1.0, np.nan]), metric=metric).kind == "linear"
             assert choose_scale(values, "log", metric=metric).kind == "log"
-        for metric in ("loss", "val_loss", "mse", "CrossEntropy", "top-1 error"):
+        for metric in ("loss", "val_loss", "mse", "CrossEntropy", "top-1 error", "loss@test", "loss[3]", "RMSE"):
             assert choose_scale(values, metric=metric).kind == "log"
+        # A name that only begins like a loss is none.
+        for metric in ("loss2 % {0}", "normalized accuracy", "größe µ$x_1$"):
+            assert choose_scale(values, metric=metric).kind == "linear"
         assert choose_scale(values).kind == "log"
         # Beyond 1, or small numbers only, they are no shares.
         assert choose_scale(100 * values, metric="accuracy").kind == "log"
         assert choose_scale(1e-4 * values, metric="brightness").kind == "log"
+
+    def test_a_clip_beyond_all_values_is_refused(self) -> None:
+        values = np.append(np.linspace(0.4, 11.8, 30), np.inf)
+        for clip in ((100, None), (100, 200), 0.1, (None, 0.1)):
+            with pytest.raises(
+                ValueError, match=r"clip must be a range that holds some .* from 0\.4 to 11\.8, but got"
+            ):
+                choose_scale(values, clip=clip)
+        assert choose_scale(values, clip=100).high == 100
+        assert choose_scale(values, clip=(11, None)).low == 11
+
+    def test_a_clip_must_hold_a_value_of_one_of_several_landscapes(self) -> None:
+        low, high = build(), build()
+        high.metrics["loss"][...] += 1000
+        assert joint_scale([low, high], clip=(1000, None)).low == 1000
+        with pytest.raises(ValueError, match="clip must be a range that holds some of the values"):
+            joint_scale([low, high], clip=(5000, None))
 
     def test_differences_of_shares_are_linear(self) -> None:
         values = np.append(np.geomspace(1e-4, 1e-3, 50), 0.5)
         assert choose_scale(values, symmetric=True, metric="accuracy").kind == "linear"
         assert choose_scale(values, symmetric=True, metric="loss").kind == "symlog"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("plot", [*DRAWINGS, plot_contour_lines, plot_heatmap])
     def test_pictures_of_an_accuracy_are_linear(self, plot: Any) -> None:
         data = build()

@@ -17,7 +17,8 @@ from scripts import PATIENCE
 from torch import nn
 
 from landscape import Landscape, pca_plane, random_plane
-from landscape.facts import summary_json, summary_text
+from landscape.facts import summary_text
+from landscape.summary_json import summary_json
 
 AXIS = (-1.0, 0.0, 1.0)
 
@@ -42,6 +43,7 @@ def foot_loss(plane, row):
         return float(nn.functional.cross_entropy(network.double()(INPUTS.double()), TARGETS))
 
 
+@pytest.mark.slow
 def test_only_what_is_new_is_measured(runs, tmp_path):
     first, second, average = runs
     plane, path = pca_plane(first), tmp_path / "a.h5"
@@ -96,6 +98,7 @@ def test_a_file_keeps_whom_a_call_does_not_name(runs, tmp_path):
     assert other.checkpoints.metrics["loss"][row] == pytest.approx(own_loss(first[1]), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_files_without_digests_are_recognized_by_their_identity(runs, tmp_path):
     first, second, _ = runs
     plane, path = pca_plane(first), tmp_path / "a.h5"
@@ -187,6 +190,7 @@ def test_after_a_kill_nothing_is_lost_and_the_rest_is_measured(runs, tmp_path):
     assert whole.checkpoints.metrics["loss"][-1] == pytest.approx(own_loss(second[-1]), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_another_origin_is_another_experiment(runs, tmp_path):
     from landscape.errors import LandscapeIdentityError
 

@@ -20,6 +20,7 @@ def only(name):
     return loss, built, sets[name], metrics
 
 
+@pytest.mark.slow
 def test_the_file_holds_every_data_set_and_is_equal_to_surveys_of_each(tmp_path):
     path = tmp_path / "both.h5"
     evaluate(plane(), both, output=path, **OPTIONS)

@@ -53,6 +53,7 @@ def interrupted(after):
     return callback_fn
 
 
+@pytest.mark.slow
 def test_the_plan_says_so_and_gives_the_same_file_and_nearly_the_plain_ones(tmp_path):
     first = measure(tmp_path / "first.h5", compile=False)
     plan = MeasurementPlan.from_json(first.attributes["measurement_plan"])

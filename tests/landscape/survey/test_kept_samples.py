@@ -104,6 +104,7 @@ def test_class_weights_and_ignored_targets(tmp_path):
     assert 0 < error < math.inf
 
 
+@pytest.mark.slow
 def test_a_paired_standard_error_is_that_of_the_differences(tmp_path):
     found = evaluate(drawn(), both, keep_samples=True, **OPTIONS)
     samples = found.samples("test")

@@ -51,6 +51,7 @@ def test_the_same_call_gives_the_same_bits(plane, pair):
     assert again.loss.tobytes() == pair[1].loss.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("held", "asked"), [(0, "bfloat16"), (1, "float32")])
 def test_a_file_of_the_other_precision_is_refused_and_left(plane, pair, held, asked):
     path, other = pair[held].path, ("float32", "bfloat16")[held]
@@ -65,6 +66,7 @@ def test_a_file_of_the_other_precision_is_refused_and_left(plane, pair, held, as
     assert path.read_bytes() == before
 
 
+@pytest.mark.slow
 def test_an_interrupted_one_is_continued(plane, pair, tmp_path):
     path = tmp_path / "continued.h5"
     with pytest.warns(UserWarning, match="budget"):
@@ -116,6 +118,7 @@ def test_every_picture_says_it(pair, plane):
     assert NOTE not in json.dumps(notebook_figure(full), default=repr)
 
 
+@pytest.mark.slow
 def test_a_run_in_lower_precision(trained, tmp_path):
     from examples import batch_norm
 

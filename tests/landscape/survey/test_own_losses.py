@@ -77,6 +77,7 @@ def test_frozen_parameters_of_another_network_are_a_reason_of_their_own(start_an
     assert found.reason == "own frozen parameters"
 
 
+@pytest.mark.slow
 def test_what_lies_off_the_plane_says_how_far():
     networks = [train(build(), epochs=epochs, seed=1) for epochs in (0, 1, 2, 3)]
     drawn = measure(pca_plane(networks), x=(-1.0, 0.0, 1.0))

@@ -32,6 +32,7 @@ def network() -> nn.Module:
     return nn.Sequential(nn.Linear(WIDTH, 8), nn.Tanh(), nn.Linear(8, 3))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the samples take more memory:UserWarning")
 @pytest.mark.parametrize("sampling", ["full", pytest.param("adaptive", marks=pytest.mark.slow)])
 def test_as_many_passes_as_the_forecast_says(sampling, tmp_path, monkeypatch):

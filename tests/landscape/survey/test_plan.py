@@ -64,6 +64,7 @@ def test_how_long_a_pass_takes_does_not_show_in_the_file(tmp_path, monkeypatch):
     assert "not compiled (compiling would not pay off; 9 points take" in str(landscapes[1].report.forecast)
 
 
+@pytest.mark.slow
 def test_the_plan_of_a_file_gives_the_same_file(tmp_path):
     first = measure(tmp_path / "first.h5")
     again = measure(tmp_path / "again.h5", plan=first.path)
@@ -115,6 +116,7 @@ def test_a_file_without_a_plan_that_can_be_used(attributes, text, tmp_path):
         measure(None, plan=tmp_path / "file.h5")
 
 
+@pytest.mark.slow
 def test_a_landscape_that_is_continued_with_another_plan_says_so(tmp_path):
     path = tmp_path / "landscape.h5"
     with pytest.warns(UserWarning, match="budget"):

@@ -26,6 +26,7 @@ def curve(count):
     return pca_plane(networks), network
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", [pytest.param("full", marks=pytest.mark.slow), "adaptive"])
 def test_a_budget_below_the_coarse_grid_leaves_no_picture_and_says_so(tmp_path, capsys, sampling):
     """Forecast, warning and file: 10 points of 0.1 s at most, where the coarse grid has 121."""

@@ -121,6 +121,7 @@ def test_every_text_says_what_is_estimated_and_what_may_be_missed():
     assert landscape_content(whole, "a")["estimates"] == {"loss": "", "accuracy": ""}
 
 
+@pytest.mark.slow
 def test_a_tolerance_of_the_loss_itself_that_is_not_reached_says_both():
     slow = slow_after(300, 0.02)
     with pytest.warns(UserWarning, match="budget"):
@@ -199,6 +200,7 @@ def slow_after(points, seconds):
     return function
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampling", [pytest.param("full", marks=pytest.mark.slow), "adaptive"])
 def test_a_budget_ends_with_the_picture_so_far(tmp_path, sampling):
     path = tmp_path / "landscape.h5"
@@ -218,6 +220,7 @@ def test_a_budget_ends_with_the_picture_so_far(tmp_path, sampling):
     assert went_on.report.resumed == measured.sum()
 
 
+@pytest.mark.slow
 def test_a_budget_counts_what_has_no_value_yet(tmp_path, capsys):
     """45 of 49 points without a value are not interpolated, and the bar does not say that all are done."""
     axis = np.linspace(-1, 1, 7)

@@ -210,6 +210,29 @@ class TestWhatIsLeftOut:
         assert [minimum.at_edge for minimum in found.minima] == [False]
 
 
+class TestFlat:
+    def test_a_flat_grid_has_no_minima(self):
+        found = Landscape(build(np.full((3, 5), 0.1 + 0.2))).topology()
+        assert (found.flat, found.minima, found.saddles, len(found.pairs), found.deepest_barrier) == (
+            True,
+            (),
+            (),
+            0,
+            0,
+        )
+        assert repr(found) == "Topology(no minima: loss is flat)"
+        assert not Landscape(build_line([3, 3, 3])).topology(persistence=0).minima
+
+    def test_a_plateau_that_is_not_all_is_one_minimum(self):
+        found = Landscape(build_line([3, 3, 4])).topology()
+        assert not found.flat
+        assert [minimum.x for minimum in found.minima] == [-1]
+
+    def test_a_single_point_has_no_other_to_be_as_low_as(self):
+        found = Landscape(build_line([math.nan, 3, math.nan])).topology()
+        assert (found.flat, len(found.minima)) == (False, 1)
+
+
 class TestUse:
     def test_what_it_hands_out_is_read_only(self):
         found = Landscape(build(cosines())).topology()

@@ -11,10 +11,11 @@ from figure_cases import build, build_line, build_unfinished
 from typer.testing import CliRunner
 
 from landscape.cli import app
-from landscape.facts import page_facts, summary_json, summary_text
+from landscape.facts import page_facts, summary_text
 from landscape.file.checks import PointStatus
 from landscape.file.landscape_file import write_landscape
 from landscape.interactive.content import landscape_content
+from landscape.summary_json import summary_json
 from landscape.topology import words
 from landscape.topology.topology import find_topology
 from landscape.topology.words import letter, minima_text, topology_json
@@ -61,6 +62,17 @@ class TestText:
         assert minima_text(build_line([math.nan, math.nan])) is None
         monkeypatch.setattr(words, "MOST_POINTS", 6)
         assert minima_text(build_line(VALUES)) is None
+
+    def test_a_flat_grid_has_no_minimum(self):
+        flat = "none: loss is flat, the same at all points of the grid that have a value"
+        assert minima_text(build(np.full((3, 5), 3.0))) == flat
+        assert (
+            minima_text(build_line([math.nan, 3, 3, math.nan]))
+            == f"{flat}; 2 points without a value (2 not finite) left out"
+        )
+        assert topology_json(build_line([3, 3]))["minima"] == []
+        assert topology_json(build_line([3, 3]))["flat"] is True
+        assert topology_json(build_line([3, 4]))["flat"] is False
 
     def test_letters(self):
         assert [letter(place) for place in (0, 1, 25, 26)] == ["A", "B", "Z", ""]

@@ -12,7 +12,8 @@ from worker_cases import at_point, case, classes, features, mlp, plane_of, sente
 from workers import FunctionEvaluator, OwnLoss
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, SampleMemoryError, SamplesError
-from workers.evaluator import MeasurementOptions, MeasurementSetup, SampleMemory
+from workers.evaluator import MeasurementSetup, SampleMemory
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 
 POINTS = np.array([[0.0, 0.0], [0.3, -0.2], [-1.0, 0.7], [0.05, 1.5]])

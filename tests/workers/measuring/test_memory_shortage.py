@@ -19,7 +19,8 @@ import landscape
 from landscape import MeasurementPlan
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError, MemoryShortageError
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 from workers.measuring.memory_shortage import halved, is_memory_shortage, within_memory
 from workers.pools.in_process import InProcessPool, measure_points
 from workers.pools.measurement_actor import MeasurementActor
@@ -54,6 +55,7 @@ def undisturbed(plane):
     return landscape.evaluate(plane, hungry_network.unlimited, device_ids=[0], **GRID).loss
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("devices", [[0], pytest.param([0, 1], marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "callback",
@@ -124,6 +126,7 @@ def get_ready_without_memory():
     raise AssertionError("there was enough memory")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["in this process", pytest.param("in an actor of Ray", marks=pytest.mark.slow)])
 def test_a_plane_that_does_not_fit_beside_the_network(where):
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
@@ -134,6 +137,7 @@ def test_a_plane_that_does_not_fit_beside_the_network(where):
     assert "fewer device_ids on one machine" in text
 
 
+@pytest.mark.slow
 def test_a_network_that_does_not_fit_twice():
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
         text = executor.submit(get_ready_without_memory).result()

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from landscape import SummaryLandscape, random_plane
 from workers.errors import NondeterministicLossError
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.pools.in_process import InProcessPool
@@ -101,6 +101,7 @@ class Drifting(nn.Module):
         return self.layer(features) * (1 + 4e-4 * self.seen / SAMPLES)
 
 
+@pytest.mark.slow
 def test_a_network_that_changes_in_a_whole_pass_is_found_out():
     network = Drifting()
     plane = random_plane(network, seed=0)
@@ -128,6 +129,7 @@ def test_the_origin_that_is_kept_is_that_of_the_points(tmp_path):
         assert second.measured.values == found.measured.values
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compile", ["auto", pytest.param(True, marks=pytest.mark.slow)])
 def test_a_dry_run_says_what_it_does_and_compiles_nothing(tmp_path, monkeypatch, capsys, compile):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

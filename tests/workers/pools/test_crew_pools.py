@@ -27,7 +27,7 @@ from worker_cases import (
 )
 
 from workers.errors import CallbackFunctionError, FrozenNetworkError, NondeterministicLossError, PoolError, SamplesError
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.pool import PointTask, StateTask
@@ -56,6 +56,44 @@ def workers_on(request):
     assert not ray_is_running()
 
 
+class OwnError(ValueError):
+    def __init__(self, what, index):
+        super().__init__(f"{what} {index}")
+
+
+class Unreadable(torch.utils.data.Dataset):
+    """Its rows raise an error, which is made anew each time."""
+
+    def __init__(self, make, *arguments):
+        self._make = make, arguments
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, index):
+        make, arguments = self._make
+        raise make(*arguments)
+
+
+def raising():
+    return {}["x"]
+
+
+def reading_a_wrong_row():
+    return nn.MSELoss(), nn.Linear(2, 1), Unreadable(ValueError, "row 3 is damaged"), {}
+
+
+def reading_no_row():
+    return nn.MSELoss(), nn.Linear(2, 1), Unreadable(OSError, "no row"), {}
+
+
+def reading_a_row_of_its_own():
+    return nn.MSELoss(), nn.Linear(2, 1), Unreadable(OwnError, "row", 3), {}
+
+
+either_kind = pytest.mark.parametrize(
+    "workers_on", ["processes", pytest.param("Ray", marks=pytest.mark.slow)], indirect=True
+)
 on_ray = pytest.mark.parametrize("workers_on", ["Ray"], indirect=True)
 
 
@@ -130,6 +168,7 @@ def test_a_run_that_is_left_early_leaves_nothing_behind(paraboloid):
 
 
 class TestCallbacks:
+    @pytest.mark.slow
     def test_a_function_from_a_module_that_only_the_driver_finds(self, workers_on, tmp_path, monkeypatch):
         (tmp_path / "my_landscape_setup.py").write_text(
             textwrap.dedent("""
@@ -172,6 +211,7 @@ class TestCallbacks:
             workers_on(vanishing_setup.callback_fn, MeasurementOptions(), device_ids=(0,))
         del sys.modules["vanishing_setup"]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("callback", "error", "text"),
         [
@@ -193,6 +233,43 @@ class TestCallbacks:
         assert type(caught.value) is error
         assert ray_is_running() == (workers_on is RayPool)
 
+    @either_kind
+    @pytest.mark.parametrize(
+        ("callback", "error", "text", "note"),
+        [
+            (raising, CallbackFunctionError, r"callback_fn raised KeyError: 'x' \(.*, line \d+\)", "in raising"),
+            (
+                reading_a_wrong_row,
+                CallbackFunctionError,
+                r"what callback_fn returned raised ValueError: row 3 is damaged \(.*, line \d+\)",
+                "in __getitem__",
+            ),
+            (
+                reading_no_row,
+                CallbackFunctionError,
+                r"what callback_fn returned raised OSError: no row \(.*, line \d+\)",
+                "in __getitem__",
+            ),
+            (
+                reading_a_row_of_its_own,
+                CallbackFunctionError,
+                r"what callback_fn returned raised OwnError: row 3 \(.*, line \d+\)",
+                "in __getitem__",
+            ),
+        ],
+    )
+    def test_the_place_of_an_error_is_a_note(self, workers_on, callback, error, text, note):
+        with pytest.raises(error) as caught:
+            workers_on(callback, MeasurementOptions(), device_ids=(0,), plan=PLAN)
+        assert type(caught.value) is error
+        # match= would read the notes as well.
+        assert re.fullmatch(text, str(caught.value))
+        (found,) = caught.value.__notes__
+        assert found.startswith("In the worker:\nTraceback")
+        assert note in found
+        assert __file__ in found
+
+    @pytest.mark.slow
     def test_the_workers_must_agree(self, workers_on):
         text = (
             r"(?s)same network and samples on every worker, but the worker of device 7 has others:\s+{}.*"
@@ -277,6 +354,7 @@ class TestFailures:
         (result,) = paraboloid.run(line(0.0))
         assert result.values == before
 
+    @pytest.mark.slow
     def test_a_point_that_kills_its_worker(self, paraboloid, monkeypatch):
         monkeypatch.setattr(chunks, "CHUNK_SECONDS", 0.005)
         paraboloid.load(*paraboloid_plane())
@@ -332,6 +410,7 @@ def test_workers_settle_on_the_plane(workers_on):
     assert results[0] == results[1]
 
 
+@pytest.mark.slow
 def test_a_language_model_with_tied_weights(workers_on):
     def callback():
         loss, network, dataset = case("transformer")
@@ -369,6 +448,7 @@ class TestPlaces:
                 workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2))
         assert ray_is_running() == (workers_on is RayPool)
 
+    @pytest.mark.slow
     def test_all_free_places_by_default(self, workers_on, paraboloid):
         with workers_on(Paraboloid, MeasurementOptions()) as pool:
             assert pool.workers == 2  # one for each free CPU; the other two are taken

@@ -20,7 +20,7 @@ from worker_cases import classes, features, plane_of, seeded, state_of
 from workers.curvature.measuring import CurvatureSettings
 from workers.curvature.products import SHARES, add_shares, whole_halves
 from workers.errors import CurvatureError
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import CurvatureTask, PointTask
 from workers.pools.in_process import InProcessPool

@@ -22,7 +22,8 @@ from worker_cases import (
 )
 
 from workers.errors import NondeterministicLossError
-from workers.evaluator import MeasurementOptions, OriginMeasurement
+from workers.evaluator import OriginMeasurement
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.pool import OriginValues, PointTask, StateTask
@@ -226,7 +227,7 @@ import sys
 sys.path.insert(0, sys.argv[1])
 import psutil
 from paraboloid import Paraboloid, paraboloid_plane
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.pools.open_pool import open_pool
 from workers.pool import PointTask
 

@@ -74,6 +74,7 @@ class TestCalls:
         assert actors.get(calls) == [1.0, 2.0]
         assert actors.wait(calls, num_returns=1) == (calls[:1], calls[1:])
 
+    @pytest.mark.slow
     def test_much_for_a_busy_actor_does_not_hold_up_the_driver(self, actors):
         actor = make(actors)
         large = np.ones(2**21)

@@ -99,7 +99,7 @@ KILLED = """
 import os, signal, sys
 sys.path[:0] = sys.argv[1:2]
 from paraboloid import Paraboloid
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.pools.open_pool import open_pool
 
 with open_pool(Paraboloid, MeasurementOptions(), device_ids=[0, 1], address="local"):

@@ -15,7 +15,8 @@ from torch.utils.data import DataLoader, Dataset
 from worker_cases import plane_of
 
 from workers.errors import ChangedSamplesError, NondeterministicLossError
-from workers.evaluator import MeasurementOptions, SampleMemory
+from workers.evaluator import SampleMemory
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import PointTask
 from workers.pools.in_process import InProcessPool

@@ -19,7 +19,7 @@ from collectors.networks.weight_space import describe_arrays
 from collectors.weights.aligned import NetworkState, align
 from collectors.weights.frozen_parameters import CompletedState
 from collectors.weights.safetensors_file import CheckpointFile, portable, write_checkpoint
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pool import StateTask
 from workers.pools import crew_run
@@ -258,6 +258,7 @@ def test_a_checkpoint_that_is_gone_is_the_error_that_it_was(paraboloid, tmp_path
     assert f"CheckpointError: checkpoint {tmp_path / '1.safetensors'} cannot be read: No such file" in result.error
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_of_it_costs_no_other(paraboloid, tmp_path):
     reads = []
     tasks = [file_task(tmp_path, number, reads) for number in (1, 2, -11, 3)]

@@ -12,7 +12,7 @@ import pytest
 from held_evaluator import HELD, HELD_AND_DEADLY, HeldUp
 from paraboloid import paraboloid_plane
 
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.measuring.checks import check_determinism
 from workers.pool import PointTask, StateTask
 from workers.pools import crew

@@ -215,6 +215,7 @@ def source(number):
 KINDS = st.lists(st.booleans() | st.just(True), max_size=40)
 
 
+@pytest.mark.slow
 @given(
     KINDS,
     st.lists(st.sampled_from([0.001, 0.05, 0.05, 2.0]), min_size=2, max_size=4),

@@ -7,9 +7,10 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from ray_environment import AS_OTHERS
 from scripts import PATIENCE
 
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.pools.devices import WorkerLayout
 from workers.pools.open_pool import open_pool
 
@@ -84,7 +85,7 @@ import sys
 sys.path[:0] = sys.argv[1:2]
 from place_reports import numbers, torch_places
 from workers.pools.devices import available_cores
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pools.open_pool import open_pool
 import numpy as np
@@ -127,7 +128,7 @@ import ray
 from place_reports import GivenDevices, JaxMemory, numbers
 from workers.pools.open_pool import report_devices
 from workers.errors import PoolError
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.pools.open_pool import open_pool
 
 OPTIONS = MeasurementOptions()
@@ -217,5 +218,5 @@ if __name__ == "__main__":
 @pytest.mark.slow
 @pytest.mark.parametrize("script", [PINNED, LOGICAL_GPUS], ids=["pinned", "logical GPUs"])
 def test_places(run_python, support_folder, own_ray, script):
-    result = run_python(script, support_folder, RAY_AUTH_TOKEN="0123456789" * 4, timeout=PATIENCE)
+    result = run_python(script, support_folder, RAY_AUTH_TOKEN="0123456789" * 4, **AS_OTHERS, timeout=PATIENCE)
     assert result.stdout.splitlines()[-1] == "good"

@@ -15,7 +15,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from workers.errors import SampleMemoryError
-from workers.evaluator import MeasurementOptions, SampleMemory
+from workers.evaluator import SampleMemory
+from workers.measurement_options import MeasurementOptions
 from workers.samples.batches import Batch
 from workers.samples.digest import quick_mark
 from workers.samples.sample_file import SampleFile
@@ -98,7 +99,7 @@ _PEAK = """
     import sys, resource
     import numpy as np, torch
     from torch.utils.data import DataLoader, Dataset, IterableDataset
-    from workers.evaluator import MeasurementOptions
+    from workers.measurement_options import MeasurementOptions
     from workers.samples.torch_samples import read_samples
 
     ROWS, COUNT = 1 << 17, {count}
@@ -123,6 +124,7 @@ _PEAK = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads VmHWM")
 @pytest.mark.parametrize("kind", ["indexed", "stream"])
 def test_reading_and_hashing_take_no_second_copy(kind):
@@ -216,6 +218,7 @@ def test_a_stream_is_mapped_too():
     assert second.count == 300
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="files without names are shared on Linux")
 def test_nothing_is_left_of_a_killed_worker_and_its_samples_are_out_of_reach():
     program = textwrap.dedent("""
@@ -262,7 +265,7 @@ def test_no_room_is_an_error_that_says_what_to_do():
     program = textwrap.dedent("""
         import resource, signal, torch
         from workers.errors import SampleMemoryError
-        from workers.evaluator import MeasurementOptions
+        from workers.measurement_options import MeasurementOptions
         from workers.samples.torch_samples import read_samples
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))

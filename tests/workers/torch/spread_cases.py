@@ -14,10 +14,11 @@ from torch.utils.data import DataLoader, TensorDataset
 from twin_device import twin_memory
 from worker_cases import classes, images, plane_of, seeded
 
-from collectors.networks.torch_network import RepeatedReader
+from collectors.networks.torch_repeated import RepeatedReader
 from workers.callback_fn import make_evaluator
 from workers.errors import CallbackFunctionError
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan, Workload
 
 POINTS = np.random.default_rng(0).uniform(-1, 1, (5, 2))

@@ -17,7 +17,8 @@ from worker_cases import classes, evaluator_of, features, images, mlp, plane_of,
 
 from landscape import evaluate, random_plane
 from landscape.facts import summary_text
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan, Workload, check_compile
 from workers.measuring import tuning
 from workers.measuring.checks import check_determinism
@@ -97,6 +98,7 @@ def test_batches_of_many_shapes_are_never_compiled():
     assert "3 shapes" in forecast.reason
 
 
+@pytest.mark.slow
 @given(st.floats(1e-6, 1e6), st.floats(1, 1e7), st.floats(1, 10), st.booleans(), st.floats(0, 100))
 def test_what_pays_for_few_points_pays_for_more(seconds, points, factor, known, missed):
     record = CompileRecord(40, 4, 1.5, 25, compiled=known, missed_seconds=missed)

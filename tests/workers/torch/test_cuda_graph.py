@@ -10,7 +10,8 @@ import torch
 from torch import nn
 from worker_cases import CASES, at_point, case, classes, direct_loss, evaluator_of, features, mlp, plane_of
 
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.sample_loss import mean_over_samples
 from workers.torch.evaluator import TorchEvaluator

@@ -18,7 +18,8 @@ from workers import FunctionEvaluator, MeasurementPlan
 from workers.callback_fn import make_evaluator
 from workers.curves.curve import CurveShape, CurveTask, FittingSettings
 from workers.errors import CurveError
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 from workers.torch.curve_fitting import CurveFitter, CurveSamples
 
 PLAN = MeasurementPlan(batch_size=256, threads=1)

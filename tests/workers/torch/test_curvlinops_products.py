@@ -18,6 +18,7 @@ from workers.curvature.products import Products, ProductSettings
 PEERS = ROOT / ".venv-peers/bin/python"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not PEERS.exists(), reason="curvlinops 3.0.1 is not installed in .venv-peers")
 def test_products_are_those_of_curvlinops(tmp_path):
     with torch.random.fork_rng():

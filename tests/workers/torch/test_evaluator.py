@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
+import json
+import os
+import re
 
 import numpy as np
 import pytest
@@ -27,7 +31,8 @@ from worker_cases import (
 
 from workers.callback_fn import call_callback, make_evaluator
 from workers.errors import CallbackFunctionError, FrozenNetworkError
-from workers.evaluator import Evaluator, MeasurementOptions, MeasurementSetup
+from workers.evaluator import Evaluator, MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 from workers.torch import moves as torch_moves
 from workers.torch.moves import NetworkSnapshot
 
@@ -425,6 +430,67 @@ def test_frozen_network_is_refused():
         evaluator_of(nn.CrossEntropyLoss(), network, (features(), classes()))
 
 
+def test_lazy_layers_that_were_never_run_are_refused():
+    text = r"network's '0\.weight' has no shape yet \(a lazy layer\); run one batch through the network first"
+    with pytest.raises(TypeError, match=text):
+        evaluator_of(nn.CrossEntropyLoss(), nn.Sequential(nn.LazyLinear(3)), (features(), classes()))
+
+    class LazyLoss(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = nn.LazyLinear(3)
+
+        def forward(self, outputs, targets):
+            return nn.functional.cross_entropy(self.head(outputs), targets)
+
+    with pytest.raises(
+        TypeError, match=r"loss's 'head\.weight' has no shape yet .* run one batch through the loss first"
+    ):
+        evaluator_of(LazyLoss(), mlp(), (features(), classes()))
+
+
+def test_an_expanded_parameter_is_refused_where_it_moves_and_taken_where_it_is_frozen():
+    network = mlp()
+    network[0].bias = nn.Parameter(torch.full((1,), 0.25).expand(len(network[0].bias)))
+    with pytest.raises(TypeError, match=r"network's '0\.bias' has elements that share memory.*clone\(\)"):
+        evaluator_of(nn.CrossEntropyLoss(), network, (features(), classes()))
+    network[0].bias.requires_grad_(False)
+    plain = copy.deepcopy(network)
+    plain[0].bias = nn.Parameter(network[0].bias.clone(), requires_grad=False)
+    values = []
+    for either in (network, plain):
+        evaluator = evaluator_of(nn.CrossEntropyLoss(), either, (features(), classes()))
+        evaluator.load(*plane_of(either))
+        at_points = evaluator.measure(np.array([[0.0, 0.0], [0.5, -0.5]]))["loss"].tolist()
+        values.append([*at_points, evaluator.measure_state(*state_of(either))["loss"]])
+        evaluator.close()
+    assert values[0] == values[1]
+    assert network[0].bias.stride() == (0,)
+
+
+def test_weights_that_share_a_part_of_their_memory_are_refused_and_columns_of_one_block_are_not():
+    class Sliced(nn.Module):
+        def __init__(self, *parts):
+            super().__init__()
+            self.layers = nn.ModuleList(nn.Linear(6, len(part), bias=False) for part in parts)
+            for layer, part in zip(self.layers, parts, strict=True):
+                layer.weight = nn.Parameter(part.detach())
+
+        def forward(self, inputs):
+            return torch.cat([layer(inputs) for layer in self.layers], dim=1)
+
+    block = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
+    with pytest.raises(TypeError, match=r"'layers\.0\.weight' and 'layers\.1\.weight' share a part .*clone\(\)"):
+        evaluator_of(nn.CrossEntropyLoss(), Sliced(block.t(), block[:, :2].t()), (features(), classes()))
+    columns, copies = Sliced(block[:, :2].t(), block[:, 2:].t()), Sliced(block.t().clone())
+    values = []
+    for network in (columns, copies):
+        evaluator = evaluator_of(nn.CrossEntropyLoss(), network, (features(), classes()))
+        evaluator.load(*plane_of(network))
+        values.append(evaluator.measure_state(*state_of(network))["loss"])
+    assert values[0] == pytest.approx(values[1], rel=1e-6)
+
+
 def test_complex_parameters_are_refused():
     network = mlp()
     network.extra = nn.Parameter(torch.zeros(2, dtype=torch.complex64))
@@ -437,9 +503,26 @@ class TestCallback:
         def callback():
             raise KeyError("no such file")
 
+        line = callback.__code__.co_firstlineno + 1
         with pytest.raises(CallbackFunctionError, match="callback_fn raised KeyError: 'no such file'") as caught:
             make_evaluator(call_callback(callback), MeasurementSetup())
         assert isinstance(caught.value.__cause__, KeyError)
+        assert str(caught.value).endswith(f"({__file__}, line {line})")
+        assert not hasattr(caught.value, "__notes__"), "the cause has the traceback"
+
+    def test_the_place_of_an_error_is_in_the_users_own_code(self):
+        def callback():
+            return torch.zeros(2).reshape(3)
+
+        def reading():
+            return json.loads("{")
+
+        for function in (callback, reading):
+            with pytest.raises(CallbackFunctionError) as caught:
+                call_callback(function)
+            assert str(caught.value).endswith(f"({__file__}, line {function.__code__.co_firstlineno + 1})")
+        with pytest.raises(CallbackFunctionError, match=r"raised FileNotFoundError: .*no_such_file'$"):
+            call_callback(functools.partial(os.stat, "/no_such_file"))
 
     @pytest.mark.parametrize(
         ("result", "shown"),
@@ -472,6 +555,28 @@ class TestCallback:
     def test_a_network_that_does_not_fit_the_data(self):
         with pytest.raises(CallbackFunctionError, match="cannot be evaluated on its data set: RuntimeError"):
             make_evaluator((nn.CrossEntropyLoss(), mlp(), (features(inputs=5), classes()), {}), MeasurementSetup())
+
+    def test_the_place_of_an_error_of_what_was_returned(self):
+        def broken(outputs, targets):
+            raise RuntimeError("broken")
+
+        class Rows(torch.utils.data.Dataset):
+            def __len__(self):
+                return 3
+
+            def __getitem__(self, index):
+                raise OSError(f"row {index} is gone")
+
+        for loss, dataset, text in [
+            (broken, (features(), classes()), "cannot be evaluated on its data set: RuntimeError: broken"),
+            (nn.CrossEntropyLoss(), Rows(), "what callback_fn returned raised OSError: row 0 is gone"),
+        ]:
+            with pytest.raises(CallbackFunctionError, match=re.escape(text)) as caught:
+                make_evaluator((loss, mlp(), dataset, {}), MeasurementSetup())
+            assert re.search(rf"\({re.escape(__file__)}, line \d+\)$", str(caught.value))
+        missing = torch.utils.data.Subset(torch.utils.data.TensorDataset(features(), classes()), [0, 999])
+        with pytest.raises(CallbackFunctionError, match=r"what callback_fn returned raised IndexError: .*999"):
+            make_evaluator((nn.CrossEntropyLoss(), mlp(), missing, {}), MeasurementSetup())
 
     def test_a_model_brings_its_loss(self):
         from collectors.model.model import Model

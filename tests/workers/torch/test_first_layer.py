@@ -12,7 +12,8 @@ from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import at_point, classes, direct_loss, evaluator_of, features, found, plane_of, seeded, state_of
 
 from workers.errors import PointsFailedError
-from workers.evaluator import MeasurementOptions, MeasurementSetup, SampleMemory
+from workers.evaluator import MeasurementSetup, SampleMemory
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan, Workload
 from workers.torch import finding_layers
 from workers.torch.evaluator import TorchEvaluator

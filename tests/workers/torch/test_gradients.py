@@ -16,7 +16,8 @@ from collectors.networks.readers import read_network
 from landscape import Landscape, evaluate, random_plane
 from landscape.planes import custom_plane
 from workers import CallbackFunctionError, OwnLoss
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan, Workload
 from workers.torch.evaluator import TorchEvaluator
 

@@ -9,7 +9,8 @@ import torch
 from torch import nn
 from worker_cases import classes, features, mlp
 
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.torch import kept_plan, planning
 from workers.torch.compile_record import CACHE_VARIABLE
@@ -84,6 +85,7 @@ def test_a_disturbed_one_is_not_kept(monkeypatch, tuned, folder):
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_none_counts_for_ever(monkeypatch, tuned):
     clock(monkeypatch, share=1.0)
     for _ in range(kept_plan._MOST_RUNS + 1):

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from worker_cases import TinyTransformer, classes, evaluator_of, features, mlp, plane_of, seeded, sentence_loader
 
 from workers.errors import CallbackFunctionError, SamplesError
-from workers.evaluator import MeasurementOptions
+from workers.measurement_options import MeasurementOptions
 from workers.samples.torch_samples import read_samples
 
 COUNT = 50
@@ -112,6 +112,7 @@ def measured(loss, dataset, batch_size=None, network=None, **choices):
     return values, evaluator.description
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPLIT)
 def test_batch_size_changes_nothing(name):
     loss, targets = SPLIT[name]

@@ -17,7 +17,8 @@ from worker_cases import at_point, classes, evaluator_of, features, found, mlp, 
 from workers import FunctionEvaluator, OwnLoss
 from workers.callback_fn import make_evaluator
 from workers.errors import NondeterministicLossError
-from workers.evaluator import MeasurementOptions, MeasurementSetup, OriginMeasurement, SampleMemory
+from workers.evaluator import MeasurementSetup, OriginMeasurement, SampleMemory
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.measuring.checks import check_determinism
 from workers.pool import OriginValues
@@ -83,6 +84,7 @@ def test_bfloat16_rounds_what_layers_take_and_give_and_nothing_else():
     assert description.notes == ()
 
 
+@pytest.mark.slow
 def test_it_differs_from_float32_by_the_rounding(trained):
     how = {"points": np.random.default_rng(0).uniform(-1, 1, (20, 2))}
     full, description = measured(trained, DIGITS, **how)
@@ -97,6 +99,7 @@ def test_it_differs_from_float32_by_the_rounding(trained):
     np.testing.assert_allclose(low["loss_stderr"], full["loss_stderr"], rtol=0.05)
 
 
+@pytest.mark.slow
 def test_it_gives_the_same_bits_each_time(trained):
     first, second = (measured(copy.deepcopy(trained), DIGITS, precision="bfloat16")[0] for _ in range(2))
     for name, values in first.items():

@@ -15,7 +15,8 @@ from torch import nn
 from worker_cases import case, classes, features, plane_of
 
 from workers.callback_fn import make_evaluator
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.torch.cuda_graphs import _recorded, capture_cuda_graph
 from workers.torch.settings import measurement_settings

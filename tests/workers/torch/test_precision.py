@@ -15,7 +15,8 @@ from worker_cases import classes, evaluator_of, features, mlp, plane_of
 
 from workers import OwnLoss
 from workers.errors import CallbackFunctionError
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import Workload
 from workers.torch.evaluator import TorchEvaluator
 from workers.torch.precision import at_least_float32

@@ -89,6 +89,7 @@ def perceptrons_hessian():
     return whole_hessian(perceptron(), lambda net: nn.functional.cross_entropy(net(IMAGES), LABELS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_size", [pytest.param(7, marks=pytest.mark.slow), 64, 300])
 def test_the_perceptrons_spectrum_is_that_of_its_whole_hessian(batch_size):
     hessian = perceptrons_hessian()
@@ -132,6 +133,7 @@ def test_what_is_kept_changes_no_bit_of_loss_and_gradient_either(name, matrix):
         np.testing.assert_array_equal(other[2], result[0][2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CASES if "16" not in name])
 def test_products_of_everyday_networks(name):
     loss, network, dataset = case(name)
@@ -185,6 +187,7 @@ def test_a_loss_that_belongs_to_its_batches_is_the_mean_over_these():
     assert difference(evaluator, whole_hessian(mlp(), loss)) < 1e-5
 
 
+@pytest.mark.slow
 def test_a_network_that_computes_its_own_loss():
     def step(network, batch):
         outputs = network(batch[0])
@@ -218,6 +221,7 @@ def test_the_gauss_newton_matrix(loss, memory):
     assert difference(evaluator, expected, "ggn", memory) < 1e-5
 
 
+@pytest.mark.slow
 def test_the_gauss_newton_matrix_of_batch_normalization_and_of_a_transformer_is_never_negative():
     for name in ("batchnorm", "transformer"):
         loss, network, dataset = case(name)
@@ -457,6 +461,7 @@ def test_small_samples_are_computed_many_at_once_whatever_suits_a_forward_pass()
     assert sizes_in_a_product(mlp(), features(100), 5) == [50, 50]
 
 
+@pytest.mark.slow
 def test_large_samples_are_computed_as_in_a_forward_pass():
     # A sample saves 256 KB.
     network = seeded(lambda: nn.Sequential(nn.Linear(6, 1 << 16), nn.Tanh(), nn.Linear(1 << 16, 4)))

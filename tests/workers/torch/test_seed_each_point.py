@@ -17,7 +17,8 @@ from landscape.errors import LandscapeIdentityError
 from landscape.facts import summary_text
 from workers import NondeterministicLossError, OwnLoss
 from workers.errors import SampleMemoryError
-from workers.evaluator import MeasurementOptions, MeasurementSetup, SampleMemory
+from workers.evaluator import MeasurementSetup, SampleMemory
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan, Workload
 from workers.torch.evaluator import TorchEvaluator
 from workers.torch.random_numbers import RandomNumbers

@@ -12,7 +12,8 @@ from torchmetrics.classification import MulticlassAUROC
 from worker_cases import plane_of
 
 from workers.errors import CallbackFunctionError, ChangedSamplesError, PointsFailedError, SampleMemoryError
-from workers.evaluator import MeasurementOptions, MeasurementSetup, SampleMemory
+from workers.evaluator import MeasurementSetup, SampleMemory
+from workers.measurement_options import MeasurementOptions
 from workers.measurement_plan import MeasurementPlan
 from workers.pools.in_process import InProcessPool, measure_points
 from workers.samples.sources import hold
@@ -101,6 +102,7 @@ def check_same(streamed: TorchEvaluator, kept: TorchEvaluator) -> None:
     assert state == pytest.approx(other, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "loss",
     [nn.CrossEntropyLoss(), nn.CrossEntropyLoss(weight=torch.rand(CLASSES), reduction="sum"), contrastive],
@@ -155,6 +157,7 @@ def test_numbers_are_those_of_a_plain_loop():
         assert value == pytest.approx(np.mean(losses), rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dataset", "options"),
     [

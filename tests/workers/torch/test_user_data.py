@@ -14,7 +14,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from landscape import evaluate, random_plane
 from workers import CallbackFunctionError, OwnLoss, SamplesError
-from workers.evaluator import MeasurementOptions, MeasurementSetup
+from workers.evaluator import MeasurementSetup
+from workers.measurement_options import MeasurementOptions
 from workers.torch.evaluator import TorchEvaluator
 
 pytestmark = pytest.mark.filterwarnings("ignore:the two random directions")

@@ -1,0 +1,226 @@
+"""The sentences of captions: where a landscape lies, how it was measured, what its values are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from workers.metric_names import MetricName
+
+from .drawing.eigenvectors import eigenvectors_text
+from .drawing.texts import flat_note, main_dataset, unit_of
+from .facts import explained_variance_text, samples_of, sampling_text, value_range
+from .file.checks import PointStatus
+from .file.data import LandscapeData
+from .roles import ORIGIN
+from .scales.choosing import is_flat
+from .scales.landscape_scale import known
+from .scales.levels import number_text
+from .scales.scale import Scale
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+_NORMALIZED = {
+    "filter": "normalized by filter (Li et al. 2018)",
+    "layer": "normalized by layer",
+    "weight": "normalized by weight",
+    "none": "not normalized",
+}
+_CURVES = {"bezier": "Bezier curve", "polygon": "polygon"}
+
+
+def joined(sentences: list[str]) -> str:
+    """Returns sentences as a text; empty ones are left out."""
+    return " ".join(f"{text.rstrip('.')}." for text in sentences if text)
+
+
+def capital(text: str) -> str:
+    """Returns a text that begins with a capital letter."""
+    return text[:1].upper() + text[1:]
+
+
+def called(landscape: LandscapeData, metric: str) -> str:
+    """Returns a metric in words, with the data set where the landscape has several."""
+    return MetricName.read(metric, landscape.metrics).text(main_dataset(landscape))
+
+
+def of_each(texts: Mapping[str, str]) -> list[str]:
+    """Returns a text that holds for all names, or one for each of those that have one."""
+    if len(set(texts.values())) == 1:
+        return [next(iter(texts.values()))]
+    return [f"{name}: {text[:1].lower()}{text[1:]}" for name, text in texts.items() if text]
+
+
+def where_text(landscape: LandscapeData) -> str:
+    """Returns on which plane or line the landscape lies, by which method and seed."""
+    known = landscape.attributes
+    cut, kind = ("line" if landscape.y is None else "plane"), known.get("decomposition")
+    unit = unit_of(landscape)
+    origin = "the origin" if landscape.origin.role == ORIGIN else landscape.origin.label(unit)
+    if kind == "pca":
+        number = "principal component" if landscape.y is None else "two principal components"
+        text = f"on the {cut} of the first {number} of the path of the weights"
+        shares = explained_variance_text(landscape)
+        return text + (f", which hold {shares} of its variance" if shares else "") + f", through {origin}"
+    if kind == "random":
+        count = "one random direction" if landscape.y is None else "two random directions"
+        how = _NORMALIZED.get(str(known.get("normalization")), "")
+        moves = known.get("perturb_one_dimensional")
+        still = "biases and normalization layers stay" if moves is False else ""
+        seed = "" if known.get("directions_seed") is None else f"seed {known['directions_seed']}"
+        said = "; ".join(text for text in (how, still, seed) if text)
+        return f"around {origin}, along {count}" + (f" ({said})" if said else "")
+    if kind == "path":
+        return f"on {_curve_text(landscape)}"
+    eigenvectors = eigenvectors_text(landscape)
+    if eigenvectors:
+        return f"around {origin}, along eigenvectors ({eigenvectors})"
+    found = landscape.checkpoints
+    names = [] if found is None else [name for name in found.name if name]
+    if kind == "points" and names:
+        everyone = [origin, *(name for name in names if name != origin)]
+        return f"on the {cut} through {', '.join(everyone[:-1])} and {everyone[-1]}"
+    return f"on a {cut} through {origin}"
+
+
+def ends_of(landscape: LandscapeData) -> tuple[str, str]:
+    """Returns the names of the two networks at 0 and 1 of a line or a curve."""
+    found = landscape.checkpoints
+    names = [] if found is None else [found.name[row] for row in found.networks]
+    first, last = names[:2] if len(names) > 1 and all(names[:2]) else ("the first network", "the second")
+    return first, last
+
+
+def _curve_text(landscape: LandscapeData) -> str:
+    """Returns which curve it is, between which networks, and how it was fitted."""
+    facts = landscape.attributes.get("path")
+    facts = facts if isinstance(facts, Mapping) else {}
+    text = f"a {_CURVES.get(str(facts.get('kind')), 'curve')} from {' to '.join(ends_of(landscape))}"
+    if (bends := facts.get("bends")) is not None:
+        text += f" with {bends} bend{'' if bends == 1 else 's'}"
+    fitting = facts.get("fitting")
+    if isinstance(fitting, Mapping) and fitting.get("steps") is not None:
+        text += f", fitted in {fitting['steps']:,} steps (seed {fitting.get('seed')})"
+    return text
+
+
+def path_text(landscape: LandscapeData) -> str:
+    """Returns how far the drawn path is from the one that was walked."""
+    found = landscape.checkpoints
+    if found is None or not found.paths or landscape.y is None:
+        return ""
+    unit, rows = unit_of(landscape), np.concatenate(found.paths)
+    numbers = found.number[rows]
+    span = f"{len(rows)} checkpoints, {unit}s {numbers.min()} to {numbers.max()}"
+    largest = float(np.max(found.residual[rows]))
+    return f"The path ({span}) is projected onto the plane, from which it is at most {largest:.3g} away"
+
+
+def points_text(landscape: LandscapeData) -> str:
+    """Returns how many points the grid has, and how they were chosen."""
+    shape = " × ".join(str(size) for size in reversed(landscape.shape))
+    adaptive = sampling_text(landscape)
+    if adaptive is not None:
+        report: Mapping[str, Any] = landscape.attributes.get("sampling") or {}
+        within = "" if report.get("tolerance") is None else f" within a tolerance of {100 * report['tolerance']:.2g} %"
+        return f"{shape} points, sampled adaptively{within}: {adaptive}"
+    left = landscape.status_counts[PointStatus.PENDING]
+    return f"{shape} points" + (f", of which {left} are not measured yet" if left else "")
+
+
+def samples_sentence(landscape: LandscapeData, metric: str) -> str:
+    """Returns how many samples of the metric's own data set its values are averaged over, and which."""
+    known, name = landscape.attributes, MetricName.read(metric, landscape.metrics)
+    count = samples_of(known, name.dataset)
+    if count is None:
+        return ""
+    chosen = {"first": "the first ones of the data set", "random": f"drawn with seed {known.get('seed')}"}
+    which = chosen.get(str(known.get("samples")), known.get("samples"))
+    buffers = {"recalibrate": "BatchNorm statistics computed anew at each point", "interpolate": "buffers interpolated"}
+    also = buffers.get(str(known.get("buffers")), "")
+    group = f"those of group {name.group} among " if name.group else ""
+    # A point that was interpolated was not measured.
+    some = "measurement is" if landscape.status_counts[PointStatus.INTERPOLATED] else "point is measured"
+    told = f"Each {some} on {group}{count:,} samples" + (f" ({which})" if which else "")
+    return told + (f", {also}" if also else "")
+
+
+def scale_text(scale: Scale, what: str) -> str:
+    """Returns how values become colours or heights, where that is not linear and whole.
+
+    Args:
+        scale: of the picture.
+        what: follows the scale, such as "colours".
+    """
+    label = scale.label("x")
+    return f"{what}: {label[3:-1]}" if label.endswith(")") else ""
+
+
+def range_text(name: str, values: NDArray[Any], status: NDArray[Any]) -> str:
+    """Returns the range of values, or that they are flat.
+
+    Args:
+        name: what pictures call the metric.
+        values: of the grid.
+        status: of its points.
+    """
+    ends, shown = _ends(values, status), known(values, status)
+    if ends is None:
+        return f"The {name} has no finite value"
+    if not is_flat(*ends):
+        return f"The {name} ranges from {value_range(values, status)}"
+    left = values.size - int(np.isfinite(shown).sum())
+    note = flat_note(name, ends[0], number_text(ends[0]), shown)
+    return capital(note) + (f"; {left:,} others have no value" if left else "")
+
+
+def lowest_text(landscape: LandscapeData, values: NDArray[Any], word: str = "lowest") -> str:
+    """Returns where values are lowest or highest; empty where they are flat, which have no such place.
+
+    Args:
+        landscape: whose grid it is.
+        values: on the grid.
+        word: "lowest" or "highest".
+    """
+    shown = known(values, landscape.status)
+    ends = _ends(values, landscape.status)
+    if ends is None or is_flat(*ends):
+        return ""
+    places = np.argwhere(shown == ends[0 if word == "lowest" else 1])
+    if len(places) > 1:
+        return f"It is {word} at {len(places):,} points alike"
+    return f"It is {word} at {_place_text(landscape, tuple(places[0].tolist()))}"
+
+
+def _place_text(landscape: LandscapeData, place: tuple[int, ...]) -> str:
+    """Returns a point's coordinates, and what they mean."""
+    x = f"{landscape.x[place[-1]]:.3g}"
+    if landscape.y is not None:
+        return f"x = {x}, y = {landscape.y[place[0]]:.3g}, in lengths of the directions from the origin"
+    if landscape.attributes.get("decomposition") in ("path", "points"):
+        first, last = ends_of(landscape)
+        if landscape.x[place[-1]] in (0, 1):
+            return (first, last)[int(landscape.x[place[-1]])]
+        return f"{x} of the way from {first} (0) to {last} (1)"
+    return f"x = {x}, in lengths of the direction from the origin"
+
+
+def _ends(values: NDArray[Any], status: NDArray[Any]) -> tuple[float, float] | None:
+    shown = known(values, status)
+    finite = shown[np.isfinite(shown)]
+    return (float(finite.min()), float(finite.max())) if len(finite) else None
+
+
+def walk_text(landscape: LandscapeData, metric: str) -> str:
+    """Returns where the first run's path begins and ends."""
+    found = landscape.checkpoints
+    if found is None or not found.paths or metric not in found.metrics:
+        return ""
+    unit, own = unit_of(landscape), found.metrics[metric]
+    first, last = (found.paths[0][index] for index in (0, -1))
+    texts = [f"{own[row]:.3g} at {unit} {found.number[row]}" for row in (first, last) if np.isfinite(own[row])]
+    return f"The path goes from {' to '.join(texts)}" if len(texts) == 2 else ""

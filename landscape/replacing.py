@@ -1,0 +1,126 @@
+"""What may be written over: no input of the call, and no file that holds something else than what is written."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from collectors.errors import LandscapeError
+from collectors.files.places import AnyPath, check_directory, is_url
+from collectors.files.remote_path import RemotePath
+
+from .errors import LandscapeWriteError
+
+_ENOUGH_BYTES = 4096
+# How the header of a safetensors file of ours begins, after the eight bytes of its length.
+_METADATA = b'{"__metadata__":{'
+_OURS = b'"format":"summary-landscape'
+
+
+def check_no_input(name: str, target: AnyPath, inputs: Iterable[object]) -> None:
+    """Checks that what is written is no file that the same call reads.
+
+    Args:
+        name: of the argument, for an error's text.
+        target: the file to write, which need not exist.
+        inputs: paths, URLs, readers of weights; what is in memory is no file.
+
+    Raises:
+        LandscapeWriteError: it is one of them, by this name or another one: a link, or another way to its folder.
+    """
+    for item in inputs:
+        place = _place_of(item)
+        if place is not None and _are_one(target, place):
+            called = f" (given as {place})" if _is_other_name(target, place) else ""
+            raise LandscapeWriteError(
+                f"{name} must not be one of the inputs, but {target} is one{called}. It was left as it is. Give "
+                "another name."
+            )
+
+
+def check_replaceable_tensors(target: AnyPath, word: str, form: str | None) -> None:
+    """Checks that a safetensors file of ours may take the place of what is there.
+
+    Args:
+        target: the file to write, which need not exist.
+        word: what is written, for an error's text.
+        form: the ``format`` of the metadata that files of this kind have; None for mere weights.
+
+    Raises:
+        LandscapeWriteError: what is there holds something else. Where it is empty or broken off, nothing is lost.
+    """
+    begins = first_bytes(target, _ENOUGH_BYTES)
+    if not begins:
+        return
+    if form is None:
+        fits = begins[8:9] == b"{" and _OURS not in begins
+    else:
+        # One that broke off before it says what it is holds no tensor.
+        ends_early = len(begins) < len(_METADATA) + 8 + 64 and begins[8:].startswith(_METADATA)
+        fits = f'"format":"{form}"'.encode() in begins or ends_early
+    if not fits:
+        raise not_replaced(target, word)
+
+
+def not_replaced(target: AnyPath, word: str) -> LandscapeWriteError:
+    """Returns the error for a file that holds something else than what is written."""
+    return LandscapeWriteError(
+        f"{target} is no {word} file and was left as it is: only such a file is replaced. Remove it, or give another "
+        "name."
+    )
+
+
+def first_bytes(target: AnyPath, count: int) -> bytes:
+    """Returns how a file begins; nothing where there is none.
+
+    Raises:
+        LandscapeWriteError: it is no regular file, or cannot be read, so that nobody knows what would be lost.
+    """
+    try:
+        if isinstance(target, RemotePath):
+            return target.read_bytes(0, count)
+        # Opening a named pipe would wait for a writer.
+        with os.fdopen(os.open(target, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+            if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return file.read(count)
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+    except OSError as error:
+        raise LandscapeWriteError(
+            f"{target} is there, but cannot be read ({error.strerror}), and was left as it is. Remove it, or give "
+            "another name."
+        ) from error
+    raise LandscapeWriteError(f"{target} is no regular file and was left as it is. Give another name.")
+
+
+def _place_of(item: Any) -> AnyPath | None:
+    if isinstance(item, RemotePath):
+        return item
+    given = item
+    if not isinstance(item, str | os.PathLike):
+        # Readers of weights are called by the whole paths of their files, and "a" or "weights" in memory.
+        given = getattr(item, "label", "")
+        if not (is_url(given) or given.startswith("/")):
+            return None
+    if not is_url(given):
+        return Path(given)
+    try:
+        return check_directory("inputs", given)
+    except (LandscapeError, ValueError, ImportError):
+        return None  # whoever reads it says what is wrong
+
+
+def _is_other_name(target: AnyPath, place: AnyPath) -> bool:
+    return isinstance(target, Path) and isinstance(place, Path) and target.absolute() != place.absolute()
+
+
+def _are_one(target: AnyPath, other: AnyPath) -> bool:
+    if isinstance(target, Path) and isinstance(other, Path):
+        try:
+            return target.samefile(other)
+        except (OSError, ValueError):
+            return False  # one of them is not there
+    return type(target) is type(other) and str(target) == str(other)

@@ -1,0 +1,236 @@
+"""What is written over: never an input of the call, and never a file that holds something else."""
+
+import io
+import os
+
+import h5py
+import numpy as np
+import pytest
+import torch
+from landscape_examples import build as landscape_data
+from remote_stores import empty_memory
+from surfaces import landscape
+from two_networks import callback_fn, trained
+from typer.testing import CliRunner
+
+from collectors.files.places import check_directory
+from collectors.weights.safetensors_file import CheckpointFile, write_checkpoint
+from landscape import (
+    Landscape,
+    barrier,
+    compare,
+    connect,
+    evaluate,
+    line_between,
+    measure_curvature,
+    random_plane,
+)
+from landscape.cli import app
+from landscape.errors import LandscapeWriteError
+from landscape.file.kind import LANDSCAPE
+from landscape.file.whole_file import check_replaceable
+from landscape.replacing import check_no_input, check_replaceable_tensors
+
+HOW = {"device_ids": [0], "progress": False}
+INPUT = "output must not be one of the inputs"
+NO_LANDSCAPE = "is no landscape file and was left as it is"
+
+
+@pytest.fixture
+def weights(tmp_path):
+    for name, seed in (("a", 0), ("b", 1)):
+        torch.save(trained(seed, epochs=1).state_dict(), tmp_path / f"{name}.pt")
+    before = {name: (tmp_path / name).read_bytes() for name in ("a.pt", "b.pt")}
+    yield tmp_path
+    assert {name: (tmp_path / name).read_bytes() for name in before} == before
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize("link", [None, "symbolic", "hard"])
+def test_an_input_is_never_the_output(weights, link, overwrite):
+    a, b = weights / "a.pt", weights / "b.pt"
+    if link is None:
+        output = b
+    elif link == "symbolic":
+        output = weights / "link.h5"
+        output.symlink_to("b.pt")
+    else:
+        output = weights / "link.h5"
+        output.hardlink_to(b)
+    how = {**HOW, "output": output, "overwrite": overwrite}
+    with pytest.raises(LandscapeWriteError, match=INPUT):
+        barrier(a, b, callback_fn, **how)
+    with pytest.raises(LandscapeWriteError, match=INPUT):
+        evaluate(line_between(a, b, network=trained(0, epochs=1)), callback_fn, **how)
+    with pytest.raises(LandscapeWriteError, match=INPUT):
+        connect(a, b, callback_fn, **how)
+    with pytest.raises(LandscapeWriteError, match=INPUT):
+        measure_curvature(b, callback_fn, **how)
+    with pytest.raises(LandscapeWriteError, match=INPUT):
+        compare({"one": [a], "other": [b]}, callback_fn, **how)
+
+
+def test_a_file_of_another_kind_is_not_replaced(weights):
+    source = weights / "nets.py"
+    source.write_text("def callback_fn(): ...\n")
+    plane = random_plane(weights / "a.pt", network=trained(0, epochs=1))
+    for output in (source, weights / "a.pt"):
+        before = output.read_bytes()
+        with pytest.raises(LandscapeWriteError, match=rf"{output.name} {NO_LANDSCAPE}.*Remove it, or give another"):
+            evaluate(plane, callback_fn, output=output, overwrite=True, **HOW)
+        with pytest.raises(LandscapeWriteError, match="is no curvature file"):
+            measure_curvature(trained(0), callback_fn, output=output, overwrite=True, **HOW)
+        with pytest.raises(LandscapeWriteError, match="is no comparison file"):
+            compare({"x": [trained(0)], "y": [trained(1)]}, callback_fn, output=output, overwrite=True, **HOW)
+        with pytest.raises(LandscapeWriteError, match="is no path file"):
+            connect(trained(0), trained(1), callback_fn, output=output, overwrite=True, **HOW)
+        with pytest.raises(LandscapeWriteError, match="is no plane file"):
+            plane.save(output, overwrite=True)
+        assert output.read_bytes() == before
+
+
+def test_weights_beside_a_landscape_are_no_directions(weights):
+    own = weights / "a_directions.safetensors"
+    write_checkpoint(own, {"weight": np.ones(3)}, {"format": "pt"})
+    plane = random_plane(weights / "a.pt", network=trained(0, epochs=1))
+    with pytest.raises(LandscapeWriteError, match=r"a_directions\.safetensors is no plane file"):
+        evaluate(plane, callback_fn, output=weights / "a.h5", save_directions=True, **HOW)
+    assert CheckpointFile(own).metadata == {"format": "pt"}
+    assert not (weights / "a.h5").exists()
+
+
+class TestHdf5:
+    def test_what_may_be_replaced(self, tmp_path):
+        path = Landscape(landscape_data()).save(tmp_path / "whole.h5")
+        whole = path.read_bytes()
+        check_replaceable(tmp_path / "none.h5", LANDSCAPE)
+        for content in (whole, b"", whole[:5], whole[: len(whole) // 2], whole[:8] + bytes(2000)):
+            path.write_bytes(content)
+            check_replaceable(path, LANDSCAPE)
+        (tmp_path / "dangling.h5").symlink_to("nowhere.h5")
+        check_replaceable(tmp_path / "dangling.h5", LANDSCAPE)
+
+    def test_what_another_program_wrote_stays(self, tmp_path):
+        with h5py.File(tmp_path / "keras.h5", "w") as file:
+            file["weights"] = np.ones(3)
+        with pytest.raises(LandscapeWriteError, match=NO_LANDSCAPE):
+            Landscape(landscape_data()).save(tmp_path / "keras.h5", overwrite=True)
+        with h5py.File(tmp_path / "keras.h5") as file:
+            assert list(file) == ["weights"]
+
+    def test_what_is_no_file_stays(self, tmp_path):
+        os.mkfifo(tmp_path / "pipe.h5")
+        with pytest.raises(LandscapeWriteError, match="is no regular file"):
+            check_replaceable(tmp_path / "pipe.h5", LANDSCAPE)
+
+    def test_an_export_replaces_no_file_of_ours(self, tmp_path):
+        other = Landscape(landscape_data()).save(tmp_path / "other.h5")
+        before = other.read_bytes()
+        with pytest.raises(LandscapeWriteError, match=r"other\.h5 is a file of this program"):
+            landscape(5, 5).export(other, "li", overwrite=True)
+        assert other.read_bytes() == before
+
+
+class TestTensors:
+    def test_what_may_be_replaced(self, tmp_path):
+        path = tmp_path / "a.safetensors"
+        random_plane(trained(0)).save(path)
+        whole = path.read_bytes()
+        for content in (whole, b"", whole[:40], whole[:200], whole[:-1]):
+            path.write_bytes(content)
+            check_replaceable_tensors(path, "plane", "summary-landscape plane")
+
+    @pytest.mark.parametrize("content", [b"PK\x03\x04" + bytes(500), b"text", bytes(8) + b"{}"])
+    def test_what_may_not(self, tmp_path, content):
+        path = tmp_path / "a.safetensors"
+        path.write_bytes(content)
+        with pytest.raises(LandscapeWriteError, match=r"a\.safetensors is no plane file and was left as it is"):
+            random_plane(trained(0)).save(path, overwrite=True)
+        assert path.read_bytes() == content
+
+    def test_mere_weights_replace_no_plane(self, tmp_path):
+        path = random_plane(trained(0)).save(tmp_path / "a.safetensors")
+        with pytest.raises(LandscapeWriteError, match="is no weights file and"):
+            check_replaceable_tensors(path, "weights", None)
+
+
+def test_urls():
+    with empty_memory() as system:
+        system.pipe_file("/run/a.h5", b"weights")
+        place = check_directory("output", "memory://run/a.h5")
+        with pytest.raises(LandscapeWriteError, match=INPUT):
+            check_no_input("output", place, ["memory:///run/a.h5"])
+        check_no_input("output", place, ["memory://run/b.h5", "a.h5"])
+        with pytest.raises(LandscapeWriteError, match=r"memory://.*a\.h5 " + NO_LANDSCAPE):
+            check_replaceable(place, LANDSCAPE)
+        image = io.BytesIO()
+        with h5py.File(image, "w") as file:
+            file.attrs["format"] = np.bytes_("another")
+        system.pipe_file("/run/a.h5", image.getvalue())
+        with pytest.raises(LandscapeWriteError, match=NO_LANDSCAPE):
+            check_replaceable(place, LANDSCAPE)
+        check_replaceable(check_directory("output", "memory://run/none.h5"), LANDSCAPE)
+
+
+@pytest.mark.slow
+def test_networks_in_memory_are_no_files_of_their_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    found = barrier(trained(0), trained(1), callback_fn, points=3, output="a", **HOW)
+    again = barrier(trained(0), trained(1), callback_fn, points=3, output="a", **HOW)
+    assert again.height == found.height
+
+
+COMMANDS = """
+from two_networks import callback_fn
+"""
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [
+        ("evaluate", "a.pt", "-o", "a.pt", "--kind", "hessian"),
+        ("barrier", "A=a.pt", "B=b.pt", "-o", "b.pt"),
+        ("connect", "a.pt", "b.pt", "-o", "b.pt"),
+        ("align", "a.pt", "b.pt", "-o", "b.pt"),
+        ("compare", "x=a.pt", "y=b.pt", "-o", "b.pt"),
+    ],
+    ids=lambda typed: typed[0],
+)
+def test_on_the_command_line(weights, monkeypatch, typed):
+    (weights / "replacing_callbacks.py").write_text(COMMANDS)
+    monkeypatch.chdir(weights)
+    said = CliRunner().invoke(app, [*typed, "--function", "replacing_callbacks:callback_fn", "--overwrite"])
+    assert isinstance(said.exception, LandscapeWriteError), said.output
+    assert str(said.exception).startswith("--output must not be one of the inputs, but ")
+
+
+def test_an_import_leaves_its_source(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    landscape(5, 5).export("li.h5", "li")
+    before = (tmp_path / "li.h5").read_bytes()
+    said = CliRunner().invoke(app, ["import-landscape", "li.h5", "-o", "li.h5", "--overwrite"])
+    assert str(said.exception).startswith("--output must not be one of the inputs, but li.h5 is one.")
+    with pytest.raises(LandscapeWriteError, match=NO_LANDSCAPE):
+        Landscape.import_file("li.h5").save("li.h5", overwrite=True)
+    assert (tmp_path / "li.h5").read_bytes() == before
+
+
+@pytest.mark.parametrize("typed", [("plot", "png"), ("view", "html"), ("view", "html", "-o")], ids=" ".join)
+def test_no_picture_of_a_landscape_takes_its_place(tmp_path, monkeypatch, typed):
+    monkeypatch.chdir(tmp_path)
+    command, suffix, *given = typed
+    name = f"odd.{suffix}"
+    landscape(5, 5).save("odd.h5").rename(name)
+    before = (tmp_path / name).read_bytes()
+    output = ["-o", name] if given or command == "plot" else []
+    said = CliRunner().invoke(app, [command, name, *output])
+    assert isinstance(said.exception, LandscapeWriteError), said.output
+    assert str(said.exception).startswith("--output must not be one of the inputs")
+    assert (tmp_path / name).read_bytes() == before
+
+
+def test_no_film_of_a_landscape_takes_its_place(tmp_path):
+    path = landscape(5, 5).save(tmp_path / "odd.h5").rename(tmp_path / "odd.gif")
+    with pytest.raises(LandscapeWriteError, match="path must not be one of the inputs"):
+        Landscape.load(path).save_animation(path)
+    assert len(Landscape.load(path).loss) == 5

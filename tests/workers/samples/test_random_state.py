@@ -1,0 +1,143 @@
+"""Reading samples leaves the process's random state where it was."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Sampler, TensorDataset
+from worker_cases import classes, features, mlp
+
+from landscape import evaluate, random_plane
+from workers.errors import SamplesError
+from workers.evaluator import SampleMemory
+from workers.measurement_options import MeasurementOptions
+from workers.samples.data_sets import read_sets
+from workers.samples.random_state import OwnRandomState, RandomState, random_state_kept
+from workers.samples.torch_samples import read_samples
+
+INPUTS, TARGETS = features(), classes()
+
+
+def draw():
+    return random.random(), np.random.random(), torch.rand(1).item()  # noqa: NPY002
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        draw()
+        return iter(zip(INPUTS, TARGETS, strict=True))
+
+
+class Drawing(Dataset):
+    """Draws, and gives the same samples all the same."""
+
+    def __len__(self):
+        return len(INPUTS)
+
+    def __getitem__(self, index):
+        draw()
+        return INPUTS[index], TARGETS[index]
+
+
+class Part(Sampler):
+    def __iter__(self):
+        draw()
+        return iter(torch.randperm(20).tolist())
+
+    def __len__(self):
+        return 20
+
+
+DATA = {
+    "stream": Stream,
+    "loader of a stream": lambda: DataLoader(Stream(), 8),
+    "data set": Drawing,
+    "loader": lambda: DataLoader(Drawing(), 8, shuffle=True),
+    "sampler": lambda: DataLoader(TensorDataset(INPUTS, TARGETS), 8, sampler=Part()),
+    "several": lambda: {"train": DataLoader(Drawing(), 8), "test": DataLoader(Stream(), 8)},
+    "list of batches": lambda: [(INPUTS, TARGETS)],
+}
+
+
+# Python's generator is looked at below: the tests' checks of annotations draw from it too.
+@pytest.mark.parametrize("kind", DATA)
+def test_a_landscape_leaves_the_random_state(kind):
+    network, data = mlp(), DATA[kind]()
+    plane = random_plane(network, seed=0)
+    before = torch.get_rng_state(), np.random.get_state()[1:3]  # noqa: NPY002
+    evaluate(plane, lambda: (nn.CrossEntropyLoss(), network, data, {}), size=3, device_ids=[0], progress=False)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    after = np.random.get_state()[1:3]  # noqa: NPY002
+    assert after[1] == before[1][1]
+    np.testing.assert_array_equal(after[0], before[1][0])
+
+
+@pytest.mark.filterwarnings("ignore:the samples take more memory:UserWarning")
+@pytest.mark.parametrize("kind", ["loader of a stream", "loader"])
+def test_passes_leave_the_random_state(kind):
+    network, data = mlp(), DATA[kind]()
+    plane = random_plane(network, seed=0)
+    before = torch.get_rng_state()
+    landscape = evaluate(
+        plane,
+        lambda: (nn.CrossEntropyLoss(), network, data, {}),
+        size=3,
+        device_ids=[0],
+        sample_memory=400,
+        progress=False,
+    )
+    assert any("read anew" in note for note in landscape.attributes["notes"])
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_loaders_own_generator_stays():
+    generator = torch.Generator()
+    generator.manual_seed(3)
+    before = generator.get_state()
+    read_samples(DataLoader(Stream(), 8, generator=generator), MeasurementOptions())
+    assert torch.equal(generator.get_state(), before)
+
+
+def test_samples_that_change_are_found_out_all_the_same():
+    class Noisy(IterableDataset):
+        def __iter__(self):
+            return ((item + torch.rand(6), target) for item, target in zip(INPUTS, TARGETS, strict=True))
+
+    before = torch.get_rng_state()
+    with pytest.raises(SamplesError, match="first batch changed"):
+        read_sets(Noisy(), MeasurementOptions(), SampleMemory(), lambda *given: read_samples(given[0], given[1]))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_all_generators_are_put_back():
+    before = RandomState.now()
+    with random_state_kept():
+        first = draw()
+    assert draw() == first
+    before.restore()
+
+    @random_state_kept()
+    def fail():
+        draw()
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert draw() == first
+
+
+def test_own_random_numbers_go_on():
+    start = RandomState.now()
+    expected = [draw() for _ in range(4)]
+    start.restore()
+    own = OwnRandomState()
+    found = []
+    for numbers in own.iterate(draw() for _ in range(2)):
+        found.append(numbers)
+        assert draw() == expected[len(found) - 1], "the process's own go on as if nobody else had drawn"
+    found += own.iterate(draw() for _ in range(2))
+    assert found == expected

@@ -1,0 +1,247 @@
+"""Which samples a DataLoader's sampler stands for."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    Dataset,
+    DistributedSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    Subset,
+    SubsetRandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
+from worker_cases import mlp
+
+from landscape import evaluate, random_plane
+from workers.measurement_options import MeasurementOptions
+from workers.samples.array_samples import read_array_samples
+from workers.samples.torch_samples import read_samples
+
+COUNT = 30
+INPUTS = torch.arange(COUNT * 2.0).reshape(COUNT, 2)
+DATA = TensorDataset(INPUTS, torch.arange(COUNT))
+
+
+def read(loader, **options):
+    samples, notes = read_samples(loader, MeasurementOptions(**options))
+    return [int(number) for batch in samples.batches(None) for number in batch.targets], notes
+
+
+class Of(Sampler):
+    """Visits what a function says, which also takes the number of the round."""
+
+    def __init__(self, visits):
+        self.visits, self.round = visits, 0
+
+    def __iter__(self):
+        self.round += 1
+        return iter(self.visits(self.round))
+
+    def __len__(self):
+        return len(self.visits(1))
+
+
+class SharedBatches:
+    """As Accelerate's BatchSamplerShard."""
+
+    def __init__(self, batch_sampler):
+        self.batch_sampler, self.process_index = batch_sampler, 0
+
+    def __iter__(self):
+        return iter(list(self.batch_sampler)[::2])
+
+    def __len__(self):
+        return len(list(iter(self)))
+
+
+class Bucketed(BatchSampler):
+    """Leaves a random batch out."""
+
+    def __iter__(self):
+        batches = list(super().__iter__())
+        batches.pop(random.randrange(len(batches)))
+        return iter(batches)
+
+
+SUBSETS = {
+    "own sampler": lambda: {"sampler": Of(lambda _: range(20, 25))},
+    "own sampler in another order each time": lambda: {"sampler": Of(lambda _: random.sample(range(20, 25), 5))},
+    "array": lambda: {"sampler": np.array([24, 23, 20, 21, 22])},
+    "tensor": lambda: {"sampler": torch.arange(20, 25)},
+    "list": lambda: {"sampler": [24, 23, 20, 21, 22]},
+    "list of batches": lambda: {"batch_sampler": [[20, 21], [24, 22, 23]]},
+    "own batch sampler": lambda: {"batch_sampler": Of(lambda _: [[20, 21], [24, 22, 23]])},
+    "batches of an own sampler": lambda: {"batch_sampler": BatchSampler(Of(lambda _: range(20, 25)), 2, True)},
+}
+
+
+@pytest.mark.parametrize("kind", SUBSETS)
+def test_a_fixed_subset_is_what_is_measured(kind):
+    numbers, notes = read(DataLoader(DATA, **SUBSETS[kind]()))
+    assert numbers == list(range(20, 25))
+    assert notes == []
+    assert read(DataLoader(DATA, **SUBSETS[kind]()), num_samples=2)[0] == [20, 21]
+
+
+WHOLE = {
+    "shuffled": lambda: {"sampler": RandomSampler(DATA)},
+    "two shuffled rounds": lambda: {"sampler": RandomSampler(DATA, num_samples=2 * COUNT)},
+    "own order": lambda: {"sampler": Of(lambda _: random.sample(range(COUNT), COUNT))},
+    "drop_last": lambda: {"batch_size": 8, "drop_last": True},
+    "a process's share": lambda: {"sampler": DistributedSampler(DATA, num_replicas=3, rank=1)},
+    "a process's batches": lambda: {"batch_sampler": SharedBatches(BatchSampler(SequentialSampler(DATA), 4, False))},
+    "weights only order": lambda: {"sampler": WeightedRandomSampler(torch.arange(1.0, 31), COUNT, replacement=False)},
+}
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_an_order_alone_leaves_all_samples(kind):
+    assert read(DataLoader(DATA, **WHOLE[kind]())) == (list(range(COUNT)), [])
+
+
+def endless(_):
+    while True:
+        yield random.randrange(COUNT)
+
+
+RANDOM = {
+    "weights": (
+        lambda: {"sampler": WeightedRandomSampler([0.0] * 20 + [1.0] * 10, 5)},
+        range(20, COUNT),
+        "WeightedRandomSampler draws 5 at random by their weights",
+    ),
+    "part": (lambda: {"sampler": RandomSampler(DATA, num_samples=7)}, range(COUNT), "RandomSampler draws 7 at random"),
+    "replacement": (
+        lambda: {"sampler": RandomSampler(DATA, replacement=True)},
+        range(COUNT),
+        "RandomSampler draws 30 at random",
+    ),
+    "random part of other data": (
+        lambda: {"sampler": RandomSampler(range(10), num_samples=7)},
+        range(10),
+        "RandomSampler draws 7 at random",
+    ),
+    "own random part": (
+        lambda: {"sampler": Of(lambda _: random.sample(range(COUNT), 15))},
+        range(COUNT),
+        "Of visits other samples each time",
+    ),
+    "counted rounds": (
+        lambda: {"sampler": Of(lambda number: range(number, number + 5))},
+        range(COUNT),
+        "Of visits other samples each time",
+    ),
+    "repeated": (lambda: {"sampler": Of(lambda _: [1, 2, 2])}, range(COUNT), "Of visits samples more than once"),
+    "endless": (lambda: {"sampler": Of(endless)}, range(COUNT), "Of visits samples more than once"),
+    "random batches": (
+        lambda: {"batch_sampler": Of(lambda _: [random.sample(range(COUNT), 15)])},
+        range(COUNT),
+        "Of visits other samples each time",
+    ),
+    "batches left out": (
+        lambda: {"batch_sampler": Bucketed(SubsetRandomSampler(range(20, COUNT)), 2, False)},
+        range(20, COUNT),
+        "Bucketed visits other samples each time",
+    ),
+    "keys": (lambda: {"sampler": Of(lambda _: ["a", "b"])}, range(COUNT), r"Of cannot be asked .*TypeError"),
+    "failing": (lambda: {"sampler": Of(lambda _: 1 // 0)}, range(COUNT), r"Of cannot be asked .*ZeroDivisionError"),
+}
+
+
+@pytest.mark.parametrize("kind", RANDOM)
+def test_no_fixed_set_is_told_and_all_are_measured(kind):
+    options, expected, text = RANDOM[kind]
+    random.seed(0)
+    loader = DataLoader(DATA, **options())
+    with pytest.warns(UserWarning, match=f"{text}.* all {len(expected)} samples that it chooses from") as caught:
+        numbers, notes = read(loader)
+    assert numbers == list(expected)
+    assert notes == [str(warning.message) for warning in caught]
+    assert len(notes) == 1
+    assert "give the DataLoader a Subset" in notes[0]
+    with pytest.warns(UserWarning, match=f"a fixed set: 4 of the {len(expected)} samples"):
+        assert read(loader, num_samples=4)[0] == list(expected)[:4]
+
+
+def test_frameworks_that_take_arrays_see_the_same_samples():
+    loader = DataLoader(DATA, 2, sampler=Of(lambda _: range(20, 25)))
+    samples, notes = read_array_samples(loader, MeasurementOptions())
+    assert [int(number) for batch in samples.batches(None) for number in batch.targets] == list(range(20, 25))
+    assert notes == []
+    with pytest.warns(UserWarning, match="draws 5 at random"):
+        _, notes = read_array_samples(
+            DataLoader(DATA, 2, sampler=RandomSampler(DATA, num_samples=5)), MeasurementOptions()
+        )
+    assert len(notes) == 1
+
+
+def test_the_remedy_is_one():
+    assert read(DataLoader(Subset(DATA, [3, 1, 2]), 2, shuffle=True)) == ([3, 1, 2], [])
+
+
+def test_indices_that_are_listed_twice_count_twice():
+    assert read(DataLoader(DATA, sampler=[5, 4, 5])) == ([4, 5, 5], [])
+
+
+def test_items_that_are_batches():
+    class Batches(Dataset):
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, index):
+            return DATA[10 * index : 10 * index + 10]
+
+    loader = DataLoader(Batches(), batch_size=None, sampler=Of(lambda _: [2, 1]))
+    assert read(loader) == (list(range(10, 30)), [])
+    loader = DataLoader(Batches(), batch_size=None, sampler=RandomSampler(range(3), num_samples=2))
+    with pytest.warns(UserWarning, match="draws 2 at random.* all 3 batches"):
+        assert read(loader)[0] == list(range(30))
+
+
+def test_a_sampler_of_a_training_stays_as_it_is():
+    class Own(Sampler):
+        def __init__(self):
+            self.generator = torch.Generator()
+            self.order = list(range(10))
+            self.rounds = 0
+
+        def __iter__(self):
+            self.rounds += 1
+            random.shuffle(self.order)
+            torch.randperm(3, generator=self.generator)
+            return iter(self.order)
+
+    sampler = Own()
+    before = sampler.generator.get_state()
+    assert read(DataLoader(DATA, sampler=sampler)) == (list(range(10)), [])
+    assert sampler.order == list(range(10))
+    assert sampler.rounds == 0
+    assert torch.equal(sampler.generator.get_state(), before)
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_landscape_of_a_subset():
+    network, part = mlp(2), range(20, 25)
+    plane = random_plane(network, seed=0)
+
+    def callback_fn():
+        data = TensorDataset(INPUTS / COUNT, torch.arange(COUNT) % 4)
+        return nn.CrossEntropyLoss(), network, DataLoader(data, 2, sampler=Of(lambda _: part)), {}
+
+    landscape = evaluate(plane, callback_fn, size=3, device_ids=[0], progress=False)
+    rows = torch.tensor(part)
+    with torch.no_grad():
+        expected = nn.functional.cross_entropy(network(INPUTS[rows] / COUNT), rows % 4)
+    np.testing.assert_allclose(landscape.loss[1, 1], expected, rtol=1e-6)
+    assert landscape.attributes["num_samples"] == 5

@@ -1,0 +1,153 @@
+"""Which samples of its data set a DataLoader visits (PyTorch)."""
+
+from __future__ import annotations
+
+import copy
+import operator
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
+
+
+@dataclass(frozen=True)
+class _Visits:
+    """What a sampler visits.
+
+    Attributes:
+        indices: of a fixed set of samples; None for all of the data set.
+        problem: why what it visits is no fixed set; then the indices are those that it chooses from.
+        kind: of the sampler that has the problem.
+    """
+
+    indices: Sequence[int] | None
+    problem: str = ""
+    kind: str = ""
+
+
+def visited_indices(loader: DataLoader[Any], asked: int | None, notes: list[str]) -> list[int] | None:
+    """Returns the indices of the samples that a loader visits, in data-set order; None for all of them.
+
+    A subset is part of the data's meaning (a validation split). The order in which a sampler visits it is not, nor is a
+    process's share in a distributed training, nor the rest that ``drop_last`` leaves out. Indices that are listed count
+    as often as they are listed.
+
+    The process's generators may move. The sampler and its own generators stay as they are.
+
+    Args:
+        loader: of a data set that is read by index.
+        asked: how many samples the user asked for; None for all.
+        notes: for the user. One is added, with a warning, where the loader visits no fixed set of samples.
+    """
+    found = _visits_of_loader(loader)
+    if found.problem:
+        count = len(loader.dataset if found.indices is None else found.indices)  # type: ignore[arg-type]
+        name = "samples" if loader.batch_sampler is not None else "batches"
+        shown = f"{asked} of the {count}" if asked is not None and asked < count else f"all {count}"
+        text = (
+            f"the DataLoader's {found.kind} {found.problem}, but a landscape needs a fixed set: {shown} {name} that it "
+            "chooses from are measured, each once. To choose them yourself, give the DataLoader a Subset of the data "
+            "set in place of this sampler, or use num_samples."
+        )
+        warnings.warn(text, stacklevel=2)
+        notes.append(text)
+    return None if found.indices is None else sorted(found.indices)
+
+
+def _visits_of_loader(loader: DataLoader[Any]) -> _Visits:
+    batches: Any = loader.batch_sampler
+    if batches is None:
+        return _visits_of(loader.sampler, loader.dataset)
+    # Accelerate shares the batches out among processes.
+    while hasattr(batches, "process_index") and hasattr(batches, "batch_sampler"):
+        batches = batches.batch_sampler
+    if getattr(type(batches), "__iter__", None) is BatchSampler.__iter__:
+        return _visits_of(batches.sampler, loader.dataset)
+    if _is_listed(batches):
+        return _Visits([int(index) for batch in batches for index in batch])
+    found = _looked_at(batches, loader.dataset, chain.from_iterable)
+    if found.problem and hasattr(batches, "sampler"):
+        chosen_from = _visits_of(batches.sampler, loader.dataset)
+        return chosen_from if chosen_from.problem else _Visits(chosen_from.indices, found.problem, found.kind)
+    return found
+
+
+def _visits_of(sampler: Any, dataset: Any) -> _Visits:
+    kind = type(sampler).__name__
+    if _is_listed(sampler):
+        return _Visits([int(index) for index in sampler])
+    if type(sampler) is SubsetRandomSampler:
+        return _Visits([int(index) for index in sampler.indices])
+    if _is_share(sampler):
+        return _Visits(None)
+    if isinstance(sampler, WeightedRandomSampler):
+        if not sampler.replacement and sampler.num_samples == len(sampler.weights):
+            return _Visits(range(len(sampler.weights)))
+        chosen_from = torch.nonzero(sampler.weights).flatten().tolist()
+        return _Visits(chosen_from, f"draws {sampler.num_samples} at random by their weights", kind)
+    if type(sampler).__iter__ is RandomSampler.__iter__:
+        count = len(sampler.data_source)
+        if not sampler.replacement and sampler.num_samples % count == 0:
+            return _Visits(range(count))
+        return _Visits(range(count), f"draws {sampler.num_samples} at random", kind)
+    found = _looked_at(sampler, dataset, iter)
+    indices = getattr(sampler, "indices", None)
+    if found.problem and indices is not None and _is_listed(indices):
+        return _Visits([int(index) for index in indices], found.problem, kind)
+    return found
+
+
+def _looked_at(sampler: Any, dataset: Any, flat: Callable[[Any], Iterable[Any]]) -> _Visits:
+    """Returns what a sampler visits in two rounds.
+
+    Args:
+        sampler: of any kind.
+        dataset: whose samples it visits.
+        flat: returns the indices of what the sampler gives.
+    """
+    try:
+        count = len(dataset)
+    except TypeError:
+        return _Visits(None)  # which cannot be read, and says so
+
+    def visit(visited: Any) -> list[int]:
+        # It may have no end.
+        return [operator.index(index) for index in islice(flat(islice(iter(visited), count + 1)), count + 1)]
+
+    kind = type(sampler).__name__
+    try:
+        # A copy, because it may count its rounds, shuffle its own list, or hold a generator that a training draws from.
+        visited = copy.deepcopy(sampler, {id(dataset): dataset})
+        first = visit(visited)
+        if len(set(first)) < len(first):
+            return _Visits(None, "visits samples more than once", kind)
+        if set(first) == set(range(count)):
+            return _Visits(None)
+        if set(visit(visited)) != set(first):
+            return _Visits(None, "visits other samples each time", kind)
+    except Exception as error:
+        return _Visits(None, f"cannot be asked what it visits ({type(error).__name__}: {error})", kind)
+    return _Visits(first)
+
+
+def _is_listed(sampler: Any) -> bool:
+    return isinstance(sampler, Sequence | np.ndarray | torch.Tensor)
+
+
+def _is_share(sampler: Any) -> bool:
+    """Returns whether it visits the share of one process in a distributed training."""
+    if isinstance(sampler, DistributedSampler):
+        return True
+    return hasattr(sampler, "rank") and (hasattr(sampler, "num_replicas") or hasattr(sampler, "world_size"))

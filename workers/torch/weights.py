@@ -1,0 +1,94 @@
+"""The weights by which a network is differentiated, each once, however many of its parameters lie in their memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class _Tied:
+    """A parameter in the memory of a weight.
+
+    Attributes:
+        tensor: the parameter.
+        weight: the number of the weight.
+        elements: which of the weight's elements, in the order of its shape, stands where in the parameter.
+        was_trainable: whether it required gradients when it was found.
+    """
+
+    tensor: torch.Tensor
+    weight: int
+    elements: torch.Tensor
+    was_trainable: bool
+
+
+class Weights:
+    """Differentiates by a network's weights.
+
+    ``decoder.weight = nn.Parameter(encoder.weight.t())`` is a parameter of its own for PyTorch, which returns its
+    derivatives apart; in memory it is the other weight, which moves with it. So its derivatives belong to that one.
+
+    Args:
+        own: one parameter for each weight, by name.
+        tied: further parameters, each with the name of the weight in whose memory it lies.
+
+    Attributes:
+        own: one parameter for each weight.
+    """
+
+    def __init__(self, own: Mapping[str, torch.Tensor], tied: Sequence[tuple[str, torch.Tensor]]) -> None:
+        self.own = list(own.values())
+        numbers = {name: number for number, name in enumerate(own)}
+        self._tied = [
+            _Tied(tensor, numbers[name], _elements(own[name], tensor), tensor.requires_grad)
+            for name, tensor in tied
+            if name in numbers
+        ]
+        for item in self._tied:
+            item.tensor.requires_grad_()
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """The parameters of all weights, and after them those that are tied to one."""
+        return [*self.own, *(item.tensor for item in self._tied)]
+
+    def spread(self, parts: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """Returns a vector in the shapes of the weights as one in the shapes of all tensors."""
+        return [*parts, *(parts[item.weight].reshape(-1)[item.elements] for item in self._tied)]
+
+    def gathered(self, parts: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """Returns derivatives by all tensors as those by the weights; None where there are none."""
+        found = [None if part is None else part.detach() for part in parts]
+        result = found[: len(self.own)]
+        for item, part in zip(self._tied, found[len(self.own) :], strict=True):
+            if part is not None:
+                own = self.own[item.weight]
+                moved = part.new_empty(own.numel())
+                moved[item.elements] = part
+                before = result[item.weight]
+                result[item.weight] = moved.view(own.shape) if before is None else before + moved.view(own.shape)
+        return result
+
+    def gradient(self, value: torch.Tensor) -> list[torch.Tensor | None]:
+        """Returns the derivatives of a number by the weights; its graph is used up."""
+        return self.gathered(torch.autograd.grad(value, self.tensors, allow_unused=True))
+
+    def follow(self) -> None:
+        """Lets tied parameters lie in the memory that their weights have now."""
+        for item in self._tied:
+            item.tensor.data = self.own[item.weight].data.as_strided(item.tensor.shape, item.tensor.stride())
+
+    def close(self) -> None:
+        """Leaves tied parameters as trainable as they were."""
+        for item in self._tied:
+            item.tensor.requires_grad_(item.was_trainable)
+
+
+def _elements(weight: torch.Tensor, tied: torch.Tensor) -> torch.Tensor:
+    numbers = torch.empty_strided(weight.shape, weight.stride(), dtype=torch.int64)
+    numbers.copy_(torch.arange(weight.numel()).view(weight.shape))
+    elements: torch.Tensor = numbers.as_strided(tied.shape, tied.stride()).contiguous().to(weight.device)
+    return elements
