@@ -10,7 +10,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 from places import ROOT
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 from landscape import Landscape
 

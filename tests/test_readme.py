@@ -6,7 +6,7 @@ import sys
 
 import pytest
 from places import ROOT
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 README = ROOT / "README.md"
 LONGEST = 700

@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 import typer
 from places import ROOT
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 pytestmark = pytest.mark.slow
 

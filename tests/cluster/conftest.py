@@ -15,7 +15,7 @@ from own_processes import processes_of
 from places import SUPPORT
 from ray_environment import AS_OTHERS, FOLDER, without_ray
 from runs import collected
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 NETWORK_PARTS = """
 import torch

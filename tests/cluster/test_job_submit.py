@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from own_processes import free_ports, processes_of
 from places import ROOT
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 from landscape import Landscape, SummaryLandscape
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 COUNTING = """
 from collectors.progress_bar import progress_bar

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scripts import PATIENCE
 from torch import nn
+from waiting import PATIENCE
 
 import composer_cases as cases  # isort: skip
 import composer

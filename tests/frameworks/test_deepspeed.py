@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from own_processes import free_ports
 from runs import TiedNetwork, seeded
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 from pages import code_blocks, run_page_block
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 CHECKS = (
     "equal_to_the_network_on_one_device",

@@ -17,9 +17,9 @@ import torch
 from cases import weights
 from lightning_cases import CLASSES, PACKAGES, quiet_trainer, run_quietly
 from pages import code_blocks, run_page_block
-from scripts import PATIENCE
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
+from waiting import PATIENCE
 from worker_cases import classes, features, found, seeded
 
 from collectors import RunDirectory

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "05_your_own_trainer.ipynb"
 

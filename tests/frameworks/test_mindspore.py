@@ -19,7 +19,7 @@ from mindspore import nn, ops
 from mindspore.train import Accuracy, Loss, Model, RunContext
 from mindspore_cases import ConvNet, arrays, build, dataset
 from pages import code_blocks, run_page_block
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 from collectors import CheckpointError, RunDirectory, import_checkpoints
 from collectors.mindspore import SummaryCollector

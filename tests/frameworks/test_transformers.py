@@ -19,9 +19,9 @@ from cases import Crash, weights
 from filter_lengths import assert_as_long_as_the_weights_of_each_output
 from pages import code_blocks, run_page_block
 from safetensors.numpy import load_file
-from scripts import PATIENCE
 from torch.utils.data import DataLoader
 from transformers_cases import LENGTH, CrashAfter, build, make_bert, make_gpt2, pad, sentences, trainer
+from waiting import PATIENCE
 from worker_cases import seeded
 
 from collectors import RunDirectory

@@ -14,7 +14,7 @@ import torch
 from examples import batch_norm, bowl, bowl_loss, images
 from places import SUPPORT
 from remote_stores import empty_memory
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 from landscape import (
     Landscape,

@@ -16,8 +16,8 @@ import pytest
 import torch
 from examples import batch_norm, dropout
 from places import SUPPORT
-from scripts import PATIENCE
 from typer.testing import CliRunner
+from waiting import PATIENCE
 
 from collectors import CheckpointError, RunDirectory, RunDirectoryError
 from collectors.networks.readers import describe_network

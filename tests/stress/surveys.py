@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

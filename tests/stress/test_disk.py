@@ -21,7 +21,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 import landscape.survey.survey
 from landscape import Landscape, custom_plane, evaluate

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from places import ROOT
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 DOCS = ROOT / "docs"
 _BLOCK = re.compile(r"^```(python|console)(?: title=\"([^\"\n]+)\")?\n(.*?)^```", re.DOTALL | re.MULTILINE)

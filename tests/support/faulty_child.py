@@ -26,7 +26,7 @@ from typing import Any
 
 from faulty_files import FAULTS
 from faulty_plays import PLAYS
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 from collectors.errors import LandscapeError
 

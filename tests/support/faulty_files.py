@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from places import ROOT, SUPPORT
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 FAULTS = ("EIO", "ENOSPC", "disk full", "short write", "short then full", "kill before", "kill after")
 

@@ -9,7 +9,7 @@ import urllib.request
 from pathlib import Path
 
 import fsspec
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 
 @contextlib.contextmanager

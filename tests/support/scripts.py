@@ -3,9 +3,7 @@
 import subprocess
 import sys
 
-# Seconds that a test waits for what must happen: so many that no load lets it fail, and fewer than the limit of a
-# whole test (pyproject.toml), so that what a process has said until then is shown.
-PATIENCE = 600.0
+from waiting import PATIENCE
 
 
 def run_script(script, *arguments, **more):

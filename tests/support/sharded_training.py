@@ -15,9 +15,9 @@ from pathlib import Path
 
 import torch
 from runs import TiedNetwork, batches, seeded
-from scripts import PATIENCE
 from torch import distributed, nn
 from torch.nn import functional
+from waiting import PATIENCE
 
 from collectors.model.model import Model
 from collectors.recording.summary_collector import SummaryCollector

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from ray_environment import without_ray
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 
 @pytest.fixture

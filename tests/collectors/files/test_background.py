@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 from collectors.files.background import NewestState, OrderedJobs, WriterClosedError
 from collectors.files.retrying import retry

@@ -10,7 +10,7 @@ import time
 import fsspec.implementations.memory
 import pytest
 from remote_stores import empty_memory
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 from collectors.files import markers
 from collectors.files.locks import LockHeldError

@@ -21,9 +21,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from scripts import PATIENCE
 from torch import nn
 from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler, TensorDataset
+from waiting import PATIENCE
 
 from collectors.callbacks.callback import Callback, CallbackParameters
 from collectors.errors import CheckpointError

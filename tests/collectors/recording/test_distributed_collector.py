@@ -7,7 +7,7 @@ import pytest
 import torch
 from places import ROOT, SUPPORT
 from runs import SmallNetwork, assert_holds, names
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 from collectors.networks.readers import describe_network
 from collectors.run_directory import RunDirectory

@@ -22,8 +22,8 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import _registry as registered
 from remote_stores import empty_memory, temporary
 from runs import SmallNetwork, assert_holds, batches, collected, names, seeded, train
-from scripts import PATIENCE
 from torch import nn
+from waiting import PATIENCE
 
 from collectors import Model, SummaryCollector
 from collectors.errors import CheckpointWriteError, RunDirectoryError

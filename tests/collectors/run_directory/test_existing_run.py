@@ -18,7 +18,7 @@ import torch
 from fsspec.implementations.local import LocalFileSystem
 from places import ROOT, SUPPORT
 from runs import SmallNetwork, assert_holds, batches, collected, names, seeded, train
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 from collectors import CheckpointConfig, Model, ModelCheckpoint, SummaryCollector, load_checkpoint
 from collectors.errors import RunDirectoryError

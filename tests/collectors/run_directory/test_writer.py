@@ -16,8 +16,8 @@ import pytest
 import torch
 from places import ROOT, SUPPORT
 from runs import SmallNetwork, assert_holds, collected, names, seeded
-from scripts import PATIENCE
 from torch import nn
+from waiting import PATIENCE
 
 from collectors import Callback, Model, SummaryCollector
 from collectors.errors import CheckpointWriteError, RunDirectoryError

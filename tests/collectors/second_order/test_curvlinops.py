@@ -7,9 +7,9 @@ import torch
 from curvlinops_factors import __file__ as script
 from curvlinops_factors import network
 from places import ROOT
-from scripts import PATIENCE
 from thor_networks import batches
 from torch import nn
+from waiting import PATIENCE
 
 from collectors import thor
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from scripts import PATIENCE
 from torch import nn
+from waiting import PATIENCE
 
 from collectors.summary.lineage import EvalLineage, TrainLineage
 from collectors.summary.record import SummaryRecord

@@ -15,8 +15,8 @@ import psutil
 import pytest
 from event_reading import event_files, events, scalars
 from places import ROOT
-from scripts import PATIENCE
 from tensorboard.summary.writer.record_writer import RecordWriter
+from waiting import PATIENCE
 
 from collectors.errors import LandscapeError
 from collectors.summary.event_files import record

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import typer
-from scripts import PATIENCE
 from typer.testing import CliRunner
+from waiting import PATIENCE
 
 from landscape.cli import app
 from landscape.commands.measure import OPTIONS

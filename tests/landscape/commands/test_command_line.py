@@ -14,8 +14,8 @@ import typer
 from examples import BatchNormNetwork, train_run
 from landscape_examples import build
 from places import SUPPORT
-from scripts import PATIENCE
 from typer.testing import CliRunner
+from waiting import PATIENCE
 
 from landscape import Landscape
 from landscape.cli import app

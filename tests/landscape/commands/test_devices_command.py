@@ -10,7 +10,7 @@ import pytest
 import torch
 from examples import train_run
 from ray_environment import without_ray
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 from landscape import evaluate, random_plane
 from workers.pools import devices

@@ -8,8 +8,8 @@ import pytest
 import torch
 from examples import BOWL_TARGET, batch_norm, bowl, bowl_loss, train_run
 from places import SUPPORT
-from scripts import PATIENCE
 from typer.testing import CliRunner
+from waiting import PATIENCE
 
 from collectors.run_directory.directory import RunDirectory
 from collectors.weights.safetensors_file import write_checkpoint

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from landscape_examples import build
-from scripts import PATIENCE
 from surfaces import landscape, loss, surface
+from waiting import PATIENCE
 
 from landscape import Landscape
 from landscape.file.checks import PointStatus

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from little_memory import little_memory
 from places import ROOT
-from scripts import PATIENCE
 from surfaces import landscape, loss, surface
+from waiting import PATIENCE
 
 from landscape import Landscape
 from landscape.errors import LandscapeDamagedError, LandscapeFormatError

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 from landscape.file.hdf5_reading import reason
 

@@ -17,7 +17,7 @@ import pytest
 from isotropic_planes import isotropic_plane
 from landscape_examples import build
 from nbclient import NotebookClient
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 from landscape import Landscape
 from landscape.file.checks import PointStatus

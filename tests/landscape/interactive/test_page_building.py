@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 from landscape_examples import HEADER
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 from landscape import Landscape
 from landscape.errors import LandscapeFormatError

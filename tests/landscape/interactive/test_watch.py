@@ -22,8 +22,8 @@ import h5py
 import numpy as np
 import pytest
 from data_sets import with_test_set
-from scripts import PATIENCE
 from typer.testing import CliRunner
+from waiting import PATIENCE
 
 from landscape import custom_plane, evaluate
 from landscape.cli import app

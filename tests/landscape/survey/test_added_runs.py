@@ -13,8 +13,8 @@ import pytest
 import torch
 from digits_networks import INPUTS, TARGETS, build, measure, own_loss, train
 from places import SUPPORT
-from scripts import PATIENCE
 from torch import nn
+from waiting import PATIENCE
 
 from landscape import Landscape, pca_plane, random_plane
 from landscape.facts import summary_text

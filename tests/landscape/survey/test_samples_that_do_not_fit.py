@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 from large_rows import ROW_BYTES, LargeRows, large_rows_network
-from scripts import PATIENCE
 from torch.nn import functional
 from torch.utils.data import DataLoader
+from waiting import PATIENCE
 
 from landscape import random_plane
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 from workers.pools.ray_leftovers import SESSION_VARIABLE, end_processes, owned, remove_dead_sessions, session_processes
 

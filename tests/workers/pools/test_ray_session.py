@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 from ray_environment import without_ray
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 from workers.errors import PoolError
 from workers.pools import ray_session

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from ray_environment import AS_OTHERS
-from scripts import PATIENCE
+from waiting import PATIENCE
 
 from workers.measurement_options import MeasurementOptions
 from workers.pools.devices import WorkerLayout

@@ -8,9 +8,9 @@ import torch
 from curvlinops_products import __file__ as script
 from curvlinops_products import network
 from places import ROOT
-from scripts import PATIENCE
 from torch import nn
 from torch.utils.data import TensorDataset
+from waiting import PATIENCE
 from worker_cases import evaluator_of
 
 from workers.curvature.products import Products, ProductSettings

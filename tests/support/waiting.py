@@ -1,0 +1,59 @@
+"""Waiting for what must happen: however long it takes, the test does not depend on it."""
+
+import os
+import time
+from pathlib import Path
+
+# Seconds that a test waits for another process or thread. Less than the limit of a whole test (pyproject.toml), so
+# that the error says what it waited for.
+PATIENCE = 60.0
+
+
+def wait_until(condition, *, what=None, patience=PATIENCE):
+    """Waits until a condition holds, and returns what it gave.
+
+    Args:
+        condition: a function without arguments; its first true result is returned.
+        what: what the test waits for, or a function that describes the state; for the error alone.
+        patience: seconds after which it is an error. Nothing that works takes so long.
+
+    Raises:
+        AssertionError: the condition did not hold in time.
+    """
+    limit = time.monotonic() + patience  # time: the limit after which a test that hangs ends
+    while not (result := condition()):
+        if time.monotonic() > limit:  # time: the same limit
+            state = what() if callable(what) else what or "the condition"
+            raise AssertionError(f"after {patience:.0f} s still waiting for: {state}")
+        time.sleep(0.01)  # time: asks again
+    return result
+
+
+class Gate:
+    """A gate at which other processes or threads wait until the test opens it.
+
+    Args:
+        folder: where the gate leaves its marks. All who name the same folder share the gate.
+    """
+
+    def __init__(self, folder):
+        self._folder = Path(folder)
+
+    def pass_through(self):
+        """Says that this process is here, and returns once the gate is open."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / f"arrived-{os.getpid()}").touch()
+        wait_until((self._folder / "open").exists, what=f"the gate {self._folder} to open")
+
+    def arrivals(self):
+        """Returns the process numbers of those who came to the gate."""
+        return sorted(int(mark.name.removeprefix("arrived-")) for mark in self._folder.glob("arrived-*"))
+
+    def wait_for_arrivals(self, count=1):
+        """Returns once this many processes have come to the gate."""
+        wait_until(lambda: len(self.arrivals()) >= count, what=lambda: f"{count} at the gate; there: {self.arrivals()}")
+
+    def open(self):
+        """Lets everybody through, now and later."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        (self._folder / "open").touch()
