@@ -1,16 +1,14 @@
 # Everything runs in .venv, with the versions of constraints/core.txt; each group of frameworks has an environment of its own.
 PYTHON ?= python3
 BIN := .venv/bin
-PYTEST := -m pytest --no-cov
-# Coverage is that of the quick tests: it makes tests slower, and the slow ones mostly run other processes.
-# Long trials; each may run beside any other, so they are shared out one by one.
-FAULTS := tests/stress/test_faults.py tests/stress/test_injected_faults.py
+# Runs pytest; what fails runs once more, alone.
+PYTEST := .ci/second_chance.py
 # Some tests wait for processes that they started, so there are more workers than cores.
 PARALLEL := --dist loadfile --no-loadscope-reorder --numprocesses
 # Tests start hundreds of processes: what is compiled is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo flagship notebooks test test-all test-peers test-frameworks test-trainers test-keras-on-jax test-mindspore test-composer test-deepspeed stress bench docs lint types format check clean
+.PHONY: environment demo flagship notebooks change test test-covered test-slow test-all test-peers test-frameworks test-trainers test-keras-on-jax test-mindspore test-composer test-deepspeed stress bench docs lint types format check clean
 
 demo: .venv/.installed
 	$(BIN)/landscape demo --output demo_output
@@ -22,17 +20,26 @@ flagship: .venv/.installed
 notebooks: .venv/.installed
 	$(BIN)/python notebooks/execute.py
 
-test: .venv/.installed
+# When work on a change begins: it raises the number in tests/rotation and notes the commit.
+change:
+	$(PYTHON) .ci/rotation.py
+
+environment: .venv/.installed
 	sh constraints/install_chromium.sh
 	sh constraints/install_mesa.sh
+
+test: environment
 	$(BIN)/python $(PYTEST) -m "not slow" $(PARALLEL) 3
 
-test-all: .venv/.installed
-	sh constraints/install_chromium.sh
-	sh constraints/install_mesa.sh
-	$(BIN)/python -m pytest --cov --cov-report=term -m "not slow" $(PARALLEL) 3
-	$(BIN)/python $(PYTEST) -m slow $(PARALLEL) 4 $(FAULTS:%=--ignore=%)
-	$(BIN)/python $(PYTEST) -m slow --numprocesses 3 $(FAULTS)
+test-covered: environment
+	EXECUTE_SHAPES=1 $(BIN)/python $(PYTEST) --cov --cov-report=term -m "not slow" $(PARALLEL) 3
+
+test-slow: environment
+	$(BIN)/python $(PYTEST) -m slow $(CHOSEN) $(PARALLEL) 4
+
+# Everything, with a table at the end.
+test-all:
+	$(PYTHON) .ci/gate.py --all
 
 test-peers: .venv/.installed .venv-peers/.installed
 	$(BIN)/python $(PYTEST) tests/landscape/exchange/test_landscaper.py tests/collectors/second_order/test_curvlinops.py \
@@ -80,6 +87,7 @@ lint: .venv/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/time_rule.py
 
 types: .venv/.installed
 	$(BIN)/mypy

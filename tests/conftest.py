@@ -19,13 +19,22 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("whatever the load")
 
-from shape_checks import execute_shapes  # noqa: E402
+from chosen import add_options, deselect  # noqa: E402
 
-execute_shapes("collectors", "workers", "landscape")
+# They make each call of an annotated function slower, so only `make test-all` asks for them.
+if os.environ.get("EXECUTE_SHAPES"):
+    from shape_checks import execute_shapes
+
+    execute_shapes("collectors", "workers", "landscape")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_addoption(parser):
+    add_options(parser)
+
+
+def pytest_collection_modifyitems(config, items):
     """The documentation's code takes longest on one worker; were it shared out last, all others would wait for it."""
+    deselect(config, items)
     items.sort(key=lambda item: item.path.name != "test_documentation.py")
 
 

@@ -9,6 +9,7 @@ from places import ROOT
 
 
 @pytest.mark.slow
+@pytest.mark.room("collectors", "workers", "landscape")
 def test_the_wheel_holds_three_packages_and_one_command(tmp_path):
     subprocess.run(
         [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT)],

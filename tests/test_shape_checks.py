@@ -1,6 +1,7 @@
 """The shapes that our functions and records promise are checked while the tests run."""
 
 import dataclasses
+import os
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ from jaxtyping import TypeCheckError
 
 from landscape.planes.extent import axis_around
 from landscape.topology.merging import Basins
+
+pytestmark = pytest.mark.skipif("EXECUTE_SHAPES" not in os.environ, reason="only `make test-all` executes shapes")
 
 
 def test_an_array_of_another_shape_or_type_is_an_error():

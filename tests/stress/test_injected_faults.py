@@ -20,6 +20,7 @@ PLAYS = (
 EXPORTS = ("csv", "landscaper", "li", "mindinsight", "netcdf", "npz", "vtk")
 
 
+pytestmark = pytest.mark.room("tests/support/faulty_child.py")
 EVERY = int(os.environ.get("FAULTY_EVERY", "4"))
 
 

@@ -1,0 +1,128 @@
+"""What every change must pass: stages, each a target of make, and a table of their seconds.
+
+python .ci/gate.py              what the change can break, and a share of the rest (.ci/run)
+python .ci/gate.py --all        everything, with coverage and executed shapes (make test-all)
+python .ci/gate.py --list       which slow tests and environments a run would choose; nothing is run
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import rotation
+import selection
+
+ROOT = Path(__file__).resolve().parent.parent
+_ALONE = "passed only when alone"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A target of make, with variables for it."""
+
+    target: str
+    variables: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a stage ended."""
+
+    stage: Stage
+    status: int
+    seconds: float
+    summary: str
+    passed_alone: tuple[str, ...]
+
+
+def stages(choice: selection.Selection, number: int, notes: Path, everything: bool) -> Iterator[Stage]:
+    """Yields what runs for a change."""
+    yield Stage("environment")
+    yield Stage("lint")
+    yield Stage("types")
+    yield Stage("demo")
+    yield Stage("test-covered" if everything else "test")
+    files = notes / "chosen"
+    files.write_text("\n".join(choice.tests))
+    yield Stage(
+        "test-slow",
+        () if everything else (f"CHOSEN=--chosen-files {files} --share {number % rotation.SHARES}/{rotation.SHARES}",),
+    )
+    for environment in selection.ENVIRONMENTS:
+        if everything or environment.target in choice.environments:
+            yield Stage(environment.target)
+
+
+def run(stage: Stage) -> Result:
+    """Runs a stage, shows what it prints, and keeps its last line and what passed only when alone."""
+    print(f"\n=== make {stage.target}", flush=True)
+    begun = time.monotonic()
+    command = ["make", "--no-print-directory", stage.target, *stage.variables]
+    summary, alone, in_list = "", [], False
+    with subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    ) as process:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            in_list = line.startswith(_ALONE) or (in_list and line.startswith("- "))
+            if in_list and line.startswith("- "):
+                alone.append(line.strip())
+            if line.startswith("=") and (" passed" in line or " failed" in line):
+                summary = line.strip("= \n")
+    return Result(stage, process.returncode, time.monotonic() - begun, summary, tuple(alone))
+
+
+def table(results: list[Result]) -> str:
+    """Returns the stages with how they ended and their seconds."""
+    rows = [
+        (
+            f"make {result.stage.target}",
+            "passed" if result.status == 0 else f"FAILED ({result.status})",
+            f"{result.seconds:.0f} s",
+            result.summary,
+        )
+        for result in results
+    ]
+    rows.append(
+        (
+            "all",
+            "passed" if all(r.status == 0 for r in results) else "FAILED",
+            f"{sum(r.seconds for r in results):.0f} s",
+            "",
+        )
+    )
+    widths = [max(len(row[column]) for row in rows) for column in range(3)]
+    lines = [f"{a:<{widths[0]}}  {b:<{widths[1]}}  {c:>{widths[2]}}  {d}".rstrip() for a, b, c, d in rows]
+    alone = [line for result in results for line in result.passed_alone]
+    if alone:
+        lines += ["", f"{_ALONE} (for tests/passed_alone.md, with cause and cure):", *alone]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Runs the stages; returns 0 if all passed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    arguments = parser.parse_args()
+    choice, number = selection.of_working_tree(ROOT)
+    print(selection.text(choice, number), flush=True)
+    if arguments.list:
+        return 0
+    results = []
+    with tempfile.TemporaryDirectory() as notes:
+        for stage in stages(choice, number, Path(notes), arguments.all):
+            results.append(run(stage))
+            if results[-1].status and stage.target == "environment":
+                break
+    print("\n" + table(results), flush=True)
+    return 0 if all(result.status == 0 for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,149 @@
+"""Which source files a test reaches through imports, read from the sources: nothing is imported or run.
+
+An import counts wherever it stands, also inside a function, for that is how frameworks are loaded; one that only type
+checkers see does not. A name of a lazy door (``from landscape import evaluate``) leads to the module that the door
+takes it from, and to nothing else behind the door.
+"""
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGES = ("collectors", "workers", "landscape")
+# Tests import their helpers by bare names: tests/conftest.py and tests/stress put these folders on the path.
+_HELPERS = ("support", "frameworks", "stress")
+_IMPORT = re.compile(r"^[ \t]*(?:from ([\w.]+) import \(?([\w ,*\n]+)|import ([\w.]+))", re.MULTILINE)
+
+
+class Imports:
+    """The imports between the source files of a project.
+
+    Args:
+        root: the folder that holds the three packages and ``tests``.
+    """
+
+    def __init__(self, root: Path):
+        self.root = root
+        product = [path for package in PACKAGES for path in (root / package).rglob("*.py")]
+        self._modules = {self._module(path): path for path in product}
+        helpers = [path for folder in _HELPERS for path in (root / "tests" / folder).glob("*.py")]
+        self._helpers = {path.stem: path for path in helpers}
+        self._doors = {name: self._lazy(name, path) for name, path in self._modules.items() if path.stem == "__init__"}
+
+    def reached(self, test: Path, *rooms: str) -> frozenset[Path]:
+        """Returns the files that a test reaches: itself, helpers of tests, the product's.
+
+        Args:
+            test: its file. The conftests of its folder and of those above are reached too.
+            *rooms: modules ("landscape.commands.plot"), rooms and other folders that it uses without importing them.
+        """
+        conftests = [folder / "conftest.py" for folder in test.parents if self.root in folder.parents]
+        waiting = [test, *(path for path in conftests if path.is_file()), *self._in_rooms(rooms)]
+        found: set[Path] = set()
+        while waiting:
+            path = waiting.pop()
+            if path not in found:
+                found.add(path)
+                waiting += self.imported(path)
+        return frozenset(found)
+
+    def product(self) -> list[Path]:
+        """Returns the source files of the three packages."""
+        return list(self._modules.values())
+
+    def is_product(self, path: Path) -> bool:
+        """Whether a file belongs to one of the three packages."""
+        return path.relative_to(self.root).parts[0] in PACKAGES
+
+    def _in_rooms(self, rooms: tuple[str, ...]) -> Iterator[Path]:
+        for room in rooms:
+            place = self.root / room.replace(".", "/")
+            if not (place.is_dir() or room in self._modules or (self.root / room).is_file()):
+                raise ValueError(f"room({room!r}) is neither a module, nor a folder or a file below {self.root}")
+            yield from self._run_by(room)
+            yield from (path for path in (place.rglob("*") if place.is_dir() else [self.root / room]) if path.is_file())
+
+    @functools.cache  # noqa: B019 - it lives as long as the program that asks
+    def imported(self, path: Path) -> frozenset[Path]:
+        """Returns the files that importing a file runs: what it imports, and the doors above that."""
+        if path.suffix != ".py":
+            return frozenset()
+        module = self._module(path)
+        package = module if path.stem == "__init__" else module.rpartition(".")[0]
+        nodes = list(_that_run(ast.parse(path.read_text())))
+        named: dict[str, str] = {}  # what packages and modules of the product are called in this file
+        found: set[Path] = set()
+        for node in nodes:
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    found |= self._run_by(alias.name)
+                    whole = alias.name if alias.asname else alias.name.split(".")[0]
+                    named[alias.asname or whole] = whole
+            elif isinstance(node, ast.ImportFrom):
+                source = _absolute(node, package)
+                for alias in node.names:
+                    found |= self._behind(source, alias.name)
+                    named[alias.asname or alias.name] = f"{source}.{alias.name}"
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and module not in self._doors:
+                found |= self._in_text(node.value, package)
+        for node in nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in named:
+                found |= self._behind(named[node.value.id], node.attr)
+        return frozenset(found)
+
+    def _in_text(self, text: str, package: str) -> set[Path]:
+        """Returns what a text names: modules for ``import_module``, and what scripts in other processes import."""
+        found = self._run_by(f"{package}{text}" if text.startswith(".") else text) if "." in text else set()
+        for source, names, module in _IMPORT.findall(text):
+            found |= self._run_by(module)
+            for name in re.findall(r"\w+|\*", names):
+                found |= self._behind(source, name)
+        return found
+
+    def _behind(self, source: str, name: str) -> set[Path]:
+        """Returns the files that ``from source import name`` runs."""
+        if f"{source}.{name}" in self._modules:
+            return self._run_by(f"{source}.{name}")
+        door = self._doors.get(source, {})
+        homes = door.values() if name == "*" else [door[name]] if name in door else []
+        return self._run_by(source).union(*(self._run_by(home) for home in homes))
+
+    def _run_by(self, module: str) -> set[Path]:
+        """Returns the files that importing a module runs: its own and the doors above it."""
+        parts = module.split(".")
+        if parts[0] not in PACKAGES:
+            return {self._helpers[module]} if module in self._helpers else set()
+        names = (".".join(parts[: length + 1]) for length in range(len(parts)))
+        return {self._modules[name] for name in names if name in self._modules}
+
+    def _module(self, path: Path) -> str:
+        path = path.relative_to(self.root)
+        return ".".join(path.parent.parts if path.stem == "__init__" else path.with_suffix("").parts)
+
+    @staticmethod
+    def _lazy(package: str, door: Path) -> dict[str, str]:
+        """Returns the modules from which a door takes its names: by its stub, or what it imports for type checkers."""
+        stub = door.with_suffix(".pyi")
+        tree = ast.parse((stub if stub.is_file() else door).read_text())
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        return {alias.asname or alias.name: _absolute(node, package) for node in imports for alias in node.names}
+
+
+def _absolute(node: ast.ImportFrom, package: str) -> str:
+    """Returns the full name of the module that an import names."""
+    above = package.split(".")[: 1 - node.level or None] if node.level else []
+    return ".".join([*above, *([node.module] if node.module else [])])
+
+
+def _that_run(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yields all nodes but docstrings and those below ``if TYPE_CHECKING:``."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            waiting += node.orelse
+        elif not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+            waiting += ast.iter_child_nodes(node)

@@ -1,0 +1,226 @@
+"""What a change can break: slow tests, by the imports, and environments, by their adapters.
+
+python .ci/selection.py      prints it for the working tree; nothing is run
+"""
+
+import ast
+import fnmatch
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import rotation
+from imports import Imports
+
+# Changes of these mean everything.
+EVERYTHING = ("pyproject.toml", "Makefile", "constraints/*", ".ci/*", "*conftest.py", "tests/support/*", "tests/data/*")
+SLOW, ROOM = "slow", "room"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A group of tests with packages of its own.
+
+    Attributes:
+        target: how make runs them.
+        adapters: patterns of the product's files that are written for these packages.
+        tests: patterns of its tests and of their helpers.
+    """
+
+    target: str
+    adapters: tuple[str, ...]
+    tests: tuple[str, ...]
+
+
+_KERAS = ("collectors/keras.py", "collectors/networks/keras_network.py", "workers/keras/*")
+_JAX = ("collectors/jax.py", "collectors/networks/jax_*.py", "workers/jax/*")
+ENVIRONMENTS = (
+    Environment(
+        "test-trainers",
+        (
+            "collectors/lightning.py",
+            "collectors/transformers.py",
+            "workers/lightning.py",
+            "landscape/trackers.py",
+            *_JAX,
+            *_KERAS,
+        ),
+        tuple(f"tests/frameworks/*{name}*" for name in ("lightning", "transformers", "keras", "jax", "trackers")),
+    ),
+    Environment("test-keras-on-jax", (*_KERAS, *_JAX), ("tests/frameworks/*keras*",)),
+    Environment(
+        "test-mindspore",
+        (
+            "collectors/mindspore.py",
+            "collectors/networks/mindspore_*.py",
+            "collectors/weights/mindspore_file.py",
+            "workers/mindspore/*",
+        ),
+        ("tests/frameworks/*mindspore*",),
+    ),
+    Environment(
+        "test-composer", ("collectors/composer/*", "workers/composer_loss.py"), ("tests/frameworks/*composer*",)
+    ),
+    Environment(
+        "test-deepspeed",
+        ("collectors/networks/torch_shards.py", "collectors/weights/zero_folder.py"),
+        ("tests/frameworks/*deepspeed*",),
+    ),
+    Environment(
+        "test-peers",
+        (
+            "collectors/second_order/*",
+            "landscape/exchange/landscaper.py",
+            "workers/torch/products.py",
+            "workers/curvature/*",
+        ),
+        ("tests/landscape/exchange/test_landscaper.py", "*curvlinops*"),
+    ),
+)
+
+
+@dataclass
+class Selection:
+    """What a change can break.
+
+    Attributes:
+        everything: why everything counts as touched; empty if it does not.
+        tests: files with slow tests, relative to the root, and the changed file that each of them reaches.
+        others: files whose slow tests the change cannot break: a share of them runs.
+        environments: targets of make, and why each of them runs.
+    """
+
+    everything: str = ""
+    tests: dict[str, str] = field(default_factory=dict)
+    others: list[str] = field(default_factory=list)
+    environments: dict[str, str] = field(default_factory=dict)
+
+
+def select(imports: Imports, changed: Iterable[str] | None, number: int) -> Selection:
+    """Returns what runs for a change.
+
+    Args:
+        imports: of the project.
+        changed: the paths that differ, relative to the root; None if nothing is known to compare with.
+        number: of the change, in the rotation.
+
+    Raises:
+        ValueError: a slow test reaches no product module and names no room.
+    """
+    root = imports.root
+    paths = sorted(changed) if changed is not None else []
+    reason = "there is no commit to compare with" if changed is None else _everything(root, paths)
+    found = Selection(reason, environments=environments(imports, paths, reason, number))
+    touched = {file for path in paths for file in _touched(imports, path)}
+    lost = []
+    for test in slow_tests(root):
+        name = str(test.relative_to(root))
+        reached = imports.reached(test, *rooms(test))
+        if not any(imports.is_product(path) for path in reached) and not rooms(test):
+            lost.append(name)
+        hit = sorted(reached & touched)
+        if reason or hit:
+            found.tests[name] = reason or str(hit[0].relative_to(root))
+        else:
+            found.others.append(name)
+    if lost:
+        raise ValueError(
+            f"Slow tests that import no product module must name what they use, pytestmark = pytest.mark.room('docs', "
+            f"'landscape.commands.plot'), so that a change of it can select them: {', '.join(lost)}"
+        )
+    return found
+
+
+def slow_tests(root: Path) -> list[Path]:
+    """Returns the test files that have slow tests."""
+    return [path for path in sorted((root / "tests").rglob("test_*.py")) if _marked(path, SLOW)]
+
+
+def rooms(test: Path) -> tuple[str, ...]:
+    """Returns what the ``room`` markers of a test file name."""
+    calls = [node for node in _marks(test) if isinstance(node, ast.Call) and node.func.attr == ROOM]
+    return tuple(argument.value for call in calls for argument in call.args if isinstance(argument, ast.Constant))
+
+
+def _marked(path: Path, name: str) -> bool:
+    return any((node.func if isinstance(node, ast.Call) else node).attr == name for node in _marks(path))
+
+
+def _marks(path: Path) -> list[ast.Attribute | ast.Call]:
+    """Returns the nodes ``pytest.mark.NAME`` and ``pytest.mark.NAME(...)`` of a file."""
+
+    def is_mark(node: ast.AST) -> bool:
+        return isinstance(node, ast.Attribute) and isinstance(node.value, ast.Attribute) and node.value.attr == "mark"
+
+    nodes = list(ast.walk(ast.parse(path.read_text())))
+    return [node for node in nodes if is_mark(node) or (isinstance(node, ast.Call) and is_mark(node.func))]
+
+
+def _everything(root: Path, paths: list[str]) -> str:
+    """Returns the first change that means everything, or nothing."""
+    for path in paths:
+        if any(fnmatch.fnmatch(path, pattern) for pattern in EVERYTHING):
+            return f"{path} changed"
+        if path.endswith(".py") and not (root / path).exists() and not path.startswith("tests/test_"):
+            return f"{path} is gone, so nothing tells who imported it"
+    return ""
+
+
+def _touched(imports: Imports, path: str) -> set[Path]:
+    """Returns the files that a changed path stands for: data of a package count as its modules."""
+    file = imports.root / path
+    if not imports.is_product(file) or file.suffix == ".py":
+        return {file}
+    package = next(folder for folder in file.parents if (folder / "__init__.py").exists())
+    return {file, *package.glob("*.py")}
+
+
+def environments(imports: Imports, paths: list[str], reason: str, number: int) -> dict[str, str]:
+    """Returns the environments whose adapters, what these import, or tests changed, and one of the others."""
+    found = {}
+    for environment in ENVIRONMENTS:
+        product = [str(path.relative_to(imports.root)) for path in imports.product()]
+        adapters = {path for path in product if _fits(path, environment.adapters)}
+        contracts = {
+            str(path.relative_to(imports.root)) for name in adapters for path in imports.imported(imports.root / name)
+        }
+        shared = [
+            path
+            for path in paths
+            if path.startswith("tests/frameworks/") and not any(_fits(path, e.tests) for e in ENVIRONMENTS)
+        ]
+        mine = [path for path in paths if path in adapters | contracts or _fits(path, environment.tests)]
+        if cause := reason or next(iter([*mine, *shared]), ""):
+            found[environment.target] = cause
+    others = [environment.target for environment in ENVIRONMENTS if environment.target not in found]
+    if others:
+        found[others[number % len(others)]] = f"its turn in change {number}"
+    return found
+
+
+def _fits(path: str, patterns: tuple[str, ...]) -> bool:
+    return any(fnmatch.fnmatch(path, pattern) for pattern in patterns)
+
+
+def of_working_tree(root: Path) -> tuple[Selection, int]:
+    """Returns what runs for the change that the working tree holds, and the change's number."""
+    turn = rotation.read(root)
+    commit = rotation.base(root, turn)
+    return select(Imports(root), rotation.changed(root, commit) if commit else None, turn.number), turn.number
+
+
+def text(selection: Selection, number: int) -> str:
+    """Returns a selection in words."""
+    lines = [f"Change {number}" + (f": everything, because {selection.everything}" if selection.everything else "")]
+    lines += [f"slow tests that it can break: {len(selection.tests)} files"]
+    lines += [f"  {test}  ({why})" for test, why in selection.tests.items()]
+    share = f"share {number % rotation.SHARES} of {rotation.SHARES}"
+    lines += [f"{share} of the slow tests of {len(selection.others)} other files"]
+    lines += ["environments:", *(f"  make {target}  ({why})" for target, why in selection.environments.items())]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(text(*of_working_tree(Path().resolve())))
+    sys.exit(0)

@@ -1,0 +1,161 @@
+"""What a change can break follows from the imports."""
+
+from pathlib import Path
+
+import pytest
+import selection
+from chosen import in_share
+from imports import Imports
+from places import ROOT
+from selection import environments, select
+
+SLOW = "import pytest\npytestmark = pytest.mark.slow\n"
+PROJECT = {
+    "collectors/__init__.py": "import lazy_loader\n",
+    "collectors/__init__.pyi": "from .written import write as write\nfrom .unused import unused as unused\n",
+    "collectors/written.py": "from .errors import E\n",
+    "collectors/unused.py": "",
+    "collectors/errors.py": "",
+    "workers/__init__.py": "",
+    "workers/pool.py": "def open_pool():\n    from .torch import evaluator\n",
+    "workers/torch/__init__.py": "",
+    "workers/torch/evaluator.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from ..types import T\n",
+    "workers/types.py": "",
+    "workers/callback_fn.py": "from importlib import import_module\nmodule = import_module('.named', __package__)\n",
+    "workers/named.py": "",
+    "landscape/__init__.py": (
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from .evaluation import evaluate as evaluate\n"
+        "    from .picture import draw as draw\n_HOMES = {'draw': 'landscape.picture'}\n"
+    ),
+    "landscape/evaluation.py": "from workers.pool import open_pool\n",
+    "landscape/picture.py": "",
+    "landscape/page/__init__.py": "",
+    "landscape/page/writing.py": "",
+    "landscape/page/assets/page.js": "",
+    "tests/conftest.py": "",
+    "tests/support/cases.py": "from collectors import write\n",
+    "tests/test_evaluation.py": SLOW + "import landscape\nlandscape.evaluate\n",
+    "tests/test_picture.py": SLOW + "from landscape import draw\n",
+    "tests/test_cases.py": SLOW + "from cases import write\n",
+    "tests/test_script.py": SLOW + "SCRIPT = '''\nfrom landscape import draw\n'''\n",
+    "tests/test_page.py": SLOW + "from landscape.page.writing import page\n",
+    "tests/test_marked.py": SLOW + "@pytest.mark.room('docs', 'workers.types')\ndef test_it(): pass\n",
+    "tests/test_named.py": SLOW + "import workers.callback_fn\n",
+    "tests/test_quick.py": "from landscape import draw\n",
+    "docs/page.md": "",
+}
+
+
+@pytest.fixture
+def project(tmp_path):
+    for path, text in PROJECT.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("changed", "tests"),
+    [
+        ("workers/torch/evaluator.py", {"test_evaluation"}),
+        ("workers/pool.py", {"test_evaluation"}),
+        ("landscape/evaluation.py", {"test_evaluation"}),
+        ("landscape/picture.py", {"test_picture", "test_script"}),
+        ("collectors/errors.py", {"test_cases"}),
+        ("collectors/unused.py", set()),
+        ("workers/types.py", {"test_marked"}),
+        ("workers/named.py", {"test_named"}),
+        ("landscape/__init__.py", {"test_evaluation", "test_picture", "test_script", "test_page"}),
+        ("landscape/page/assets/page.js", {"test_page"}),
+        ("docs/page.md", {"test_marked"}),
+        ("tests/test_page.py", {"test_page"}),
+        ("CHANGELOG.md", set()),
+    ],
+)
+def test_a_change_selects_the_slow_tests_that_reach_it(project, changed, tests):
+    found = select(Imports(project), [changed], 0)
+    assert not found.everything
+    assert {Path(test).stem for test in found.tests} == tests
+    assert set(found.tests.values()) <= {changed, "landscape/page/writing.py", "landscape/page/__init__.py"}
+    assert {Path(test).stem for test in found.others} | tests == {
+        "test_evaluation", "test_picture", "test_cases", "test_script", "test_page", "test_marked", "test_named",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        "pyproject.toml", "Makefile", "constraints/core.txt", ".ci/run", "tests/conftest.py", "tests/support/cases.py",
+        "tests/landscape/conftest.py", "workers/gone.py", None,
+    ],
+)  # fmt: skip
+def test_some_changes_mean_everything(project, changed):
+    found = select(Imports(project), [changed] if changed else None, 0)
+    assert found.everything
+    assert len(found.tests) == 7
+    assert not found.others
+    assert set(found.environments) == {environment.target for environment in selection.ENVIRONMENTS}
+
+
+def test_a_slow_test_that_reaches_nothing_is_an_error(project):
+    (project / "tests" / "test_lost.py").write_text(SLOW + "import json\n")
+    with pytest.raises(ValueError, match=r"must name what they use.*: tests/test_lost.py$"):
+        select(Imports(project), [], 0)
+
+
+def test_a_room_that_is_not_there_is_an_error(project):
+    (project / "tests" / "test_lost.py").write_text(
+        SLOW + "@pytest.mark.room('landscape.nowhere')\ndef test_it(): pass\n"
+    )
+    with pytest.raises(ValueError, match=r"room\('landscape.nowhere'\) is neither a module, nor a folder"):
+        select(Imports(project), [], 0)
+
+
+@pytest.fixture(scope="module")
+def ours():
+    return Imports(ROOT)
+
+
+def test_all_slow_tests_of_this_project_can_be_selected(ours):
+    found = select(ours, ["collectors/validation.py"], 0)
+    assert not found.everything
+    assert len(found.tests) > 0.9 * (len(found.tests) + len(found.others))
+    assert set(found.environments) == {environment.target for environment in selection.ENVIRONMENTS}
+
+
+@pytest.mark.parametrize(
+    ("changed", "targets"),
+    [
+        ("workers/keras/evaluator.py", {"test-trainers", "test-keras-on-jax"}),
+        ("workers/mindspore/evaluator.py", {"test-mindspore"}),
+        ("collectors/composer/collector.py", {"test-composer"}),
+        ("tests/frameworks/test_deepspeed.py", {"test-deepspeed"}),
+        ("landscape/exchange/landscaper.py", {"test-peers"}),
+        ("tests/frameworks/test_evaluator_contract.py", {environment.target for environment in selection.ENVIRONMENTS}),
+        ("landscape/figures/contour.py", set()),
+    ],
+)
+def test_adapters_and_contracts_select_environments_and_one_of_the_others_has_its_turn(ours, changed, targets):
+    for number in (0, 1, 17):
+        found = environments(ours, [changed], "", number)
+        turns = [target for target, why in found.items() if why == f"its turn in change {number}"]
+        assert set(found) - set(turns) == targets
+        assert len(turns) == (len(targets) < len(selection.ENVIRONMENTS))
+
+
+def test_as_many_changes_as_there_are_environments_run_each_of_them(ours):
+    found = [set(environments(ours, ["README.md"], "", number)) for number in range(len(selection.ENVIRONMENTS))]
+    assert set().union(*found) == {environment.target for environment in selection.ENVIRONMENTS}
+
+
+def test_five_changes_run_every_test_once_and_cases_stay_together():
+    tests = [f"tests/test_{letter}.py::test_it[{case}]" for letter in "abcdefghijklmnop" for case in range(3)]
+    shares = [[test for test in tests if in_share(test, f"{number}/5")] for number in range(5)]
+    assert sorted(test for share in shares for test in share) == sorted(tests)
+    assert all(len({t.partition("[")[0] for t in share}) * 3 == len(share) for share in shares)
+
+
+def test_imports_between_helpers_of_the_project_are_followed(ours):
+    reached = ours.reached(ROOT / "tests" / "landscape" / "survey" / "test_plan.py")
+    assert ROOT / "landscape" / "evaluation.py" in reached
+    assert ROOT / "tests" / "conftest.py" in reached
