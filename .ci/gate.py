@@ -58,14 +58,14 @@ def stages(choice: selection.Selection, number: int, notes: Path, everything: bo
             yield Stage(environment.target)
 
 
-def run(stage: Stage) -> Result:
-    """Runs a stage, shows what it prints, and keeps its last line and what passed only when alone."""
+def run(stage: Stage, root: Path = ROOT) -> Result:
+    """Runs a stage of a project, shows what it prints, and keeps how pytest closed and what passed only when alone."""
     print(f"\n=== make {stage.target}", flush=True)
     begun = time.monotonic()
     command = ["make", "--no-print-directory", stage.target, *stage.variables]
-    summary, alone, in_list = "", [], False
+    summaries, alone, in_list = [], [], False
     with subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     ) as process:
         for line in process.stdout:
             print(line, end="", flush=True)
@@ -73,8 +73,8 @@ def run(stage: Stage) -> Result:
             if in_list and line.startswith("- "):
                 alone.append(line.strip())
             if line.startswith("=") and (" passed" in line or " failed" in line):
-                summary = line.strip("= \n")
-    return Result(stage, process.returncode, time.monotonic() - begun, summary, tuple(alone))
+                summaries.append(line.strip("= \n"))
+    return Result(stage, process.returncode, time.monotonic() - begun, "; alone: ".join(summaries), tuple(alone))
 
 
 def table(results: list[Result]) -> str:

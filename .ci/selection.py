@@ -64,7 +64,11 @@ ENVIRONMENTS = (
     ),
     Environment(
         "test-deepspeed",
-        ("collectors/networks/torch_shards.py", "collectors/weights/zero_folder.py"),
+        (
+            "collectors/recording/summary_collector.py",
+            "collectors/networks/torch_shards.py",
+            "collectors/weights/zero_folder.py",
+        ),
         ("tests/frameworks/*deepspeed*",),
     ),
     Environment(

@@ -1,0 +1,67 @@
+"""The stages of the gate and their table."""
+
+import gate
+import pytest
+from gate import Stage
+from selection import ENVIRONMENTS, Selection
+
+MAKEFILE = """\
+good:
+	@echo '====== 7 passed, 1 skipped in 3.21s ======'
+bad:
+	@echo '=== 1 failed, 6 passed in 3.21s ==='; exit 3
+alone:
+	@echo 'passed only when alone (for tests/passed_alone.md, with cause and cure):'
+	@echo '- `tests/test_it.py::test_it` (2026-11-25): cause: ...; cure: ...'
+	@echo 'failed twice:'
+	@echo '- tests/test_other.py::test_it'
+	@echo '== 1 passed in 1.00s =='
+told:
+	@echo 'options: $(CHOSEN)'
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    (tmp_path / "Makefile").write_text(MAKEFILE)
+    return tmp_path
+
+
+def test_a_table_names_each_stage_how_it_ended_and_its_seconds(project, capfd):
+    results = [gate.run(Stage(target), project) for target in ("good", "bad", "alone")]
+    assert [result.status for result in results] == [0, 2, 0]
+    rows = gate.table(results).splitlines()
+    assert [row.split()[:3] for row in rows[:4]] == [
+        ["make", "good", "passed"], ["make", "bad", "FAILED"], ["make", "alone", "passed"], ["all", "FAILED", "0"],
+    ]  # fmt: skip
+    assert rows[0].endswith("0 s  7 passed, 1 skipped in 3.21s")
+    assert rows[-2:] == [
+        "passed only when alone (for tests/passed_alone.md, with cause and cure):",
+        "- `tests/test_it.py::test_it` (2026-11-25): cause: ...; cure: ...",
+    ]
+    assert "=== make bad" in capfd.readouterr().out
+
+
+def test_variables_reach_make(project, capfd):
+    gate.run(Stage("told", ("CHOSEN=--share 1/5",)), project)
+    assert "options: --share 1/5" in capfd.readouterr().out
+
+
+def test_a_change_runs_what_it_can_break_and_a_share_of_the_rest(tmp_path):
+    choice = Selection(
+        "", {"tests/test_it.py": "workers/it.py"}, ["tests/test_other.py"], {"test-composer": "its turn"}
+    )
+    stages = list(gate.stages(choice, 7, tmp_path, everything=False))
+    assert [stage.target for stage in stages] == [
+        "environment", "lint", "types", "demo", "test", "test-slow", "test-composer",
+    ]  # fmt: skip
+    (variable,) = stages[5].variables
+    assert variable == f"CHOSEN=--chosen-files {tmp_path / 'chosen'} --share 2/5"
+    assert (tmp_path / "chosen").read_text() == "tests/test_it.py"
+
+
+def test_everything_has_coverage_all_slow_tests_and_all_environments(tmp_path):
+    stages = list(gate.stages(Selection(), 7, tmp_path, everything=True))
+    targets = [stage.target for stage in stages]
+    assert targets[4:] == ["test-covered", "test-slow", *(environment.target for environment in ENVIRONMENTS)]
+    assert not any(stage.variables for stage in stages)
