@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 _SHARES = 10
@@ -45,6 +46,13 @@ def progress_bar(total: int | None, unit: str, *, shown: bool = True, done: int 
 class ProgressLines:
     """Writes progress as lines, for files and pipes; has what callers use of tqdm.
 
+    Args:
+        total: this and what follows are as for ``progress_bar``.
+        unit: the name of what is counted.
+        done: how many units were done before.
+        name: the text in front.
+        clock: tells the seconds since some moment.
+
     Attributes:
         n: how many units are done.
         total: how many there are, None if unknown.
@@ -52,10 +60,18 @@ class ProgressLines:
         fp: where lines go.
     """
 
-    def __init__(self, total: int | None, unit: str, *, done: int = 0, name: str | None = None) -> None:
+    def __init__(
+        self,
+        total: int | None,
+        unit: str,
+        *,
+        done: int = 0,
+        name: str | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.n, self.total, self.unit, self.desc = done, total, unit, name or ""
-        self.fp = sys.stderr
-        self._before, self._last, self._began = done, done, time.monotonic()
+        self.fp, self._seconds = sys.stderr, clock
+        self._before, self._last, self._began = done, done, clock()
         self._written, self._written_at = self._share(), self._began
 
     def __enter__(self) -> ProgressLines:
@@ -67,7 +83,7 @@ class ProgressLines:
     def update(self, count: int = 1) -> None:
         """Counts units; writes a line where ten per cent more are done, or the last line was long ago."""
         self.n += count
-        now = time.monotonic()
+        now = self._seconds()
         waits = _MOST_SECONDS if self.total else _FEWEST_SECONDS
         if self._share() > self._written or now - self._written_at > waits:
             self._write(now)
@@ -83,7 +99,7 @@ class ProgressLines:
     def close(self) -> None:
         """Writes where it ended, unless the last line says so."""
         if (self._last, self._written) != (self.n, self._share()):
-            self._write(time.monotonic())
+            self._write(self._seconds())
 
     def _share(self) -> int:
         return _SHARES * self.n // self.total if self.total else 0

@@ -30,6 +30,7 @@ class NewestState:
         rest: after a save the thread rests at least this many times as long as the save took.
         last: called on the thread before it ends; after an error too, and its own errors are then dropped.
         explain: turns the thread's error into the one for the caller; None leaves it as it is.
+        clock: tells the seconds since some moment.
     """
 
     def __init__(
@@ -41,9 +42,10 @@ class NewestState:
         rest: float = 0.0,
         last: Callable[[], object] | None = None,
         explain: Callable[[BaseException], BaseException] | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name, self._save, self._interval, self._rest = name, save, interval, rest
-        self._last, self._explain = last, explain
+        self._last, self._explain, self._clock = last, explain, clock
         # Reentrant, because the garbage collector may close a forgotten writer in any thread at any moment.
         self._changed = threading.Condition(threading.RLock())
         self._jobs: deque[tuple[Callable[[], object], int]] = deque()
@@ -125,20 +127,20 @@ class NewestState:
                 self._changed.notify_all()
 
     def _write_until_closed(self) -> None:
-        due = time.monotonic() + self._interval
+        due = self._clock() + self._interval
         while True:
             with self._changed:
-                while not (self._jobs or self._closing or (self._is_unsaved and time.monotonic() >= due)):
-                    self._changed.wait(due - time.monotonic() if self._is_unsaved else None)
-                saves = self._is_unsaved and not self._closing and time.monotonic() >= due
+                while not (self._jobs or self._closing or (self._is_unsaved and self._clock() >= due)):
+                    self._changed.wait(due - self._clock() if self._is_unsaved else None)
+                saves = self._is_unsaved and not self._closing and self._clock() >= due
                 if saves:
                     self._is_unsaved = False
                 elif not self._jobs:
                     return
             if saves:
-                began = time.monotonic()
+                began = self._clock()
                 self._save()
-                ended = time.monotonic()
+                ended = self._clock()
                 due = ended + max(self._interval, self._rest * (ended - began))
             else:
                 self._do_first_job()

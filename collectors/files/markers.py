@@ -10,6 +10,7 @@ import socket
 import time
 import uuid
 import warnings
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -38,21 +39,30 @@ class Marker:
 
     Args:
         file: the marker; ``release`` removes it.
+        clock: tells the seconds since some moment, while it waits for another holder's sign of life.
+        pause: waits so many seconds.
 
     Raises:
         LockHeldError: somebody else writes there.
         OSError: the marker cannot be read or written.
     """
 
-    def __init__(self, file: RemotePath) -> None:
+    def __init__(
+        self,
+        file: RemotePath,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        pause: Callable[[float], object] = time.sleep,
+    ) -> None:
         self._file, self._identity, self._beats = file, uuid.uuid4().hex, 0
+        self._clock, self._pause = clock, pause
         self._since = datetime.now(UTC).isoformat(timespec="seconds")
         self._process = os.getpid()
         found = self._read()
         if found and self._lives(found):
             raise LockHeldError(_who(found))
         self._write()
-        time.sleep(SETTLING_SECONDS)
+        self._pause(SETTLING_SECONDS)
         self._check_ours()
         _held.add(self._identity)
         self._renewal = NewestState("writer-marker", self._renew, BEAT_SECONDS, last=self._remove)
@@ -76,9 +86,9 @@ class Marker:
                 return facts.get("identity") in _held
             if not process_is_alive(facts["process"]):
                 return False
-        end = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < end:
-            time.sleep(min(BEAT_SECONDS / 2, PATIENCE_SECONDS))
+        end = self._clock() + PATIENCE_SECONDS
+        while self._clock() < end:
+            self._pause(min(BEAT_SECONDS / 2, PATIENCE_SECONDS))
             now = self._read()
             if now != found:
                 return bool(now)

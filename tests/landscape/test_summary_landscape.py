@@ -1,14 +1,14 @@
 """SummaryLandscape: from a collected run to its landscape files."""
 
 import hashlib
+import itertools
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +17,7 @@ import torch
 from examples import batch_norm, dropout
 from places import SUPPORT
 from typer.testing import CliRunner
-from waiting import PATIENCE
+from waiting import Gate, wait_until
 
 from collectors import CheckpointError, RunDirectory, RunDirectoryError
 from collectors.networks.readers import describe_network
@@ -267,42 +267,49 @@ def test_clean_ckpt_removes_checkpoints_only(run):
 
 
 DRIVER = """
-import sys, time
+import itertools, sys
+from pathlib import Path
 sys.path.insert(0, {support!r})
 from examples import batch_norm
+from waiting import Gate
 from landscape import MeasurementPlan, SummaryLandscape
 
-def slow():
+def held_up():
     loss, network, dataset, metrics = batch_norm()
-    def slowly(outputs, targets):
-        time.sleep(0.08)
+    calls = itertools.count(1)
+    def wait_at_the_sixtieth_point(outputs, targets):
+        if Path({path!r}).exists() and next(calls) >= 60:
+            Gate({gate!r}).pass_through()
         return loss(outputs, targets)
-    return slowly, network, dataset, {{}}
+    return wait_at_the_sixtieth_point, network, dataset, {{}}
 
 if __name__ == "__main__":
     SummaryLandscape({folder!r}).gen_landscapes_with_multi_process(
-        slow, {{"landscape_size": 20, "num_samples": 32}}, [0, 1], progress=False, plan=MeasurementPlan(batch_size=32))
+        held_up, {{"landscape_size": 20, "num_samples": 32}}, [0, 1], progress=False,
+        plan=MeasurementPlan(batch_size=32))
 """
 
 
 @pytest.mark.slow
 def test_a_killed_driver_is_continued_and_no_stored_point_is_measured_again(run, tmp_path):
     script = tmp_path / "driver.py"
-    script.write_text(DRIVER.format(support=str(SUPPORT), folder=str(run)))
-    path = run / "landscape_0-4_pca.h5"
+    path, gate = run / "landscape_0-4_pca.h5", Gate(tmp_path / "gate")
+    script.write_text(DRIVER.format(support=str(SUPPORT), folder=str(run), path=str(path), gate=str(tmp_path / "gate")))
+
+    def measured():
+        return int((Landscape.load(path).status == PointStatus.MEASURED).sum()) if path.exists() else 0
+
     process = subprocess.Popen([sys.executable, str(script)], start_new_session=True)
     try:
-        deadline = time.monotonic() + PATIENCE
-        done = 0
-        while done < 20 and time.monotonic() < deadline and process.poll() is None:
-            time.sleep(0.2)
-            done = int((Landscape.load(path).status == PointStatus.MEASURED).sum()) if path.exists() else 0
+        gate.wait_for_arrivals(2)
+        wait_until(lambda: measured() >= 20, what=lambda: f"20 points in the file; there: {measured()}")
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
+        gate.open()
     stored = Landscape.load(path)
-    done = int((stored.status == PointStatus.MEASURED).sum())
-    assert 20 <= done < 400
+    done = measured()
+    assert 20 <= done < 2 * 60
 
     def slow():
         loss, network, dataset, _ = batch_norm()
@@ -323,13 +330,11 @@ def wait_for_the_orphans(driver):
     """Ray's processes notice by themselves that their driver is gone; the next run removes what they leave."""
     from workers.pools.ray_leftovers import remove_dead_sessions
 
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
+    def are_gone():
         remove_dead_sessions("/tmp")
-        if not list(Path("/tmp").glob(f"landscape-ray-{driver}-*")):
-            return
-        time.sleep(1)
-    raise AssertionError("a killed driver's Ray left its folder behind")
+        return not list(Path("/tmp").glob(f"landscape-ray-{driver}-*"))
+
+    wait_until(are_gone, what="the folder of a killed driver's Ray to be removed")
 
 
 @pytest.mark.slow
@@ -344,14 +349,19 @@ def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
 
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
 
-    def slow():
-        loss, network, dataset, metrics = batch_norm()
+    gate, disturbed = Gate(tmp_path / "gate"), tmp_path / "disturbed.h5"
 
-        def slowly(outputs, targets):
-            time.sleep(0.04)
+    def held_up():
+        """Each worker waits at the gate in the middle of its part of the 99 points."""
+        loss, network, dataset, metrics = batch_norm()
+        calls = itertools.count(1)
+
+        def wait_at_the_twentieth_point(outputs, targets):
+            if disturbed.exists() and next(calls) == 20:
+                gate.pass_through()
             return loss(outputs, targets)
 
-        return slowly, network, dataset, metrics
+        return wait_at_the_twentieth_point, network, dataset, metrics
 
     directory = RunDirectory(run)
     readers = [directory.checkpoint(number) for number in range(5)]
@@ -359,16 +369,21 @@ def test_a_killed_actor_changes_nothing_in_the_file(run, tmp_path, monkeypatch):
     axes = plane.axes((11, 9))
     quiet = SurveySettings(progress=False)
     options = MeasurementOptions(num_samples=32)
-    disturbed, undisturbed = tmp_path / "disturbed.h5", tmp_path / "undisturbed.h5"
-    with RayPool(slow, options, device_ids=(0, 1), plan=PLAN) as pool:
+    undisturbed = tmp_path / "undisturbed.h5"
+    with RayPool(held_up, options, device_ids=(0, 1), plan=PLAN) as pool, ThreadPoolExecutor() as threads:
         victim = pool.process_ids[0]
-        # The workers need about two seconds for the 99 points; the blow falls in the middle.
-        blow = threading.Timer(1.0, os.kill, (victim, signal.SIGKILL))
-        blow.start()
+
+        def blow():
+            wait_until(lambda: victim in gate.arrivals(), what=lambda: f"{victim} at the gate: {gate.arrivals()}")
+            os.kill(victim, signal.SIGKILL)
+            gate.open()
+
+        struck = threads.submit(blow)
         survey(pool, plane, axes, path=disturbed, attributes={}, settings=quiet)
-        assert not blow.is_alive()
-        assert not Path(f"/proc/{victim}").exists()
-    with InProcessPool(slow, options, plan=PLAN) as pool:
+        assert struck.done()
+        struck.result()
+        wait_until(lambda: not Path(f"/proc/{victim}").exists(), what="the end of the killed worker")
+    with InProcessPool(held_up, options, plan=PLAN) as pool:
         survey(pool, plane, axes, path=undisturbed, attributes={}, settings=quiet)
     assert digest(disturbed) == digest(undisturbed)
 

@@ -1,10 +1,10 @@
 """An evaluator that is held up where a test wants it."""
 
 import os
-import time
 from pathlib import Path
 
 from paraboloid import Paraboloid
+from waiting import wait_until
 
 HELD = 5.0
 HELD_AND_DEADLY = 6.0
@@ -28,8 +28,7 @@ class HeldUp(Paraboloid):
         if place in (HELD, HELD_AND_DEADLY):
             is_first = self._mark(f"first at {place}")
             if is_first:
-                while not (self.folder / "go").exists():
-                    time.sleep(0.02)
+                wait_until((self.folder / "go").exists, what=f"the file go in {self.folder}")
             elif place == HELD_AND_DEADLY and self._mark("second"):
                 (self.folder / "go").touch()
                 os._exit(13)

@@ -1,9 +1,5 @@
 """A run of a network so small that its whole Hessian can be written down, with a checkpoint that is not finite."""
 
-import itertools
-import time
-from pathlib import Path
-
 import numpy as np
 import torch
 from torch import nn
@@ -77,21 +73,3 @@ def dense_hessian(state):
 def flat(direction):
     _, network, _, _ = small()
     return np.concatenate([direction[name].reshape(-1) for name, _ in network.named_parameters()])
-
-
-def slow_small(seconds, log):
-    """Returns a callback_fn whose loss takes a while, and notes each call of its own."""
-    counter = itertools.count()
-
-    def callback():
-        loss_function, network, data, metrics = small()
-
-        def loss(outputs, targets):
-            time.sleep(seconds)
-            with Path(log).open("a") as file:
-                file.write(f"{next(counter)}\n")
-            return loss_function(outputs, targets)
-
-        return loss, network, data, metrics
-
-    return callback

@@ -41,6 +41,7 @@ def tune(
     ran_out_of_memory: Callable[[Exception], bool],
     channels_last: Callable[[], Samples] | None = None,
     largest_first: bool = False,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[MeasurementPlan, float]:
     """Returns the fastest of a few plans, and its samples per second.
 
@@ -55,8 +56,9 @@ def tune(
         ran_out_of_memory: says whether an exception means that a batch was too large, and frees what it held.
         channels_last: returns the samples in that memory layout, where it is worth a try.
         largest_first: whether one batch of all samples comes first, as suits a GPU, then smaller ones.
+        clock: by which everything is timed; returns seconds.
     """
-    start = time.perf_counter()
+    start = clock()
     largest = min(samples.count, _BATCH_SIZES[-1])
     sizes = [None] if fixed_batches else [*(size for size in _BATCH_SIZES if size < largest), largest]
     if largest_first and not fixed_batches:
@@ -67,13 +69,13 @@ def tune(
     best, best_rate, budget = plans[0], 0.0, _BUDGET_SECONDS
     for plan in plans:
         count = _FEWEST_BATCHES * (plan.batch_size or 0)
-        if best_rate and time.perf_counter() + count / best_rate > start + budget / 2:
+        if best_rate and clock() + count / best_rate > start + budget / 2:
             break  # layout and threads matter more, and must have their turn
         if best_rate and count > left:
             break
         left -= count
         try:
-            rate = samples_per_second(run, plan, samples)
+            rate = samples_per_second(run, plan, samples, clock)
         except Exception as error:
             if not ran_out_of_memory(error) or not (best_rate or (largest_first and plan != plans[-1])):
                 raise
@@ -87,11 +89,11 @@ def tune(
     if threads > 1:
         alternatives += [replace(item, threads=1) for item in (best, *alternatives)]
     for plan in alternatives:
-        if time.perf_counter() > start + budget:
+        if clock() > start + budget:
             break
         try:
             laid_out = channels_last() if plan.channels_last and channels_last is not None else samples
-            rate = samples_per_second(run, plan, laid_out)
+            rate = samples_per_second(run, plan, laid_out, clock)
         except Exception as error:
             if not ran_out_of_memory(error):
                 raise
@@ -103,18 +105,21 @@ def tune(
 
 
 def samples_per_second(
-    run: Callable[[MeasurementPlan, Sequence[Batch]], None], plan: MeasurementPlan, samples: Samples
+    run: Callable[[MeasurementPlan, Sequence[Batch]], None],
+    plan: MeasurementPlan,
+    samples: Samples,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> float:
-    """Returns how fast a plan is: the best of a few batches, each of which is timed alone."""
+    """Returns how fast a plan is: the best of a few batches, each of which is timed alone by the clock."""
     batches = samples.batches(plan.batch_size)[:_FEWEST_BATCHES]
     share = _FEW_SAMPLES / (2 * len(_BATCH_SIZES))
     times = min(max(int(share / batches[0].size), _FEWEST_BATCHES), _MOST_BATCHES)
-    deadline, best = time.perf_counter() + _BUDGET_SECONDS / 8, 0.0
+    deadline, best = clock() + _BUDGET_SECONDS / 8, 0.0
     for index in range(times):
         batch = batches[index % len(batches)]
-        start = time.perf_counter()
+        start = clock()
         run(plan, [batch])
-        end = time.perf_counter()
+        end = clock()
         best = max(best, batch.size / (end - start))
         if end > deadline:
             break

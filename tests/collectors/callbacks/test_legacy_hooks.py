@@ -148,7 +148,8 @@ def test_model_checkpoint_saves_nothing_in_an_evaluation(tmp_path):
 @pytest.mark.parametrize("mode", [{}, {"mode": "train"}, {"mode": "eval"}])
 def test_time_monitor_by_its_two_documented_hooks(mode, capsys, monkeypatch):
     clock = iter(range(1000, 2000))
-    monkeypatch.setattr("collectors.callbacks.time_monitor.perf_counter", lambda: float(next(clock)))
+    patched = "collectors.callbacks.time_monitor.perf_counter"  # time: a false clock
+    monkeypatch.setattr(patched, lambda: float(next(clock)))
     hand_written_loop(TimeMonitor(), ("epoch_begin", "epoch_end"), epochs=2, steps=2, **mode)
     phase = "Eval" if mode.get("mode") == "eval" else "Train"
     line = f"{phase} epoch time: 1000.000 ms, per step time: 500.000 ms"

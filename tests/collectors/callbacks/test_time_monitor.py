@@ -11,6 +11,8 @@ from torch import nn
 from collectors.callbacks.callback import BuiltInCallback, Callback
 from collectors.callbacks.time_monitor import TimeMonitor
 
+CLOCK = "collectors.callbacks.time_monitor.perf_counter"  # time: a false clock takes its place
+
 
 class Clock:
     """Stands still until somebody spends time."""
@@ -28,7 +30,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr("collectors.callbacks.time_monitor.perf_counter", clock)
+    monkeypatch.setattr(CLOCK, clock)
     return clock
 
 
@@ -253,7 +255,7 @@ def test_the_gpu_has_done_its_work_when_the_time_is_taken(monkeypatch):
         idle.append(torch.cuda.current_stream().query())
         return 0.0
 
-    monkeypatch.setattr("collectors.callbacks.time_monitor.perf_counter", clock)
+    monkeypatch.setattr(CLOCK, clock)
     network = nn.Linear(1, 1).cuda()
     monitor, work = TimeMonitor(), torch.ones(4096, 4096, device="cuda")
     for hook in ("on_train_epoch_begin", "on_eval_begin", "on_eval_end", "on_train_epoch_end"):

@@ -3,20 +3,29 @@
 import itertools
 import os
 import threading
-import time
 
 import pytest
-from waiting import PATIENCE
+from waiting import PATIENCE, wait_until
 
 from collectors.files.background import NewestState, OrderedJobs, WriterClosedError
 from collectors.files.retrying import retry
 
 
-def until(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
+class Clock:
+    """Stands still until somebody moves it; counts how often it is asked."""
+
+    def __init__(self):
+        self.now, self.asked = 0.0, 0
+
+    def __call__(self):
+        self.asked += 1
+        return self.now
+
+    def wait_until_seen(self):
+        """Returns once the thread has asked, and acted on the answer, since the clock was moved."""
+        before = self.asked
+        # Twice in each round of waiting, and three times where it then saves, the last one after the save.
+        wait_until(lambda: self.asked >= before + 8, what="the thread to look at the clock")
 
 
 def fail():
@@ -39,19 +48,24 @@ def test_jobs_run_in_order_on_one_thread_that_ends():
         jobs.submit(fail)
 
 
-def test_closing_does_all_that_was_submitted():
+def test_closing_does_all_that_was_submitted(wait_until_blocked):
     may_go, done = threading.Event(), []
     jobs = OrderedJobs("jobs", 10, last=lambda: done.append("last"))
     jobs.submit(lambda: may_go.wait(PATIENCE))
     for number in range(3):
         jobs.submit(lambda number=number: done.append(number))
-    threading.Timer(0.05, may_go.set).start()
-    jobs.close()
+    closing = threading.Thread(target=jobs.close)
+    closing.start()
+    wait_until_blocked(closing)
+    assert closing.is_alive()
+    assert done == []
+    may_go.set()
+    closing.join()
     assert done == [0, 1, 2, "last"]
 
 
 @pytest.mark.parametrize(("most", "most_bytes", "accepted"), [(2, float("inf"), 2), (9, 30, 3), (9, 5, 1)])
-def test_the_caller_waits_where_memory_is_full(most, most_bytes, accepted):
+def test_the_caller_waits_where_memory_is_full(most, most_bytes, accepted, wait_until_blocked):
     may_go, submitted = threading.Event(), []
     jobs = OrderedJobs("jobs", most, most_bytes=most_bytes)
 
@@ -62,8 +76,8 @@ def test_the_caller_waits_where_memory_is_full(most, most_bytes, accepted):
 
     caller = threading.Thread(target=submit)
     caller.start()
-    until(lambda: len(submitted) == accepted)
-    caller.join(0.05)
+    wait_until_blocked(caller)
+    assert caller.is_alive()
     assert len(submitted) == accepted
     may_go.set()
     caller.join()
@@ -125,7 +139,7 @@ def test_every_order_of_failures_ends_with_the_first_error(order):
         "jobs", 3, save=lambda: act("save", save_fails), interval=0.0, last=lambda: act("last", last_fails)
     )
     jobs.submit(lambda: act("job", job_fails))
-    until(lambda: "save" in done or job_fails)
+    wait_until(lambda: "save" in done or job_fails)
     first = next((name for name, fails in zip(("job", "save", "last"), order, strict=True) if fails), None)
     for _ in range(2):
         if first is None:
@@ -136,36 +150,63 @@ def test_every_order_of_failures_ends_with_the_first_error(order):
     assert done[-1] == "last"
 
 
-def test_a_state_is_saved_at_intervals_while_it_changes():
-    saved, value = [], 0
-    state = NewestState("state", lambda: saved.append((value, time.monotonic())), 0.05)
-    begun = time.monotonic()
-    while time.monotonic() < begun + 0.5:
-        value += 1
-        state.touch()
-        time.sleep(0.001)
-    until(lambda: saved[-1][0] == value)
-    count = len(saved)
-    time.sleep(0.15)
-    assert len(saved) == count, "nothing has changed since"
+def test_a_state_is_saved_at_intervals_while_it_changes(wait_until_blocked):
+    # A power of two, so that sums of it are exact.
+    clock, saved, value, interval = Clock(), [], 0, 2.0**-8
+    before = set(threading.enumerate())
+    state = NewestState("state", lambda: saved.append((value, clock.now)), interval, clock=clock)
+    for number in range(5):
+        for share in (0.0, 0.25, 0.875):
+            clock.now = (number + share) * interval
+            value += 1
+            state.touch()
+            clock.wait_until_seen()
+            assert len(saved) == number, "too early"
+        clock.now = (number + 1) * interval
+        wait_until(lambda number=number: len(saved) > number)
+        (thread,) = set(threading.enumerate()) - before
+        wait_until_blocked(thread)
+    assert saved == [(3 * number, number * interval) for number in range(1, 6)]
+    clock.now += 100 * interval
+    wait_until_blocked(thread)
+    assert thread.is_alive()
     state.close()
-    times = [begun, *(when for _, when in saved)]
-    assert all(later - earlier >= 0.05 for earlier, later in itertools.pairwise(times))
+    assert len(saved) == 5, "nothing has changed since"
 
 
 def test_slow_saves_leave_most_of_the_time_to_others():
-    ends = []
+    # A power of two, so that sums of it are exact.
+    clock, saved, taken = Clock(), [], 2.0**-10
 
     def save():
-        ends.append(time.monotonic())
-        time.sleep(0.05)
+        saved.append(clock.now)
+        clock.now += taken
         state.touch()
 
-    state = NewestState("state", save, 0.0, rest=4)
+    state = NewestState("state", save, 0.0, rest=4, clock=clock)
     state.touch()
-    until(lambda: len(ends) == 3)
+    for number in range(3):
+        wait_until(lambda number=number: len(saved) > number)
+        clock.wait_until_seen()
+        clock.now = saved[-1] + 4.875 * taken
+        clock.wait_until_seen()
+        assert len(saved) == number + 1, "too early"
+        clock.now = saved[-1] + 5 * taken
+    wait_until(lambda: len(saved) > 3)
     state.close()
-    assert all(later - earlier >= 0.25 for earlier, later in itertools.pairwise(ends))
+    assert saved == [0.0, 5 * taken, 10 * taken, 15 * taken]
+
+
+def test_a_thread_without_work_sleeps_until_it_is_woken(wait_until_blocked):
+    before, done = set(threading.enumerate()), []
+    jobs = OrderedJobs("jobs", 3, save=lambda: done.append("save"))
+    jobs.submit(lambda: done.append("job"))
+    (thread,) = set(threading.enumerate()) - before
+    wait_until(lambda: done == ["job", "save"])
+    wait_until_blocked(thread)
+    assert thread.is_alive()
+    jobs.close()
+    assert done == ["job", "save"]
 
 
 def test_the_state_that_jobs_left_is_saved_after_them():
@@ -174,9 +215,9 @@ def test_the_state_that_jobs_left_is_saved_after_them():
         "jobs", 3, save=lambda: saved.append(len(written)), interval=0.0, last=lambda: saved.append("last")
     )
     jobs.submit(lambda: written.append(1))
-    until(lambda: saved == [1])
+    wait_until(lambda: saved == [1])
     jobs.touch()
-    until(lambda: saved == [1, 1])
+    wait_until(lambda: saved == [1, 1])
     jobs.close()
     assert saved == [1, 1, "last"]
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import threading
-import time
 
 import fsspec.implementations.memory
 import pytest
 from remote_stores import empty_memory
-from waiting import PATIENCE
+from waiting import PATIENCE, wait_until
 
 from collectors.files import markers
 from collectors.files.locks import LockHeldError
@@ -18,17 +17,37 @@ from collectors.files.markers import Marker
 from collectors.files.remote_path import RemotePath
 
 PATH = "/bucket/run/ckpt_dir/.landscape-writer"
+# Between two looks for a sign of life.
+LOOK_SECONDS = markers.BEAT_SECONDS / 2
 SINCE = r"since 20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00"
 
 
+class Time:
+    """Passes only where somebody pauses, and then at once; ``meanwhile`` is called for each pause before a look."""
+
+    def __init__(self, meanwhile=lambda: None):
+        self.now, self.pauses, self.meanwhile = 0.0, [], meanwhile
+
+    def clock(self):
+        return self.now
+
+    def pause(self, seconds):
+        self.pauses.append(seconds)
+        self.now += seconds
+        if seconds == LOOK_SECONDS:
+            self.meanwhile()
+
+
 @pytest.fixture(autouse=True)
-def short_times(monkeypatch):
-    monkeypatch.setattr(markers, "BEAT_SECONDS", 0.05)
-    monkeypatch.setattr(markers, "PATIENCE_SECONDS", 0.5)
-    monkeypatch.setattr(markers, "SETTLING_SECONDS", 0.0)
+def no_thread_is_left():
     threads = threading.active_count()
     yield
     assert threading.active_count() == threads
+
+
+@pytest.fixture
+def short_beat(monkeypatch):
+    monkeypatch.setattr(markers, "BEAT_SECONDS", 0.01)
 
 
 @pytest.fixture
@@ -45,9 +64,14 @@ def facts(memory):
     return json.loads(memory.cat_file(PATH))
 
 
+def hold(memory, time=None):
+    time = time or Time()
+    return Marker(file(memory), clock=time.clock, pause=time.pause)
+
+
 def leave(memory, **changes):
     """Leaves the marker of a holder that does not renew it."""
-    marker = Marker(file(memory))
+    marker = hold(memory)
     content = facts(memory)
     marker.release()
     memory.pipe_file(PATH, json.dumps({**content, **changes}).encode())
@@ -60,42 +84,48 @@ def dead_process():
 
 
 def test_one_holder_who_is_named(memory):
-    marker = Marker(file(memory))
+    marker = hold(memory)
     with pytest.raises(LockHeldError, match=rf"^process \d+ of .+ on .+ {SINCE}$"):
-        Marker(file(memory))
+        hold(memory)
     marker.check()
     marker.release()
     marker.release()
     assert not memory.exists(PATH)
-    Marker(file(memory)).release()
+    hold(memory).release()
 
 
-def test_a_holder_elsewhere_that_lives_is_noticed_by_its_renewals(memory):
-    marker = Marker(file(memory))
+def test_a_holder_renews_its_marker(memory, short_beat):
+    marker = hold(memory)
     for _ in range(3):
         first = memory.cat_file(PATH)
-        deadline = time.monotonic() + PATIENCE
-        while memory.cat_file(PATH) == first:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-    machine = markers._machine
-    try:
-        markers._machine = lambda: "another machine"
-        with pytest.raises(LockHeldError, match=SINCE):
-            Marker(file(memory))
-    finally:
-        markers._machine = machine
+        wait_until(lambda first=first: memory.cat_file(PATH) != first, what="a renewal")
     marker.check()
     marker.release()
 
 
-def test_a_dead_holder_on_this_machine_is_followed_at_once(memory, monkeypatch):
-    monkeypatch.setattr(markers, "PATIENCE_SECONDS", 1e6)
+@pytest.mark.parametrize("silent_looks", [0, 4])
+def test_a_holder_elsewhere_that_lives_is_noticed_by_its_renewals(memory, silent_looks):
+    leave(memory, machine="another machine")
+
+    def renew():
+        if len(time.pauses) > silent_looks:
+            memory.pipe_file(PATH, json.dumps({**facts(memory), "renewed": 2}).encode())
+
+    time = Time(renew)
+    with pytest.raises(LockHeldError, match=SINCE):
+        hold(memory, time)
+    assert time.pauses == [LOOK_SECONDS] * (silent_looks + 1)
+    assert facts(memory)["renewed"] == 2
+
+
+def test_a_dead_holder_on_this_machine_is_followed_at_once(memory):
+    time = Time()
     leave(memory, process=dead_process())
-    Marker(file(memory)).release()
+    hold(memory, time).release()
     # This process has the id of one that is dead.
     leave(memory, identity="0" * 32)
-    Marker(file(memory)).release()
+    hold(memory, time).release()
+    assert time.pauses == [markers.SETTLING_SECONDS] * 2
     assert not memory.exists(PATH)
 
 
@@ -108,44 +138,53 @@ def test_a_holder_without_a_sign_of_life_is_taken_for_dead(memory, content):
     else:
         memory.pipe_file(PATH, content)
     if content == b"":
-        Marker(file(memory)).release()
+        hold(memory).release()
         return
-    with pytest.warns(RuntimeWarning, match=r"names .* but has not changed for 0.5 s; that process is taken for dead"):
-        marker = Marker(file(memory))
+    time = Time()
+    with pytest.warns(RuntimeWarning, match=r"names .* but has not changed for 60 s; that process is taken for dead"):
+        marker = hold(memory, time)
+    assert time.pauses == [LOOK_SECONDS] * 6 + [markers.SETTLING_SECONDS]
     assert facts(memory)["identity"] == marker._identity
     marker.release()
 
 
 def test_a_holder_that_gives_it_back_while_others_wait(memory):
     leave(memory, machine="another machine")
-    timer = threading.Timer(0.1, memory.rm_file, [PATH])
-    timer.start()
-    Marker(file(memory)).release()
-    timer.join()
+    time = Time(lambda: memory.rm_file(PATH))
+    hold(memory, time).release()
+    assert time.pauses == [LOOK_SECONDS, markers.SETTLING_SECONDS]
 
 
-def test_who_was_taken_for_dead_stops(memory):
-    marker = Marker(file(memory))
+def test_who_was_taken_for_dead_stops(memory, short_beat):
+    marker = hold(memory)
     other = {**facts(memory), "identity": "other", "owner": "process 7 of eve on moon"}
-    deadline = time.monotonic() + PATIENCE
-    while marker._renewal.error is None:
+
+    def taken_over():
+        # Again and again: its last renewal may have been under way.
         memory.pipe_file(PATH, json.dumps(other).encode())
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+        return marker._renewal.error
+
+    wait_until(taken_over, what="the holder to see who has taken over")
     with pytest.raises(LockHeldError, match="process 7 of eve on moon since"):
         marker.check()
     marker.release()
     assert facts(memory)["identity"] == "other"
 
 
-def test_of_two_who_begin_at_the_same_moment_one_remains(memory, monkeypatch):
-    monkeypatch.setattr(markers, "SETTLING_SECONDS", 0.3)
-    barrier, got, refused = threading.Barrier(6), [], []
+def test_of_six_who_begin_at_the_same_moment_one_remains(memory):
+    """All have written the marker before the first one looks whether it is still its own."""
+    barrier, got, refused = threading.Barrier(6, timeout=PATIENCE), [], []
+
+    def settle(seconds):
+        assert seconds == markers.SETTLING_SECONDS > 0
+        barrier.wait()
+        settled.append(seconds)
+
+    settled = []
 
     def begin():
-        barrier.wait()
         try:
-            got.append(Marker(file(memory)))
+            got.append(Marker(file(memory), pause=settle))
         except LockHeldError as error:
             refused.append(str(error))
 
@@ -154,12 +193,12 @@ def test_of_two_who_begin_at_the_same_moment_one_remains(memory, monkeypatch):
         thread.start()
     for thread in threads:
         thread.join()
-    assert (len(got), len(refused)) == (1, 5)
+    assert (len(got), len(refused), len(settled)) == (1, 5, 6)
     got[0].release()
 
 
-def test_a_server_that_is_away_does_not_end_it(memory, monkeypatch):
-    marker = Marker(file(memory))
+def test_a_server_that_is_away_does_not_end_it(memory, monkeypatch, short_beat):
+    marker = hold(memory)
     cat_file = fsspec.implementations.memory.MemoryFileSystem.cat_file
     failed = []
 
@@ -168,10 +207,7 @@ def test_a_server_that_is_away_does_not_end_it(memory, monkeypatch):
         raise TimeoutError("the network is down")
 
     monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "cat_file", away)
-    deadline = time.monotonic() + PATIENCE
-    while len(failed) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: len(failed) >= 3, what="three renewals")
     monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "cat_file", cat_file)
     marker.check()
     marker.release()
@@ -179,7 +215,7 @@ def test_a_server_that_is_away_does_not_end_it(memory, monkeypatch):
 
 
 def test_without_the_right_to_remove(memory, monkeypatch):
-    marker = Marker(file(memory))
+    marker = hold(memory)
 
     def forbidden(self, path):
         raise PermissionError("no right to remove")
@@ -187,4 +223,4 @@ def test_without_the_right_to_remove(memory, monkeypatch):
     monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "rm_file", forbidden)
     marker.release()
     assert memory.cat_file(PATH) == b"{}"
-    Marker(file(memory)).release()
+    hold(memory).release()

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from waiting import PATIENCE
 
 from collectors.callbacks.callback import Callback, CallbackParameters, RunContext
 from collectors.errors import CheckpointError, CheckpointWriteError
@@ -343,7 +344,7 @@ def test_an_async_file_holds_the_moment_it_was_asked_for(folder):
 
     class Slow(dict):
         def items(self):
-            assert moved.wait(20)
+            assert moved.wait(PATIENCE)
             return super().items()
 
     class Hold(Callback):

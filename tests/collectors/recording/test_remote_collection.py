@@ -8,7 +8,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 import warnings
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from fsspec.registry import _registry as registered
 from remote_stores import empty_memory, temporary
 from runs import SmallNetwork, assert_holds, batches, collected, names, seeded, train
 from torch import nn
-from waiting import PATIENCE
+from waiting import PATIENCE, wait_until
 
 from collectors import Model, SummaryCollector
 from collectors.errors import CheckpointWriteError, RunDirectoryError
@@ -305,13 +304,13 @@ def test_after_all_attempts_the_end_does_not_wait_for_more(memory, failing):
     assert failing.tried == 5
 
 
-def test_memory_is_bounded_while_the_network_is_slow(memory, monkeypatch):
+def test_memory_is_bounded_while_the_network_is_slow(memory, monkeypatch, wait_until_blocked):
     """One checkpoint is on its way, two wait; the training thread waits with the next."""
     may_go, saved = threading.Event(), []
     original = MemoryFileSystem.put_file
 
     def put_file(self, *arguments, **options):
-        assert may_go.wait(60)
+        assert may_go.wait(PATIENCE)
         assert len(temporary(f"landscape-upload-{os.getpid()}-*/*")) == 1
         return original(self, *arguments, **options)
 
@@ -325,11 +324,8 @@ def test_memory_is_bounded_while_the_network_is_slow(memory, monkeypatch):
 
     thread = threading.Thread(target=save)
     thread.start()
-    deadline = time.monotonic() + PATIENCE
-    while len(saved) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-    time.sleep(0.2)
+    wait_until_blocked(thread)
+    assert thread.is_alive()
     assert saved == [0, 1, 2]
     may_go.set()
     thread.join()
@@ -461,28 +457,27 @@ def test_records_arrive_while_training_goes_on(memory, tmp_path, monkeypatch):
     collector = SummaryCollector(URL, 1, {"collect_metric": True}, keep_default_action=False)
     with collector.watch(network) as run:
         run.step(torch.tensor(0.25))
-        deadline = time.monotonic() + PATIENCE
-        while not memory.glob("/bucket/run/*tfevents*"):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: memory.glob("/bucket/run/*tfevents*"), what="a record at its place")
     assert scalars(downloaded(memory, tmp_path / "there"), "loss/auto") == [(1, 0.25)]
 
 
-def test_unchanged_files_are_not_sent_again(failing, monkeypatch):
+def test_unchanged_files_are_not_sent_again(memory, failing, monkeypatch):
     monkeypatch.setattr(record_uploads, "INTERVAL_SECONDS", 0.001)
     uploads = record_uploads.RecordUploads(check_directory("summary_dir", URL))
     failing.where, failing.tried = "events", 0
-    (uploads.folder / "events.1").write_bytes(b"1")
     (uploads.folder / ".hidden.tmp").write_bytes(b"1")
-    deadline = time.monotonic() + PATIENCE
-    while not failing.tried:
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
-    time.sleep(0.05)
+    for number in (1, 2, 3):
+        # It appears whole: between its making and its writing it would be sent empty.
+        (uploads.folder.parent / "whole").write_bytes(b"1")
+        (uploads.folder.parent / "whole").rename(uploads.folder / f"events.{number}")
+        # By then the thread has seen all earlier ones again.
+        wait_until(lambda number=number: memory.exists(f"/bucket/run/events.{number}"), what=f"events.{number}")
     uploads.close()
     uploads.close()
-    assert failing.tried == 1
-    assert [file.name for file in check_directory("summary_dir", URL).files()] == ["events.1"]
+    assert failing.tried == 3
+    assert sorted(file.name for file in check_directory("summary_dir", URL).files()) == [
+        "events.1", "events.2", "events.3",
+    ]  # fmt: skip
 
 
 def test_an_evaluation_alone_has_a_lineage(memory, tmp_path):
@@ -539,10 +534,11 @@ def run_and_fail(run, error):
 
 
 def step_until(run, reached):
-    deadline = time.monotonic() + PATIENCE
-    while not reached():
+    def stepped():
         run.step(torch.tensor(0.25))
-        assert time.monotonic() < deadline
+        return reached()
+
+    wait_until(stepped)
 
 
 def test_the_error_of_a_training_is_not_hidden(failing):

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +17,7 @@ import torch
 from fsspec.implementations.local import LocalFileSystem
 from places import ROOT, SUPPORT
 from runs import SmallNetwork, assert_holds, batches, collected, names, seeded, train
-from waiting import PATIENCE
+from waiting import wait_until
 
 from collectors import CheckpointConfig, Model, ModelCheckpoint, SummaryCollector, load_checkpoint
 from collectors.errors import RunDirectoryError
@@ -249,18 +248,27 @@ def test_temporary_metadata_of_a_killed_start_is_removed(tmp_path, existing):
 
 
 KILLED = """
+import signal
 import sys
 sys.path[:0] = sys.argv[2:]
 import torch
 from torch import nn
 from runs import SmallNetwork, batches, seeded
-from collectors import CheckpointConfig, Model, ModelCheckpoint, SummaryCollector
+from collectors import Callback, CheckpointConfig, Model, ModelCheckpoint, SummaryCollector
 from collectors.run_directory import writer as run_writer
+
+class WaitForTheKill(Callback):
+    def on_train_step_begin(self, run_context):
+        # However late it comes.
+        if run_context.original_args().cur_step_num == 4000:
+            signal.pause()
+
 run_writer.METADATA_INTERVAL_SECONDS = 1e6
 network = seeded(SmallNetwork)
 optimizer = torch.optim.SGD(network.parameters(), lr=0.1, momentum=0.9)
 directory = sys.argv[1]
 callbacks = [
+    WaitForTheKill(),
     SummaryCollector(directory, keep_default_action=False, collect_landscape={"intervals": [range(4001)]}),
     ModelCheckpoint("saved", directory + "/saved", CheckpointConfig(save_checkpoint_steps=5, keep_checkpoint_max=2)),
 ]
@@ -274,11 +282,8 @@ def test_a_killed_training_that_resumes_loses_no_checkpoint(tmp_path):
     directory = tmp_path / "run"
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(directory), str(SUPPORT), str(ROOT)])
     try:
-        deadline = time.monotonic() + PATIENCE
-        while not (directory / "ckpt_dir" / name_of(12)).exists():
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: process.poll() is not None or (directory / "ckpt_dir" / name_of(12)).exists())
+        assert process.poll() is None
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -8,12 +8,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from places import ROOT, SUPPORT
 from remote_stores import empty_memory
 from runs import SmallNetwork, collected, names
+from waiting import wait_until
 
 from collectors import SummaryCollector, import_checkpoints
 from collectors.errors import CheckpointWriteError, RunDirectoryError
@@ -155,10 +155,14 @@ def test_a_training_that_was_taken_for_dead_stops_and_spoils_nothing(memory, mon
 
     def train_until_it_stops():
         with collector.watch(network) as run:
-            memory.pipe_file(marker, b'{"identity": "other", "owner": "process 7 of eve on moon", "since": "now"}')
-            while True:
+
+            def go_on():
+                # Again and again: its last renewal may have been under way.
+                memory.pipe_file(marker, b'{"identity": "other", "owner": "process 7 of eve on moon", "since": "now"}')
                 memory.pipe_file("/bucket/run/ckpt_dir/train_metadata.json", b"the other's")
                 run._run._recorder._writer.check()
+
+            wait_until(go_on, what="the training to see who has taken over")
 
     with pytest.raises(
         CheckpointWriteError,
@@ -172,10 +176,13 @@ def test_a_training_that_was_taken_for_dead_stops_and_spoils_nothing(memory, mon
 def test_what_was_taken_over_is_not_discarded(memory, monkeypatch):
     monkeypatch.setattr(markers, "BEAT_SECONDS", 0.05)
     started = writer(URL)
-    memory.pipe_file("/bucket/run/ckpt_dir/.landscape-writer", b'{"identity": "other"}')
-    while started._lock._renewal.error is None:
+
+    def taken_over():
+        # Again and again: its last renewal may have been under way.
         memory.pipe_file("/bucket/run/ckpt_dir/.landscape-writer", b'{"identity": "other"}')
-        time.sleep(0.01)
+        return started._lock._renewal.error
+
+    wait_until(taken_over, what="the writer to see that another one has taken over")
     started.discard()
     assert memory.exists("/bucket/run/ckpt_dir/train_metadata.json")
 

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ import torch
 from places import ROOT, SUPPORT
 from runs import SmallNetwork, assert_holds, collected, names, seeded
 from torch import nn
-from waiting import PATIENCE
+from waiting import wait_until
 
 from collectors import Callback, Model, SummaryCollector
 from collectors.errors import CheckpointWriteError, RunDirectoryError
@@ -264,10 +263,7 @@ def test_the_metadata_follows_while_training_goes_on(tmp_path):
     with collector.watch(network) as run:
         run.step()
         run.step()
-        deadline = time.monotonic() + PATIENCE
-        while len(RunDirectory(tmp_path).metadata.files) < 3:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: len(RunDirectory(tmp_path).metadata.files) == 3, what="all three in the metadata")
 
 
 def test_names_of_files_are_safe_and_short_enough(tmp_path):
@@ -376,10 +372,7 @@ class LimitAt(Callback):
 
     def on_train_step_begin(self, run_context):
         if run_context.original_args().cur_step_num == self.step:
-            deadline = time.monotonic() + PATIENCE
-            while len(list(Path(self.folder).glob("Small*"))) < self.step:
-                assert time.monotonic() < deadline
-                time.sleep(0.01)
+            wait_until(lambda: len(list(Path(self.folder).glob("Small*"))) >= self.step, what="earlier checkpoints")
             self.stack.enter_context(largest_file(50_000))
 
 
@@ -462,15 +455,19 @@ def test_a_killed_training_leaves_whole_files(tmp_path):
     places = [str(SUPPORT), str(ROOT)]
     process = subprocess.Popen([sys.executable, "-c", KILLED, str(directory), *places])
     reads = 0
+
+    def written():
+        nonlocal reads
+        assert process.poll() is None
+        if not (directory / "ckpt_dir" / "train_metadata.json").exists():
+            return False
+        run = RunDirectory(directory)
+        assert not run.missing(tuple(run.metadata.files))
+        reads += 1
+        return reads >= 30 and len(run.metadata.files) >= 20
+
     try:
-        deadline = time.monotonic() + PATIENCE
-        while reads < 30 or len(run.metadata.files) < 20:
-            assert process.poll() is None
-            assert time.monotonic() < deadline
-            if (directory / "ckpt_dir" / "train_metadata.json").exists():
-                run = RunDirectory(directory)
-                assert not run.missing(tuple(run.metadata.files))
-                reads += 1
+        wait_until(written, what=lambda: f"30 reads and 20 checkpoints; there were {reads} reads")
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 import urllib.parse
 import urllib.request
 
@@ -16,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 from torch import nn
-from waiting import PATIENCE
+from waiting import PATIENCE, wait_until
 
 from collectors.summary.lineage import EvalLineage, TrainLineage
 from collectors.summary.record import SummaryRecord
@@ -97,18 +96,17 @@ def server(request, tmp_path_factory):
 
 
 def ready(process, log):
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
+    def loaded():
         assert process.poll() is None, log.read_text()
         found = re.search(r" at (http://\S+)", log.read_text())
-        if found:
-            server = Server(found[1])
-            # The graph and the landscape lie at the two ends of what it loads.
-            tags = server.json("images/tags").get(".", {})
-            if "landscape_[1, 9]/image" in tags and server.json("graphs/info"):
-                return server
-        time.sleep(0.1)
-    raise AssertionError(f"TensorBoard did not load the files in time: {log.read_text()}")
+        if not found:
+            return None
+        server = Server(found[1])
+        # The graph and the landscape lie at the two ends of what it loads.
+        tags = server.json("images/tags").get(".", {})
+        return server if "landscape_[1, 9]/image" in tags and server.json("graphs/info") else None
+
+    return wait_until(loaded, what=lambda: f"TensorBoard to load the files: {log.read_text()}")
 
 
 def test_scalars(server):

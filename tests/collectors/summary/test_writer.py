@@ -8,15 +8,13 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 
 import numpy as np
-import psutil
 import pytest
 from event_reading import event_files, events, scalars
 from places import ROOT
 from tensorboard.summary.writer.record_writer import RecordWriter
-from waiting import PATIENCE
+from waiting import PATIENCE, wait_until
 
 from collectors.errors import LandscapeError
 from collectors.summary.event_files import record
@@ -61,13 +59,6 @@ def submit_all(writer, steps, outcome):
         outcome.append(error)
 
 
-def until(condition):
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 @pytest.mark.parametrize(
     ("count", "elements", "accepted"),
     [
@@ -76,14 +67,13 @@ def until(condition):
         (3, LARGEST_QUEUE_BYTES // 8 + 1, 1),
     ],
 )
-def test_a_slow_disk_holds_record_back_and_loses_nothing(count, elements, accepted):
+def test_a_slow_disk_holds_record_back_and_loses_nothing(count, elements, accepted, wait_until_blocked):
     files, outcome = HeldFiles(), []
     writer = SummaryWriter(files, "here")
     steps = (step_of(number, elements) for number in range(count))
     training = threading.Thread(target=submit_all, args=(writer, steps, outcome))
     training.start()
-    until(lambda: len(outcome) == accepted)
-    training.join(0.05)
+    wait_until_blocked(training)
     assert training.is_alive()
     assert len(outcome) == accepted
     files.let_go.set()
@@ -98,7 +88,7 @@ def test_a_disk_that_fails_while_record_waits_raises_there():
     writer = SummaryWriter(files, "here")
     training = threading.Thread(target=submit_all, args=(writer, map(step_of, range(LONGEST_QUEUE + 3)), outcome))
     training.start()
-    until(lambda: len(outcome) == LONGEST_QUEUE)
+    wait_until(lambda: len(outcome) == LONGEST_QUEUE)
     files.let_go.set()
     training.join()
     assert isinstance(outcome[-1], SummaryWriteError)
@@ -108,14 +98,16 @@ def test_a_disk_that_fails_while_record_waits_raises_there():
     assert files.closed
 
 
-def test_flush_waits_for_what_was_recorded_before_it():
+def test_flush_waits_for_what_was_recorded_before_it(wait_until_blocked):
     files, done = HeldFiles(), threading.Event()
     writer = SummaryWriter(files, "here")
     for number in range(3):
         writer.submit(step_of(number))
     waiting = threading.Thread(target=lambda: (writer.flush(), done.set()))
     waiting.start()
-    assert not done.wait(0.05)
+    wait_until_blocked(waiting)
+    assert waiting.is_alive()
+    assert not done.is_set()
     files.let_go.set()
     waiting.join()
     assert files.synced[-1] == 3
@@ -127,10 +119,10 @@ def test_close_during_record_is_an_error_there():
     writer = SummaryWriter(files, "here")
     training = threading.Thread(target=submit_all, args=(writer, map(step_of, range(LONGEST_QUEUE + 3)), outcome))
     training.start()
-    until(lambda: len(outcome) == LONGEST_QUEUE)
+    wait_until(lambda: len(outcome) == LONGEST_QUEUE)
     closing = threading.Thread(target=writer.close)
     closing.start()
-    until(lambda: not writer._jobs.is_open)
+    wait_until(lambda: not writer._jobs.is_open)
     files.let_go.set()
     training.join()
     closing.join()
@@ -156,22 +148,16 @@ def test_records_of_many_threads_all_arrive(tmp_path):
     assert found == {(f"loss{index}", float(step)) for index in range(4) for step in range(100)}
 
 
-@pytest.mark.slow
-def test_an_idle_record_uses_no_processor_time(tmp_path):
+def test_an_idle_record_uses_no_processor_time(tmp_path, wait_until_blocked):
+    """Its only thread sleeps until there is something to write."""
+    before = set(threading.enumerate())
     with SummaryRecord(tmp_path, raise_exception=True) as record:
         record.add_value("scalar", "loss", 1.0)
         record.record(1)
         record.flush()
-        (writer,) = (
-            thread for thread in psutil.Process().threads() if thread.id == record._writer._jobs._thread.native_id
-        )
-        time.sleep(1.0)
-        (later,) = (thread for thread in psutil.Process().threads() if thread.id == writer.id)
-        # The clock of the kernel's accounting ticks every 10 ms.
-        assert later.user_time + later.system_time - writer.user_time - writer.system_time <= 0.01
-        usage = time.process_time()
-        time.sleep(1.0)
-        assert time.process_time() - usage < 0.05
+        (thread,) = set(threading.enumerate()) - before
+        wait_until_blocked(thread)
+        assert thread.is_alive()
 
 
 def test_a_forgotten_record_ends_its_thread_and_loses_nothing(tmp_path):
@@ -180,7 +166,7 @@ def test_a_forgotten_record_ends_its_thread_and_loses_nothing(tmp_path):
     record.record(1)
     thread = record._writer._jobs._thread
     del record
-    until(lambda: not thread.is_alive())
+    wait_until(lambda: not thread.is_alive())
     assert scalars(tmp_path, "loss") == [(1, 1.0)]
 
 

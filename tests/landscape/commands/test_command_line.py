@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from examples import BatchNormNetwork, train_run
 from landscape_examples import build
 from places import SUPPORT
 from typer.testing import CliRunner
-from waiting import PATIENCE
+from waiting import PATIENCE, Gate
 
 from landscape import Landscape
 from landscape.cli import app
@@ -27,19 +26,24 @@ from landscape.file.writer import LandscapeWriter
 COMMAND = [sys.executable, "-W", "error", "-c", "from landscape.cli import main; main()"]
 
 CALLBACKS = f"""
-import sys, time
+import itertools, os, sys
+from pathlib import Path
 sys.path.insert(0, {str(SUPPORT)!r})
 from examples import batch_norm
+from waiting import Gate
 
 def callback_fn():
     return batch_norm()
 
-def slow():
+def held_up():
+    # It waits once there is a file and some points are in it, because at most 64 are measured at a time.
     loss, network, dataset, metrics = batch_norm()
-    def slowly(outputs, targets):
-        time.sleep(0.02)
+    folder, calls = Path(os.environ["OUTPUT"]), itertools.count(1)
+    def wait_at_the_seventieth_point(outputs, targets):
+        if any(folder.glob("*.h5")) and next(calls) == 70:
+            Gate(folder / "gate").pass_through()
         return loss(outputs, targets)
-    return slowly, network, dataset, {{}}
+    return wait_at_the_seventieth_point, network, dataset, {{}}
 
 not_a_function = 3
 """
@@ -213,17 +217,23 @@ def test_adaptive_sampling_from_the_command_line(folder):
 @pytest.mark.slow
 def test_an_interruption_before_the_first_point_promises_nothing(folder):
     torch.save(BatchNormNetwork().state_dict(), folder / "interrupted.pt")
-    waiting = "import time\ndef callback_fn():\n    print('ready', flush=True)\n    time.sleep(60)\n"
-    (folder / "waiting.py").write_text(waiting)
+    held_up = f"""
+import sys
+sys.path.insert(0, {str(SUPPORT)!r})
+from waiting import Gate
+
+def callback_fn():
+    Gate("gate").pass_through()
+"""
+    (folder / "held_up.py").write_text(held_up)
     process = subprocess.Popen(
-        [*COMMAND, "evaluate", "interrupted.pt", "--function", "waiting:callback_fn", "-o", "none.h5", "--overwrite"],
+        [*COMMAND, "evaluate", "interrupted.pt", "--function", "held_up:callback_fn", "-o", "none.h5", "--overwrite"],
         cwd=folder,
-        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    assert process.stdout.readline() == "ready\n"
+    Gate(folder / "gate").wait_for_arrivals()
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + signal.SIGINT
@@ -254,23 +264,22 @@ def test_an_interruption_names_what_is_kept(tmp_path, capsys, overwrite):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption_leaves_a_file_that_the_same_command_continues(folder, number):
     arguments = [
-        "run", "run", "--function", "my_callbacks:slow", "--devices", "0", "--size", "16", "--no-result",
+        "run", "run", "--function", "my_callbacks:held_up", "--devices", "0", "--size", "16", "--no-result",
         "--samples", "32", "-o", f"out-{number}",
     ]  # fmt: skip
     folder.joinpath(f"out-{number}").mkdir()
     path = folder / f"out-{number}/landscape_0-4_pca.h5"
+    gate, environment = Gate(folder / f"out-{number}/gate"), {**os.environ, "OUTPUT": f"out-{number}"}
     process = subprocess.Popen(
         [*COMMAND, *arguments],
         cwd=folder,
+        env=environment,
         stderr=subprocess.PIPE,
         text=True,
         # A shell starts what it puts into the background with SIGINT ignored, and children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    deadline = time.monotonic() + PATIENCE
-    while not path.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    time.sleep(1.5)
+    gate.wait_for_arrivals()
     process.send_signal(number)
     _, errors = process.communicate(timeout=PATIENCE)
     assert process.returncode == 128 + number
@@ -278,8 +287,9 @@ def test_an_interruption_leaves_a_file_that_the_same_command_continues(folder, n
     assert "Traceback" not in errors
     stored = Landscape.load(path)
     done = int((stored.status == PointStatus.MEASURED).sum())
-    assert 0 < done < 256
-    command(*[item if item != "my_callbacks:slow" else "my_callbacks:slow" for item in arguments], folder=folder)
+    assert 0 < done < 70
+    gate.open()
+    command(*arguments, folder=folder, env=environment)
     finished = Landscape.load(path)
     assert finished.complete
     measured = stored.status == PointStatus.MEASURED

@@ -1,14 +1,11 @@
 """Comparing recipes: what is measured, against plain PyTorch; what is kept and continued; what may go wrong."""
 
 import contextlib
-import os
 import pickle
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import numpy as np
 import pytest
@@ -26,6 +23,7 @@ from many_perceptrons import (
 from places import SUPPORT
 from small_curvature import small, train_small
 from torch import nn
+from waiting import wait_until
 
 from collectors import CheckpointError, RunDirectoryError
 from collectors.networks.readers import describe_network
@@ -268,32 +266,40 @@ def test_it_goes_on_line_by_line_and_may_grow(recipes, tmp_path, large_batches, 
 def test_a_killed_comparison_continues_without_measuring_twice(tmp_path):
     script = textwrap.dedent(
         f"""
-        import sys, time
+        import itertools, sys
         sys.path.insert(0, {str(SUPPORT)!r})
         from many_perceptrons import perceptron, train
+        from waiting import Gate
         from landscape import MeasurementPlan, compare
 
-        def slow():
+        def held_up():
             loss, network, data, metrics = perceptron()
-            network.register_forward_hook(lambda *_: time.sleep(0.02))
+            calls = itertools.count(1)
+            def wait_in_the_third_of_six_networks(*_):
+                if next(calls) == 100:
+                    Gate({str(tmp_path / "gate")!r}).pass_through()
+            network.register_forward_hook(wait_in_the_third_of_six_networks)
             return loss, network, data, metrics
 
-        compare({{"a": train("small", 3, steps=5), "b": train("large", 3, steps=5)}}, slow, directions=4, points=5,
+        compare({{"a": train("small", 3, steps=5), "b": train("large", 3, steps=5)}}, held_up, directions=4, points=5,
                 device_ids=[0], plan=MeasurementPlan(batch_size=256), output={str(tmp_path / "compare.h5")!r})
         """
     )
-    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 250
-    while time.monotonic() < deadline:
+
+    def measured():
         with contextlib.suppress(LandscapeError):
-            if (Comparison.load(tmp_path / "compare.h5").status == PointStatus.MEASURED).sum() >= 2:
-                break
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+            return int((Comparison.load(tmp_path / "compare.h5").status == PointStatus.MEASURED).sum())
+        return 0
+
+    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: measured() >= 8, what=lambda: f"the lines of two networks; in the file: {measured()}")
+    finally:
+        process.kill()
+        process.wait()
     before = Comparison.load(tmp_path / "compare.h5")
-    done = int((before.status == PointStatus.MEASURED).sum())
-    assert 2 <= done < 24
+    done = measured()
+    assert 8 <= done < 12
     found = measure({"a": train("small", 3, steps=5), "b": train("large", 3, steps=5)}, output=tmp_path / "compare.h5")
     assert found.report.resumed == done
     assert found.complete

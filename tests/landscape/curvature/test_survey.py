@@ -2,19 +2,17 @@
 
 import contextlib
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import numpy as np
 import pytest
 from places import SUPPORT
 from remote_stores import empty_memory
 from small_curvature import NUMBERS, dense_hessian, flat, other_samples, small, train_small, without_derivatives
+from waiting import wait_until
 
 from collectors import CheckpointError, RunDirectory, RunDirectoryError
 from landscape import (
@@ -160,26 +158,40 @@ def test_a_killed_process_goes_on_checkpoint_by_checkpoint(run, tmp_path):
         textwrap.dedent(f"""
         import sys
         sys.path.insert(0, {str(SUPPORT)!r})
-        from small_curvature import slow_small
+        from small_curvature import small
+        from waiting import Gate
         from landscape import SummaryLandscape
-        callback = slow_small(0.3, {str(tmp_path / "log")!r})
-        SummaryLandscape({str(run)!r}).gen_curvature(callback, top=1, trace_probes=2, device_ids=[0], progress=False)
+        from workers.pools.in_process import InProcessPool
+
+        original = InProcessPool.run_curvature
+
+        def held_up(pool, tasks):
+            for count, result in enumerate(original(pool, tasks)):
+                if count == 2:
+                    Gate({str(tmp_path / "gate")!r}).pass_through()
+                yield result
+
+        InProcessPool.run_curvature = held_up
+        SummaryLandscape({str(run)!r}).gen_curvature(small, top=1, trace_probes=2, device_ids=[0], progress=False)
         """)
     )
     path = run / "curvature_0-3.h5"
+
+    def measured():
+        with contextlib.suppress(LandscapeError):
+            return int((Curvature.load(path).status == PointStatus.MEASURED).sum())
+        return 0
+
     with subprocess.Popen([sys.executable, script]) as process:
-        while process.poll() is None:
-            with contextlib.suppress(LandscapeError):
-                if (Curvature.load(path).status == PointStatus.MEASURED).sum() >= 1:
-                    os.kill(process.pid, signal.SIGKILL)
-                    break
-            time.sleep(0.01)
+        try:
+            wait_until(lambda: measured() == 2, what=lambda: f"two checkpoints in the file; there: {measured()}")
+        finally:
+            process.kill()
     kept = Curvature.load(path)
-    measured = int((kept.status == PointStatus.MEASURED).sum())
-    assert 1 <= measured < len(NUMBERS)
+    assert measured() == 2
     found = generate(run, plan=None, top=1, trace_probes=2)
-    assert (found.report.measured, found.report.resumed) == (len(NUMBERS) - measured, measured)
-    np.testing.assert_array_equal(found.eigenvalues[:measured], kept.eigenvalues[:measured])
+    assert (found.report.measured, found.report.resumed) == (len(NUMBERS) - 2, 2)
+    np.testing.assert_array_equal(found.eigenvalues[:2], kept.eigenvalues[:2])
 
 
 @pytest.mark.slow

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -84,10 +84,10 @@ def test_names(tmp_path: Path) -> None:
             landscape().export(tmp_path / name, "mindinsight")
 
 
-def test_the_moment_is_now_where_the_landscape_has_none(tmp_path: Path) -> None:
-    before = time.time()
+def test_the_moment_is_now_where_the_landscape_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("landscape.exchange.mindinsight.time", SimpleNamespace(time=lambda: 1234567890.5))
     (path,) = landscape(created="soon").export(tmp_path / "summary.1_MS", "mindinsight")
-    assert all(before <= event.wall_time <= time.time() for event in events(path))
+    assert {event.wall_time for event in events(path)} == {1234567890.5}
 
 
 class TestWhatItsPageCannotShow:

@@ -24,6 +24,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from landscape_examples import build
 from places import ROOT
+from waiting import wait_until
 
 from collectors.errors import LandscapeError
 from collectors.files.local_files import temporary_sibling
@@ -214,8 +215,11 @@ class TestRoundTrip:
 
 class TestSameBytes:
     def test_writing_twice_gives_the_same_bytes(self) -> None:
-        first = landscape_bytes(build())
-        time.sleep(1.1)  # HDF5 keeps times to the second, if it keeps them
+        def second() -> int:
+            return int(time.time())  # time: HDF5 asks the system's clock, and keeps whole seconds if it keeps any
+
+        first, written = landscape_bytes(build()), second()
+        wait_until(lambda: second() > written, what="the next second")
         assert landscape_bytes(build()) == first
 
     def test_reading_and_writing_gives_the_same_bytes(self, path: Path) -> None:
@@ -611,33 +615,60 @@ except OSError as error:
 
     @pytest.mark.slow
     def test_a_killed_writer_leaves_a_whole_file(self, path: Path) -> None:
+        """It is killed before the first call of the system with which it writes, then before the second one, ..."""
         write_landscape(path, build(60, 80))
         expected = {landscape_bytes(build(60, 80)), landscape_bytes(build(60, 80, seed=1))}
         script = f"""
-import sys
+import io, itertools, os, sys
 sys.path.insert(0, {str(ROOT / "tests" / "support")!r})
 from landscape_examples import build
 from landscape.file.lock import lock_landscape; from landscape.file.landscape_file import write_landscape
-first, second = build(60, 80), build(60, 80, seed=1)
-with lock_landscape({str(path)!r}):
-    print("ready", flush=True)
-    while True:
-        write_landscape({str(path)!r}, second)
-        write_landscape({str(path)!r}, first)
+
+def is_of_files(called):
+    return called.__module__ in ("posix", "io", "_io") or isinstance(called.__self__, io.IOBase)
+
+def write_up_to(call, landscape):
+    left = itertools.count(call, -1)
+    def stop(frame, event, called):
+        if event == "c_call" and is_of_files(called) and next(left) == 0:
+            sys.setprofile(None)
+            print(os.getpid(), called.__name__, flush=True)
+            sys.stdin.read()
+    with lock_landscape({str(path)!r}):
+        sys.setprofile(stop)
+        write_landscape({str(path)!r}, landscape)
+        sys.setprofile(None)
+
+landscapes = build(60, 80), build(60, 80, seed=1)
+write_landscape({str(path)!r}, landscapes[0])  # all that it imports is there
+for call in itertools.count():
+    child = os.fork()
+    if not child:
+        write_up_to(call, landscapes[call % 2 - 1])
+        os._exit(0)
+    if not os.waitpid(child, 0)[1]:
+        break
+    print("gone", flush=True)
+    sys.stdin.readline()
 """
-        for delay in (0.0, 0.003, 0.011, 0.02, 0.05):
-            with started(script) as process:
-                assert process.stdout.readline() == "ready\n"
-                time.sleep(delay)
-                with pytest.raises(LandscapeLockedError, match=f"being written by process {process.pid}"):
+        stopped_before = []
+        with started(script) as process:
+            while line := process.stdout.readline():
+                writer, call = line.split()
+                stopped_before.append(call)
+                with pytest.raises(LandscapeLockedError, match=f"being written by process {writer}"):
                     lock_landscape(path).__enter__()
-                process.send_signal(signal.SIGKILL)
-                process.wait()
-            assert path.read_bytes() in expected
-            with lock_landscape(path):
-                for removed in clean_temporaries(path):
-                    assert f".{process.pid}." in removed.name
-            assert list(path.parent.iterdir()) == [path]
+                os.kill(int(writer), signal.SIGKILL)
+                assert process.stdout.readline() == "gone\n"
+                assert path.read_bytes() in expected
+                with lock_landscape(path):
+                    for removed in clean_temporaries(path):
+                        assert f".{writer}." in removed.name
+                assert list(path.parent.iterdir()) == [path]
+                print(file=process.stdin, flush=True)
+            assert process.wait() == 0
+        # With these it makes, fills and places a file.
+        assert {"open", "write", "fsync", "replace"} <= {*stopped_before}
 
 
 class TestLocks:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from waiting import PATIENCE
 
 from landscape.errors import LandscapeWriteError
 from landscape.file.lock import is_being_written, lock_landscape
@@ -33,7 +34,7 @@ def in_time(call: Callable[[], object]) -> object:
     found: list[object] = []
     thread = threading.Thread(target=lambda: found.append(call()), daemon=True)
     thread.start()
-    thread.join(20)
+    thread.join(PATIENCE)
     assert found, "it waits for ever"
     return found[0]
 

@@ -5,7 +5,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import warnings
 from dataclasses import replace
 
@@ -17,6 +16,7 @@ import wall
 from places import ROOT, SUPPORT
 from torch import nn
 from two_networks import INPUTS, TARGETS, build, callback_fn, trained
+from waiting import Gate
 
 from collectors.errors import CheckpointError
 from landscape import Barrier, Landscape, Path, connect, evaluate, line_between
@@ -38,9 +38,19 @@ CHILD = """
 import sys
 sys.path[:0] = [{root!r}, {support!r}]
 from two_networks import callback_fn, trained
+from waiting import Gate
 from landscape import connect
 from landscape.paths import connecting
 
+written = []
+
+def write_and_wait(path, curve):
+    connecting_write_path(path, curve)
+    written.append(curve.fitting.step)
+    if len(written) == 5:
+        Gate("gate").pass_through()
+
+connecting_write_path, connecting.write_path = connecting.write_path, write_and_wait
 connecting.KEEP_SECONDS = 0.0
 connect(trained(0), trained(1), callback_fn, steps={steps}, device_ids=[0], output="path.safetensors", progress=False)
 """
@@ -194,13 +204,12 @@ def test_a_killed_fitting_goes_on_with_the_same_bits(tmp_path):
     script.write_text(CHILD.format(root=str(ROOT), support=str(SUPPORT), steps=steps))
     command = [sys.executable, str(script)]
     child = subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    file, limit = tmp_path / "path.safetensors", time.monotonic() + 300
-    while not file.exists():
-        assert time.monotonic() < limit
-        assert child.poll() is None
-        time.sleep(0.01)
-    child.send_signal(signal.SIGKILL)
-    child.wait()
+    file, gate = tmp_path / "path.safetensors", Gate(tmp_path / "gate")
+    try:
+        gate.wait_for_arrivals()
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
     with pytest.raises(PlaneError, match=rf"fitted for \d+ of {steps} steps. Call connect again"):
         Path.load(file)
     shutil.copy(file, tmp_path / "begun.safetensors")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from figure_cases import build, build_line, build_real, build_unfinished
 from PIL import Image
+from waiting import PATIENCE
 
 from landscape.drawing.camera import Camera
 from landscape.errors import LandscapeRenderingError
@@ -225,7 +226,7 @@ def run(code: str, **environment: str) -> str:
     start = "import sys; sys.path.insert(0, 'tests/support')\nfrom figure_cases import build\n"
     start += "from landscape.landscape import Landscape\nlandscape = Landscape(build())\n"
     found = subprocess.run(
-        [sys.executable, "-c", start + code], capture_output=True, text=True, check=True, timeout=600,
+        [sys.executable, "-c", start + code], capture_output=True, text=True, check=True, timeout=PATIENCE,
         env={**os.environ, **environment}, cwd=Path(__file__).parents[3],
     )  # fmt: skip
     return found.stdout + found.stderr

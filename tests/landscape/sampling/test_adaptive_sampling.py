@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import collections
 import json
 import math
-import time
+import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +15,10 @@ from places import DATA
 from scipy.interpolate import RectBivariateSpline
 
 from landscape.file.checks import PointStatus
+from landscape.sampling import adaptive_sampling
 from landscape.sampling.adaptive_sampling import AdaptiveSampling, Interpolated
 from landscape.sampling.grid_levels import GridLevels
+from landscape.sampling.refinement import Prediction, predict
 from landscape.sampling.tolerance import largest_gap, largest_share
 
 
@@ -291,11 +295,26 @@ class TestLaws:
         counts = [Survey(surface("resnet_pca"), share).run().report.measured for share in (0.05, 0.01, 0.002)]
         assert counts == sorted(set(counts))
 
-    def test_deciding_is_cheap(self) -> None:
+    def test_deciding_is_cheap(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One prediction for each round, and of Python's calls, of which a million take a second, a few for a point."""
+        predictions, calls = [], collections.Counter()
+
+        def counted(*arguments: Any) -> Prediction:
+            predictions.append(predict(*arguments))
+            return predictions[-1]
+
+        monkeypatch.setattr(adaptive_sampling, "predict", counted)
         survey = Survey(finer(surface("resnet_pca"), 256))
-        seconds = time.process_time()
-        survey.run()
-        assert time.process_time() - seconds < 2
+        before = sys.getprofile()
+        sys.setprofile(lambda _frame, event, _function: calls.update([event]))
+        try:
+            result = survey.run()
+        finally:
+            sys.setprofile(before)
+        rounds = result.report.rounds
+        assert 2 <= rounds <= 8
+        assert len(predictions) <= rounds
+        assert calls["call"] + calls["c_call"] <= 3 * rounds * survey.truth.size
 
 
 class TestReport:

@@ -2,7 +2,6 @@
 
 import functools
 import os
-import time
 from pathlib import Path
 
 import fsspec
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from examples import bowl
 from remote_stores import empty_memory, temporary
+from waiting import wait_until
 
 import landscape
 from collectors.errors import RunDirectoryError
@@ -51,7 +51,22 @@ def memory():
 @pytest.fixture
 def short_pauses(monkeypatch):
     monkeypatch.setattr(remote_store, "LAST_PAUSES_SECONDS", (0.0, 0.0))
-    monkeypatch.setattr(survey, "LandscapeWriter", functools.partial(LandscapeWriter, flush_seconds=0.01))
+    monkeypatch.setattr(survey, "LandscapeWriter", functools.partial(PromptWriter, flush_seconds=0.0))
+
+
+class PromptWriter(LandscapeWriter):
+    """Tries to write after each point, and before the next one."""
+
+    writes = 0
+
+    def update(self, change):
+        before = self.writes
+        super().update(change)
+        wait_until(lambda: self.writes > before, what="the landscape to be written")
+
+    def _write(self, **more):
+        super()._write(**more)
+        self.writes += 1
 
 
 def measure(output, callback=bowl, **more):
@@ -60,17 +75,6 @@ def measure(output, callback=bowl, **more):
     axis = np.linspace(-1, 1, 5)
     # A file names the function, if it has a name.
     return landscape.evaluate(plane, lambda: callback(), x=axis, y=axis, output=output, **OPTIONS, **more)
-
-
-def slow_bowl():
-    """Takes long enough for several writes."""
-    loss, network, dataset, metrics = bowl()
-
-    def slow_loss(outputs, targets):
-        time.sleep(0.02)
-        return loss(outputs, targets)
-
-    return slow_loss, network, dataset, metrics
 
 
 def unsent():
@@ -138,7 +142,7 @@ def test_a_server_that_is_away_for_a_while(memory, tmp_path, short_pauses, monke
     away = Away(monkeypatch, lambda number: number in (2, 3))
     data = measure(tmp_path / "landscape.h5")
     with pytest.warns(UserWarning, match=r"cannot be written at the moment: TimeoutError: the server") as caught:
-        measure(URL, slow_bowl)
+        measure(URL)
     assert len(caught) == 1
     assert away.writes > 3
     assert memory.cat_file("/bucket/out/landscape.h5") == data.path.read_bytes()
@@ -151,7 +155,7 @@ def test_a_server_that_stays_away(memory, tmp_path, short_pauses, monkeypatch):
     data = measure(tmp_path / "landscape.h5")
     match = r"landscape.h5 cannot be written: TimeoutError: .*. What was measured is in .*/landscape.h5: copy it there"
     with pytest.warns(UserWarning, match="tries again"), pytest.raises(LandscapeWriteError, match=match) as raised:
-        measure(URL, slow_bowl)
+        measure(URL)
     (kept,) = unsent()
     try:
         assert str(kept) in str(raised.value)

@@ -1,10 +1,11 @@
 """Adaptive sampling, budget and forecast, through the real survey, pool and file."""
 
+import itertools
 import re
-import time
 
 import numpy as np
 import pytest
+from false_clock import FalseClock
 from surfaces import landscape as measured_everywhere
 
 from landscape import Landscape, custom_plane, evaluate
@@ -30,11 +31,10 @@ def half_missing(place):
     return np.nan if place[0] > 0.5 else valley(place)
 
 
-def surface(function, seconds=0.0, calls=None):
+def surface(function, calls=None):
     def measure(weights):
         if calls is not None:
             calls.append(tuple(weights["place"]))
-        time.sleep(seconds)
         return {"loss": float(function(weights["place"])), "height": float(weights["place"][0] > 0)}
 
     return lambda: FunctionEvaluator(measure, WEIGHTS)
@@ -45,8 +45,8 @@ def plane():
     return custom_plane(WEIGHTS, [{"place": np.array([1.0, 0.0])}, {"place": np.array([0.0, 1.0])}], network=space)
 
 
-def measure(function, path=None, *, seconds=0.0, calls=None, **options):
-    callback_fn = surface(function, seconds, calls)
+def measure(function, path=None, *, calls=None, **options):
+    callback_fn = surface(function, calls)
     return evaluate(plane(), callback_fn, x=GRID, y=GRID, output=path, progress=False, device_ids=[0], **options)
 
 
@@ -122,8 +122,8 @@ def test_every_text_says_what_is_estimated_and_what_may_be_missed():
 
 
 @pytest.mark.slow
-def test_a_tolerance_of_the_loss_itself_that_is_not_reached_says_both():
-    slow = slow_after(300, 0.02)
+def test_a_tolerance_of_the_loss_itself_that_is_not_reached_says_both(monkeypatch):
+    slow = slow_after(300, FalseClock(monkeypatch))
     with pytest.warns(UserWarning, match="budget"):
         landscape = measure(slow, sampling="adaptive", budget=3, tolerance=1e-6, relative_tolerance=True)
     text = sampling_text(landscape)
@@ -187,32 +187,40 @@ def test_an_interrupted_adaptive_landscape_goes_on_as_if_nothing_had_happened(tm
     assert went_on.attributes["sampling"] == undisturbed.attributes["sampling"]
 
 
-def slow_after(points, seconds):
-    """Returns the valley, whose first points are quick on any machine, however busy."""
-    calls = []
+def slow_after(points, clock):
+    """Returns the valley, whose first points take no time, and each other one a thirty-second part of a second."""
+    calls = itertools.count(1)
 
     def function(place):
-        calls.append(place)
-        if len(calls) > points:
-            time.sleep(seconds)
-        return valley(place)
+        return slow(valley, clock, 1 / 32 if next(calls) > points else 0)(place)
 
     return function
 
 
+def slow(function, clock, seconds):
+    """Returns a function that takes so many seconds of the clock."""
+
+    def function_and_clock(place):
+        clock.go_on(seconds)
+        return function(place)
+
+    return function_and_clock
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("sampling", [pytest.param("full", marks=pytest.mark.slow), "adaptive"])
-def test_a_budget_ends_with_the_picture_so_far(tmp_path, sampling):
+def test_a_budget_ends_with_the_picture_so_far(tmp_path, sampling, monkeypatch):
     path = tmp_path / "landscape.h5"
     budget = 3 if sampling == "full" else "3s"
-    slow = slow_after(300, 0.02)
+    slow = slow_after(300, FalseClock(monkeypatch))
     with pytest.warns(UserWarning, match=r"budget of 3 s ended the landscape after \d+ of 4225 points"):
         landscape = measure(slow, path, sampling=sampling, budget=budget, tolerance=0.00001)
     assert not landscape.complete
     assert not landscape.attributes["sampling"]["reached"]
-    assert landscape.report.seconds < 60  # all points would take 78 s
     measured = landscape.status == PointStatus.MEASURED
-    assert 169 <= measured.sum() < 600  # the first grid is whole, so that the rest is interpolated
+    # Beside those that take no time, as many as fill the budget, and at most the 64 that were measured at once then.
+    # The first grid is whole, so that the rest is interpolated.
+    assert 300 < measured.sum() <= 300 + 3 * 32 + 64
     assert (landscape.status[~measured] == PointStatus.INTERPOLATED).all()
     assert abs(landscape.loss - exact(valley)).max() < 0.05 * np.ptp(exact(valley))
     went_on = measure(valley, path, sampling=sampling, tolerance=0.00001)
@@ -221,45 +229,47 @@ def test_a_budget_ends_with_the_picture_so_far(tmp_path, sampling):
 
 
 @pytest.mark.slow
-def test_a_budget_counts_what_has_no_value_yet(tmp_path, capsys):
+def test_a_budget_counts_what_has_no_value_yet(tmp_path, capsys, monkeypatch):
     """45 of 49 points without a value are not interpolated, and the bar does not say that all are done."""
     axis = np.linspace(-1, 1, 7)
     how = {"x": axis, "y": axis, "device_ids": [0], "budget": 1.2}
+    slowly = surface(slow(valley, FalseClock(monkeypatch), 0.2))
     continues = (
         r"after \d of 49 points; of the others 4\d have no value yet: it is a coarse picture so far, as \d of the 49 "
         r"points are measured between which it is interpolated\. The same call continues from here\."
     )
     with pytest.warns(UserWarning, match=continues):
-        landscape = evaluate(plane(), surface(valley, 0.2), output=tmp_path / "landscape.h5", **how)
+        landscape = evaluate(plane(), slowly, output=tmp_path / "landscape.h5", **how)
     counts = landscape.status_counts
     assert counts[PointStatus.PENDING] == 49 - counts[PointStatus.MEASURED] > 40
     assert "100 %" not in capsys.readouterr().err
     with pytest.warns(UserWarning, match=r"Give output= a path, and a later call can continue"):
-        evaluate(plane(), surface(valley, 0.2), **how)
+        evaluate(plane(), slowly, **how)
     evaluate(plane(), surface(valley), **how | {"budget": None, "sampling": "adaptive", "tolerance": 0.3})
     assert "100 %" in capsys.readouterr().err
 
 
-def test_a_budget_that_is_over_at_once(tmp_path):
+def test_a_budget_that_is_over_at_once(tmp_path, monkeypatch):
+    slowly = slow(valley, FalseClock(monkeypatch), 1)
     with pytest.warns(UserWarning, match="budget of 0.001 ms ended the landscape after 0 of 4225 points"):
-        landscape = measure(valley, tmp_path / "landscape.h5", budget=1e-6)
+        landscape = measure(slowly, tmp_path / "landscape.h5", budget=1e-6)
     assert (landscape.status == PointStatus.PENDING).all()
     assert np.isnan(landscape.loss).all()
 
 
-def test_the_forecast_says_what_is_left(capsys, tmp_path):
+def test_the_forecast_says_what_is_left(capsys, tmp_path, monkeypatch):
     path = tmp_path / "landscape.h5"
-    slow = surface(valley, seconds=0.001)
-    landscape = evaluate(plane(), slow, x=GRID[::8], y=GRID[::8], output=path, device_ids=[0])
+    slowly = surface(slow(valley, FalseClock(monkeypatch), 1 / 32))
+    landscape = evaluate(plane(), slowly, x=GRID[::8], y=GRID[::8], output=path, device_ids=[0])
     forecast = landscape.report.forecast
     assert forecast.points == 81
-    assert 0.001 <= forecast.seconds_per_point < 0.1
-    assert forecast.seconds == pytest.approx(81 * forecast.seconds_per_point)
+    assert forecast.seconds_per_point == 1 / 32
+    assert forecast.seconds == 81 / 32
     assert forecast.disk == pytest.approx(path.stat().st_size, rel=0.3)
     said = capsys.readouterr().err
     assert "81 points x" in said
-    assert "on 1 worker: about" in said
-    again = evaluate(plane(), slow, x=GRID[::8], y=GRID[::8], output=path, device_ids=[0], progress=False)
+    assert "on 1 worker: about 2.5 s" in said
+    again = evaluate(plane(), slowly, x=GRID[::8], y=GRID[::8], output=path, device_ids=[0], progress=False)
     assert again.report.forecast.points == 0
     assert capsys.readouterr().err == ""
 

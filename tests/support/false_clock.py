@@ -1,0 +1,38 @@
+"""A clock that goes on only where a test says so."""
+
+import functools
+from types import SimpleNamespace
+
+from workers.measuring import tuning
+
+# Where it is found out how long a pass takes, and whether a budget is spent.
+_READERS = (
+    "landscape.survey.survey",
+    "workers.measuring.network_evaluator",
+    "workers.measuring.one_set",
+    "workers.pools.in_process",
+)
+
+
+class FalseClock:
+    """Takes the place of the clock by which surveys in this process keep a budget and know how long a pass takes.
+
+    What is measured lets it go on by a number of seconds, which take no time. It shows whole multiples of 1/1024 s
+    exactly, so that a test can say which point is the last one of a budget.
+
+    Args:
+        monkeypatch: pytest's; the real clock is back when the test ends.
+    """
+
+    def __init__(self, monkeypatch):
+        self.now = 1024.0
+        for module in _READERS:
+            monkeypatch.setattr(f"{module}.time", SimpleNamespace(perf_counter=self))  # time: a false clock
+        monkeypatch.setattr("workers.torch.planning.tune", functools.partial(tuning.tune, clock=self))
+
+    def __call__(self):
+        return self.now
+
+    def go_on(self, seconds):
+        """Lets so many seconds be over."""
+        self.now += seconds
