@@ -6,7 +6,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import psutil
@@ -15,7 +14,7 @@ from own_processes import processes_of
 from places import SUPPORT
 from ray_environment import AS_OTHERS, FOLDER, without_ray
 from runs import collected
-from waiting import PATIENCE
+from waiting import PATIENCE, wait_until
 
 NETWORK_PARTS = """
 import torch
@@ -49,14 +48,15 @@ def home():
     """A home directory with a short name, as Ray's sockets lie in it; all processes that live in it end."""
     folder = Path(tempfile.mkdtemp(prefix="landscape-home-", dir="/tmp"))
     yield folder
-    deadline = time.monotonic() + PATIENCE
-    while alive := processes_of(folder):
-        assert time.monotonic() < deadline, alive
-        for process in alive:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        psutil.wait_procs(alive, timeout=1)
+    wait_until(lambda: not kill(processes_of(folder)), what=lambda: f"these to end: {processes_of(folder)}")
     shutil.rmtree(folder)
+
+
+def kill(processes):
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    return processes
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def run_python(home, environment):
             [sys.executable, str(path), str(SUPPORT), *map(str, arguments)],
             capture_output=True,
             text=True,
-            timeout=PATIENCE,
+            timeout=PATIENCE * 4,  # it starts one Ray after another
             check=False,
             env=environment,
             cwd=cwd or home,

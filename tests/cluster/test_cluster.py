@@ -4,8 +4,10 @@ import shutil
 
 import pytest
 from places import SUPPORT
+from waiting import PATIENCE
 
-pytestmark = pytest.mark.slow
+# Clusters start several times in one script, which takes a busy machine longer than one process is waited for.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(5 * PATIENCE)]
 
 BEGIN = """
 import os, secrets, sys
@@ -14,6 +16,9 @@ sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 import ray
 from ray.cluster_utils import Cluster
+from cluster_devices import wait_longer_for_places
+
+wait_longer_for_places(setattr)
 
 def two_nodes(**first):
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False, **first})

@@ -44,12 +44,13 @@ def shell(command, project, environment):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=PATIENCE,
+        timeout=PATIENCE * 4,  # several commands, each of which imports Ray
         check=False,
     )
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(10 * PATIENCE)  # a cluster, a submitted job, and three more commands of its user
 def test_a_submitted_job(project, run, home, environment, monkeypatch):
     script, client = with_own_places(commands("these commands are run by tests/cluster/test_job_submit.py"), home)
     done = shell(script, project, environment)

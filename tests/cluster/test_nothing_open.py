@@ -1,6 +1,7 @@
 """What a stranger on the same machine sees: local workers open no port, and those of a private Ray ask for a token."""
 
 import pytest
+from waiting import PATIENCE
 
 pytest.importorskip("grpc", reason="attempts at Ray's ports need grpcio, which ray[default] installs")
 
@@ -11,6 +12,7 @@ from pathlib import Path
 import grpc
 import psutil
 from paraboloid import Paraboloid
+from waiting import PATIENCE
 from workers.measurement_options import MeasurementOptions
 from workers.pools.open_pool import open_pool
 
@@ -41,7 +43,7 @@ def grpc_answers(port, token=None):
     answers = {}
     for method in (method for methods in CALLS.values() for method in methods):
         try:
-            channel.unary_unary("/" + method)(b"", timeout=10, metadata=metadata)
+            channel.unary_unary("/" + method)(b"", timeout=PATIENCE, metadata=metadata)
             answers[method] = "answered"
         except grpc.RpcError as error:
             answers[method] = error.code().name
@@ -51,7 +53,7 @@ def grpc_answers(port, token=None):
 def page_answers(port):
     answers = {}
     for method, path in PAGES:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
         try:
             connection.request(method, path, body="{}")
             response = connection.getresponse()
@@ -98,7 +100,7 @@ with open_pool(Paraboloid, MeasurementOptions(), device_ids=[0, 1], address="loc
     assert "answered" not in grpc_answers(gcs, "f" * 64).values()
     assert "answered" in grpc_answers(gcs, os.environ["RAY_AUTH_TOKEN"]).values(), "the token opens it"
 
-_, alive = psutil.wait_procs(processes[1:], timeout=600)
+_, alive = psutil.wait_procs(processes[1:], timeout=PATIENCE)
 assert alive == [], [(process, process.environ(), process.open_files()) for process in alive]
 assert psutil.Process().children(recursive=True) == []
 assert listening() == []
@@ -145,6 +147,7 @@ def test_local_workers_open_nothing(run_python):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(5 * PATIENCE)  # every port is asked for a dozen services, which takes a busy machine long
 def test_a_private_ray_refuses_strangers(run_python, home):
     assert run_python(SCRIPT).splitlines()[-1] == "good"
     assert not (home / ".ray").exists()

@@ -72,7 +72,7 @@ class SimulatedRay:
 
     def __init__(self):
         self.now = 0.0
-        self.monotonic = lambda: self.now
+        self.monotonic = lambda: self.now  # time: a false clock
 
     def put(self, value):
         return value

@@ -1,7 +1,9 @@
 """What is computed before the first point: counted in samples, because at a minute for a pass each one is long."""
 
+import itertools
 import json
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -114,8 +116,16 @@ def test_a_network_that_changes_in_a_whole_pass_is_found_out():
         check_determinism(origins)
 
 
+def clock_that_goes_on_by(seconds):
+    """A clock that goes on by so many seconds from one look at it to the next."""
+    return SimpleNamespace(perf_counter=itertools.count(0.0, seconds).__next__)  # time: a false clock
+
+
 @pytest.mark.slow
-def test_the_origin_that_is_kept_is_that_of_the_points(tmp_path):
+def test_the_origin_that_is_kept_is_that_of_the_points(tmp_path, monkeypatch):
+    whole, of_a_batch = 8.0, 0.5
+    monkeypatch.setattr("workers.measuring.one_set.time", clock_that_goes_on_by(whole))
+    monkeypatch.setattr("workers.measuring.network_evaluator.time", clock_that_goes_on_by(of_a_batch))
     network = counted_network(tmp_path)
     plane = random_plane(network, seed=0)
     with InProcessPool(counted_callback(tmp_path, with_metric=True), MeasurementOptions()) as pool:
@@ -124,7 +134,8 @@ def test_the_origin_that_is_kept_is_that_of_the_points(tmp_path):
         again = pool._evaluator.measure(np.zeros((1, 2)))
         assert found.measured.values[0] == {name: column[0] for name, column in again.items()}
         assert found.measured.elsewhere["loss"] != found.measured.repeated[0]["loss"]
-        assert 0 < found.measured.seconds < 60
+        batches = SAMPLES / pool.description.plan.batch_size
+        assert found.measured.seconds == min(whole, of_a_batch * batches)
         (second,) = pool.measure_origin()
         assert second.measured.values == found.measured.values
 

@@ -13,6 +13,7 @@ import textwrap
 import numpy as np
 import pytest
 import torch
+from cluster_devices import wait_longer_for_places, wait_until_free
 from paraboloid import Paraboloid, different_networks, different_samples, locked, paraboloid_plane
 from torch import nn
 from worker_cases import (
@@ -48,11 +49,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:ray", "ignor
 @pytest.fixture(scope="module", params=["Ray", "processes"])
 def workers_on(request):
     """The kind of pool. One Ray serves all tests; the pools find it running and leave it so."""
-    if request.param == "processes":
-        yield LocalPool
-    else:
-        with RaySession(None, slots=4):
-            yield RayPool
+    with pytest.MonkeyPatch.context() as patch:
+        wait_longer_for_places(patch.setattr)
+        if request.param == "processes":
+            yield LocalPool
+        else:
+            with RaySession(None, slots=4):
+                yield RayPool
     assert not ray_is_running()
 
 
@@ -430,26 +433,39 @@ def test_a_language_model_with_tied_weights(workers_on):
     assert results[0] == results[1]
 
 
+def take_a_place():
+    """Returns an actor that has a CPU until it is forgotten."""
+    import ray
+
+    actor = ray.remote(num_cpus=1)(Paraboloid).remote()
+    ray.get(actor.__ray_ready__.remote())
+    return actor
+
+
 @on_ray
 class TestPlaces:
     @pytest.mark.slow
     def test_some_find_no_place(self, workers_on, paraboloid, monkeypatch):
         """The cluster has four places, two of which are taken."""
-        monkeypatch.setattr(placement, "PLACEMENT_SECONDS", 6.0)
+        wait_until_free(2, "CPU")
         with pytest.warns(UserWarning, match=r"\d of 5 workers found no place soon after the others; going on without"):
             pool = workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2, 3, 4))
         with pool:
             assert 1 <= pool.workers <= 2
             pool.load(*paraboloid_plane())
             assert len(values(pool.run(line(*range(5))))) == 5
+            taken = [take_a_place() for _ in range(2 - pool.workers)]  # what a busy machine gave too late
+            wait_until_free(0, "CPU")
             monkeypatch.setattr(placement, "PLACEMENT_SECONDS", 1.0)
             text = r"no worker found a place within 1 s\. The cluster has .*'CPU': 4.* Each worker needs 1 CPU;"
             with pytest.raises(PoolError, match=text):
                 workers_on(Paraboloid, MeasurementOptions(), device_ids=(0, 1, 2))
+            del taken
         assert ray_is_running() == (workers_on is RayPool)
 
     @pytest.mark.slow
     def test_all_free_places_by_default(self, workers_on, paraboloid):
+        wait_until_free(2, "CPU")
         with workers_on(Paraboloid, MeasurementOptions()) as pool:
             assert pool.workers == 2  # one for each free CPU; the other two are taken
 

@@ -7,20 +7,29 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 from plain_actors import Broken, Plain
+from waiting import PATIENCE, Gate, wait_until
 
 from workers.errors import PoolError
+from workers.pools import local_actors
 from workers.pools.local_actors import LocalActors
 from workers.pools.local_line import ActorError, ActorTaskError
 from workers.pools.local_messages import StoredValue
 
 SUPPORT = Path(__file__).parents[2] / "support"
+# The limit of a wait that ends as soon as it was looked once.
+AT_ONCE = 0.0
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch):
+    """How a process ended is waited for as long as a busy machine takes to say it."""
+    monkeypatch.setattr(local_actors, "_STATUS_SECONDS", PATIENCE)
 
 
 @pytest.fixture(scope="module")
@@ -66,23 +75,26 @@ class TestStoredValues:
 
 
 class TestCalls:
-    def test_answers_in_the_order_of_the_calls(self, actors):
-        actor = make(actors)
-        calls = [actor.total.remote(np.ones(number)) for number in (1, 2)]
-        assert actors.wait(calls, timeout=0.0) == ([], calls)
+    def test_answers_in_the_order_of_the_calls(self, actors, tmp_path):
+        actor, gate = make(actors), Gate(tmp_path / "gate")
+        calls = [actor.total.remote(np.ones(number), tmp_path / "gate") for number in (1, 2)]
+        gate.wait_for_arrivals()
+        assert actors.wait(calls, timeout=AT_ONCE) == ([], calls)
+        gate.open()
         assert actors.wait(calls, num_returns=1) == (calls[:1], calls[1:])
         assert actors.get(calls) == [1.0, 2.0]
         assert actors.wait(calls, num_returns=1) == (calls[:1], calls[1:])
 
-    @pytest.mark.slow
-    def test_much_for_a_busy_actor_does_not_hold_up_the_driver(self, actors):
-        actor = make(actors)
+    def test_much_for_a_busy_actor_does_not_hold_up_the_driver(self, actors, tmp_path):
+        """The actor reads none of it before the driver opens the gate: one that waited for that would wait in vain."""
+        actor, gate = make(actors), Gate(tmp_path / "gate")
+        busy = actor.total.remote(np.ones(1), tmp_path / "gate")
+        gate.wait_for_arrivals()
         large = np.ones(2**21)
-        start = time.monotonic()
         calls = [actor.total.remote(large) for _ in range(3)]
-        assert not any(call.is_done for call in calls)
-        assert time.monotonic() - start < 1.5  # the actor alone needs that long
-        assert actors.get(calls) == [float(2**21)] * 3
+        assert actors.wait([busy, *calls], timeout=AT_ONCE) == ([], [busy, *calls])
+        gate.open()
+        assert actors.get([busy, *calls]) == [1.0, *[float(2**21)] * 3]
 
     def test_what_a_method_raises_is_the_cause(self, actors):
         actor = make(actors)
@@ -118,10 +130,11 @@ class TestProcesses:
             with pytest.raises(ActorError, match=text):
                 actors.get(item)
 
-    def test_one_that_is_killed(self, actors):
+    def test_one_that_is_killed(self, actors, tmp_path):
         actor, other = make(actors), make(actors, "Bob")
         process, _ = actors.get(actor.place.remote())
-        waiting = actor.total.remote(np.ones(3))
+        waiting = actor.stay.remote(tmp_path / "mark")
+        wait_until((tmp_path / "mark").exists, what="the call to begin")
         os.kill(process, signal.SIGKILL)
         with pytest.raises(ActorError, match=r"its process was ended by signal 9 \(SIGKILL\)"):
             actors.get(waiting)
@@ -129,10 +142,10 @@ class TestProcesses:
         actors.kill(other)
         with pytest.raises(ActorError, match="was ended by its pool"):
             actors.get(other.greet.remote())
-        assert gone([process])
+        wait_until_gone(process)
         actors.check_alive()
 
-    def test_without_what_forks_them_nothing_can_be_started(self):
+    def test_without_what_forks_them_nothing_can_be_started(self, tmp_path):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("PYTHONPATH", str(SUPPORT))
             system = LocalActors([])
@@ -140,42 +153,38 @@ class TestProcesses:
         process, template = system.get(actor.place.remote())
         os.kill(template, signal.SIGKILL)
         with pytest.raises(ActorError, match=r"workers are started has ended|was ended by|its process ended"):
-            system.get(actor.total.remote(np.ones(3)))
+            system.get(actor.stay.remote(tmp_path / "mark"))
         with pytest.raises(PoolError, match=r"was ended by signal 9 \(SIGKILL\).*run the same call again to go on"):
             make(system)
-        assert gone([process])
+        wait_until_gone(process)
         system.close()
 
-    def test_nothing_is_left_where_the_driver_is_killed(self):
+    def test_nothing_is_left_where_the_driver_is_killed(self, tmp_path):
         script = textwrap.dedent("""
             import os, signal, sys
+            from pathlib import Path
             from plain_actors import Plain
+            from waiting import wait_until
             from workers.pools.local_actors import LocalActors
             system = LocalActors([])
             actor = system.remote(Plain).remote("Ada")
             print(*system.get(actor.place.remote()), "ray" in sys.modules, flush=True)
-            actor.total.remote(__import__("numpy").ones(3))
+            actor.stay.remote(sys.argv[1])
+            wait_until(Path(sys.argv[1]).exists, what="the call to begin")
             os.kill(os.getpid(), signal.SIGKILL)
         """)
         root = Path(__file__).parents[3]
         variables = os.environ | {"PYTHONPATH": f"{root}{os.pathsep}{SUPPORT}"}
-        ended = subprocess.run(
-            [sys.executable, "-c", script], env=variables, capture_output=True, text=True, check=False
-        )
+        command = [sys.executable, "-c", script, str(tmp_path / "mark")]
+        ended = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
         assert ended.returncode == -signal.SIGKILL, ended.stderr
         process, template, ray = ended.stdout.split()
-        assert gone([int(process), int(template)])
+        wait_until_gone(int(process), int(template))
         assert ray == "False"
 
 
-def gone(processes, seconds=20.0):
-    """Whether the processes end within some time."""
-    deadline = time.monotonic() + seconds
-    while any(map(is_running, processes)):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
+def wait_until_gone(*processes):
+    wait_until(lambda: not any(map(is_running, processes)), what=lambda: [*filter(is_running, processes)])
 
 
 def is_running(process):

@@ -7,12 +7,11 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import psutil
 import pytest
-from waiting import PATIENCE
+from waiting import PATIENCE, wait_until
 
 from workers.pools.ray_leftovers import SESSION_VARIABLE, end_processes, owned, remove_dead_sessions, session_processes
 
@@ -37,12 +36,11 @@ def make(folder, name):
     return path
 
 
-def sleeper(session):
+def process_of(session):
+    """A process that does nothing until it is killed."""
     environment = {**os.environ, SESSION_VARIABLE: session}
-    process = subprocess.Popen(["sleep", "60"], env=environment)
-    while process.pid not in session_processes(session):
-        assert process.poll() is None
-        time.sleep(0.01)
+    process = subprocess.Popen(["tail", "-f", "/dev/null"], env=environment)
+    wait_until(lambda: process.pid in session_processes(session), what=lambda: f"its start; {process.poll()=}")
     return process
 
 
@@ -59,7 +57,7 @@ def test_a_dead_owners_folder_goes_and_a_living_ones_stays(folder, dead):
 
 def test_the_processes_of_a_dead_owner_end(folder, dead):
     path = make(folder, f"landscape-ray-{dead}-abc")
-    left, other = sleeper(path.name), sleeper("landscape-ray-1-other")
+    left, other = process_of(path.name), process_of("landscape-ray-1-other")
     try:
         remove_dead_sessions(folder)
         assert left.wait(timeout=PATIENCE) == -signal.SIGKILL

@@ -9,6 +9,7 @@ import signal
 
 import numpy as np
 import pytest
+from cluster_devices import wait_longer_for_places
 from held_evaluator import HELD, HELD_AND_DEADLY, HeldUp
 from paraboloid import paraboloid_plane
 
@@ -27,7 +28,8 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def session():
-    with RaySession(None, slots=2) as session:
+    with pytest.MonkeyPatch.context() as patch, RaySession(None, slots=2) as session:
+        wait_longer_for_places(patch.setattr)
         yield session
 
 

@@ -222,7 +222,7 @@ def test_a_stream_is_mapped_too():
 @pytest.mark.skipif(sys.platform != "linux", reason="files without names are shared on Linux")
 def test_nothing_is_left_of_a_killed_worker_and_its_samples_are_out_of_reach():
     program = textwrap.dedent("""
-        import sys, time, torch
+        import sys, torch
         from workers.samples.batches import Batch
         from workers.samples.sources import hold
         from workers.samples.store import SampleWriter
@@ -230,9 +230,10 @@ def test_nothing_is_left_of_a_killed_worker_and_its_samples_are_out_of_reach():
         writer.add(Batch(torch.ones(9, 9), torch.ones(9), 9))
         samples = writer.finish(without_batches=False)
         print(hold(samples).hex(), flush=True)
-        time.sleep(600)
+        sys.stdin.read()  # until it is killed
     """)
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as process:
+    command = [sys.executable, "-c", program]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         held = bytes.fromhex(process.stdout.readline().decode())
         samples = open_held(pickle.loads(held))
         assert torch.equal(samples.own_batches[0].inputs, torch.ones(9, 9))
