@@ -132,7 +132,7 @@ def test_search_works_from_disk_and_asks_for_nothing_else(site, open_file):
     page.on("request", lambda request: asked.append(request.url))
     page.reload()
     page.locator("input[name=query]").click()
-    page.locator("input[name=query]").press_sequentially("barrier", delay=30)
+    page.locator("input[name=query]").press_sequentially("barrier")
     found = page.locator(".md-search-result__link")
     found.first.wait_for(state="attached")
     titles = " ".join(found.locator("h1, h2").all_inner_texts()).lower()

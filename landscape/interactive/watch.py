@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -66,6 +67,7 @@ class FileWatch:
     Args:
         path: the file, which need not exist yet.
         camera: from where its surface can be seen, beside the named cameras.
+        clock: says the time as files have it, in seconds.
 
     Attributes:
         landscape: what was read last; None before there was a file.
@@ -75,8 +77,11 @@ class FileWatch:
         LandscapeError: the path holds something that is no landscape file.
     """
 
-    def __init__(self, path: Path, camera: CameraChoice | None = None) -> None:
+    def __init__(
+        self, path: Path, camera: CameraChoice | None = None, *, clock: Callable[[], float] = time.time
+    ) -> None:
         self._path = path
+        self._clock = clock
         _, self._cameras = offered_cameras(camera)
         self._lock = threading.Lock()
         self._stamp: tuple[int, ...] | None = None
@@ -152,7 +157,7 @@ class FileWatch:
             return ""
         seconds = (total - done) * (last - first) / (done - before)
         # What was measured since the file was written counts as well.
-        seconds -= max(time.time() - last, 0.0)
+        seconds -= max(self._clock() - last, 0.0)
         if seconds < 1:
             return ""  # it takes longer than estimated, so nothing is known
         adaptive = (landscape.attributes.get("sampling") or {}).get("mode") == "adaptive"
@@ -172,6 +177,7 @@ class WatchServer(ThreadingHTTPServer):
         aspect: how a plane is drawn at first: "equal" (to scale) or "fill" (see ``figures.Look``); the page can change
             it.
         camera: from where a surface is seen at first (see ``figures.Look``); the page can change it.
+        clock: says how many seconds have passed since any moment; by it connections have their time.
 
     Raises:
         ImportError: plotly is not installed.
@@ -184,12 +190,21 @@ class WatchServer(ThreadingHTTPServer):
     # Of the standard library's 5, each client more would wait for a second.
     request_queue_size = 128
 
-    def __init__(self, path: Path, port: int = 0, *, aspect: str = "equal", camera: CameraChoice | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        port: int = 0,
+        *,
+        aspect: str = "equal",
+        camera: CameraChoice | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         check_int("port", port, 0, 65535)
         self.aspect, self.camera = check_choice("aspect", aspect, ASPECTS), camera
         self.script = plotly_script().encode()
         self.watch = FileWatch(path, camera)
         self.file_name = path.name
+        self._clock = clock
         self.token = secrets.token_urlsafe(16)
         self._connections: dict[Any, float] = {}
         self._changing = threading.Lock()
@@ -206,7 +221,7 @@ class WatchServer(ThreadingHTTPServer):
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answers a new connection in a thread of its own, and ends the oldest ones if there are too many."""
         with self._changing:
-            self._connections[request] = time.monotonic()
+            self._connections[request] = self._clock()
             surplus = list(self._connections)[:-_MOST_CONNECTIONS]
         _end_all(surplus)
         super().process_request(request, client_address)
@@ -214,7 +229,7 @@ class WatchServer(ThreadingHTTPServer):
     def service_actions(self) -> None:
         """Ends the connections that have had their time; the server's loop calls this."""
         with self._changing:
-            oldest = time.monotonic() - _SECONDS_OF_CONNECTION
+            oldest = self._clock() - _SECONDS_OF_CONNECTION
             late = [request for request, begun in self._connections.items() if begun < oldest]
         _end_all(late)
 

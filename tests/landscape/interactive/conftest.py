@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import time
+import io
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
+from waiting import PATIENCE
 
 from landscape import Landscape
 from landscape.file.checkpoints import CheckpointsData
@@ -20,12 +23,16 @@ from landscape.interactive import save_page
 
 METRIC = 'acc <b>$x_1$ & "q"'
 NETWORK = "Le<script>document.title='taken'</script>Net & $\\alpha$ {{script}} \u2028"
+SIZE = {"width": 1280, "height": 800}
 _NO_WEBGL = """
 const original = HTMLCanvasElement.prototype.getContext;
 HTMLCanvasElement.prototype.getContext = function (kind, ...more) {
   return kind.includes("webgl") ? null : original.call(this, kind, ...more);
 };
 """
+# Plots take the size of their boxes a moment after these have got it.
+_ALL_FIT = """[...document.querySelectorAll(".plot")].every(({ _fullLayout: drawn, clientWidth, clientHeight }) =>
+    !drawn || !clientWidth || (Math.abs(drawn.width - clientWidth) < 1 && Math.abs(drawn.height - clientHeight) < 1))"""
 # The graphics driver's remarks on speed, which no page can prevent.
 _HARMLESS = ("GPU stall due to ReadPixels", "willReadFrequently")
 
@@ -115,29 +122,76 @@ class Opened:
         )
 
     def wait(self, condition: str) -> None:
-        """Waits until a JavaScript expression is true; the page's policy forbids Playwright's own way of waiting."""
-        assert self._comes_true(condition, 60), f"{condition} did not come true"
+        """Waits until a JavaScript expression is true; the page's policy forbids Playwright's own way of waiting.
+
+        The page asks itself before each of its frames.
+        """
+        came = self.page.evaluate(
+            f"""() => new Promise((resolve, reject) => {{
+                const limit = setTimeout(() => resolve(false), {1000 * PATIENCE});
+                const look = () => {{
+                    try {{
+                        if (!({condition})) requestAnimationFrame(look);
+                        else {{ clearTimeout(limit); resolve(true); }}
+                    }} catch (error) {{ reject(error); }}
+                }};
+                look();
+            }})"""
+        )
+        assert came, f"{condition} did not come true"
+
+    @contextmanager
+    def redrawing(self, plot: str = "map") -> Iterator[None]:
+        """Waits at its end until Plotly says that it has drawn a plot again."""
+        self.page.evaluate(
+            """(plot) => {
+                window.redrawn = false;
+                const found = document.querySelector(`.plot.${plot}`);
+                found.once("plotly_afterplot", () => { window.redrawn = true; });
+            }""",
+            plot,
+        )
+        yield
+        self.wait("window.redrawn")
+
+    def painted(self, plot: str = "map") -> None:
+        """Waits until all that a plot holds is on the screen."""
+        self.wait(_ALL_FIT)
+        self.page.evaluate(
+            """async (plot) => {
+                const found = document.querySelector(`.plot.${plot}`);
+                found._fullLayout.scene?._scene.glplot.redraw();
+                await Promise.all([...found.querySelectorAll("image")].map((image) => image.decode()));
+                // The second frame begins once the first one is painted.
+                for (let frame = 0; frame < 2; frame += 1) await new Promise(requestAnimationFrame);
+            }""",
+            plot,
+        )
+
+    def screenshot(self, plot: str = "map") -> np.ndarray:
+        """Returns the pixels of a plot, shape (height, width, 3)."""
+        self.painted(plot)
+        shot = self.page.locator(f".plot.{plot}").first.screenshot()
+        return np.asarray(Image.open(io.BytesIO(shot)).convert("RGB"), int)
 
     def click(self, place: tuple[float, float], condition: str) -> None:
-        """Clicks on a plot until a JavaScript expression is true; Plotly loses some clicks right after the pointer.
+        """Clicks on a point of the map, and waits until a JavaScript expression is true.
 
-        A click is reported a moment later, and not at all once the pointer has left.
+        Plotly looks for the point under the pointer a moment after the pointer has moved, and loses a click before that
+        or during it; so the pointer rests while it clicks, as ``mouse.click`` would not let it.
         """
-        for _ in range(10):
-            self.page.mouse.move(*place)
-            self.page.wait_for_timeout(200)
-            self.page.mouse.click(*place)
-            if self._comes_true(condition, 5):
-                return
-        raise AssertionError(f"{condition} did not come true")
-
-    def _comes_true(self, condition: str, seconds: float) -> bool:
-        end = time.monotonic() + seconds
-        while not self.page.evaluate(condition):
-            if time.monotonic() > end:
-                return False
-            self.page.wait_for_timeout(30)
-        return True
+        self.page.evaluate(
+            """() => {
+                window.looked = false;
+                const found = document.querySelector(".plot.map");
+                found.on("plotly_beforehover", () => { window.looked = true; return true; });
+            }"""
+        )
+        self.page.mouse.move(*place)
+        self.wait("window.looked && document.querySelector('.plot.map')._hoverdata?.length > 0")
+        self.page.mouse.down()
+        self.page.mouse.up()
+        self.wait(condition)
 
     def check(self) -> None:
         """Fails where the page complained, or asked for anything but itself."""
@@ -153,38 +207,98 @@ def browser(browser: Any) -> Any:
     return browser
 
 
-def opening(browser: Any) -> Iterator[Callable[..., Opened]]:
-    """Yields a function that opens an address, and closes all that it opened."""
-    contexts = []
+class Pages:
+    """Browser pages, each with a context of its own, and those that wait for the next test.
 
-    def open_(address: str, *, ready: str = ".plot .main-svg", webgl: bool = True, **context: Any) -> Opened:
-        contexts.append(browser.new_context(**{"viewport": {"width": 1280, "height": 800}, **context}))
-        opened = Opened(contexts[-1].new_page())
-        page = opened.page
-        page.set_default_timeout(60_000)
-        page.on("console", lambda message: _note(opened.messages, message.text))
-        page.on("pageerror", lambda error: opened.messages.append(str(error)))
-        page.on("request", lambda request: opened.requests.append(request.url))
-        if not webgl:  # software rendering is slow, and not every test looks at the surface
-            page.add_init_script(_NO_WEBGL)
+    A page that has no special options is used again, with nothing in it: the renderer has compiled the scripts by then.
+    """
+
+    def __init__(self, browser: Any) -> None:
+        self._browser = browser
+        self._free: dict[bool, Any] = {}
+
+    def take(self, *, webgl: bool, clock: bool, context: dict[str, Any]) -> Any:
+        """Returns an empty page; without a clock and options of the context it may have been used before."""
+        usual = not clock and not context
+        page = self._free.pop(webgl, None) if usual else None
+        if page is None:
+            page = self._browser.new_context(**{"viewport": SIZE, **context}).new_page()
+            page.set_default_timeout(1000 * PATIENCE)
+            if not webgl:  # software rendering is slow, and not every test looks at the surface
+                page.add_init_script(_NO_WEBGL)
+            if clock:  # the test can then let time pass
+                page.clock.install()
+        return page
+
+    def give_back(self, page: Any, *, webgl: bool, clock: bool, context: dict[str, Any]) -> None:
+        """Empties a page and keeps it for the next test, or closes it."""
+        if clock or context or webgl in self._free or page.is_closed():
+            page.context.close()
+            return
+        page.mouse.up()
+        page.mouse.move(0, 0)
+        page.goto("about:blank")
+        page.set_viewport_size(SIZE)
+        self._free[webgl] = page
+
+    def close(self) -> None:
+        for page in self._free.values():
+            page.context.close()
+
+
+@pytest.fixture(scope="session")
+def pages(browser: Any) -> Iterator[Pages]:
+    found = Pages(browser)
+    yield found
+    found.close()
+
+
+def opening(pages: Pages) -> Iterator[Callable[..., Opened]]:
+    """Yields a function that opens an address, and gives back all pages that it opened."""
+    taken = []
+
+    def open_(
+        address: str,
+        *,
+        ready: str = ".plot .main-svg",
+        webgl: bool = True,
+        clock: bool = False,
+        color_scheme: str = "light",
+        **context: Any,
+    ) -> Opened:
+        options = {"webgl": webgl, "clock": clock, "context": context}
+        page = pages.take(**options)
+        page.emulate_media(color_scheme=color_scheme)
+        opened = Opened(page)
+        listeners = {
+            "console": lambda message: _note(opened.messages, message.text),
+            "pageerror": lambda error: opened.messages.append(str(error)),
+            "request": lambda request: opened.requests.append(request.url),
+        }
+        for event, listener in listeners.items():
+            page.on(event, listener)
+        taken.append((page, listeners, options))
         page.goto(address)
         page.wait_for_selector(ready, state="attached")
+        opened.wait(_ALL_FIT)
         return opened
 
     yield open_
-    for context in contexts:
-        context.close()
+    for page, listeners, options in taken:
+        for event, listener in listeners.items():
+            page.remove_listener(event, listener)
+        pages.give_back(page, **options)
 
 
 @pytest.fixture
-def open_address(browser: Any) -> Iterator[Callable[..., Opened]]:
-    yield from opening(browser)
+def open_address(pages: Pages) -> Iterator[Callable[..., Opened]]:
+    yield from opening(pages)
 
 
 @pytest.fixture(scope="module")
-def open_for_all(browser: Any) -> Iterator[Callable[..., Opened]]:
+def open_for_all(pages: Pages) -> Iterator[Callable[..., Opened]]:
     """Opens pages that all tests of a module share."""
-    yield from opening(browser)
+    yield from opening(pages)
 
 
 @pytest.fixture

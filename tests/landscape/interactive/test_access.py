@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import wait_until
 
 from landscape import Landscape
 from landscape.interactive import save_page
@@ -81,19 +82,12 @@ def test_inside_another_page(where: str, outer: Path, request: Any, open_address
     before = frame.evaluate(eye)
     box = frame.locator(".plot.surface").bounding_box()
     opened.page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    for _ in range(20):
-        opened.page.mouse.wheel(0, 400)
-        opened.page.wait_for_timeout(200)
-        if opened.page.evaluate("scrollY") > 0 or frame.evaluate("scrollY") > 0:
-            break
-    assert opened.page.evaluate("scrollY") > 0 or frame.evaluate("scrollY") > 0
+    opened.page.mouse.wheel(0, 400)
+    wait_until(lambda: opened.page.evaluate("scrollY") + frame.evaluate("scrollY") > 0, what="a page that scrolls")
     assert frame.evaluate(eye) == before
     # The link is that of the page itself.
     frame.select_option("#scale", "linear")
-    for _ in range(600):
-        if frame.evaluate("location.hash"):
-            break
-        frame.wait_for_timeout(100)
+    wait_until(lambda: frame.evaluate("location.hash"), what="a view in the address")
     assert frame.evaluate("location.href") == address.replace("outer.html", "share.html#scale=linear")
     frame.locator(".alone").evaluate("(link) => link.addEventListener('click', (event) => event.preventDefault())")
     frame.click(".alone")

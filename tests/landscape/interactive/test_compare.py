@@ -274,10 +274,13 @@ class TestTurning:
         angles = [np.degrees(np.arctan2(eye[1], eye[0])) for eye in (before, one)]
         assert (angles[1] - angles[0]) % 360 == pytest.approx(10, abs=0.5)
         opened.page.uncheck("#locked")
+        opened.wait("location.hash.includes('locked=false')")
+        before_zoom = opened.page.evaluate("location.hash")
         opened.page.locator(".plot.surface").first.focus()
         opened.page.keyboard.press("+")
         opened.wait(f"Math.hypot(...{EYE.format(0)}) < {0.95 * np.linalg.norm(one)}")
-        opened.page.wait_for_timeout(1000)
+        # What follows a turn begins before the address is told of it.
+        opened.wait(f"location.hash !== {before_zoom!r}")
         np.testing.assert_allclose(opened.page.evaluate(EYE.format(1)), other, atol=1e-6)
         assert not np.allclose(opened.page.evaluate(EYE.format(0)), one, atol=1e-2)
         opened.check()

@@ -59,6 +59,8 @@ class TestPage:
         opened.check()
 
     @pytest.mark.slow
+    # Two surfaces are drawn without a graphics card at each of nine choices: up to three minutes on a busy machine.
+    @pytest.mark.timeout(600)
     @pytest.mark.parametrize("webgl", [False, pytest.param(True, marks=pytest.mark.slow)])
     def test_both_surfaces_on_one_scale_and_the_difference(self, open_page, example, metric, webgl) -> None:
         data = with_test_set(example())

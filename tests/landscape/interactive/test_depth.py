@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from landscape.drawing.occlusion import Relief
 from landscape.file.checks import PointStatus
@@ -132,9 +130,7 @@ class TestDepth:
 
 def magenta_around(opened: Any, places: Any) -> list[int]:
     """Returns how many pixels of the marks' colour there are around each place of the screen."""
-    opened.page.wait_for_timeout(700)
-    shot = opened.page.locator(".plot.surface").screenshot()
-    picture = np.asarray(Image.open(io.BytesIO(shot)).convert("RGB"), int)
+    picture = opened.screenshot("surface")
     height, width = picture.shape[:2]
     magenta = (picture[..., 0] > 190) & (picture[..., 1] < 90) & (picture[..., 2] > 190)
     found = []

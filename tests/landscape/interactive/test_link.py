@@ -18,15 +18,21 @@ from landscape.interactive import save_page
 CAMERA = "document.querySelector('.plot.surface')._fullLayout.scene._scene?.getCamera().eye"
 
 
-@pytest.fixture
-def page(tmp_path: Path, example: Any) -> str:
-    return save_page(Landscape(with_test_set(example())), tmp_path / "shared.html").as_uri()
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: Any) -> Path:
+    return tmp_path_factory.mktemp("shared")
+
+
+@pytest.fixture(scope="module")
+def page(folder: Path, example: Any) -> str:
+    """The address of a page that each test opens anew."""
+    return save_page(Landscape(with_test_set(example())), folder / "shared.html").as_uri()
 
 
 @pytest.fixture
-def served(tmp_path: Path, page: str) -> Iterator[str]:
+def served(folder: Path, page: str) -> Iterator[str]:
     """The address of the same page on a server; the page itself asks for nothing else."""
-    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path))
+    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_address[1]}/shared.html"
@@ -112,9 +118,9 @@ def test_a_copied_link_opens_the_same_view(where: str, page: str, request: Any, 
 
 @pytest.mark.slow
 def test_the_address_follows_the_view_and_a_reload_keeps_it(page: str, open_address: Any) -> None:
-    opened = open_address(page, webgl=False)
-    opened.page.wait_for_timeout(800)
-    # A page that nobody touched has its plain address.
+    opened = open_address(page, webgl=False, clock=True)
+    # A page that nobody touched has its plain address, even after all that it does later.
+    opened.page.clock.run_for(60_000)
     assert opened.page.url == page
     opened.page.select_option("#metric", "loss@test")
     opened.wait("location.hash === '#metric=loss%40test'")

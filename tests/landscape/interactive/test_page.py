@@ -77,12 +77,10 @@ class TestOnePlane:
         data = example(checkpoints=0)
         opened = open_page(data)
         box = opened.page.locator(".plot.surface").bounding_box()
-        opened.wait("document.querySelector('.surface')._fullLayout.scene._scene.glplot !== null")
-        for share in 10 * (0.5, 0.52, 0.48, 0.55):
-            opened.page.mouse.move(box["x"] + share * box["width"], box["y"] + 0.5 * box["height"], steps=3)
-            opened.page.wait_for_timeout(300)
-            if opened.shapes("mark"):
-                break
+        # The scene finds what is under the pointer in what it has drawn.
+        opened.painted("surface")
+        opened.page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 0.5 * box["height"])
+        opened.wait("document.querySelector('.map').layout.shapes.some((shape) => shape.name === 'mark')")
         (mark,) = opened.shapes("mark")
         row, column = list(data.y).index(mark["yanchor"]), list(data.x).index(mark["xanchor"])
         assert float(opened.facts(".readout")["loss"].split()[0]) == pytest.approx(
@@ -162,11 +160,17 @@ class TestPath:
         shown = opened.facts(".player")
         assert float(shown["own loss"]) == pytest.approx(path.metrics["loss"][1], rel=1e-5)
         assert float(shown["distance from the plane"]) == pytest.approx(path.residual[1], rel=1e-3)
-        play = opened.page.locator(".play")
-        play.click()
-        assert play.get_attribute("aria-label") == "Pause"
+        opened.page.evaluate(
+            """() => {
+                const play = document.querySelector(".play");
+                window.names = [];
+                new MutationObserver(() => window.names.push(play.ariaLabel)).observe(play, { attributes: true });
+            }"""
+        )
+        opened.page.click(".play")
         opened.wait("document.querySelector('.player output').textContent === 'epoch 8'")
-        opened.wait("document.querySelector('.play').getAttribute('aria-label') === 'Play the path'")
+        opened.wait("window.names.at(-1) === 'Play the path'")
+        assert opened.page.evaluate("window.names[0]") == "Pause"
         opened.wait(f"{current}.meta.z[0] === {float(path.projected['loss'][-1])!r}")
         opened.check()
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import re
 
 import numpy as np
 import pytest
 from isotropic_planes import axis_ratio, isotropic_plane
-from PIL import Image
 from scipy import ndimage
 
 PLANES = [
@@ -32,9 +30,8 @@ def longest_ring(opened) -> np.ndarray:
 
 def drawn_disc(opened) -> float:
     """The ratio of the axes of the dark disc on the map, from a screenshot: its second moments."""
-    opened.page.wait_for_timeout(500)
-    pixels = np.asarray(Image.open(io.BytesIO(opened.page.query_selector(".plot.map").screenshot())).convert("RGB"))
-    dark = np.abs(pixels.astype(int) - (0x44, 0x01, 0x54)).max(axis=2) < 40
+    pixels = opened.screenshot("map")
+    dark = np.abs(pixels - (0x44, 0x01, 0x54)).max(axis=2) < 40
     # The profile's line and the path lie over it, the colour bar beside it.
     found, _ = ndimage.label(ndimage.binary_closing(dark[:, : int(0.8 * dark.shape[1])], iterations=14))
     rows, columns = np.nonzero(ndimage.binary_fill_holes(found == np.bincount(found[found > 0]).argmax()))
@@ -53,9 +50,11 @@ def test_an_isotropic_loss_has_circles(open_page, cosine: float, norms: tuple[fl
     data.checkpoints.x[:] *= 0.01
     data.checkpoints.y[:] *= 0.01
     opened = open_page(data, webgl=False, device_scale_factor=2)
-    opened.page.select_option("#map", "cells")
+    with opened.redrawing("map"):
+        opened.page.select_option("#map", "cells")
     assert drawn_disc(opened) == pytest.approx(1, abs=0.02)
-    opened.page.select_option("#aspect", "fill")
+    with opened.redrawing("map"):
+        opened.page.select_option("#aspect", "fill")
     warning = opened.page.inner_text(".warning")
     assert f"Axes stretched × {max(norms) / min(norms):.3g} along" in warning
     assert ("Sheared" in warning) == (cosine != 0)
@@ -121,13 +120,11 @@ def test_no_white_band_beside_a_gap(open_page) -> None:
     data = isotropic_plane(0.0, (5.0, 5.0), columns=11, rows=11)
     data.metrics["loss"][4:7, 7:9] = np.nan
     opened = open_page(data, webgl=False)
-    opened.page.wait_for_timeout(500)
     box = opened.page.query_selector(".plot.map")
-    left, top = (box.bounding_box()[side] for side in ("x", "y"))
     # Between the points in columns 6 and 7, just before the cells that have no value.
     x, y = opened.pixel(5 * 0.35, 5 * 0.25)
     left, top = (box.bounding_box()[side] for side in ("x", "y"))
-    pixels = np.asarray(Image.open(io.BytesIO(box.screenshot())).convert("RGB"))
+    pixels = opened.screenshot("map")
     color = pixels[int(y - top), int(x - left - 12)]
     assert color.min() < 120, color
     opened.check()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import json
 import os
@@ -14,7 +13,6 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
@@ -23,7 +21,7 @@ import numpy as np
 import pytest
 from data_sets import with_test_set
 from typer.testing import CliRunner
-from waiting import PATIENCE
+from waiting import PATIENCE, wait_until
 
 from landscape import custom_plane, evaluate
 from landscape.cli import app
@@ -52,9 +50,47 @@ def write(path, data, moment):
     os.utime(path, (moment, moment))
 
 
+class Clock:
+    """A clock that stands still until a test moves it."""
+
+    def __init__(self):
+        self.now = 1e9
+
+    def __call__(self):
+        return self.now
+
+
+class CountingServer(WatchServer):
+    """Counts the connections that it took and those that it has done with, and the rounds of its loop."""
+
+    def __init__(self, *arguments, **look):
+        self.taken = self.done = self.rounds = 0
+        self._counting = threading.Lock()
+        super().__init__(*arguments, **look)
+
+    def process_request(self, request, client_address):
+        self.taken += 1
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request, client_address):
+        super().process_request_thread(request, client_address)
+        with self._counting:
+            self.done += 1
+
+    def service_actions(self):
+        super().service_actions()
+        self.rounds += 1
+
+    def wait_for_rounds(self):
+        """Returns once the server has looked again at all its connections."""
+        # The round that goes on may have looked already.
+        later = self.rounds + 2
+        wait_until(lambda: self.rounds >= later, what="the server's loop")
+
+
 @contextmanager
 def serving(path, **look):
-    with WatchServer(path, **look) as server:
+    with CountingServer(path, **look) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
@@ -75,25 +111,27 @@ def ask(server, path, method="GET", **headers):
 
 class TestFile:
     def test_from_waiting_to_complete(self, example, tmp_path) -> None:
-        path = tmp_path / "later" / "a.h5"
-        watch = FileWatch(path)
+        path, clock = tmp_path / "later" / "a.h5", Clock()
+        watch = FileWatch(path, clock=clock)
         assert (watch.progress.phase, watch.progress.version) == ("waiting", "")
         assert f"Waiting for {path}" in watch.progress.text
         path.parent.mkdir()
-        now = time.time()
         with lock_landscape(path):
-            write(path, unfinished(example, 2), now - 60)
+            write(path, unfinished(example, 2), clock.now - 60)
             progress, content = watch.look()
             assert (progress.phase, progress.done, progress.total) == ("measuring", 26 + 12, 117 + 12)
             assert progress.text == "Measuring: 38 of 129 measured (29 %)."
             assert watch.look()[1] is content
-            write(path, unfinished(example, 5), now)
+            write(path, unfinished(example, 5), clock.now)
             progress, again = watch.look()
             assert again is not content
-            # It counts down; 80 s were left when the file was written.
-            left = re.fullmatch(r"Measuring: 77 of 129 measured \(59 %\), about (\d+) s left\.", progress.text)
-            assert left is not None
-            assert 80 - (time.time() - now) - 1 <= int(left[1]) <= 80
+            assert progress.text == "Measuring: 77 of 129 measured (59 %), about 80 s left."
+            # It counts down from the moment at which the file was written.
+            clock.now += 35
+            assert watch.look()[0].text == "Measuring: 77 of 129 measured (59 %), about 45 s left."
+            # It takes longer than expected, and nobody knows how much.
+            clock.now += 45
+            assert watch.look()[0].text == "Measuring: 77 of 129 measured (59 %)."
         progress, _ = watch.look()
         assert progress.phase == "stopped"
         assert "no process of this machine is writing" in progress.text
@@ -125,16 +163,16 @@ class TestFile:
         assert FileWatch(tmp_path / "a.h5").progress.phase == "measuring"
 
     def test_adaptive_sampling_may_end_sooner(self, example, tmp_path) -> None:
-        now = time.time()
+        clock = Clock()
         with lock_landscape(tmp_path / "a.h5"):
             data = unfinished(example, 2)
             data.attributes["sampling"]["mode"] = "adaptive"
-            write(tmp_path / "a.h5", data, now - 60)
-            watch = FileWatch(tmp_path / "a.h5")
+            write(tmp_path / "a.h5", data, clock.now - 60)
+            watch = FileWatch(tmp_path / "a.h5", clock=clock)
             data = unfinished(example, 5)
             data.attributes["sampling"]["mode"] = "adaptive"
-            write(tmp_path / "a.h5", data, now)
-            assert ", at most about " in watch.look()[0].text
+            write(tmp_path / "a.h5", data, clock.now)
+            assert ", at most about 80 s left." in watch.look()[0].text
 
     def test_no_landscape(self, example, tmp_path) -> None:
         (tmp_path / "a.h5").write_text("something else")
@@ -155,11 +193,24 @@ def connected(server, begins=b"GET / HT"):
 
 
 def has_ended(connection):
-    connection.settimeout(20)
+    """Waits until the server says something or ends the connection, and returns whether it has ended it."""
     try:
         return connection.recv(1) == b""
     except ConnectionResetError:
         return True
+
+
+def is_open(connection):
+    """Returns whether a connection has not ended, and waits for nothing."""
+    connection.setblocking(False)
+    try:
+        return bool(connection.recv(1))
+    except BlockingIOError:
+        return True
+    except ConnectionResetError:
+        return False
+    finally:
+        connection.settimeout(PATIENCE)
 
 
 class TestConnections:
@@ -167,42 +218,43 @@ class TestConnections:
     def test_those_that_ask_nothing_keep_nobody_out(self, example, tmp_path) -> None:
         write_landscape(tmp_path / "a.h5", example())
         with serving(tmp_path / "a.h5") as server:
-            before = threading.active_count()
             idle = [connected(server, b"GET / HT" if number % 2 else b"") for number in range(300)]
             try:
                 answer, body = ask(server, urlsplit(server.address).path)
                 assert (answer.status, body[:15]) == (200, b"<!doctype html>")
                 assert all(map(has_ended, idle[:200]))
-                end = time.monotonic() + PATIENCE
-                while threading.active_count() - before > 32 and time.monotonic() < end:
-                    time.sleep(0.05)
-                assert threading.active_count() - before <= 32
+                wait_until(lambda: server.taken == 301, what=lambda: f"301 connections, now {server.taken}")
+                # Each that is open has a thread.
+                wait_until(lambda: server.taken - server.done <= 32, what=lambda: f"an end of all but {server.done}")
             finally:
                 for connection in idle:
                     connection.close()
 
-    def test_each_has_its_time(self, example, tmp_path, monkeypatch) -> None:
+    def test_each_has_its_time(self, example, tmp_path) -> None:
         """A client that sends a letter now and then has no more of it."""
-        monkeypatch.setattr("landscape.interactive.watch._SECONDS_OF_CONNECTION", 0.5)
         write_landscape(tmp_path / "a.h5", example())
-        with serving(tmp_path / "a.h5") as server:
+        clock = Clock()
+        with serving(tmp_path / "a.h5", clock=clock) as server:
             silent, slow = connected(server, b""), connected(server)
-            begun = time.monotonic()
-            with contextlib.suppress(ConnectionError):
-                while time.monotonic() - begun < 20:
+            try:
+                wait_until(lambda: server.taken == 2, what="both connections")
+                for _ in range(3):
+                    clock.now += 9.9
                     slow.sendall(b"T")
-                    time.sleep(0.05)
-            assert 0.3 < time.monotonic() - begun < 15
-            assert has_ended(silent)
-            monkeypatch.setattr("landscape.interactive.watch._SECONDS_OF_CONNECTION", 30)
-            assert ask(server, urlsplit(server.address).path)[0].status == 200
-            silent.close()
-            slow.close()
+                    server.wait_for_rounds()
+                    assert is_open(silent)
+                    assert is_open(slow)
+                clock.now += 0.4
+                assert has_ended(silent)
+                assert has_ended(slow)
+                assert ask(server, urlsplit(server.address).path)[0].status == 200
+            finally:
+                silent.close()
+                slow.close()
 
     def test_a_client_that_leaves_prints_nothing(self, example, tmp_path, capfd) -> None:
         write_landscape(tmp_path / "a.h5", example())
         with serving(tmp_path / "a.h5") as server:
-            before = threading.active_count()
             for _ in range(5):
                 request = (
                     f"GET {urlsplit(server.address).path}plotly.min.js HTTP/1.1\r\nHost: localhost:{server.server_port}"
@@ -212,9 +264,7 @@ class TestConnections:
                 # Closed at once, so that the rest of the answer finds nobody.
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 client.close()
-            end = time.monotonic() + PATIENCE
-            while threading.active_count() > before and time.monotonic() < end:
-                time.sleep(0.05)
+            wait_until(lambda: server.done == 5, what=lambda: f"the end of 5 answers, now {server.done}")
         assert capfd.readouterr().err == ""
 
     def test_a_bug_of_ours_is_not_hidden(self, example, tmp_path, monkeypatch, capfd) -> None:
@@ -223,7 +273,7 @@ class TestConnections:
             monkeypatch.setattr(server, "page", lambda: 1 / 0)
             with pytest.raises(http.client.RemoteDisconnected):
                 ask(server, urlsplit(server.address).path)
-            time.sleep(0.2)
+            wait_until(lambda: server.done == 1, what="the end of the answer")
         assert "ZeroDivisionError" in capfd.readouterr().err
 
 
