@@ -14,7 +14,7 @@ from pathlib import Path
 PACKAGES = ("collectors", "workers", "landscape")
 # Tests import their helpers by bare names: tests/conftest.py and tests/stress put these folders on the path.
 _HELPERS = ("support", "frameworks", "stress")
-_IMPORT = re.compile(r"^[ \t]*(?:from ([\w.]+) import \(?([\w ,*\n]+)|import ([\w.]+))", re.MULTILINE)
+_IMPORT = re.compile(r"^[ \t\"]*(?:from ([\w.]+) import \(?([\w ,*\n]+)|import ([\w.]+))", re.MULTILINE)
 
 
 class Imports:
@@ -67,7 +67,9 @@ class Imports:
 
     @functools.cache  # noqa: B019 - it lives as long as the program that asks
     def imported(self, path: Path) -> frozenset[Path]:
-        """Returns the files that importing a file runs: what it imports, and the doors above that."""
+        """Returns the files that running a file runs: what it imports, and the doors above that; of a page, its code."""
+        if path.suffix in (".md", ".ipynb"):
+            return frozenset(self._in_text(path.read_text(), ""))
         if path.suffix != ".py":
             return frozenset()
         module = self._module(path)

@@ -7,6 +7,7 @@ import sys
 import pytest
 from places import ROOT
 
+pytestmark = pytest.mark.room("tests/benchmarks")
 BENCHMARKS = ROOT / "tests" / "benchmarks"
 PREPARE = 'from networks import prepare_work; from pathlib import Path; prepare_work(Path("work.pt"), "LeNet-5", 32, 1)'
 

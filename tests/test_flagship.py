@@ -15,6 +15,7 @@ from waiting import PATIENCE
 from landscape import Landscape
 
 FOLDER = ROOT / "docs" / "examples" / "flagship"
+pytestmark = pytest.mark.room("docs/examples")
 X = np.arange(-20, 21) / 20
 
 

@@ -10,6 +10,7 @@ from places import ROOT
 
 from landscape import Landscape
 
+pytestmark = pytest.mark.room("docs/losses.md")
 PAGE = (ROOT / "docs" / "losses.md").read_text()
 SECTIONS = {part.split("\n", 1)[0]: part for part in PAGE.split("\n## ")[1:]}
 CODE = {name: re.findall(r"```python\n(.*?)```", text, re.DOTALL) for name, text in SECTIONS.items()}

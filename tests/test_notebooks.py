@@ -31,9 +31,8 @@ CHECKED = (
 )
 
 # The kernel's client is not ours, and warns about its own event loop.
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::RuntimeWarning"
-)
+QUIET = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning", "ignore::RuntimeWarning")
+pytestmark = [QUIET, pytest.mark.room("notebooks", "landscape.cli")]
 
 
 @pytest.fixture

@@ -10,6 +10,8 @@ from waiting import PATIENCE
 
 README = ROOT / "README.md"
 LONGEST = 700
+# Its examples train and measure: on a busy machine minutes.
+pytestmark = [pytest.mark.room("README.md", "landscape.cli"), pytest.mark.timeout(600)]
 
 
 def blocks():
@@ -22,7 +24,7 @@ def run(code, folder):
     script.write_text(code)
     result = subprocess.run(
         [sys.executable, "-W", "error::UserWarning", str(script)],
-        cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False,
+        cwd=folder, capture_output=True, text=True, timeout=PATIENCE * 4, check=False,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr[-3000:]
     assert sorted(path.name for path in (folder / "run").glob("*.h5")) == [

@@ -14,7 +14,7 @@ import typer
 from places import ROOT
 from waiting import PATIENCE
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.room("docs", "mkdocs.yml", "collectors", "workers", "landscape")]
 
 # In pixels. A page of measurements is not read from end to end.
 TALLEST = 12_000
@@ -30,7 +30,7 @@ def site(tmp_path_factory):
         env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=PATIENCE * 2,  # a page for each room of the product, and one for each command
         check=False,
     )
     assert built.returncode == 0, built.stdout + built.stderr

@@ -45,9 +45,10 @@ def run_page(page: str, folder: Path) -> list[str]:
 
 
 def _run(command: list[str], folder: Path) -> str:
+    # One command may train or measure a whole example.
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "MPLBACKEND": "Agg"}
     result = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE * 4, check=False
     )
     assert result.returncode == 0, f"{command}\n{result.stdout[-1500:]}\n{result.stderr[-3000:]}"
     return result.stdout
